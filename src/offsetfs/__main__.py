@@ -1,0 +1,5 @@
+"""`python -m offsetfs …` is the `offsetfs` command."""
+
+from offsetfs.cli import main
+
+main()

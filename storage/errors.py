@@ -1,0 +1,122 @@
+"""Every error the engine raises for the world's faults, grouped by when it happens.
+
+Each carries what a person needs to act: the path, the byte position, the offset where they are known, and in its
+docstring the cure. Faults of the operating system stay `OSError`. `assert` is for our own mistakes only.
+"""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """Anything wrong with a log directory, its files, or what was asked of it."""
+
+    def __init__(
+        self, reason: str, *, path: str | None = None, position: int | None = None, offset: int | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path = path
+        self.position = position
+        self.offset = offset
+
+    def __str__(self) -> str:
+        where = [
+            f"{name} {value}"
+            for name, value in (("position", self.position), ("offset", self.offset))
+            if value is not None
+        ]
+        place = ", ".join(([self.path] if self.path else []) + where)
+        return f"{place}: {self.reason}" if place else self.reason
+
+
+# --- when a directory is opened ------------------------------------------------------------------------------------
+
+
+class NotALogDirectory(StorageError):
+    """The path is missing, no directory, or holds something else. Cure: name the directory in `log.dirs`."""
+
+
+class LogDirectoryLocked(StorageError):
+    """Another process writes here. Cure: stop it (its pid is in the message), or mount with `-o ro`."""
+
+    def __init__(self, reason: str, *, path: str | None = None, pid: int | None = None) -> None:
+        super().__init__(reason, path=path)
+        self.pid = pid
+
+
+class InvalidCheckpoint(StorageError):
+    """A small text file is not what Kafka writes. Cure: the message says what is lost and what is used instead."""
+
+
+class InvalidSnapshot(StorageError):
+    """A producer state file does not hold what its checksum says. Cure: none needed, an older one is used."""
+
+
+# --- when something is named ---------------------------------------------------------------------------------------
+
+
+class InvalidName(StorageError):
+    """Not a legal topic or partition name. Cure: `[a-zA-Z0-9._-]{1,249}`, a minus, the partition's number."""
+
+
+class InvalidConfig(StorageError):
+    """An unknown setting, or a value outside its range. Cure: the message names the setting and its range."""
+
+
+class UnknownPartition(StorageError):
+    """There is no such partition in this directory. Cure: `offsetfs create`."""
+
+
+class PartitionExists(StorageError):
+    """The partition is already there. Cure: append to it, or choose another name."""
+
+
+# --- when a log is read --------------------------------------------------------------------------------------------
+
+
+class OffsetOutOfRange(StorageError):
+    """The offset lies outside `[log_start_offset, next_offset)`, which the error carries."""
+
+    def __init__(self, offset: int, log_start_offset: int, next_offset: int, path: str | None = None) -> None:
+        super().__init__(f"not in [{log_start_offset}, {next_offset})", path=path, offset=offset)
+        self.log_start_offset = log_start_offset
+        self.next_offset = next_offset
+
+
+class CorruptBatch(StorageError):
+    """The checksum does not match the bytes. Cure: `segments/` still shows them; neighbours stay readable."""
+
+
+class MalformedBatch(StorageError):
+    """The checksum holds, or cannot be asked, but the structure is wrong. Cure: as `CorruptBatch`."""
+
+
+class UnsupportedFormat(StorageError):
+    """A message format or codec this version cannot read. Cure: the message names it."""
+
+
+class DecompressionLimit(StorageError):
+    """A batch inflates beyond the configured bound. Cure: raise the bound, if the batch is to be trusted."""
+
+
+class WouldBlock(StorageError):
+    """Asked with `nowait`, but the answer needs the disk, or long work. Cure: ask again without, in a thread."""
+
+
+# --- when a log is written -----------------------------------------------------------------------------------------
+
+
+class RecordTooLarge(StorageError):
+    """A record or batch above `max.message.bytes`. Cure: raise it for the topic, or split the record."""
+
+
+class ReadOnlyLog(StorageError):
+    """The directory was opened for reading. Cure: mount without `-o ro`."""
+
+
+class LogFenced(StorageError):
+    """An earlier write or sync failed, so nothing later is acknowledged. Cure: fix the disk, mount again."""
+
+
+class InvalidIndexAppend(StorageError):
+    """An index entry that is not beyond the last one, or does not fit. Cure: none, the caller rolls the segment."""

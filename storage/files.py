@@ -1,0 +1,157 @@
+"""The one seam to the disk: everything the engine does to files goes through this module.
+
+It is small so that tests can put a simulated disk in its place. Every call is synchronous; nothing here retries,
+caches or interprets bytes. Files are opened with O_NOFOLLOW and O_CLOEXEC and must be regular: links, FIFOs and
+devices that somebody planted in a log directory are refused by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import stat
+from collections.abc import Iterator
+
+from offsetfs.storage.errors import WouldBlock
+
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # O_NONBLOCK: opening a planted FIFO must not wait
+Buffer = bytes | bytearray | memoryview
+
+
+class File:
+    """An open regular file. All positions are absolute; there is no cursor."""
+
+    __slots__ = ("fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+
+    def size(self) -> int:
+        """Return the length in bytes."""
+        return os.fstat(self.fd).st_size
+
+    def stat(self) -> os.stat_result:
+        return os.fstat(self.fd)
+
+    def read(self, position: int, size: int, *, nowait: bool = False) -> bytearray:
+        """Return up to `size` bytes from `position`; fewer only at the end of the file.
+
+        With `nowait` nothing waits for the disk: `WouldBlock` when the page cache does not hold all of it.
+        """
+        buffer = bytearray(size)
+        count = self.read_into(memoryview(buffer), position, nowait=nowait)
+        if count < size:
+            del buffer[count:]
+        return buffer
+
+    def read_into(self, buffer: memoryview, position: int, *, nowait: bool = False) -> int:
+        """Fill `buffer` from `position`; return the count, short only at the end of the file."""
+        done, size = 0, len(buffer)
+        while done < size:
+            try:
+                count = os.preadv(self.fd, [buffer[done:]], position + done, os.RWF_NOWAIT if nowait else 0)
+            except BlockingIOError:
+                raise WouldBlock("not in the page cache", path=self.path, position=position) from None
+            except OSError as error:
+                if nowait and error.errno == errno.EOPNOTSUPP:  # a file system that cannot tell: let a thread ask
+                    raise WouldBlock("cannot tell", path=self.path, position=position) from None
+                raise
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def write(self, position: int, data: Buffer) -> None:
+        """Write all of `data` at `position`. Not on disk before `sync`. On an error some of it may be there."""
+        view = memoryview(data)
+        while view:
+            count = os.pwrite(self.fd, view, position)
+            view = view[count:]
+            position += count
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.fd, size)
+
+    def sync(self) -> None:
+        """Make bytes and size survive power loss. After an error nobody may trust the file again."""
+        os.fsync(self.fd)
+
+    def map(self, length: int) -> mmap.mmap:
+        """Map the first `length` bytes (at least 1) read only."""
+        return mmap.mmap(self.fd, length, prot=mmap.PROT_READ)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+def open_file(path: str, *, writable: bool = False, create: bool = False) -> File:
+    """Open a regular file; with `create` it is made when missing (its name survives only `sync_directory`)."""
+    flags = _FLAGS | (os.O_RDWR if writable or create else os.O_RDONLY) | (os.O_CREAT if create else 0)
+    fd = os.open(path, flags, 0o640)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return File(path, fd)
+
+
+@contextlib.contextmanager
+def opened(path: str, *, writable: bool = False, create: bool = False) -> Iterator[File]:
+    """`open_file` that closes at the end of the block."""
+    file = open_file(path, writable=writable, create=create)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def read_file(path: str, bytes_max: int = 1 << 26) -> bytes:
+    """Return a small file whole; EFBIG above `bytes_max`, so that a planted giant cannot fill the memory."""
+    with opened(path) as file:
+        size = file.size()
+        if size > bytes_max:
+            raise OSError(errno.EFBIG, f"larger than {bytes_max} bytes", path)
+        return bytes(file.read(0, size))
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Put `data` in the place of `path`: whole and on disk after return, the old content or the new before."""
+    temporary = path + ".tmp"
+    with opened(temporary, create=True) as file:
+        file.truncate(0)
+        file.write(0, data)
+        file.sync()
+    os.replace(temporary, path)
+    sync_directory(os.path.dirname(path))
+
+
+def sync_directory(path: str) -> None:
+    """Make creations, renames and removals in `path` survive power loss."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_directory(path: str) -> None:
+    os.mkdir(path, 0o750)
+
+
+def rename(source: str, target: str) -> None:
+    os.rename(source, target)
+
+
+def remove_file(path: str) -> None:
+    os.unlink(path)
+
+
+def names(path: str) -> list[str]:
+    """Return the names in a directory, in no order."""
+    return os.listdir(path)
+
+
+def exists(path: str) -> bool:
+    return os.path.lexists(path)

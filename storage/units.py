@@ -1,0 +1,13 @@
+"""Numbers that must not be mixed up.
+
+`Offset` is the number of a record in its partition, `Position` a byte in a file, `Timestamp` milliseconds since
+1970-01-01T00:00:00Z (-1: none). They are plain ints at run time; the names are for the reader and the type checker.
+"""
+
+from typing import NewType
+
+Offset = NewType("Offset", int)
+Position = NewType("Position", int)
+Timestamp = NewType("Timestamp", int)
+
+NO_TIMESTAMP = Timestamp(-1)
