@@ -91,6 +91,10 @@ class MalformedBatch(StorageError):
     """The checksum holds, or cannot be asked, but the structure is wrong. Cure: as `CorruptBatch`."""
 
 
+class CorruptIndex(StorageError):
+    """An index file that cannot be one: torn, or out of order. Cure: none needed, it is made anew from the log."""
+
+
 class UnsupportedFormat(StorageError):
     """A message format or codec this version cannot read. Cure: the message names it."""
 

@@ -1,0 +1,75 @@
+"""Names of topics, partitions and segment files, and nothing else.
+
+Every name that reaches a path of the log directory goes through this module: what it accepts holds no separator, is
+not `.` or `..`, and fits 255 bytes together with its partition number. Follows Kafka's `Topic.validate`,
+`LocalLog.parseTopicPartitionName` and `LogFileUtils`; stricter in one point: a partition number is written in ASCII
+digits without sign or leading zero, so that one partition has exactly one name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from offsetfs.storage.errors import InvalidName
+from offsetfs.storage.units import Offset
+
+TOPIC_LENGTH_MAX = 249  # 249 characters, a minus and five digits make 255, the longest name a file system takes
+PARTITION_MAX = 2**31 - 1
+OFFSET_MAX = 2**63 - 1
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")  # \Z: with $ a trailing newline would pass
+_PARTITION = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
+_SEGMENT = re.compile(r"([0-9]{20})(\.[^/]+)\Z")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of a topic; sorts by topic, then by number. InvalidName when built with an illegal name."""
+
+    topic: str
+    partition: int
+
+    def __post_init__(self) -> None:
+        check_topic(self.topic)
+        if not 0 <= self.partition <= PARTITION_MAX:
+            raise InvalidName(f"partition {self.partition} is not in 0…{PARTITION_MAX}")
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, name: str) -> TopicPartition:
+        """Read a directory name: what stands before the last minus is the topic."""
+        topic, minus, partition = name.rpartition("-")
+        if not minus:
+            raise InvalidName(f"{name!r} has no minus before a partition number")
+        if not _PARTITION.match(partition):
+            raise InvalidName(f"{name!r} does not end in a partition number in 0…{PARTITION_MAX}")
+        return cls(topic, int(partition))
+
+
+def check_topic(name: str) -> None:
+    """Raise InvalidName unless `name` is a legal topic name: `[a-zA-Z0-9._-]{1,249}`, neither `.` nor `..`."""
+    if not name:
+        raise InvalidName("a topic name is not empty")
+    if name in (".", ".."):
+        raise InvalidName(f"{name!r} is not a topic name")
+    if len(name) > TOPIC_LENGTH_MAX:
+        raise InvalidName(f"topic name of {len(name)} characters; {TOPIC_LENGTH_MAX} is the most")
+    if not _TOPIC.match(name):
+        raise InvalidName(f"topic {name!r} holds a character other than a-z, A-Z, 0-9, '.', '_' and '-'")
+
+
+def segment_name(base_offset: int, suffix: str) -> str:
+    """Name a file of the segment that starts at `base_offset`; `suffix` has its dot, as in ".log"."""
+    assert 0 <= base_offset <= OFFSET_MAX and suffix.startswith(".")
+    return f"{base_offset:020d}{suffix}"
+
+
+def parse_segment_name(name: str) -> tuple[Offset, str] | None:
+    """Return base offset and suffix (".log", ".index", ".log.deleted" …), or None when it is no file of a segment."""
+    match = _SEGMENT.match(name)
+    if match is None or int(match[1]) > OFFSET_MAX:
+        return None
+    return Offset(int(match[1])), match[2]
