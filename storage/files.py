@@ -84,7 +84,14 @@ class File:
         return mmap.mmap(self.fd, length, prot=mmap.PROT_READ)
 
     def close(self) -> None:
-        os.close(self.fd)
+        """Close the descriptor; a second call does nothing."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        # A pooled file is let go, not closed, while somebody may still read it: the last reference closes it.
+        self.close()
 
 
 def open_file(path: str, *, writable: bool = False, create: bool = False) -> File:

@@ -1,0 +1,150 @@
+"""Walking the batches of a `.log` file: by their headers, whole, or over damage to the next one that is sound.
+
+A log file is a plain chain: each batch says how long it is, and the next begins behind it (Kafka's
+FileLogInputStream). A batch that does not fit before `end` is an unfinished append and ends the walk without error, as
+in Kafka; one whose header cannot be true raises `MalformedBatch`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+
+from offsetfs.storage.batch import HEADER_SIZE, LOG_OVERHEAD, Batch, BatchHeader, parse_header, read_batch
+from offsetfs.storage.errors import (
+    CorruptBatch,
+    DecompressionLimit,
+    MalformedBatch,
+    StorageError,
+    UnsupportedFormat,
+    WouldBlock,
+)
+from offsetfs.storage.files import File
+
+BLOCK_BYTES = 1 << 20
+"""How much a bulk reader takes at once."""
+
+PROBE_BYTES = 16 << 10
+"""How much a look-up takes at once: an index interval (4 KiB) and the batch behind it, in most logs."""
+
+INLINE_INFLATE_BYTES_MAX = 1 << 20
+"""How much may be inflated where nothing may wait."""
+
+_SIZE = struct.Struct(">i")
+
+OnDamage = Callable[[StorageError, int], None]
+"""Called with what is wrong and the position at which reading goes on (the end when nothing sound follows)."""
+
+
+def headers(
+    file: File, position: int, end: int, *, nowait: bool = False, block_bytes: int = PROBE_BYTES
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Yield `(position, header, bytes from there)` of each complete batch in `[position, end)`.
+
+    The bytes reach to the end of the block that was read: the whole batch when it happens to lie inside. Checksums
+    are not looked at.
+    """
+    block, start = memoryview(b""), position
+    while end - position >= HEADER_SIZE:
+        if position + HEADER_SIZE > start + len(block):
+            start = position
+            block = memoryview(file.read(position, min(block_bytes, end - position), nowait=nowait))
+            if len(block) < HEADER_SIZE:
+                return  # the file is shorter than it was: somebody cut it
+        header = parse_header(block, position - start, path=file.path, file_position=position)
+        if header.size > end - position:
+            return
+        yield position, header, block[position - start :]
+        position += header.size
+
+
+def load(file: File, position: int, header: BatchHeader, seen: memoryview, *, nowait: bool = False) -> Batch:
+    """Return the batch at `position`, its checksum verified; `seen` is what was already read from there."""
+    data = seen[: header.size]
+    if len(data) < header.size:
+        data = memoryview(file.read(position, header.size, nowait=nowait))
+        if len(data) < header.size:
+            raise MalformedBatch("the file ends inside the batch", path=file.path, position=position)
+    batch = read_batch(data, 0, path=file.path, file_position=position)
+    if nowait and header.codec:
+        _inflate_small(batch)
+    return batch
+
+
+def _inflate_small(batch: Batch) -> None:
+    """Inflate what is small, so that an event loop may use the batch; more than that belongs into a thread."""
+    try:
+        batch.payload(INLINE_INFLATE_BYTES_MAX)
+    except DecompressionLimit:
+        raise WouldBlock("inflates to more than 1 MiB", path=batch.path, position=batch.position) from None
+
+
+def batches(
+    file: File, position: int, end: int, *, on_damage: OnDamage | None = None, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Batch]:
+    """Yield each batch in `[position, end)`, checksums verified, in blocks of `block_bytes`.
+
+    Damage raises, or with `on_damage` is reported and stepped over: nothing is left out in silence.
+    """
+    while position < end:
+        try:
+            for place, header, seen in headers(file, position, end, block_bytes=block_bytes):
+                position = place
+                yield load(file, place, header, seen)
+                position = place + header.size
+            return
+        except (CorruptBatch, MalformedBatch, UnsupportedFormat) as error:
+            if on_damage is None:
+                raise
+            position = next_sound(file, position, end)
+            on_damage(error, position)
+
+
+def next_sound(file: File, position: int, end: int, *, offset_min: int = 0) -> int:
+    """Return the position of the first sound batch after the damaged one at `position`, or `end`.
+
+    First the place that the damaged batch itself names, which is right when only its body is damaged; then every
+    place that looks like a header and whose checksum holds. A checksum that holds by chance: 1 in 4 billion.
+    """
+    named = _named_next(file, position, end)
+    if named is not None and (named == end or _is_sound(file, named, end, offset_min)):
+        return named
+    place = position + 1
+    while place + HEADER_SIZE <= end:
+        block = memoryview(file.read(place, min(BLOCK_BYTES, end - place)))
+        for candidate in _candidates(block):
+            if _is_sound(file, place + candidate, end, offset_min):
+                return place + candidate
+        if len(block) < HEADER_SIZE:
+            break
+        place += len(block) - HEADER_SIZE + 1
+    return end
+
+
+def _named_next(file: File, position: int, end: int) -> int | None:
+    head = file.read(position + 8, 4)
+    size = LOG_OVERHEAD + _SIZE.unpack(head)[0] if len(head) == 4 else 0
+    return position + size if HEADER_SIZE <= size <= end - position else None
+
+
+def _candidates(block: memoryview) -> Iterator[int]:
+    """Yield the places in `block` with the magic byte 2 and a possible size, where a batch may begin."""
+    data = bytes(block)
+    magic = data.find(b"\x02", 16)
+    while 0 <= magic <= len(data) - (HEADER_SIZE - 16):
+        start = magic - 16
+        if _SIZE.unpack_from(data, start + 8)[0] >= HEADER_SIZE - LOG_OVERHEAD:
+            yield start
+        magic = data.find(b"\x02", magic + 1)
+
+
+def _is_sound(file: File, position: int, end: int, offset_min: int) -> bool:
+    try:
+        for _, header, seen in headers(file, position, end):
+            if header.base_offset < offset_min or header.last_offset_delta < 0:
+                return False
+            load(file, position, header, seen)
+            return True
+    except StorageError:
+        pass
+    return False

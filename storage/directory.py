@@ -1,0 +1,330 @@
+"""A log directory: the partitions in it, its lock, its checkpoints.
+
+Follows Kafka's LogManager for one `log.dirs` entry. Partitions are opened when they are first asked for, so that ten
+thousand of them cost a listing. After an unclean shutdown all of them are recovered before anything is served.
+
+A directory that is opened for writing and not written to is left as it was: the mark of the clean shutdown goes when
+the first change comes, and returns with `close`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from offsetfs.storage import checkpoint, files
+from offsetfs.storage.config import DEFAULTS, LogConfig
+from offsetfs.storage.errors import (
+    InvalidCheckpoint,
+    InvalidName,
+    LogFenced,
+    NotALogDirectory,
+    PartitionExists,
+    ReadOnlyLog,
+    StorageError,
+    UnknownPartition,
+)
+from offsetfs.storage.lock import DirectoryLock
+from offsetfs.storage.log import Log
+from offsetfs.storage.names import TopicPartition, check_topic
+from offsetfs.storage.open_files import Pool
+from offsetfs.storage.recovery import EPOCHS_FILE, Opening, open_log
+from offsetfs.storage.segment import Segment, SegmentFiles
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+TOPICS = ".offsetfs-topics.json"
+"""Settings per topic, for directories without a broker: {"version": 0, "topics": {topic: {name: value}}}."""
+
+METADATA_TOPIC = "__cluster_metadata"
+"""The log of a KRaft controller. It is shown, never written or recovered: that is the controller's."""
+
+OPEN_SEGMENTS_MAX = 128
+_SIGNS = (RECOVERY_POINTS, HIGH_WATERMARKS, "meta.properties", checkpoint.CLEAN_SHUTDOWN, TOPICS)
+
+OnProgress = Callable[[int, int, TopicPartition], None]
+"""Called during recovery with partitions done, partitions in all, and the one that comes next."""
+
+
+class LogDirectory:
+    """The partitions of one directory. Use `open`; every method may be called from any thread."""
+
+    def __init__(self, path: str, *, read_only: bool, defaults: Mapping[str, str]) -> None:
+        self.path = path
+        self.read_only = read_only
+        self.failed: dict[TopicPartition, Exception] = {}
+        self._defaults = LogConfig.from_properties(defaults, DEFAULTS)
+        self._lock = DirectoryLock(path)
+        self._mutex = threading.RLock()
+        self._logs: dict[TopicPartition, Log] = {}
+        self._pool: Pool[SegmentFiles] = Pool(OPEN_SEGMENTS_MAX)
+        self._listing: tuple[int, list[TopicPartition]] = (-1, [])
+        self._clean_mark: bytes | None = None
+        self._marked = False
+        self._topics: dict[str, dict[str, str]] = {}
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        *,
+        read_only: bool = False,
+        defaults: Mapping[str, str] = MappingProxyType({}),
+        on_progress: OnProgress | None = None,
+    ) -> LogDirectory:
+        """Open the directory at `path`; for writing under its lock, recovering it when it was not closed cleanly.
+
+        `defaults` are topic settings under Kafka's names. Raises `NotALogDirectory`, `LogDirectoryLocked`,
+        `InvalidConfig`, OSError. With `read_only` nothing at all is written, and a broker may be running.
+        """
+        check_log_directory(path, read_only=read_only)
+        directory = cls(os.path.realpath(path), read_only=read_only, defaults=defaults)
+        if not read_only:
+            directory._lock.acquire()
+        try:
+            directory._load(on_progress)
+        except BaseException:
+            directory._lock.release()
+            raise
+        return directory
+
+    def _load(self, on_progress: OnProgress | None) -> None:
+        self._clean_mark = checkpoint.read_clean_shutdown(self.path)
+        self._recovery_points = self._offsets(RECOVERY_POINTS)
+        self._log_starts = self._offsets(LOG_STARTS)
+        self._topics = _read_topics(self._file(TOPICS))
+        if self._clean_mark is None and not self.read_only:
+            self._recover_all(on_progress)
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoint.read_offsets(self._file(name))
+        except InvalidCheckpoint:
+            return {}  # as Kafka: all recovery points 0, log starts from the first segment. Time, not records.
+
+    def _recover_all(self, on_progress: OnProgress | None) -> None:
+        partitions = self.partitions()
+        for done, partition in enumerate(partitions):
+            if on_progress is not None:
+                on_progress(done, len(partitions), partition)
+            try:
+                self.log(partition)
+            except (StorageError, OSError) as error:
+                self.failed[partition] = error  # raised again by `log`; its neighbours are served
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    # --- partitions --------------------------------------------------------------------------------------------------
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return all partitions, sorted. Costs a listing when the directory has changed."""
+        changed = os.stat(self.path).st_mtime_ns
+        if changed != self._listing[0]:
+            self._listing = (changed, sorted(_partitions_in(self.path)))
+        return self._listing[1]
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether the partition is there; costs one lstat."""
+        if partition in self._logs:
+            return True
+        try:
+            return stat.S_ISDIR(os.lstat(self._file(str(partition))).st_mode)
+        except OSError:
+            return False
+
+    def log(self, partition: TopicPartition) -> Log:
+        """Return the log of `partition`, opening it when it is first asked for (which may wait for the disk)."""
+        log = self._logs.get(partition)
+        if log is not None:
+            return log
+        with self._mutex:
+            if partition not in self._logs:
+                self._logs[partition] = self._open_log(partition)
+            return self._logs[partition]
+
+    def opened(self, partition: TopicPartition) -> Log | None:
+        """Return the log when it is open already; never waits."""
+        return self._logs.get(partition)
+
+    def _open_log(self, partition: TopicPartition) -> Log:
+        if partition in self.failed:
+            raise self.failed[partition]
+        if not self.has(partition):
+            raise UnknownPartition(f"no partition {partition}", path=self.path)
+        opening = Opening(
+            self.config_of(partition.topic),
+            self._pool,
+            recovery_point=self._recovery_points.get(partition, 0),
+            log_start_offset=self._log_starts.get(partition, 0),
+            clean=self._clean_mark is not None or self._marked,
+            read_only=self.read_only or partition.topic == METADATA_TOPIC,
+            before_change=self._mark_changed,
+        )
+        return open_log(partition, self._file(str(partition)), opening)
+
+    def create_partition(self, partition: TopicPartition, properties: Mapping[str, str] | None = None) -> Log:
+        """Make an empty partition; on disk after return. `properties` become settings of the whole topic.
+
+        Raises `PartitionExists`, `InvalidName`, `InvalidConfig`, `ReadOnlyLog`, OSError.
+        """
+        with self._mutex:
+            if self.read_only:
+                raise ReadOnlyLog("opened for reading", path=self.path)
+            check_topic(partition.topic)
+            if self.has(partition):
+                raise PartitionExists("the partition exists already", path=self._file(str(partition)))
+            if properties:
+                self._configure(partition.topic, properties)
+            self._mark_changed()
+            self._make(partition)
+            return self.log(partition)
+
+    def _make(self, partition: TopicPartition) -> None:
+        path = self._file(str(partition))
+        files.make_directory(path)
+        Segment.create(path, 0, self.config_of(partition.topic), self._pool)
+        checkpoint.write_epochs(os.path.join(path, EPOCHS_FILE), [])
+        checkpoint.write_topic_id(path, self._topic_id(partition.topic))
+        files.sync_directory(path)
+        files.sync_directory(self.path)
+        self._listing = (-1, [])
+
+    def _topic_id(self, topic: str) -> str:
+        """All partitions of a topic carry one id."""
+        siblings = (checkpoint.read_topic_id(self._file(str(p))) for p in self.partitions() if p.topic == topic)
+        return next((known for known in siblings if known is not None), None) or checkpoint.new_topic_id()
+
+    # --- settings ----------------------------------------------------------------------------------------------------
+
+    def config_of(self, topic: str) -> LogConfig:
+        """Return the settings of `topic`: its own, over those given to `open`, over Kafka's defaults."""
+        return LogConfig.from_properties(self._topics.get(topic, {}), self._defaults)
+
+    def _configure(self, topic: str, properties: Mapping[str, str]) -> None:
+        merged = {**self._topics.get(topic, {}), **properties}
+        LogConfig.from_properties(merged, self._defaults)
+        topics = {**self._topics, topic: merged}
+        text = json.dumps({"version": 0, "topics": topics}, indent=1, sort_keys=True) + "\n"
+        files.replace_file(self._file(TOPICS), text.encode())
+        self._topics = topics
+
+    # --- checkpoints and the end -------------------------------------------------------------------------------------
+
+    def _mark_changed(self) -> None:
+        """Take the mark of the clean shutdown away, on disk, before the first change."""
+        with self._mutex:
+            if self._marked:
+                return
+            if self._clean_mark is not None:
+                checkpoint.remove_clean_shutdown(self.path)
+            self._marked = True
+
+    def checkpoint(self) -> None:
+        """Write recovery points, log starts and high watermarks of the open logs; others keep what they have."""
+        if self.read_only or not self._marked:
+            return
+        with self._mutex:
+            logs = [log for log in self._logs.values() if not log.read_only]
+            self._recovery_points |= {log.partition: log.recovery_point for log in logs}
+            self._log_starts |= {log.partition: log.log_start_offset for log in logs}
+            watermarks = self._offsets(HIGH_WATERMARKS) | {log.partition: log.recovery_point for log in logs}
+            starts = {p: o for p, o in self._log_starts.items() if not self._is_plain_start(p, o)}
+            checkpoint.write_offsets(self._file(RECOVERY_POINTS), self._recovery_points)
+            checkpoint.write_offsets(self._file(LOG_STARTS), starts)
+            checkpoint.write_offsets(self._file(HIGH_WATERMARKS), watermarks)
+
+    def _is_plain_start(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether the first segment's name says the same; Kafka writes only what it does not say."""
+        log = self._logs.get(partition)
+        return log is not None and log.snapshot().first.base_offset >= offset
+
+    def flush(self) -> None:
+        """Make everything appended so far survive power loss. The first failure is raised after all were tried."""
+        errors = []
+        for log in list(self._logs.values()):
+            try:
+                log.flush()
+            except (OSError, LogFenced) as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Flush and close every log, write the checkpoints and the mark of a clean shutdown, release the lock.
+
+        A log that cannot be closed leaves the mark off, so that whoever opens the directory next recovers it; the
+        first such error is raised at the end.
+        """
+        errors: list[Exception] = list(self.failed.values())
+        with self._mutex:
+            try:
+                for log in self._logs.values():
+                    _try(log.close, errors)
+                _try(self.checkpoint, errors)
+                errors += [log.fenced for log in self._logs.values() if log.fenced is not None]
+                if self._marked and not errors:
+                    checkpoint.write_clean_shutdown(self.path, self._clean_mark)
+            finally:
+                self._lock.release()
+        if len(errors) > len(self.failed):
+            raise errors[len(self.failed)]
+
+
+def check_log_directory(path: str, *, read_only: bool) -> None:
+    """Raise `NotALogDirectory` unless `path` is a directory that holds a log directory, or nothing at all."""
+    try:
+        entries = os.listdir(path)
+    except FileNotFoundError:
+        raise NotALogDirectory("there is no such directory", path=path) from None
+    except NotADirectoryError:
+        raise NotALogDirectory("is not a directory", path=path) from None
+    if any(name in _SIGNS for name in entries) or any(_is_partition(name) for name in entries):
+        return
+    if [name for name in entries if name not in (".lock", "lost+found")]:
+        raise NotALogDirectory("holds neither partitions (orders-0) nor Kafka's checkpoints", path=path)
+    if read_only:
+        raise NotALogDirectory("is empty", path=path)
+
+
+def _is_partition(name: str) -> bool:
+    try:
+        TopicPartition.parse(name)
+    except InvalidName:
+        return False
+    return True
+
+
+def _partitions_in(path: str) -> list[TopicPartition]:
+    """Return what parses as a partition; directories being deleted or moved (`….<uuid>-delete`) do not."""
+    with os.scandir(path) as entries:
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return [TopicPartition.parse(name) for name in names if _is_partition(name)]
+
+
+def _read_topics(path: str) -> dict[str, dict[str, str]]:
+    try:
+        content = json.loads(files.read_file(path))
+        topics: dict[str, dict[str, str]] = content["topics"]
+        for topic, properties in topics.items():
+            check_topic(topic)
+            LogConfig.from_properties(properties, DEFAULTS)
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidCheckpoint(f"no settings of topics: {error}; mend or remove it", path=path) from error
+    return topics
+
+
+def _try(action: Callable[[], None], errors: list[Exception]) -> None:
+    try:
+        action()
+    except (StorageError, OSError) as error:
+        errors.append(error)

@@ -1,0 +1,74 @@
+"""The lock of a log directory: one writer, be it us or a Kafka broker.
+
+Kafka takes a POSIX record lock on `.lock` (FileChannel.tryLock). Ours is that lock *and* a flock: a POSIX lock is lost
+when any descriptor of the file closes in the process, and does not exclude the same process; a flock does neither, but
+Kafka does not see it. The file stays when the lock goes: removing it would let two processes lock two files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+from offsetfs.storage.errors import LogDirectoryLocked
+
+NAME = ".lock"
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock of x86-64 and arm64 Linux: type, whence, start, length, pid
+
+
+class DirectoryLock:
+    """Held from `acquire` to `release`, or to the death of the process."""
+
+    def __init__(self, directory: str) -> None:
+        self.path = os.path.join(directory, NAME)
+        self._fd = -1
+
+    def acquire(self) -> None:
+        """Take the lock, or raise `LogDirectoryLocked` with the holder's pid where the system tells it."""
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            pid = _holder(fd)
+            os.close(fd)
+            who = f"process {pid}" if pid else "another process"
+            raise LogDirectoryLocked(f"in use by {who}: stop it, or use -o ro", path=self.path, pid=pid) from None
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def holder(directory: str) -> int | None:
+    """Return the pid of the process that writes to `directory`, None when there is none or it cannot be seen."""
+    try:
+        fd = os.open(os.path.join(directory, NAME), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        return _holder(fd)
+    finally:
+        os.close(fd)
+
+
+def _holder(fd: int) -> int | None:
+    query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, query))
+    if kind != fcntl.F_UNLCK and pid > 0:
+        return int(pid)
+    return _flock_holder(os.fstat(fd))
+
+
+def _flock_holder(status: os.stat_result) -> int | None:
+    """Look the file up in /proc/locks, which names it as `major:minor:inode`."""
+    name = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        with open("/proc/locks") as locks:
+            fields = next((line.split() for line in locks if name in line and "->" not in line), None)
+    except OSError:
+        return None
+    return int(fields[4]) if fields and int(fields[4]) > 0 else None

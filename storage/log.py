@@ -1,0 +1,309 @@
+"""The log of one partition: append, read by offset, find by time, flush.
+
+Follows Kafka's UnifiedLog and LocalLog, for a single replica: the high watermark is the log end. One writer appends
+under a lock; readers take the immutable segment map and the sizes they find, and need no lock.
+
+Durability: after `append` the records are in the segment file (they survive the death of this process); after `flush`
+they are on disk. A write that cannot be undone or a failed sync fences the log: nothing later is acknowledged.
+
+Not here: opening a directory after a crash (recovery), several partitions (directory).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offsetfs.storage import files
+from offsetfs.storage.batch import Batch, set_append_time, stamp
+from offsetfs.storage.batch_builder import SealedBatch
+from offsetfs.storage.config import LogConfig
+from offsetfs.storage.epochs import LeaderEpochCache
+from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge
+from offsetfs.storage.names import TopicPartition, segment_name
+from offsetfs.storage.open_files import Pool
+from offsetfs.storage.producers import ProducerState
+from offsetfs.storage.segment import Segment, SegmentFiles
+from offsetfs.storage.segments import Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something unreadable that was found and left where it is, or set aside."""
+
+    path: str
+    position: int
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a batch came to lie. `timestamp`: its largest, milliseconds."""
+
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Log:
+    """A partition. Offsets `[log_start_offset, next_offset)` are readable, those below `recovery_point` are on disk."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        path: str,
+        config: LogConfig,
+        segments: Segments,
+        pool: Pool[SegmentFiles],
+        *,
+        log_start_offset: int,
+        next_offset: int,
+        recovery_point: int,
+        epochs: LeaderEpochCache,
+        load_producers: Callable[[Log], ProducerState],
+        damage: tuple[Damage, ...] = (),
+        read_only: bool = False,
+        before_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take over what recovery found; use `recovery.open_log`. `before_change` runs before the first change."""
+        self.partition = partition
+        self.path = path
+        self.config = config
+        self.read_only = read_only
+        self.log_start_offset = log_start_offset
+        self.next_offset = next_offset
+        self.recovery_point = recovery_point
+        self.damage = damage
+        self.fenced: OSError | None = None
+        self.epochs = epochs
+        self._load_producers = load_producers
+        self._producers: ProducerState | None = None
+        self._pool = pool
+        self._segments = segments
+        self._lock = threading.Lock()
+        self._flush_lock = threading.Lock()
+        self._dirty: list[Segment] = []
+        self._names_dirty = False
+        self._before_change = before_change
+        self._changed = False
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Segments:
+        """Return the segment map as it is now; it never changes, only the active segment in it grows."""
+        return self._segments
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all `.log` files."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def modified_ns(self) -> int:
+        """When the active log file last changed, nanoseconds since 1970."""
+        return self._segments.active.modified_ns
+
+    @property
+    def leader_epoch(self) -> int:
+        """The latest leader epoch, stamped on what we append; -1 when none is known."""
+        latest = self.epochs.latest
+        return latest if latest is not None else -1
+
+    def batch_at(self, offset: int, *, nowait: bool = False) -> Batch | None:
+        """Return the first batch whose last offset is ≥ `offset`, checksum verified; None at the end of the log.
+
+        The batch may begin above `offset` where compaction left a gap. Raises `OffsetOutOfRange`, and for a damaged
+        batch `CorruptBatch` or `MalformedBatch`; with `nowait` `WouldBlock` instead of waiting for the disk.
+        """
+        self._check_range(offset)
+        if offset == self.next_offset:
+            return None
+        for segment in self._segments.from_floor(offset):
+            batch = segment.find(offset, nowait=nowait)
+            if batch is not None:
+                return batch
+        return None
+
+    def read(self, offset: int, bytes_max: int, *, nowait: bool = False) -> bytes:
+        """Return whole batches from the one that holds `offset` on, at most `bytes_max` bytes but at least one batch.
+
+        b"" at the end of the log. Batches are not cut and not checked beyond the first; never crosses a segment.
+        """
+        first = self.batch_at(offset, nowait=nowait)
+        if first is None:
+            return b""
+        segment = self._segments.floor(first.header.base_offset)
+        if segment is None:  # the batch begins below its segment's name
+            return bytes(first.data)
+        end = first.position + first.header.size
+        for position, header in segment.headers(end):
+            if position + header.size - first.position > bytes_max:
+                break
+            end = position + header.size
+        log = segment.open_files(nowait=nowait).log
+        return bytes(log.read(first.position, end - first.position, nowait=nowait))
+
+    def find_timestamp(self, timestamp: int, *, nowait: bool = False) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first record, in offset order, with a timestamp ≥ `timestamp`; or None.
+
+        ListOffsets with a time (KIP-79). Costs one look-up in the first segment whose largest timestamp reaches it.
+        """
+        for segment in self._segments:
+            if segment.max_timestamp(nowait=nowait)[0] >= timestamp:
+                found = segment.find_timestamp(timestamp, self.log_start_offset, nowait=nowait)
+                if found is not None:
+                    return found
+        return None
+
+    def max_timestamp(self, *, nowait: bool = False) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first record with the largest timestamp (ListOffsets -3, KIP-734)."""
+        best = max((segment.max_timestamp(nowait=nowait)[0] for segment in self._segments), default=-1)
+        return self.find_timestamp(best, nowait=nowait) if best >= 0 else None
+
+    def _check_range(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.next_offset:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.next_offset, self.path)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def append(self, sealed: SealedBatch) -> Appended:
+        """Write one batch at the end: offset and leader epoch are stamped into `sealed.data`, in place.
+
+        After return it is in the segment file, visible to every reader, not yet on disk (`flush`). Raises
+        `RecordTooLarge` above `max.message.bytes`, `LogFenced`, `ReadOnlyLog`, or the disk's OSError: then nothing of
+        the batch is in the log.
+        """
+        with self._lock:
+            self._check_writable()
+            size_max = min(self.config.max_message_bytes, self.config.segment_bytes)
+            if sealed.size > size_max:
+                raise RecordTooLarge(f"a batch of {sealed.size} bytes, at most {size_max} fit", path=self.path)
+            self._prepare_for_change()
+            base_offset = self.next_offset
+            timestamp = self._stamp(sealed, base_offset)
+            last_offset = base_offset + sealed.count - 1
+            segment = self._segment_for(sealed.size, last_offset, timestamp)
+            self._write(segment, sealed, base_offset, timestamp)
+            self.next_offset = last_offset + 1
+            return Appended(base_offset, last_offset, timestamp)
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyLog("opened for reading", path=self.path)
+        if self.fenced is not None:
+            raise LogFenced(f"an earlier write failed: {self.fenced.strerror}", path=self.path)
+
+    def _prepare_for_change(self) -> None:
+        """Do once, before the first append: the directory's clean mark goes, the active segment is opened."""
+        if self._changed:
+            return
+        self._before_change()
+        self._producers = self._load_producers(self)
+        self._segments.active.activate()
+        if self.epochs.latest is None:
+            self.epochs.assign(0, self.next_offset)
+        self._changed = True
+
+    def _stamp(self, sealed: SealedBatch, base_offset: int) -> int:
+        stamp(sealed.data, base_offset, self.leader_epoch)
+        if self.config.message_timestamp_type != "LogAppendTime":
+            return sealed.max_timestamp
+        now = time.time_ns() // 1_000_000
+        set_append_time(sealed.data, now)
+        return now
+
+    def _segment_for(self, batch_size: int, last_offset: int, timestamp: int) -> Segment:
+        active = self._segments.active
+        return self._roll() if active.must_roll(batch_size, last_offset, timestamp) else active
+
+    def _write(self, segment: Segment, sealed: SealedBatch, base_offset: int, timestamp: int) -> None:
+        size = segment.size
+        try:
+            segment.append(sealed, base_offset, timestamp)
+        except OSError as error:
+            # A full disk is the caller's to solve, and the log is as it was. Anything else means that the disk
+            # lost a write, or could not take it back.
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or self._file_size(segment) != size:
+                self.fenced = error
+            raise
+        if segment not in self._dirty:
+            self._dirty.append(segment)
+
+    @staticmethod
+    def _file_size(segment: Segment) -> int:
+        try:
+            return segment.open_files().log.size()
+        except OSError:
+            return -1
+
+    def _roll(self) -> Segment:
+        """Seal the active segment and begin one at the end of the log."""
+        old = self._segments.active
+        new = Segment.create(self.path, self.next_offset, self.config, self._pool)
+        self._names_dirty = True
+        new.activate()
+        old.deactivate()
+        self._save_producers()
+        self._segments = self._segments.plus(new)
+        return new
+
+    def roll(self) -> None:
+        """Begin a new segment now, unless the active one is empty."""
+        with self._lock:
+            self._check_writable()
+            if self._segments.active.size:
+                self._prepare_for_change()
+                self._roll()
+
+    def _save_producers(self) -> None:
+        """Write `<next offset>.snapshot`, so that a broker need not read the log to know its producers."""
+        if self._producers is not None:
+            path = os.path.join(self.path, segment_name(self.next_offset, ".snapshot"))
+            files.replace_file(path, self._producers.dump())
+
+    def flush(self) -> None:
+        """Make everything appended before this call survive power loss; `recovery_point` moves on.
+
+        Concurrent callers wait for each other. A failure fences the log: after a failed sync nobody knows what is on
+        disk, and a second one would claim success (the kernel reports a lost page once).
+        """
+        with self._flush_lock:
+            with self._lock:
+                if self.fenced is not None:
+                    self._check_writable()
+                target, dirty, names = self.next_offset, self._dirty, self._names_dirty
+                self._dirty, self._names_dirty = [], False
+            try:
+                for segment in dirty:
+                    segment.sync()
+                if names:
+                    files.sync_directory(self.path)
+            except OSError as error:
+                self.fenced = error
+                raise
+            self.recovery_point = max(self.recovery_point, target)
+
+    def close(self) -> None:
+        """Flush, trim the indexes to what is valid, save the producer state. A fenced log is only let go."""
+        if not self._changed:
+            return
+        if self.fenced is None:
+            self.flush()
+            self._segments.active.deactivate()
+            self._save_producers()
+            files.sync_directory(self.path)
+
+    def check(self) -> None:
+        """Assert what must hold between any two operations; for tests."""
+        assert self.log_start_offset <= self.next_offset and self.recovery_point <= self.next_offset
+        expected = 0
+        for segment in self._segments:
+            assert segment.base_offset >= expected
+            segment.check()
+            expected = max([segment.base_offset, *(header.next_offset for _, header in segment.headers())])
+        assert expected <= self.next_offset

@@ -1,0 +1,390 @@
+"""A segment: one `.log` file, its offset index and its time index.
+
+Follows Kafka's LogSegment. A sealed segment opens its files when they are needed and holds none; the active one of a
+writer keeps them open. Indexes are hints: an entry is believed only when the batch it points to agrees, else the index
+is made anew from the log.
+
+Not here: which segments a log has, offsets and epochs of new batches (log), what to do after a crash (recovery).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsetfs.storage import batch_chain, files, segment_indexes
+from offsetfs.storage.batch import Batch, BatchHeader
+from offsetfs.storage.batch_builder import SealedBatch
+from offsetfs.storage.codec import COLUMNS
+from offsetfs.storage.config import LogConfig
+from offsetfs.storage.errors import CorruptIndex, InvalidIndexAppend, MalformedBatch, UnsupportedFormat, WouldBlock
+from offsetfs.storage.files import File
+from offsetfs.storage.names import segment_name
+from offsetfs.storage.offset_index import OffsetIndex
+from offsetfs.storage.open_files import Pool
+from offsetfs.storage.time_index import TimeIndex
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+LOG_BYTES_MAX = 2**31 - 1
+
+
+@dataclass(slots=True)
+class SegmentFiles:
+    """The open files of a segment. They close when the last reader lets go."""
+
+    log: File
+    index: OffsetIndex
+    time_index: TimeIndex
+
+
+class Segment:
+    """Batches from `base_offset` on, in `size` valid bytes."""
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_created_ms",
+        "_files",
+        "_first_timestamp",
+        "_max_timestamp",
+        "_pool",
+        "_roll_jitter_ms",
+        "base_offset",
+        "config",
+        "directory",
+        "log_path",
+        "read_only",
+        "size",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        pool: Pool[SegmentFiles],
+        *,
+        size: int | None = None,
+        read_only: bool = False,
+    ) -> None:
+        """Name the segment of `directory` that begins at `base_offset`; `size` None: as long as the file."""
+        self.directory = directory
+        self.base_offset = base_offset
+        self.config = config
+        self.read_only = read_only
+        self.log_path = os.path.join(directory, segment_name(base_offset, ".log"))
+        self.size = os.lstat(self.log_path).st_size if size is None else size
+        self._pool = pool
+        self._files: SegmentFiles | None = None
+        self._max_timestamp: tuple[int, int] | None = None
+        self._first_timestamp: int | None = None
+        self._bytes_since_index_entry = 0
+        self._created_ms = time.time_ns() // 1_000_000
+        jitter_max = min(config.segment_jitter_ms, config.segment_ms)
+        self._roll_jitter_ms = random.randrange(jitter_max) if jitter_max > 0 else 0
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this process holds the segment open for appends."""
+        return self._files is not None
+
+    @property
+    def modified_ns(self) -> int:
+        """When the log file last changed, nanoseconds since 1970."""
+        return os.stat(self.log_path).st_mtime_ns
+
+    def find(self, offset: int, *, nowait: bool = False) -> Batch | None:
+        """Return the first batch whose last offset is ≥ `offset`, checksum verified; None when there is none.
+
+        Costs an index look-up and a walk of one index interval, whatever the size of the segment.
+        Raises `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat` for that batch only; with `nowait` `WouldBlock`.
+        """
+        opened = self.open_files(nowait=nowait)
+        position = self._floor_position(opened, offset, nowait)
+        end = self.size
+        try:
+            for place, header, seen in batch_chain.headers(opened.log, position, end, nowait=nowait):
+                position = place + header.size
+                if header.last_offset >= offset:
+                    return batch_chain.load(opened.log, place, header, seen, nowait=nowait)
+        except MalformedBatch as error:
+            return self._find_beyond_damage(opened.log, error, offset, nowait)
+        return None
+
+    def _find_beyond_damage(self, log: File, error: MalformedBatch, offset: int, nowait: bool) -> Batch | None:
+        """The chain broke before `offset` was reached: it may lie behind the damage, or in it."""
+        if nowait:
+            raise WouldBlock("looks for the next sound batch", path=log.path)
+        position = batch_chain.next_sound(log, error.position or 0, self.size)
+        for place, header, seen in batch_chain.headers(log, position, self.size):
+            if place == position and header.base_offset > offset:
+                break  # the offset is one of those that the damage took
+            if header.last_offset >= offset:
+                return batch_chain.load(log, place, header, seen)
+        raise error
+
+    def batch_at_position(self, position: int, *, nowait: bool = False) -> Batch:
+        """Return the batch that begins at byte `position`, checksum verified."""
+        log = self.open_files(nowait=nowait).log
+        for place, header, seen in batch_chain.headers(log, position, self.size, nowait=nowait):
+            return batch_chain.load(log, place, header, seen, nowait=nowait)
+        raise MalformedBatch("no whole batch here", path=self.log_path, position=position)
+
+    def batches(
+        self, position: int = 0, end: int | None = None, *, on_damage: batch_chain.OnDamage | None = None
+    ) -> Iterator[Batch]:
+        """Yield the batches in `[position, end)`, checksums verified; see `batch_chain.batches` for damage."""
+        log = self.open_files().log
+        return batch_chain.batches(log, position, self.size if end is None else end, on_damage=on_damage)
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield `(position, header)` of the batches from `position` on, checksums not looked at."""
+        log = self.open_files().log
+        chain = batch_chain.headers(log, position, self.size, block_bytes=batch_chain.BLOCK_BYTES)
+        return ((place, header) for place, header, _ in chain)
+
+    def position_of(self, offset: int, *, nowait: bool = False) -> int:
+        """Return the byte position of the batch that `find` would return, or `size`."""
+        opened = self.open_files(nowait=nowait)
+        position = self._floor_position(opened, offset, nowait)
+        for place, header, _ in batch_chain.headers(opened.log, position, self.size, nowait=nowait):
+            if header.last_offset >= offset:
+                return place
+        return self.size
+
+    def _floor_position(self, opened: SegmentFiles, offset: int, nowait: bool) -> int:
+        """Return where to start looking for `offset`: what the index says, when the batch there agrees."""
+        entry_offset, position = opened.index.lookup(offset)
+        if position == 0 or self._agrees(opened.log, entry_offset, position, nowait):
+            return position
+        opened = self._distrust(nowait)
+        entry_offset, position = opened.index.lookup(offset)
+        return position if self._agrees(opened.log, entry_offset, position, nowait) else 0
+
+    def _agrees(self, log: File, entry_offset: int, position: int, nowait: bool) -> bool:
+        """Whether a batch begins at `position` that does not lie beyond what the index entry promises."""
+        if not 0 <= position < self.size:
+            return False
+        try:
+            for _, header, _ in batch_chain.headers(log, position, self.size, nowait=nowait, block_bytes=64):
+                return self.base_offset <= header.base_offset <= entry_offset
+        except (MalformedBatch, UnsupportedFormat):
+            pass
+        return False
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def max_timestamp(self, *, nowait: bool = False) -> tuple[int, int]:
+        """Return the largest record timestamp and the last offset of the first batch that has it; (-1, base) if none.
+
+        The last entry of the time index, when its batch agrees, and whatever batches lie behind it.
+        """
+        if self._max_timestamp is None:
+            if nowait:
+                raise WouldBlock("the largest timestamp is not known yet", path=self.log_path)
+            self._max_timestamp = self._measure_max_timestamp()
+        return self._max_timestamp
+
+    def _measure_max_timestamp(self) -> tuple[int, int]:
+        opened = self.open_files()
+        timestamp, offset = self._sound_time_entry(opened, opened.time_index.last_entry, nowait=False)
+        position = self._floor_position(opened, offset, False) if timestamp >= 0 else 0
+        for _, header in self.headers(position):
+            if header.max_timestamp > timestamp:
+                timestamp, offset = header.max_timestamp, header.last_offset
+        return timestamp, offset
+
+    def _sound_time_entry(self, opened: SegmentFiles, entry: tuple[int, int], *, nowait: bool) -> tuple[int, int]:
+        """Return `entry` when the batch it names has its timestamp, else an entry that stands for the beginning."""
+        timestamp, offset = entry
+        if timestamp < 0:
+            return entry
+        position = self._floor_position(opened, offset, nowait)
+        for _, header, _ in batch_chain.headers(opened.log, position, self.size, nowait=nowait):
+            if header.last_offset >= offset:
+                agrees = header.base_offset <= offset and header.max_timestamp == timestamp
+                return entry if agrees else (-1, self.base_offset)
+        return -1, self.base_offset
+
+    def find_timestamp(self, timestamp: int, offset_min: int, *, nowait: bool = False) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
+
+        Kafka's findOffsetByTimestamp. Batches that cannot be read are passed over: their neighbours still answer.
+        """
+        opened = self.open_files(nowait=nowait)
+        _, offset = self._sound_time_entry(opened, opened.time_index.lookup(timestamp), nowait=nowait)
+        position = self._floor_position(opened, max(offset, offset_min), nowait)
+        for place, header, seen in batch_chain.headers(opened.log, position, self.size, nowait=nowait):
+            if header.max_timestamp < timestamp or header.last_offset < offset_min or header.is_control:
+                continue
+            batch = batch_chain.load(opened.log, place, header, seen, nowait=nowait)
+            found = _first_at_or_after(batch, timestamp, offset_min)
+            if found is not None:
+                return found
+        return None
+
+    # --- opening -----------------------------------------------------------------------------------------------------
+
+    def open_files(self, *, nowait: bool = False) -> SegmentFiles:
+        """Return the open files; with `nowait` only when they are open already."""
+        if self._files is not None:
+            return self._files
+        if nowait:
+            opened = self._pool.peek(self.log_path)
+            if opened is None:
+                raise WouldBlock("the segment's files are not open", path=self.log_path)
+            return opened
+        return self._pool.get(self.log_path, self._open)
+
+    def _open(self) -> SegmentFiles:
+        log = files.open_file(self.log_path)
+        try:
+            index, time_index = self._open_indexes()
+        except (FileNotFoundError, CorruptIndex):
+            index, time_index = segment_indexes.rebuild(self, log)
+        return SegmentFiles(log, index, time_index)
+
+    def _open_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        limit = self.config.segment_index_bytes
+        index = OffsetIndex.open(segment_indexes.path(self, ".index"), self.base_offset, bytes_max=limit)
+        time_index = TimeIndex.open(segment_indexes.path(self, ".timeindex"), self.base_offset, bytes_max=limit)
+        return index, time_index
+
+    def _distrust(self, nowait: bool) -> SegmentFiles:
+        """Make the indexes anew from the log, because an entry proved wrong."""
+        if nowait:
+            raise WouldBlock("the index has to be made anew", path=self.log_path)
+        opened = self.open_files()
+        if self._files is None:
+            index, time_index = segment_indexes.rebuild(self, opened.log)
+            self._pool.drop(self.log_path)
+            opened = self._pool.get(self.log_path, lambda: SegmentFiles(opened.log, index, time_index))
+        return opened
+
+    # --- writing (the log holds its lock) ----------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, directory: str, base_offset: int, config: LogConfig, pool: Pool[SegmentFiles]) -> Segment:
+        """Make an empty segment; leftovers of one with the same base offset go first. Its name is not synced."""
+        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            leftover = os.path.join(directory, segment_name(base_offset, suffix))
+            if files.exists(leftover):
+                files.remove_file(leftover)
+        files.open_file(os.path.join(directory, segment_name(base_offset, ".log")), create=True).close()
+        return cls(directory, base_offset, config, pool, size=0)
+
+    def activate(self) -> None:
+        """Open for appends: indexes at their full length, as Kafka's active segment has them."""
+        if self._files is not None:
+            return
+        self.open_files()  # what is missing or damaged is made anew before it grows
+        self.max_timestamp()
+        limit = self.config.segment_index_bytes
+        index = OffsetIndex.open(
+            segment_indexes.path(self, ".index"), self.base_offset, bytes_max=limit, writable=True, create=True
+        )
+        time_index = TimeIndex.open(
+            segment_indexes.path(self, ".timeindex"), self.base_offset, bytes_max=limit, writable=True, create=True
+        )
+        index.preallocate()
+        time_index.preallocate()
+        self._files = SegmentFiles(files.open_file(self.log_path, writable=True), index, time_index)
+        self._pool.drop(self.log_path)
+
+    def append(self, batch: SealedBatch, base_offset: int, timestamp: int) -> None:
+        """Write a stamped batch, whose largest timestamp is `timestamp`, at the end.
+
+        On an error the file is cut back to its length before; when that fails too, it is longer than `size`.
+        """
+        opened = self.open_files()
+        last_offset = base_offset + batch.count - 1
+        position = self.size
+        try:
+            opened.log.write(position, batch.data)
+        except OSError:
+            with contextlib.suppress(OSError):
+                opened.log.truncate(position)
+            raise
+        if timestamp > self.max_timestamp()[0]:
+            self._max_timestamp = (timestamp, last_offset)
+        if position == 0:
+            self._first_timestamp = timestamp
+        if self._bytes_since_index_entry > self.config.index_interval_bytes:
+            self._index(opened, last_offset, position)
+        self._bytes_since_index_entry += batch.size
+        self.size = position + batch.size
+
+    def _index(self, opened: SegmentFiles, last_offset: int, position: int) -> None:
+        """Add the sparse entries. A full disk costs an entry, which costs time later, never the record."""
+        try:
+            opened.index.append(last_offset, position)
+            opened.time_index.maybe_append(*self.max_timestamp())
+        except (OSError, InvalidIndexAppend):
+            return
+        self._bytes_since_index_entry = 0
+
+    def must_roll(self, batch_size: int, last_offset: int, timestamp: int) -> bool:
+        """Whether the next batch belongs into a new segment (Kafka's LogSegment.shouldRoll)."""
+        opened = self.open_files()
+        if self.size > self.config.segment_bytes - batch_size or self.size + batch_size > LOG_BYTES_MAX:
+            return self.size > 0
+        if self.size > 0 and self._waited_ms(timestamp) > self.config.roll_ms - self._roll_jitter_ms:
+            return True
+        if opened.index.is_full or opened.time_index.is_full:
+            return self.size > 0
+        return last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+
+    def _waited_ms(self, timestamp: int) -> int:
+        if self._first_timestamp is None:
+            self._first_timestamp = next((header.max_timestamp for _, header in self.headers()), -1)
+        if self._first_timestamp >= 0 and timestamp >= 0:
+            return timestamp - self._first_timestamp
+        return time.time_ns() // 1_000_000 - self._created_ms
+
+    def sync(self) -> None:
+        """Make log and indexes survive power loss. After an error nobody may trust the files again."""
+        opened = self.open_files()
+        if self._files is None:  # rolled since: synced through a descriptor of its own
+            with files.opened(self.log_path, writable=True) as log:
+                log.sync()
+            for suffix in (".index", ".timeindex"):
+                with files.opened(segment_indexes.path(self, suffix), writable=True) as index:
+                    index.sync()
+            return
+        opened.log.sync()
+        opened.index.flush()
+        opened.time_index.flush()
+
+    def deactivate(self) -> None:
+        """End appends (roll, close): the last time entry, indexes cut to what is valid, files let go."""
+        if self._files is None:
+            return
+        opened, self._files = self._files, None
+        opened.time_index.maybe_append(*self.max_timestamp(), skip_full=True)
+        opened.index.trim()
+        opened.time_index.trim()  # not closed: a reader may still look something up, and the last one closes
+
+    def check(self) -> None:
+        """Assert what must hold between any two operations; for tests."""
+        expected, size = self.base_offset, 0
+        for batch in self.batches():
+            assert batch.header.base_offset >= expected, (self.log_path, batch.position)
+            expected, size = batch.header.next_offset, (batch.position or 0) + batch.header.size
+        assert size == self.size, self.log_path
+        for offset, position in self.open_files().index.entries():
+            assert self.batch_at_position(position).header.base_offset <= offset, (self.log_path, offset)
+
+
+def _first_at_or_after(batch: Batch, timestamp: int, offset_min: int) -> tuple[int, int] | None:
+    rows = batch.rows()
+    base = batch.header.base_offset
+    for row in range(0, len(rows), COLUMNS):
+        offset, record_timestamp = base + rows[row], batch.timestamp_of(rows[row + 1])
+        if record_timestamp >= timestamp and offset >= offset_min:
+            return offset, record_timestamp
+    return None

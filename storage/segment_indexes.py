@@ -1,0 +1,94 @@
+"""Making the indexes of a segment anew from its log.
+
+Kafka's LogSegment.recover: an entry for the first batch that begins more than `index.interval.bytes` after the last
+entry. The result may differ from what the writer made, and is as good. A writer's files are replaced whole; a reader
+that may write nothing gets them as unnamed temporary files.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+from typing import TYPE_CHECKING
+
+from offsetfs.storage import batch_chain, files
+from offsetfs.storage.batch import BatchHeader
+from offsetfs.storage.files import File
+from offsetfs.storage.names import segment_name
+from offsetfs.storage.offset_index import OffsetIndex
+from offsetfs.storage.time_index import TimeIndex
+
+if TYPE_CHECKING:
+    from offsetfs.storage.segment import Segment
+
+_OFFSET_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+
+
+class IndexBuilder:
+    """Collects the entries of both indexes while somebody walks the log."""
+
+    __slots__ = ("_base_offset", "_indexed_position", "_interval_bytes", "_time_entry", "max_timestamp", "offsets", "times")
+
+    def __init__(self, base_offset: int, interval_bytes: int) -> None:
+        self._base_offset = base_offset
+        self._interval_bytes = interval_bytes
+        self._indexed_position = 0
+        self._time_entry = -1
+        self.max_timestamp = (-1, base_offset)
+        self.offsets = bytearray()
+        self.times = bytearray()
+
+    def add(self, position: int, header: BatchHeader) -> None:
+        """Take note of the batch at `position`; batches come in the order of the file."""
+        if header.max_timestamp > self.max_timestamp[0]:
+            self.max_timestamp = (header.max_timestamp, header.last_offset)
+        if position - self._indexed_position > self._interval_bytes:
+            self.offsets += _OFFSET_ENTRY.pack(header.last_offset - self._base_offset, position)
+            self._add_time_entry()
+            self._indexed_position = position
+
+    def finish(self) -> None:
+        """Add the time entry that every sealed segment ends with."""
+        self._add_time_entry()
+
+    def _add_time_entry(self) -> None:
+        timestamp, offset = self.max_timestamp
+        if timestamp > self._time_entry:
+            self.times += _TIME_ENTRY.pack(timestamp, offset - self._base_offset)
+            self._time_entry = timestamp
+
+
+def path(segment: Segment, suffix: str) -> str:
+    """Return the path of the segment's file with this suffix (`.index`, `.timeindex`, …)."""
+    return os.path.join(segment.directory, segment_name(segment.base_offset, suffix))
+
+
+def rebuild(segment: Segment, log: File) -> tuple[OffsetIndex, TimeIndex]:
+    """Return both indexes made from the batches of `log`; damaged ones are stepped over and not indexed."""
+    builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
+    for batch in batch_chain.batches(log, 0, segment.size, on_damage=lambda _error, _position: None):
+        builder.add(batch.position, batch.header)
+    builder.finish()
+    return install(segment, builder)
+
+
+def install(segment: Segment, builder: IndexBuilder) -> tuple[OffsetIndex, TimeIndex]:
+    """Put what the builder collected in the place of the segment's index files, and open them."""
+    limit = segment.config.segment_index_bytes
+    if segment.read_only:
+        with tempfile.TemporaryDirectory(prefix="offsetfs-") as directory:
+            return _write_and_open(directory, segment.base_offset, limit, builder)
+    return _write_and_open(segment.directory, segment.base_offset, limit, builder)
+
+
+def _write_and_open(
+    directory: str, base_offset: int, bytes_max: int, builder: IndexBuilder
+) -> tuple[OffsetIndex, TimeIndex]:
+    index_path = os.path.join(directory, segment_name(base_offset, ".index"))
+    time_path = os.path.join(directory, segment_name(base_offset, ".timeindex"))
+    files.replace_file(index_path, bytes(builder.offsets))
+    files.replace_file(time_path, bytes(builder.times))
+    index = OffsetIndex.open(index_path, base_offset, bytes_max=bytes_max)
+    return index, TimeIndex.open(time_path, base_offset, bytes_max=bytes_max)
