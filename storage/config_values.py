@@ -1,0 +1,201 @@
+"""What a setting can be: a whole number, a fraction, a flag, one of several words. Reads, checks and writes the text.
+
+Each kind knows its legal range and names it when it refuses. Text is read as Kafka's `ConfigDef.parseType` reads it:
+blanks around it are cut, `true` and `false` in any case, lists at commas.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from offsetfs.storage.compression import Compression
+from offsetfs.storage.errors import InvalidConfig
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+TEXT_LENGTH_MAX = 1000  # no setting needs more; protects int() and the error message
+
+Value = int | float | str | tuple[str, ...]  # a bool is an int
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}\Z")
+_FRACTION = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?\Z")
+_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){1,3}(?:-IV[0-9]{1,4})?\Z")
+
+
+class Kind(Protocol):
+    """The legal values of one setting."""
+
+    def parse(self, name: str, text: str) -> Value:
+        """Return what `text` means; InvalidConfig when it is no such value. The range is `check`'s."""
+
+    def check(self, name: str, value: object) -> None:
+        """Raise InvalidConfig unless `value` is legal."""
+
+    def format(self, value: object) -> str:
+        """Return the text that `parse` reads as `value`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number in `[low, high]`."""
+
+    low: int
+    high: int
+
+    def parse(self, name: str, text: str) -> int:
+        stripped = text.strip()
+        if not _WHOLE.match(stripped):
+            raise _refused(name, text, self.legal)
+        return int(stripped)
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not self.low <= value <= self.high:
+            raise _refused(name, value, self.legal)
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+    @property
+    def legal(self) -> str:
+        return f"a whole number in {self.low}…{self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A compression level of one codec, as the codec itself judges it."""
+
+    codec: str
+
+    def parse(self, name: str, text: str) -> int:
+        return Whole(-INT_MAX, INT_MAX).parse(name, text)
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not self._takes(value):
+            raise _refused(name, value, _LEVELS_LEGAL[self.codec])
+
+    def _takes(self, level: int) -> bool:
+        try:
+            Compression(self.codec, level)
+        except ValueError:
+            return False
+        return True
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+
+_LEVELS_LEGAL = {
+    "gzip": "-1 or a whole number in 1…9",
+    "lz4": "a whole number in 1…17",
+    "zstd": "a whole number in -131072…22",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fraction:
+    """A number in `[0, 1]`."""
+
+    def parse(self, name: str, text: str) -> float:
+        stripped = text.strip()
+        if len(stripped) > TEXT_LENGTH_MAX or not _FRACTION.match(stripped):
+            raise _refused(name, text, "a number in 0…1")
+        return float(stripped)
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+            raise _refused(name, value, "a number in 0…1")
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """`true` or `false`, or only what is `allowed` of them."""
+
+    allowed: tuple[bool, ...] = (True, False)
+
+    def parse(self, name: str, text: str) -> bool:
+        word = text.strip().lower()
+        if word not in ("true", "false"):
+            raise _refused(name, text, self.legal)
+        return word == "true"
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, bool) or value not in self.allowed:
+            raise _refused(name, value, self.legal)
+
+    def format(self, value: object) -> str:
+        return str(value).lower()
+
+    @property
+    def legal(self) -> str:
+        return " or ".join(self.format(value) for value in self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of these words, in this spelling."""
+
+    words: tuple[str, ...]
+
+    def parse(self, name: str, text: str) -> str:
+        return text.strip()
+
+    def check(self, name: str, value: object) -> None:
+        if value not in self.words:
+            raise _refused(name, value, "one of " + ", ".join(self.words))
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Any of these words, separated by commas; each counts once. None of them is legal, and written as nothing."""
+
+    words: tuple[str, ...]
+
+    def parse(self, name: str, text: str) -> tuple[str, ...]:
+        if len(text) > TEXT_LENGTH_MAX:
+            raise _refused(name, text, self.legal)
+        parts = [part.strip() for part in text.split(",")] if text.strip() else []
+        return tuple(dict.fromkeys(parts))
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, tuple) or any(word not in self.words for word in value):
+            raise _refused(name, ",".join(map(str, value)) if isinstance(value, tuple) else value, self.legal)
+
+    def format(self, value: object) -> str:
+        return ",".join(value) if isinstance(value, tuple) else ""
+
+    @property
+    def legal(self) -> str:
+        return "a list of " + ", ".join(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of Kafka, such as `3.0` or `2.8-IV1`."""
+
+    def parse(self, name: str, text: str) -> str:
+        return text.strip()
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, str) or not _VERSION.match(value):
+            raise _refused(name, value, "a version of Kafka such as 3.0")
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+
+def shown(value: object) -> str:
+    """Return `value` for a message: control characters escaped, not longer than a line."""
+    text = repr(value[:TEXT_LENGTH_MAX] if isinstance(value, str) else value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _refused(name: str, value: object, legal: str) -> InvalidConfig:
+    return InvalidConfig(f"{name} is {shown(value)}, legal is {legal}")
