@@ -1,0 +1,247 @@
+"""The small text files of a log directory: offset and epoch checkpoints, the clean-shutdown mark, identities.
+
+    recovery-point-offset-checkpoint …      0 \\n  <count> \\n  then a line each:  <topic> <partition> <offset>
+    <partition>/leader-epoch-checkpoint     0 \\n  <count> \\n  then a line each:  <epoch> <start offset>
+    .kafka_cleanshutdown                    {"version":0,"brokerEpoch":<n>}, or empty before Kafka 3.7
+    meta.properties                         <name>=<value> a line
+    <partition>/partition.metadata          version: 0 \\n  topic_id: <base64 of 16 bytes>
+
+A missing file reads as nothing (an empty mapping or None), malformed content raises `InvalidCheckpoint`, and the caller
+decides what that costs. A write replaces the file whole and is on disk after return. Follows Kafka's `CheckpointFile`,
+`OffsetCheckpointFile`, `LeaderEpochCheckpointFile`, `CleanShutdownFileHandler`, `PartitionMetadataFile` and
+`PropertiesUtils`. The page docs/format/checkpoints.md shows each.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from typing import TypeVar
+
+from offsetfs.storage import files
+from offsetfs.storage.errors import InvalidCheckpoint, InvalidName
+from offsetfs.storage.names import OFFSET_MAX, TopicPartition
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+PARTITION_METADATA = "partition.metadata"
+
+BYTES_MAX = 1 << 26
+"""The largest file that is read: a million partitions. Protects the memory from a planted giant."""
+
+UNKNOWN_BROKER = b'{"version":0,"brokerEpoch":-1}'
+"""The clean-shutdown mark of somebody who has no broker epoch."""
+
+_VERSION = 0
+_NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
+_EPOCH_MAX = 2**31 - 1
+_TOPIC_ID_SIZE = 16
+
+Entry = TypeVar("Entry")
+
+
+# --- offset and epoch checkpoints ------------------------------------------------------------------------------------
+
+
+def read_offsets(path: str) -> dict[TopicPartition, int]:
+    """Return the offset of each partition in an offset checkpoint; empty when the file is missing or empty."""
+    return dict(_read_entries(path, _parse_offset))
+
+
+def write_offsets(path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace an offset checkpoint, in the order of topic and partition. On disk after return."""
+    _write_entries(path, (f"{p.topic} {p.partition} {offset}" for p, offset in sorted(offsets.items())))
+
+
+def read_epochs(path: str) -> list[tuple[int, int]]:
+    """Return (epoch, start offset), rising in both; empty when the file is missing or empty."""
+    epochs = _read_entries(path, _parse_epoch)
+    for (epoch, start), (next_epoch, next_start) in pairwise(epochs):
+        if next_epoch <= epoch or next_start < start:
+            raise InvalidCheckpoint(f"epoch {next_epoch} from {next_start} follows {epoch} from {start}", path=path)
+    return epochs
+
+
+def write_epochs(path: str, epochs: Iterable[tuple[int, int]]) -> None:
+    """Replace a leader-epoch checkpoint. On disk after return."""
+    _write_entries(path, (f"{epoch} {start}" for epoch, start in epochs))
+
+
+def _parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
+    topic, partition, offset = fields
+    return TopicPartition(topic, _number(partition, OFFSET_MAX)), _number(offset, OFFSET_MAX)
+
+
+def _parse_epoch(fields: list[str]) -> tuple[int, int]:
+    epoch, start = fields
+    return _number(epoch, _EPOCH_MAX), _number(start, OFFSET_MAX)
+
+
+def _number(text: str, high: int) -> int:
+    if not _NUMBER.match(text) or not 0 <= int(text) <= high:
+        raise ValueError(f"{text[:30]!r} is not in 0…{high}")
+    return int(text)
+
+
+def _read_entries(path: str, parse: Callable[[list[str]], Entry]) -> list[Entry]:
+    """Return the parsed entries after a version line and a count line, which must agree with what follows."""
+    lines = _read_lines(path)
+    if not lines:
+        return []
+    if lines[0].strip() != str(_VERSION):
+        raise InvalidCheckpoint(f"line 1: version {lines[0][:30]!r}, known is {_VERSION}", path=path)
+    if len(lines) == 1:
+        return []
+    try:
+        count = _number(lines[1].strip(), OFFSET_MAX)
+    except ValueError as error:
+        raise InvalidCheckpoint(f"line 2: {error}", path=path) from None
+    if count != len(lines) - 2:
+        raise InvalidCheckpoint(f"{count} entries promised, {len(lines) - 2} found", path=path)
+    return [_parse_line(path, number, line, parse) for number, line in enumerate(lines[2:], start=3)]
+
+
+def _parse_line(path: str, number: int, line: str, parse: Callable[[list[str]], Entry]) -> Entry:
+    try:
+        return parse(line.split())
+    except (ValueError, InvalidName) as error:
+        raise InvalidCheckpoint(f"line {number}: {line[:300]!r}: {error}", path=path) from None
+
+
+def _write_entries(path: str, entries: Iterable[str]) -> None:
+    body = list(entries)
+    files.replace_file(path, "".join(f"{line}\n" for line in (_VERSION, len(body), *body)).encode())
+
+
+# --- the clean-shutdown mark -----------------------------------------------------------------------------------------
+
+
+def read_clean_shutdown(directory: str) -> bytes | None:
+    """Return the mark that a directory was left in order, or None. Only that it exists says so, not its content."""
+    try:
+        return files.read_file(os.path.join(directory, CLEAN_SHUTDOWN), BYTES_MAX)
+    except FileNotFoundError:
+        return None
+
+
+def write_clean_shutdown(directory: str, mark: bytes | None = None) -> None:
+    """Leave the mark, the last thing a clean shutdown does. On disk after return.
+
+    `mark` is what was read before, so that a broker finds its own epoch again; None says that the epoch is unknown.
+    """
+    files.replace_file(os.path.join(directory, CLEAN_SHUTDOWN), UNKNOWN_BROKER if mark is None else mark)
+
+
+def remove_clean_shutdown(directory: str) -> None:
+    """Take the mark away, before the first change. Gone from the disk after return; no error if there is none."""
+    path = os.path.join(directory, CLEAN_SHUTDOWN)
+    if files.exists(path):
+        files.remove_file(path)
+        files.sync_directory(directory)
+
+
+# --- identities ------------------------------------------------------------------------------------------------------
+
+
+def read_properties(path: str) -> dict[str, str] | None:
+    """Return a Java properties file such as `meta.properties`; None when it is missing.
+
+    The simple form that Kafka writes: one `name=value` a line, `#` and `!` for comments, a backslash before a special
+    character. Continued lines and `\\uXXXX` do not occur in it and are refused.
+    """
+    lines = _read_lines(path)
+    if lines is None:
+        return None
+    entries = (line.strip() for line in lines)
+    return dict(_parse_property(path, line) for line in entries if line and line[0] not in "#!")
+
+
+def write_properties(path: str, properties: Mapping[str, str]) -> None:
+    """Replace a properties file, names in their order. On disk after return."""
+    lines = [f"{_escape(name)}={_escape(value)}\n" for name, value in sorted(properties.items())]
+    files.replace_file(path, "".join(lines).encode())
+
+
+def _parse_property(path: str, line: str) -> tuple[str, str]:
+    match = _PROPERTY.match(line)
+    if match is None:
+        raise InvalidCheckpoint(f"{line[:300]!r} is no property", path=path)
+    return _unescape(match[1]), _unescape(match[2])
+
+
+_PROPERTY = re.compile(r"((?:[^\\=: \t]|\\[^u])+)(?:[ \t]*[=:][ \t]*|[ \t]+|\Z)((?:[^\\]|\\[^u])*)\Z")
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text)
+
+
+def _escape(text: str) -> str:
+    assert text.isascii() and text.isprintable(), "identities are plain words"
+    return re.sub(r"([\\=:#! ])", r"\\\1", text)
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def read_topic_id(directory: str) -> str | None:
+    """Return the topic id in a partition's `partition.metadata`, as it is written there; None without that file."""
+    path = os.path.join(directory, PARTITION_METADATA)
+    lines = _read_lines(path)
+    if lines is None:
+        return None
+    fields = dict(pair for pair in (re.split(r":\s+", line, maxsplit=1) for line in lines) if len(pair) == 2)
+    try:
+        _number(fields["version"].strip(), _EPOCH_MAX)
+        return _check_topic_id(fields["topic_id"].strip())
+    except KeyError as error:
+        raise InvalidCheckpoint(f"no line for {error}", path=path) from None
+    except ValueError as error:
+        raise InvalidCheckpoint(str(error), path=path) from None
+
+
+def write_topic_id(directory: str, topic_id: str) -> None:
+    """Replace the `partition.metadata` of a partition. On disk after return."""
+    text = f"version: {_VERSION}\ntopic_id: {_check_topic_id(topic_id)}"  # no newline at the end: so Kafka writes it
+    files.replace_file(os.path.join(directory, PARTITION_METADATA), text.encode())
+
+
+def new_topic_id() -> str:
+    """Return a random topic id: a version-4 UUID in URL-safe base64 without padding, never beginning with a minus, as in Kafka."""
+    while (topic_id := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return topic_id
+
+
+def _check_topic_id(text: str) -> str:
+    """Return `text` if it is 16 bytes in URL-safe base64; padding is taken as Kafka takes it, and never made."""
+    try:
+        data = base64.b64decode(text.rstrip("=") + "==", altchars=b"-_", validate=True)
+    except ValueError as error:
+        raise ValueError(f"topic id {text[:30]!r}: {error}") from None
+    if len(data) != _TOPIC_ID_SIZE or not any(data):
+        raise ValueError(f"topic id {text[:30]!r} is not {_TOPIC_ID_SIZE} bytes, or zero")
+    return text
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def _read_lines(path: str) -> list[str] | None:
+    try:
+        text = files.read_file(path, BYTES_MAX).decode()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise InvalidCheckpoint("not UTF-8", path=path, position=error.start) from None
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
