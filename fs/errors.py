@@ -1,0 +1,60 @@
+"""Which errno each error of the engine becomes: one table, used by every handler of the mount.
+
+The errno names the cause in the only word a system call has; the story (path, position, offset, cure) goes to
+`.offsetfs/errors` (see `notes`). An error class that is not listed takes the errno of its nearest listed ancestor.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from offsetfs.storage import errors
+
+ERRNO: dict[type[BaseException], int] = {
+    # a directory is opened
+    errors.NotALogDirectory: errno.ENOTDIR,
+    errors.LogDirectoryLocked: errno.EBUSY,
+    errors.InvalidCheckpoint: errno.EUCLEAN,
+    errors.InvalidSnapshot: errno.EUCLEAN,
+    # something is named
+    errors.InvalidName: errno.EINVAL,
+    errors.InvalidConfig: errno.EINVAL,
+    errors.UnknownPartition: errno.ENOENT,
+    errors.PartitionExists: errno.EEXIST,
+    # a log is read
+    errors.OffsetOutOfRange: errno.ENOENT,
+    errors.CorruptBatch: errno.EBADMSG,
+    errors.MalformedBatch: errno.EUCLEAN,
+    errors.UnsupportedFormat: errno.EOPNOTSUPP,
+    errors.DecompressionLimit: errno.EFBIG,
+    errors.WouldBlock: errno.EAGAIN,
+    # a log is written
+    errors.RecordTooLarge: errno.EMSGSIZE,
+    errors.ReadOnlyLog: errno.EROFS,
+    errors.LogFenced: errno.EIO,
+    # anything else of the engine's
+    errors.StorageError: errno.EIO,
+    MemoryError: errno.ENOMEM,
+    OverflowError: errno.EOVERFLOW,  # an inode number that does not fit
+}
+
+EXPECTED = frozenset({errors.OffsetOutOfRange, errors.UnknownPartition, errors.PartitionExists, errors.WouldBlock})
+"""Errors that are answers, not faults: they leave no line in `.offsetfs/errors`."""
+
+
+def errno_of(error: BaseException) -> int:
+    """Return the errno that a system call answers for `error`; EIO for what nobody foresaw."""
+    if isinstance(error, OSError):
+        return error.errno or errno.EIO
+    for ancestor in type(error).__mro__:
+        if ancestor in ERRNO:
+            return ERRNO[ancestor]
+    return errno.EIO
+
+
+def cure_of(error: BaseException) -> str | None:
+    """Return what helps, as the docstring of the error's class says it; None when it says nothing."""
+    if not isinstance(error, errors.StorageError):
+        return None
+    _, found, cure = (type(error).__doc__ or "").partition("Cure: ")
+    return " ".join(cure.split()).rstrip(".") if found else None

@@ -1,0 +1,88 @@
+"""Inode numbers that say what they name, so that no table grows with what was looked up.
+
+    63      60 59              40 39                                     0
+    +---------+------------------+----------------------------------------+
+    |  kind   |    partition     |                 number                 |
+    +---------+------------------+----------------------------------------+
+
+`partition` is the place of a partition in the list of those seen so far, from 1 on and never given again; 0 is the
+mount itself. `number` depends on the kind: for a record it is the offset less the partition's anchor, the base offset
+of its first segment when it was first opened. An inode never changes what it means: a symbolic link's carries its
+target, a growing view's its generation.
+
+The root is 1, because FUSE says so: kind `FIXED`, partition 0, number `Fixed.DIRECTORY`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+NUMBER_BITS = 40
+PARTITION_BITS = 20
+KIND_BITS = 4
+NUMBER_MAX = (1 << NUMBER_BITS) - 1
+PARTITION_MAX = (1 << PARTITION_BITS) - 1
+
+_PARTITION_SHIFT = NUMBER_BITS
+_KIND_SHIFT = NUMBER_BITS + PARTITION_BITS
+
+
+class Kind(IntEnum):
+    """What a number means. At most 16."""
+
+    FIXED = 0
+    """One of `Fixed`: there is one in the mount, or one in each partition."""
+    RECORD = 1
+    """The offset of a record."""
+    VALUES = 2
+    """The generation of `values`: retention and compaction begin a new one."""
+    SEGMENT = 3
+    """Base offset × 8 + the place of the suffix in `tree.SEGMENT_SUFFIXES`."""
+    LINK = 4
+    """`first`, `latest`: the offset they point to."""
+    TIME_LINK = 5
+    """`by-time/<T>`: the offset it points to."""
+    MINUTE_LINK = 6
+    """`by-time/2026/11/21/13/05`: the offset it points to."""
+    TIME_DIRECTORY = 7
+    """A year, month, day or hour: minutes since 1970 × 4 + level."""
+
+
+class Fixed(IntEnum):
+    """Files that exist once. The first one is the root, or the partition's directory."""
+
+    DIRECTORY = 1
+    README = 2
+    CONTROL = 3
+    ERRORS = 4
+    VERSION = 5
+    START = 6
+    NEXT = 7
+    INFO = 8
+    APPEND = 9
+    SEGMENTS = 10
+    BY_TIME = 11
+
+
+class Inode(NamedTuple):
+    """The parts of an inode number. `kind` is a plain int: the number may come from anywhere."""
+
+    kind: int
+    partition: int
+    number: int
+
+
+def pack(kind: int, partition: int, number: int) -> int:
+    """Return the inode number; OverflowError when a part has no room (a partition of over 10¹² records)."""
+    if not (0 <= number <= NUMBER_MAX and 0 <= partition <= PARTITION_MAX):
+        raise OverflowError(f"no inode number for partition {partition}, number {number}")
+    return kind << _KIND_SHIFT | partition << _PARTITION_SHIFT | number
+
+
+def unpack(inode: int) -> Inode:
+    """Return what `pack` was given."""
+    return Inode(inode >> _KIND_SHIFT, inode >> _PARTITION_SHIFT & PARTITION_MAX, inode & NUMBER_MAX)
+
+
+ROOT = pack(Kind.FIXED, 0, Fixed.DIRECTORY)

@@ -1,0 +1,94 @@
+"""Each error has an errno, and `.offsetfs/errors` tells its story."""
+
+import errno
+import inspect
+
+import pytest
+
+from offsetfs.fs.errors import ERRNO, cure_of, errno_of
+from offsetfs.fs.notes import LINES_MAX, Notes
+from offsetfs.storage import errors
+
+pytestmark = pytest.mark.unit
+
+EVERY_CLASS = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, errors.StorageError)]
+
+
+def made(cls: type[errors.StorageError]) -> errors.StorageError:
+    return errors.OffsetOutOfRange(7, 0, 7) if cls is errors.OffsetOutOfRange else cls("reason")
+
+
+@pytest.mark.parametrize("cls", EVERY_CLASS, ids=lambda cls: cls.__name__)
+def test_every_error_of_the_engine_has_an_errno(cls: type[errors.StorageError]) -> None:
+    assert errno_of(made(cls)) in errno.errorcode
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (errors.CorruptBatch("crc"), errno.EBADMSG),
+        (errors.MalformedBatch("size"), errno.EUCLEAN),
+        (errors.UnsupportedFormat("codec 7"), errno.EOPNOTSUPP),
+        (errors.OffsetOutOfRange(9, 0, 5), errno.ENOENT),
+        (errors.RecordTooLarge("large"), errno.EMSGSIZE),
+        (errors.LogFenced("fenced"), errno.EIO),
+        (OSError(errno.ENOSPC, "full"), errno.ENOSPC),
+        (OSError("no number"), errno.EIO),
+        (ZeroDivisionError(), errno.EIO),
+    ],
+    ids=lambda value: value.__class__.__name__ if isinstance(value, Exception) else errno.errorcode[value],
+)
+def test_the_errno_names_the_cause(error: Exception, expected: int) -> None:
+    assert errno_of(error) == expected
+
+
+def test_a_subclass_takes_the_errno_of_its_nearest_ancestor() -> None:
+    class CutBatch(errors.CorruptBatch):
+        pass
+
+    assert errno_of(CutBatch("short")) == ERRNO[errors.CorruptBatch]
+
+
+def test_the_cure_comes_from_the_class() -> None:
+    assert cure_of(errors.ReadOnlyLog("")) == "mount without `-o ro`"
+    assert cure_of(errors.OffsetOutOfRange(1, 2, 3)) is None
+    assert cure_of(ValueError()) is None
+
+
+def notes_at(*seconds: float) -> Notes:
+    clock = iter(seconds)
+    return Notes(now=lambda: next(clock))
+
+
+def test_a_line_says_when_errno_place_and_cure() -> None:
+    notes = notes_at(1795253676.125)
+    number = notes.add(errors.CorruptBatch("checksum", path="/log/a-0/0.log", position=120, offset=7), "read a-0/7")
+    assert number == errno.EBADMSG
+    assert notes.text().decode() == (
+        "2026-11-21T09:34:36.125Z EBADMSG read a-0/7: /log/a-0/0.log, position 120, offset 7: checksum; "
+        "`segments/` still shows them; neighbours stay readable\n"
+    )
+
+
+def test_the_same_fault_again_is_counted_and_moves_to_the_end() -> None:
+    notes = notes_at(0, 1, 2)
+    for text in ("one", "two", "one"):
+        notes.say(text)
+    assert notes.text().decode() == "1970-01-01T00:00:01.000Z two\n1970-01-01T00:00:02.000Z one (2 times)\n"
+
+
+def test_only_the_newest_lines_are_kept() -> None:
+    notes = Notes(now=lambda: 0.0)
+    for number in range(LINES_MAX + 5):
+        notes.say(f"line {number}")
+    lines = notes.text().decode().splitlines()
+    assert len(lines) == LINES_MAX
+    assert lines[0].endswith("line 5") and lines[-1].endswith(f"line {LINES_MAX + 4}")
+
+
+def test_control_characters_and_endless_names_do_not_reach_a_terminal() -> None:
+    notes = Notes(now=lambda: 0.0)
+    notes.say("a\x1b[31m\nb" + "x" * 5000)
+    text = notes.text().decode()
+    assert text.count("\n") == 1 and "\x1b" not in text and "\\x1b[31m\\nb" in text
+    assert len(text) < 1100
