@@ -15,10 +15,11 @@ decides what that costs. A write replaces the file whole and is on disk after re
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
-import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
@@ -35,16 +36,13 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 
+TOPIC_ID_SIZE = 16
 BYTES_MAX = 1 << 26
 """The largest file that is read: a million partitions. Protects the memory from a planted giant."""
-
-UNKNOWN_BROKER = b'{"version":0,"brokerEpoch":-1}'
-"""The clean-shutdown mark of somebody who has no broker epoch."""
 
 _VERSION = 0
 _NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
 _EPOCH_MAX = 2**31 - 1
-_TOPIC_ID_SIZE = 16
 
 Entry = TypeVar("Entry")
 
@@ -125,28 +123,41 @@ def _write_entries(path: str, entries: Iterable[str]) -> None:
 # --- the clean-shutdown mark -----------------------------------------------------------------------------------------
 
 
-def read_clean_shutdown(directory: str) -> bytes | None:
-    """Return the mark that a directory was left in order, or None. Only that it exists says so, not its content."""
-    try:
-        return files.read_file(os.path.join(directory, CLEAN_SHUTDOWN), BYTES_MAX)
-    except FileNotFoundError:
-        return None
+@dataclass(frozen=True, slots=True)
+class CleanShutdown:
+    """The mark that the directory was left in order. Only that it exists says so; `broker_epoch` is -1 if unknown."""
 
+    broker_epoch: int = -1
 
-def write_clean_shutdown(directory: str, mark: bytes | None = None) -> None:
-    """Leave the mark, the last thing a clean shutdown does. On disk after return.
+    @classmethod
+    def read(cls, directory: str) -> CleanShutdown | None:
+        """Return the mark, or None when the directory was not left in order. Content without meaning is no error."""
+        try:
+            data = files.read_file(os.path.join(directory, CLEAN_SHUTDOWN), BYTES_MAX)
+        except FileNotFoundError:
+            return None
+        try:
+            content = json.loads(data)
+        except (ValueError, RecursionError):
+            return cls()
+        epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
+        return cls(epoch if type(epoch) is int and -1 <= epoch <= OFFSET_MAX else -1)
 
-    `mark` is what was read before, so that a broker finds its own epoch again; None says that the epoch is unknown.
-    """
-    files.replace_file(os.path.join(directory, CLEAN_SHUTDOWN), UNKNOWN_BROKER if mark is None else mark)
+    def write(self, directory: str) -> None:
+        """Leave the mark, the last thing a clean shutdown does. On disk after return.
 
+        A mark that was read can be written again, so that a broker finds its own epoch.
+        """
+        text = f'{{"version":0,"brokerEpoch":{self.broker_epoch}}}'
+        files.replace_file(os.path.join(directory, CLEAN_SHUTDOWN), text.encode())
 
-def remove_clean_shutdown(directory: str) -> None:
-    """Take the mark away, before the first change. Gone from the disk after return; no error if there is none."""
-    path = os.path.join(directory, CLEAN_SHUTDOWN)
-    if files.exists(path):
-        files.remove_file(path)
-        files.sync_directory(directory)
+    @staticmethod
+    def remove(directory: str) -> None:
+        """Take the mark away, before the first change. Gone from the disk after return; no error if there is none."""
+        path = os.path.join(directory, CLEAN_SHUTDOWN)
+        if files.exists(path):
+            files.remove_file(path)
+            files.sync_directory(directory)
 
 
 # --- identities ------------------------------------------------------------------------------------------------------
@@ -193,44 +204,37 @@ def _escape(text: str) -> str:
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def read_topic_id(directory: str) -> str | None:
-    """Return the topic id in a partition's `partition.metadata`, as it is written there; None without that file."""
-    path = os.path.join(directory, PARTITION_METADATA)
+def read_topic_id(path: str) -> bytes | None:
+    """Return the 16 bytes of the topic id in a `partition.metadata`; None when the file is missing."""
     lines = _read_lines(path)
     if lines is None:
         return None
     fields = dict(pair for pair in (re.split(r":\s+", line, maxsplit=1) for line in lines) if len(pair) == 2)
     try:
         _number(fields["version"].strip(), _EPOCH_MAX)
-        return _check_topic_id(fields["topic_id"].strip())
+        return _decode_topic_id(fields["topic_id"].strip())
     except KeyError as error:
         raise InvalidCheckpoint(f"no line for {error}", path=path) from None
     except ValueError as error:
         raise InvalidCheckpoint(str(error), path=path) from None
 
 
-def write_topic_id(directory: str, topic_id: str) -> None:
-    """Replace the `partition.metadata` of a partition. On disk after return."""
-    text = f"version: {_VERSION}\ntopic_id: {_check_topic_id(topic_id)}"  # no newline at the end: so Kafka writes it
-    files.replace_file(os.path.join(directory, PARTITION_METADATA), text.encode())
+def write_topic_id(path: str, topic_id: bytes) -> None:
+    """Replace a `partition.metadata` with one for `topic_id`, 16 bytes not all zero. On disk after return."""
+    assert len(topic_id) == TOPIC_ID_SIZE and any(topic_id)
+    text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+    files.replace_file(path, f"version: {_VERSION}\ntopic_id: {text}".encode())  # no newline at the end: as Kafka's
 
 
-def new_topic_id() -> str:
-    """Return a random topic id: a version-4 UUID in URL-safe base64 without padding, never beginning with a minus, as in Kafka."""
-    while (topic_id := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
-        pass
-    return topic_id
-
-
-def _check_topic_id(text: str) -> str:
-    """Return `text` if it is 16 bytes in URL-safe base64; padding is taken as Kafka takes it, and never made."""
+def _decode_topic_id(text: str) -> bytes:
+    """Return the bytes of URL-safe base64; padding is taken, as Kafka takes it, and never written."""
     try:
-        data = base64.b64decode(text.rstrip("=") + "==", altchars=b"-_", validate=True)
+        topic_id = base64.b64decode(text.rstrip("=") + "==", altchars=b"-_", validate=True)
     except ValueError as error:
         raise ValueError(f"topic id {text[:30]!r}: {error}") from None
-    if len(data) != _TOPIC_ID_SIZE or not any(data):
-        raise ValueError(f"topic id {text[:30]!r} is not {_TOPIC_ID_SIZE} bytes, or zero")
-    return text
+    if len(topic_id) != TOPIC_ID_SIZE or not any(topic_id):
+        raise ValueError(f"topic id {text[:30]!r} is zero or not {TOPIC_ID_SIZE} bytes")
+    return topic_id
 
 
 # --- text ------------------------------------------------------------------------------------------------------------
