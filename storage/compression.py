@@ -158,10 +158,10 @@ def _unsnappy_block(block: memoryview, bytes_left: int, bytes_max: int) -> bytes
     """Inflate a raw block after asking what it declares: the library allocates that much before it looks further."""
     try:
         declared = cramjam.snappy.decompress_raw_len(block)
-        if declared > _SNAPPY_RATIO_MAX * len(block):
-            raise MalformedBatch(f"snappy: {len(block)} bytes cannot hold {declared}")
         if declared > bytes_left:
             raise _limit(bytes_max)
+        if declared > _SNAPPY_RATIO_MAX * len(block):
+            raise MalformedBatch(f"snappy: {len(block)} bytes cannot hold {declared}")
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise MalformedBatch(f"snappy: {error}") from None
