@@ -1,122 +1,64 @@
-"""A record batch of format v2: its header, its checksum, its records.
+"""A record batch of format v2: its checksum, its records.
 
-    0        8    12    16 17   21  23    27        35        43        51  53    57    61
-    +--------+----+----+--+----+--+----+--------+--------+--------+--+----+----+-- … --+
-    | base   |size|lead|ma|crc |at| last| base  | max    | prod-  |ep|base|    | rec-  |
-    | offset |    |er  |gi|    |tr|offs.| time- | time-  | ucer   |oc|sequ|coun| ords  |
-    |        |    |ep. |c |    |s |delta| stamp | stamp  | id     |h |ence|t   |       |
-    +--------+----+----+--+----+--+----+--------+--------+--------+--+----+----+-- … --+
-                               |<-------------- CRC-32C covers this ---------------->|
-
-Big-endian. `size` in the bytes counts what follows it; `BatchHeader.size` counts the whole batch. The first 21 bytes
-are outside the checksum, so offset and leader epoch are stamped without touching it. docs/format/record-batch.md says
-the rest. A batch is parsed lazily: a header costs nothing but its 61 bytes, records are inflated when asked for.
-Formats v0 and v1 raise `UnsupportedFormat`. Follows Kafka's DefaultRecordBatch.
+A batch is parsed lazily: a header costs nothing but its 61 bytes (`batch_header` draws them), the records are inflated
+when somebody asks for them, and then kept inflated. Formats v0 and v1 raise `UnsupportedFormat`.
+docs/format/record-batch.md has the whole picture. Follows Kafka's DefaultRecordBatch.
 """
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from crc32c import crc32c
 
 from offsetfs.storage import codec as record_codec
-from offsetfs.storage.compression import CODECS, Compression, compress, decompress
-from offsetfs.storage.errors import CorruptBatch, MalformedBatch, StorageError, UnsupportedFormat
+from offsetfs.storage.batch_header import (
+    APPEND_TIME_FLAG,
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_END,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    Buffer,
+    parse_header,
+    seal_checksum,
+    set_append_time,
+    stamp,
+    write_header,
+)
+from offsetfs.storage.compression import Compression, compress, decompress
+from offsetfs.storage.errors import CorruptBatch, MalformedBatch, StorageError
 from offsetfs.storage.record import CREATE_TIME, LOG_APPEND_TIME, Record
 from offsetfs.storage.units import Offset, Timestamp
 
-HEADER_SIZE = 61
-LOG_OVERHEAD = 12  # base offset and size, which `size` does not count
-MAGIC_END = 17  # the bytes that tell every format's size and magic
-MAGIC = 2
+__all__ = [
+    "HEADER_SIZE",
+    "LOG_OVERHEAD",
+    "MAGIC",
+    "MAGIC_END",
+    "PAYLOAD_BYTES_MAX",
+    "Batch",
+    "BatchHeader",
+    "build",
+    "parse_header",
+    "read_batch",
+    "seal_checksum",
+    "set_append_time",
+    "stamp",
+    "write_header",
+]
+
 PAYLOAD_BYTES_MAX = 64 << 20
 """What a batch may inflate to unless the caller says otherwise: protects the memory from a hostile one."""
 
-_LEGACY_SIZE_MIN = 14
 _LONG_MIN = -(2**63)
 _LONG_MAX = 2**63 - 1
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_BASE_OFFSET = struct.Struct(">q")
-_SIZE = struct.Struct(">i")
-_SIZE_POSITION = 8
-_LEADER_EPOCH = struct.Struct(">i")
-_LEADER_EPOCH_POSITION = 12
-_MAGIC_POSITION = 16
-_CRC = struct.Struct(">I")
-_CRC_POSITION = 17
-_CRC_START = 21
-_ATTRIBUTES = struct.Struct(">h")
-_MAX_TIMESTAMP = struct.Struct(">q")
-_MAX_TIMESTAMP_POSITION = 35
-
-_CODEC_MASK = 0x07
-_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
-_DELETE_HORIZON = 0x40
-
-Buffer = bytes | bytearray | memoryview
 _Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
-    """The 61 bytes in front of the records. `size` is that of the whole batch, in bytes."""
-
-    base_offset: Offset
-    size: int
-    leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: Timestamp
-    max_timestamp: Timestamp
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    count: int
-
-    @property
-    def last_offset(self) -> Offset:
-        """The last offset this batch stands for; compaction may have removed the record itself."""
-        return Offset(self.base_offset + self.last_offset_delta)
-
-    @property
-    def next_offset(self) -> Offset:
-        return Offset(self.base_offset + self.last_offset_delta + 1)
-
-    @property
-    def codec(self) -> int:
-        return self.attributes & _CODEC_MASK
-
-    @property
-    def codec_name(self) -> str:
-        codec_id = self.attributes & _CODEC_MASK
-        return CODECS[codec_id] if codec_id < len(CODECS) else f"unknown-{codec_id}"
-
-    @property
-    def timestamp_type(self) -> str:
-        return LOG_APPEND_TIME if self.attributes & _APPEND_TIME else CREATE_TIME
-
-    @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL)
-
-    @property
-    def is_control(self) -> bool:
-        """Whether the records are markers for brokers and consumers, not data."""
-        return bool(self.attributes & _CONTROL)
-
-    @property
-    def has_delete_horizon(self) -> bool:
-        """Whether `base_timestamp` is the time when tombstones here may go (still the base of the deltas)."""
-        return bool(self.attributes & _DELETE_HORIZON)
 
 
 class Batch:
@@ -140,7 +82,7 @@ class Batch:
     def check(self) -> None:
         """Raise `CorruptBatch` when the checksum differs, `MalformedBatch` when a number in the header cannot be."""
         header = self.header
-        actual = crc32c(self.data[_CRC_START:])
+        actual = crc32c(self.data[CRC_START:])
         if actual != header.crc:
             raise self._placed(CorruptBatch(f"checksum {actual:#010x} where {header.crc:#010x} is stored"))
         if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset >= _LONG_MAX:
@@ -208,7 +150,7 @@ class Batch:
     def timestamp_of(self, timestamp_delta: int) -> Timestamp:
         """Return what a reader sees: the append time for every record, or the base timestamp plus the delta."""
         header = self.header
-        if header.attributes & _APPEND_TIME:
+        if header.attributes & APPEND_TIME_FLAG:
             return header.max_timestamp
         timestamp = header.base_timestamp + timestamp_delta
         if not _LONG_MIN <= timestamp <= _LONG_MAX:  # a hostile sum: wrapped, as a Java long wraps
@@ -227,34 +169,6 @@ class Batch:
 
     def _malformed(self, reason: str) -> StorageError:
         return self._placed(MalformedBatch(reason))
-
-
-# --- reading -------------------------------------------------------------------------------------------------------
-
-
-def parse_header(
-    buffer: Buffer, position: int = 0, *, path: str | None = None, file_position: int | None = None
-) -> BatchHeader:
-    """Read the header at `position` of `buffer`; the records need not be there.
-
-    `MalformedBatch` when fewer than 61 bytes are left, the size is below the format's smallest, or the magic is no
-    format at all; `UnsupportedFormat` for v0 and v1. Checks nothing else: see `Batch.check`.
-    """
-    room = len(buffer) - position
-    if room < MAGIC_END:
-        raise MalformedBatch(f"{room} bytes where a batch should begin", path=path, position=file_position)
-    (length,) = _SIZE.unpack_from(buffer, position + _SIZE_POSITION)
-    magic = buffer[position + _MAGIC_POSITION]
-    if length < _LEGACY_SIZE_MIN or (magic == MAGIC and length + LOG_OVERHEAD < HEADER_SIZE):
-        raise MalformedBatch(f"a batch size of {length}", path=path, position=file_position)
-    if magic < MAGIC:
-        raise UnsupportedFormat(f"message format v{magic}", path=path, position=file_position)
-    if magic > MAGIC:
-        raise MalformedBatch(f"magic {magic}", path=path, position=file_position)
-    if room < HEADER_SIZE:
-        raise MalformedBatch(f"{room} bytes of a batch header", path=path, position=file_position)
-    base_offset, _, *rest = _HEADER.unpack_from(buffer, position)
-    return BatchHeader(base_offset, length + LOG_OVERHEAD, *rest)
 
 
 def read_batch(
@@ -277,52 +191,6 @@ def read_batch(
     if check:
         batch.check()
     return batch
-
-
-# --- writing -------------------------------------------------------------------------------------------------------
-
-
-def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Set base offset and leader epoch in place. The checksum does not cover them and stays right."""
-    _BASE_OFFSET.pack_into(batch, 0, base_offset)
-    _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_POSITION, leader_epoch)
-
-
-def set_append_time(batch: bytearray | memoryview, timestamp: int) -> None:
-    """Turn the batch, in place, into one of LogAppendTime: all its records then have this timestamp.
-
-    Producer timestamps stay in the deltas, where no reader looks for them. The checksum is made anew.
-    """
-    attributes = _ATTRIBUTES.unpack_from(batch, _CRC_START)[0]
-    _ATTRIBUTES.pack_into(batch, _CRC_START, attributes | _APPEND_TIME)
-    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp)
-    seal_checksum(batch)
-
-
-def seal_checksum(batch: bytearray | memoryview) -> None:
-    """Compute the checksum of a whole batch and store it."""
-    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[_CRC_START:]))
-
-
-def write_header(target: bytearray | memoryview, header: BatchHeader) -> None:
-    """Write the 61 bytes at the start of `target`; `header.crc` as it is, see `seal_checksum`."""
-    _HEADER.pack_into(
-        target,
-        0,
-        header.base_offset,
-        header.size - LOG_OVERHEAD,
-        header.leader_epoch,
-        header.magic,
-        header.crc,
-        header.attributes,
-        header.last_offset_delta,
-        header.base_timestamp,
-        header.max_timestamp,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.count,
-    )
 
 
 def build(
@@ -349,7 +217,11 @@ def build(
         raise ValueError("no records" if not records else "a compressed control batch")
     base_timestamp = records[0][3]
     payload = compress(codec, record_codec.encode(records, base_timestamp, 0), level)
-    flags = (_APPEND_TIME * (timestamp_type == LOG_APPEND_TIME)) | _TRANSACTIONAL * transactional | _CONTROL * control
+    flags = (
+        (APPEND_TIME_FLAG * (timestamp_type == LOG_APPEND_TIME))
+        | TRANSACTIONAL_FLAG * transactional
+        | CONTROL_FLAG * control
+    )
     header = BatchHeader(
         Offset(base_offset),
         HEADER_SIZE + len(payload),

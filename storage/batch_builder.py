@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offsetfs.storage import codec, varint
-from offsetfs.storage.batch import HEADER_SIZE, MAGIC, BatchHeader, seal_checksum, write_header
+from offsetfs.storage.batch_header import HEADER_SIZE, MAGIC, BatchHeader, seal_checksum, write_header
 from offsetfs.storage.compression import UNCOMPRESSED, Compression, compress
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
 
 RECORD_OVERHEAD_MAX = 21
-"""The most that a record without headers takes beside its key and value: length 5, attributes 1, timestamp 10 is more
-than fits with the others, but Kafka counts 21 in all, and so do limits that are compared with Kafka's."""
+"""What Kafka adds to the bytes of key, value and headers when it estimates: length 5, attributes 1, timestamp 10,
+offset 5. The sizes of key and value and the header count come on top; `record_size` counts them all."""
 
 BATCH_BYTES_MAX = 2**31 - 1
 _COUNT_MAX = 2**31 - 1
