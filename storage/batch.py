@@ -217,18 +217,13 @@ def build(
         raise ValueError("no records" if not records else "a compressed control batch")
     base_timestamp = records[0][3]
     payload = compress(codec, record_codec.encode(records, base_timestamp, 0), level)
-    flags = (
-        (APPEND_TIME_FLAG * (timestamp_type == LOG_APPEND_TIME))
-        | TRANSACTIONAL_FLAG * transactional
-        | CONTROL_FLAG * control
-    )
     header = BatchHeader(
         Offset(base_offset),
         HEADER_SIZE + len(payload),
         leader_epoch,
         MAGIC,
         0,
-        Compression(codec).codec | flags,
+        _attributes(codec, timestamp_type, transactional, control),
         len(records) - 1,
         Timestamp(base_timestamp),
         Timestamp(max(record[3] for record in records)),
@@ -241,6 +236,17 @@ def build(
     write_header(batch, header)
     seal_checksum(batch)
     return batch
+
+
+def _attributes(codec: str, timestamp_type: str, transactional: bool, control: bool) -> int:
+    attributes = Compression(codec).codec
+    if timestamp_type == LOG_APPEND_TIME:
+        attributes |= APPEND_TIME_FLAG
+    if transactional:
+        attributes |= TRANSACTIONAL_FLAG
+    if control:
+        attributes |= CONTROL_FLAG
+    return attributes
 
 
 def _check_producer(
