@@ -1,0 +1,400 @@
+"""The record codec: what a payload is and is not, and that the compiled codec and its plain twin never differ."""
+
+import sys
+import threading
+import time
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offsetfs.storage import _codec, codec, codec_pure, varint
+from offsetfs.storage.errors import MalformedBatch
+
+pytestmark = pytest.mark.unit
+
+READERS = ("scan", "decode", "join", "measure")
+KAFKA_TWO_RECORDS = bytes.fromhex("20000000086b6579310c76616c756531002400e1bf2202086b6579320c76616c75653200")
+
+
+@pytest.fixture(params=[_codec, codec_pure], ids=["compiled", "plain"])
+def twin(request):
+    return request.param
+
+
+def framed(body):
+    return varint.encode(len(body)) + body
+
+
+def field(data):
+    return varint.encode(-1) if data is None else varint.encode(len(data)) + data
+
+
+# --- the records that Kafka writes ---------------------------------------------------------------------------------
+
+
+def test_records_are_encoded_to_kafkas_bytes(twin):
+    records = [(b"key1", b"value1", (), 283843), (b"key2", b"value2", (), 1234)]
+    assert twin.encode(records, 283843, 0) == KAFKA_TWO_RECORDS
+
+
+def test_kafkas_records_are_decoded(twin):
+    assert twin.decode(KAFKA_TWO_RECORDS, 2) == [(0, 0, b"key1", b"value1", ()), (1, -282609, b"key2", b"value2", ())]
+    assert twin.join(KAFKA_TWO_RECORDS, 2) == b"value1\nvalue2\n"
+    assert twin.measure(KAFKA_TWO_RECORDS, 2) == 14
+
+
+def test_a_scanned_row_says_where_key_value_and_headers_are(twin):
+    payload = twin.encode([(None, b"v", (), 7), (b"key", None, (("h", None), ("n", b"12")), 5)], 7, 3)
+    rows = twin.scan(payload, 2)
+    assert (type(rows), rows.typecode, twin.COLUMNS) == (array, "q", 8)
+    first, second = rows[:8].tolist(), rows[8:].tolist()
+    assert first == [3, 0, 5, -1, 6, 1, 8, 0]
+    assert second == [4, -2, 13, 3, 17, -1, 18, 2]
+    assert payload[13:16] == b"key"
+    assert codec.headers(payload, 18, 2) == (("h", None), ("n", b"12"))
+
+
+def test_find_returns_the_row_of_one_record_or_none(twin):
+    payload = twin.encode([(b"a", b"1", (), 0), (b"b", b"2", (), 0), (b"c", b"3", (), 0)], 0, 0)
+    assert twin.find(payload, 3, 1) == tuple(twin.scan(payload, 3)[8:16])
+    assert twin.find(payload, 3, 3) is None
+    assert twin.find(payload, 3, 2**40) is None
+
+
+def test_find_returns_the_first_of_records_with_the_same_delta(twin):
+    payload = twin.encode([(None, b"first", (), 0)], 0, 5) + twin.encode([(None, b"second", (), 0)], 0, 5)
+    assert twin.find(payload, 2, 5)[5] == len("first")
+
+
+def test_find_does_not_look_behind_the_record(twin):
+    payload = twin.encode([(None, b"whole", (), 0)], 0, 0) + b"\xff" * 20
+    assert twin.find(payload, 2, 0)[5] == len("whole")
+
+
+def test_null_empty_and_odd_contents_come_back(twin):
+    records = [
+        (None, None, (), -1),
+        (b"", b"", (("", b""), ("", None)), 0),
+        (b"\0\n\xff", b"\r\n", (("schlüssel", b"\n"), ("twice", b"1"), ("twice", b"2")), 2**62),
+    ]
+    decoded = twin.decode(twin.encode(records, 0, 0), 3)
+    assert [(key, value, headers, time) for _, time, key, value, headers in decoded] == records
+
+
+def test_header_names_that_are_no_utf8_come_back(twin):
+    body = b"\0\0\0" + field(None) + field(None) + varint.encode(1) + field(b"\xff\xfeh") + field(b"v")
+    (_, _, _, _, headers) = twin.decode(framed(body), 1)[0]
+    assert headers == (("\udcff\udcfeh", b"v"),)
+    assert twin.encode([(None, None, headers, 0)], 0, 0) == framed(body)
+
+
+def test_a_null_value_is_an_empty_line(twin):
+    payload = twin.encode([(b"k", None, (), 0), (b"k", b"", (), 0), (b"k", b"x", (), 0)], 0, 0)
+    assert twin.join(payload, 3) == b"\n\nx\n"
+    assert twin.measure(payload, 3) == 4
+
+
+def test_any_negative_size_reads_as_null(twin):
+    body = b"\0\0\0" + varint.encode(-7) + varint.encode(-(2**31)) + varint.encode(1) + field(b"h") + varint.encode(-2)
+    assert twin.decode(framed(body), 1) == [(0, 0, None, None, (("h", None),))]
+    assert twin.scan(framed(body), 1)[3] == -1
+
+
+def test_the_attributes_of_a_record_are_not_looked_at(twin):
+    payload = bytearray(KAFKA_TWO_RECORDS)
+    payload[1] = 0xFF
+    assert twin.decode(payload, 2) == twin.decode(KAFKA_TWO_RECORDS, 2)
+
+
+def test_a_batch_that_counts_no_records_is_not_looked_into(twin):
+    for payload in (b"", b"\xff\xff\xff"):
+        assert twin.decode(payload, 0) == []
+        assert twin.join(payload, 0) == b""
+        assert twin.measure(payload, 0) == 0
+        assert len(twin.scan(payload, 0)) == 0
+        assert twin.find(payload, 0, 0) is None
+
+
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda data: memoryview(b"xx" + data)[2:]])
+def test_any_buffer_is_read(twin, wrap):
+    payload = wrap(KAFKA_TWO_RECORDS)
+    assert twin.join(payload, 2) == b"value1\nvalue2\n"
+    assert twin.decode(payload, 2)[0][2:4] == (b"key1", b"value1")
+    assert twin.find(payload, 2, 1)[0] == 1
+
+
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
+def test_any_buffer_is_encoded(twin, wrap):
+    records = [(wrap(b"key1"), wrap(b"value1"), (), 283843), (wrap(b"key2"), wrap(b"value2"), (), 1234)]
+    assert twin.encode(records, 283843, 0) == KAFKA_TWO_RECORDS
+
+
+ILLEGAL_RECORDS = {
+    "a timestamp below -1": ([(None, None, (), -2)], 0, 0),
+    "a timestamp delta of 65 bits": ([(None, None, (), 2**63 - 1)], -1, 0),
+    "a negative offset delta": ([(None, None, (), 0)], 0, -1),
+    "an offset delta of 32 bits": ([(None, None, (), 0)] * 2, 0, 2**31 - 1),
+}
+
+
+@pytest.mark.parametrize(("records", "base_timestamp", "delta"), ILLEGAL_RECORDS.values(), ids=ILLEGAL_RECORDS)
+def test_records_that_no_field_holds_are_not_encoded(twin, records, base_timestamp, delta):
+    with pytest.raises(ValueError):
+        twin.encode(records, base_timestamp, delta)
+
+
+# --- payloads that are none ----------------------------------------------------------------------------------------
+
+WHOLE = b"\0\0\0" + field(b"k") + field(b"v") + b"\0"
+MALFORMED = {
+    "no bytes": (b"", 1),
+    "a negative count": (framed(WHOLE), -1),
+    "fewer records than counted": (framed(WHOLE), 2),
+    "more records than counted": (framed(WHOLE) * 2, 1),
+    "a count beyond any memory": (framed(WHOLE), 2**31 - 1),
+    "a count beyond 64 bits": (framed(WHOLE), 2**70),
+    "a body longer than the payload": (varint.encode(len(WHOLE) + 1) + WHOLE, 1),
+    "a body of 2 GiB": (varint.encode(2**31 - 1) + WHOLE, 1),
+    "an empty body": (varint.encode(0) + WHOLE, 1),
+    "a negative body": (varint.encode(-5) + WHOLE, 1),
+    "a body that ends before its fields": (varint.encode(len(WHOLE) - 1) + WHOLE, 1),
+    "bytes left over in a record": (framed(WHOLE + b"\0"), 1),
+    "bytes left over behind the records": (framed(WHOLE) + b"\0", 1),
+    "a length that does not stop": (b"\xff" * 20, 1),
+    "a timestamp that does not stop": (framed(b"\0" + b"\xff" * 10 + b"\1" + WHOLE[2:]), 1),
+    "a timestamp that is cut": (framed(b"\0" + b"\xff" * 8), 1),
+    "an offset delta that does not stop": (framed(b"\0\0" + b"\xff" * 5 + b"\1" + WHOLE[3:]), 1),
+    "a key longer than the record": (framed(b"\0\0\0" + varint.encode(100) + b"k" * 9) + framed(WHOLE) * 20, 21),
+    "a key of 2 GiB": (framed(b"\0\0\0" + varint.encode(2**31 - 1) + b"k" * 9), 1),
+    "a value longer than the record": (framed(b"\0\0\0" + field(b"k") + varint.encode(7) + b"v" * 6), 1),
+    "no header count": (framed(b"\0\0\0" + field(b"k") + field(b"v")), 1),
+    "a negative header count": (framed(WHOLE[:-1] + varint.encode(-1)), 1),
+    "more headers than bytes": (framed(WHOLE[:-1] + varint.encode(2**31 - 1) + b"\0" * 8), 1),
+    "more headers than there are": (framed(WHOLE[:-1] + varint.encode(2) + field(b"h") + field(b"v")), 1),
+    "fewer headers than there are": (framed(WHOLE[:-1] + varint.encode(1) + field(b"h") * 4), 1),
+    "a header name of null": (framed(WHOLE[:-1] + varint.encode(1) + field(None) + field(b"v")), 1),
+    "a header name longer than the record": (framed(WHOLE[:-1] + varint.encode(1) + varint.encode(9) + b"h"), 1),
+    "a header value longer than the record": (
+        framed(WHOLE[:-1] + varint.encode(1) + field(b"h") + varint.encode(9) + b"v"),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize(("payload", "count"), MALFORMED.values(), ids=MALFORMED)
+def test_a_payload_that_is_none_is_refused_by_every_reader(twin, payload, count):
+    for name in READERS:
+        with pytest.raises(MalformedBatch):
+            getattr(twin, name)(payload, count)
+
+
+@pytest.mark.parametrize(("payload", "count"), MALFORMED.values(), ids=MALFORMED)
+def test_find_answers_alike_on_a_payload_that_is_none(payload, count):
+    for delta in (0, 1):
+        assert outcome(_codec.find, payload, count, delta) == outcome(codec_pure.find, payload, count, delta)
+
+
+# --- lines to records ----------------------------------------------------------------------------------------------
+
+
+def test_lines_become_records_and_come_back_as_lines(twin):
+    lines = b"first\n\nwith\r\n\0\xff\nrest"
+    target = bytearray(200)
+    assert twin.split(lines, 0, len(lines), target, 10, 0, -3, 100) == (len(lines) - 4, 50, 4)
+    values = [b"first", b"", b"with\r", b"\0\xff"]
+    assert twin.decode(target[10:50], 4) == [(delta, -3, None, value, ()) for delta, value in enumerate(values)]
+    assert twin.join(target[10:50], 4) == lines[:-4]
+
+
+def test_split_makes_the_bytes_that_encode_makes(twin):
+    lines = [b"x" * size for size in (0, 1, 55, 56, 57, 63, 64, 8000, 8191, 8192, 20000)]
+    data = b"\n".join(lines) + b"\n"
+    target = bytearray(len(data) + 300)
+    _, position, delta = twin.split(data, 0, len(data), target, 0, 60, 12345, 100)
+    assert bytes(target[:position]) == codec_pure.encode([(None, line, (), 12345) for line in lines], 0, 60)
+    assert delta == 60 + len(lines)
+
+
+def test_split_touches_only_its_range_of_the_source(twin):
+    target = bytearray(100)
+    start, position, delta = twin.split(b"aa\nbb\ncc\n", 3, 8, target, 0, 0, 0, 100)
+    assert (start, delta) == (6, 1)
+    assert twin.join(target[:position], 1) == b"bb\n"
+
+
+def test_split_stops_when_the_next_record_finds_no_room_and_writes_nothing_beyond(twin):
+    record_size = len(codec_pure.encode([(None, b"abc", (), 0)], 0, 0))
+    for room in range(3 * record_size):
+        target = bytearray(b"#" * (room + 8))
+        view = memoryview(target)[:room]
+        start, position, delta = twin.split(b"abc\nabc\nabc\n", 0, 12, view, 0, 0, 0, 100)
+        assert delta == room // record_size
+        assert (start, position) == (4 * delta, record_size * delta)
+        assert target[position:] == b"#" * (room + 8 - position)
+
+
+def test_split_stops_at_the_count_asked_for(twin):
+    target = bytearray(100)
+    assert twin.split(b"a\nb\nc\n", 0, 6, target, 0, 0, 0, 2) == (4, 16, 2)
+    assert twin.split(b"a\nb\nc\n", 0, 6, target, 0, 0, 0, 0) == (0, 0, 0)
+
+
+def test_split_stops_at_the_last_offset_delta_a_batch_can_hold(twin):
+    target = bytearray(100)
+    start, _, delta = twin.split(b"a\nb\nc\n", 0, 6, target, 0, 2**31 - 2, 0, 100)
+    assert (start, delta) == (4, 2**31)
+
+
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda data: memoryview(b"xx" + data)[2:]])
+def test_lines_of_any_buffer_are_split(twin, wrap):
+    target = bytearray(20)
+    assert twin.split(wrap(b"ab\nc"), 0, 4, memoryview(target), 0, 0, 0, 9) == (3, 9, 1)
+
+
+OUTSIDE = {
+    "a start below 0": (-1, 3, 0, 0),
+    "an end beyond the source": (0, 4, 0, 0),
+    "an end before the start": (2, 1, 0, 0),
+    "a position below 0": (0, 3, -1, 0),
+    "a position beyond the target": (0, 3, 11, 0),
+    "a negative offset delta": (0, 3, 0, -1),
+}
+
+
+@pytest.mark.parametrize(("start", "end", "position", "delta"), OUTSIDE.values(), ids=OUTSIDE)
+def test_split_refuses_what_lies_outside_its_buffers(twin, start, end, position, delta):
+    with pytest.raises(ValueError):
+        twin.split(b"a\nb", start, end, bytearray(10), position, delta, 0, 100)
+
+
+def test_split_refuses_a_timestamp_delta_of_65_bits(twin):
+    with pytest.raises(ValueError, match="64 bits"):
+        twin.split(b"a\n", 0, 2, bytearray(30), 0, 0, 2**63, 100)
+
+
+@pytest.fixture
+def no_forced_switches():
+    """A thread then runs until it gives the interpreter lock away by itself."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(3600)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("work", ["split", "join"])
+def test_other_threads_run_while_the_compiled_codec_works(work, no_forced_switches):
+    source = (b"x" * 999 + b"\n") * 8000
+    target = bytearray(len(source) + (1 << 20))
+    _, size, count = _codec.split(source, 0, len(source), target, 0, 0, 0, 1 << 30)
+    payload = memoryview(target)[:size]
+    is_inside, is_done, was_seen_inside = False, False, False
+
+    def call():
+        nonlocal is_inside, is_done
+        for _ in range(20):
+            is_inside = True
+            if work == "split":
+                _codec.split(source, 0, len(source), target, 0, 0, 0, 1 << 30)
+            else:
+                _codec.join(payload, count)
+            is_inside = False
+        is_done = True
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    while not is_done:
+        was_seen_inside |= is_inside
+        time.sleep(0)  # not to wait: to give the lock away
+    thread.join()
+    assert was_seen_inside
+
+
+# --- the twins are equal -------------------------------------------------------------------------------------------
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+DATA = st.none() | st.binary(max_size=80)
+HEADERS = st.lists(st.tuples(st.text(max_size=8), DATA), max_size=3)
+RECORDS = st.lists(st.tuples(DATA, DATA, HEADERS, st.integers(-1, 2**62)), max_size=12)
+NUMBER = st.sampled_from([0, 1, -1, 2, 3, 63, 64, -64, 127, 200, 2**31 - 1, -(2**31)]).map(varint.encode)
+PIECE = NUMBER | st.integers(0, 9).map(varint.encode) | st.binary(max_size=6) | st.just(b"\xff" * 5)
+ODD_RECORD = st.lists(PIECE, max_size=12).map(b"".join).map(lambda rest: framed(b"\0" + rest))
+
+
+def outcome(function, *arguments):
+    try:
+        result = function(*arguments)
+    except MalformedBatch:
+        return "malformed"
+    return result.tolist() if isinstance(result, array) else result
+
+
+def assert_twins_agree(payload, count, deltas=(0, 1, 7)):
+    outcomes = {name: outcome(getattr(codec_pure, name), payload, count) for name in READERS}
+    assert {name: outcome(getattr(_codec, name), payload, count) for name in READERS} == outcomes
+    assert len({result == "malformed" for result in outcomes.values()}) == 1
+    for delta in deltas:
+        assert outcome(_codec.find, payload, count, delta) == outcome(codec_pure.find, payload, count, delta)
+
+
+@settings(max_examples=250, deadline=None)
+@given(RECORDS, st.integers(0, 2**62), st.integers(0, 2**30))
+def test_the_twins_encode_and_decode_alike(records, base_timestamp, offset_delta):
+    payload = codec_pure.encode(records, base_timestamp, offset_delta)
+    assert _codec.encode(records, base_timestamp, offset_delta) == payload
+    decoded = _codec.decode(payload, len(records))
+    assert decoded == [
+        (offset_delta + index, timestamp - base_timestamp, key, value, tuple(headers))
+        for index, (key, value, headers, timestamp) in enumerate(records)
+    ]
+    assert_twins_agree(payload, len(records), (offset_delta, offset_delta + 1))
+    assert len(_codec.join(payload, len(records))) == _codec.measure(payload, len(records))
+
+
+@settings(max_examples=250, deadline=None)
+@given(RECORDS, st.data())
+def test_the_twins_agree_on_a_payload_cut_short(records, data):
+    payload = codec_pure.encode(records, 0, 0)
+    cut = data.draw(st.integers(0, len(payload)))
+    assert_twins_agree(payload[:cut], len(records))
+
+
+@settings(max_examples=400, deadline=None)
+@given(RECORDS.filter(bool), st.integers(-1, 1), st.data())
+def test_the_twins_agree_on_flipped_bits(records, surplus, data):
+    payload = bytearray(codec_pure.encode(records, 0, 0))
+    for bit in data.draw(st.lists(st.integers(0, 8 * len(payload) - 1), min_size=1, max_size=3)):
+        payload[bit // 8] ^= 1 << bit % 8
+    assert_twins_agree(payload, len(records) + surplus)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(ODD_RECORD, max_size=4).map(b"".join), st.integers(0, 4))
+def test_the_twins_agree_on_records_made_of_odd_numbers(payload, count):
+    assert_twins_agree(payload, count)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200), st.integers(-2, 30))
+def test_the_twins_agree_on_random_bytes(payload, count):
+    assert_twins_agree(payload, count)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.sampled_from([b"\n", b"\r", b"a", b"bc", b"\0", b"x" * 60, b"y" * 130]), max_size=40).map(b"".join),
+    st.data(),
+    INT64,
+)
+def test_the_twins_split_alike(source, data, timestamp_delta):
+    start = data.draw(st.integers(0, len(source)))
+    end = data.draw(st.integers(start, len(source)))
+    room = data.draw(st.integers(0, len(source) + 200))
+    position = data.draw(st.integers(0, room))
+    rest = (data.draw(st.sampled_from([0, 60, 8190, 2**31 - 2])), timestamp_delta, data.draw(st.integers(0, 50)))
+    compiled, plain = bytearray(b"#" * room), bytearray(b"#" * room)
+    assert _codec.split(source, start, end, compiled, position, *rest) == codec_pure.split(
+        source, start, end, plain, position, *rest
+    )
+    assert compiled == plain
