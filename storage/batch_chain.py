@@ -1,8 +1,9 @@
 """Walking the batches of a `.log` file: by their headers, whole, or over damage to the next one that is sound.
 
 A log file is a plain chain: each batch says how long it is, and the next begins behind it (Kafka's
-FileLogInputStream). A batch that does not fit before `end` is an unfinished append and ends the walk without error, as
-in Kafka; one whose header cannot be true raises `MalformedBatch`.
+FileLogInputStream). Kafka ends a walk without error at a batch that does not fit before the end; here that raises
+`MalformedBatch` like any header that cannot be true, because callers pass the end of what was once whole, and a
+damaged length must not hide what follows.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ PROBE_BYTES = 16 << 10
 INLINE_INFLATE_BYTES_MAX = 1 << 20
 """How much may be inflated where nothing may wait."""
 
+UNFINISHED = "the file ends inside a batch"
+
 _SIZE = struct.Struct(">i")
 
 OnDamage = Callable[[StorageError, int], None]
@@ -39,23 +42,40 @@ OnDamage = Callable[[StorageError, int], None]
 def headers(
     file: File, position: int, end: int, *, nowait: bool = False, block_bytes: int = PROBE_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield `(position, header, bytes from there)` of each complete batch in `[position, end)`.
+    """Yield `(position, header, bytes from there)` of each batch in `[position, end)`; they must fill it exactly.
 
     The bytes reach to the end of the block that was read: the whole batch when it happens to lie inside. Checksums
     are not looked at.
     """
     block, start = memoryview(b""), position
-    while end - position >= HEADER_SIZE:
+    while position < end:
         if position + HEADER_SIZE > start + len(block):
             start = position
             block = memoryview(file.read(position, min(block_bytes, end - position), nowait=nowait))
             if len(block) < HEADER_SIZE:
-                return  # the file is shorter than it was: somebody cut it
+                raise MalformedBatch(UNFINISHED, path=file.path, position=position)
         header = parse_header(block, position - start, path=file.path, file_position=position)
         if header.size > end - position:
-            return
+            raise MalformedBatch(UNFINISHED, path=file.path, position=position, offset=header.base_offset)
         yield position, header, block[position - start :]
         position += header.size
+
+
+def walk(
+    file: File, position: int, end: int, *, nowait: bool = False, block_bytes: int = PROBE_BYTES
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Yield as `headers` does, stepping over batches whose header cannot be true; for searches that need the rest."""
+    while position < end:
+        try:
+            for place, header, seen in headers(file, position, end, nowait=nowait, block_bytes=block_bytes):
+                position = place
+                yield place, header, seen
+                position = place + header.size
+            return
+        except (MalformedBatch, UnsupportedFormat):
+            if nowait:
+                raise WouldBlock("looks for the next sound batch", path=file.path, position=position) from None
+            position = next_sound(file, position, end)
 
 
 def load(file: File, position: int, header: BatchHeader, seen: memoryview, *, nowait: bool = False) -> Batch:

@@ -13,10 +13,21 @@ import json
 import os
 import stat
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from offsetfs.storage import checkpoint, files
+from offsetfs.storage.checkpoint import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_STARTS,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    CleanShutdown,
+)
 from offsetfs.storage.config import DEFAULTS, LogConfig
 from offsetfs.storage.errors import (
     InvalidCheckpoint,
@@ -30,14 +41,11 @@ from offsetfs.storage.errors import (
 )
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.log import Log
+from offsetfs.storage.log_loader import Opening, open_log
 from offsetfs.storage.names import TopicPartition, check_topic
 from offsetfs.storage.open_files import Pool
-from offsetfs.storage.recovery import EPOCHS_FILE, Opening, open_log
 from offsetfs.storage.segment import Segment, SegmentFiles
 
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
-LOG_STARTS = "log-start-offset-checkpoint"
-HIGH_WATERMARKS = "replication-offset-checkpoint"
 TOPICS = ".offsetfs-topics.json"
 """Settings per topic, for directories without a broker: {"version": 0, "topics": {topic: {name: value}}}."""
 
@@ -45,7 +53,7 @@ METADATA_TOPIC = "__cluster_metadata"
 """The log of a KRaft controller. It is shown, never written or recovered: that is the controller's."""
 
 OPEN_SEGMENTS_MAX = 128
-_SIGNS = (RECOVERY_POINTS, HIGH_WATERMARKS, "meta.properties", checkpoint.CLEAN_SHUTDOWN, TOPICS)
+_SIGNS = (RECOVERY_POINTS, HIGH_WATERMARKS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
 
 OnProgress = Callable[[int, int, TopicPartition], None]
 """Called during recovery with partitions done, partitions in all, and the one that comes next."""
@@ -64,7 +72,7 @@ class LogDirectory:
         self._logs: dict[TopicPartition, Log] = {}
         self._pool: Pool[SegmentFiles] = Pool(OPEN_SEGMENTS_MAX)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
-        self._clean_mark: bytes | None = None
+        self._clean_mark: CleanShutdown | None = None
         self._marked = False
         self._topics: dict[str, dict[str, str]] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
@@ -96,7 +104,7 @@ class LogDirectory:
         return directory
 
     def _load(self, on_progress: OnProgress | None) -> None:
-        self._clean_mark = checkpoint.read_clean_shutdown(self.path)
+        self._clean_mark = CleanShutdown.read(self.path)
         self._recovery_points = self._offsets(RECOVERY_POINTS)
         self._log_starts = self._offsets(LOG_STARTS)
         self._topics = _read_topics(self._file(TOPICS))
@@ -191,16 +199,17 @@ class LogDirectory:
         path = self._file(str(partition))
         files.make_directory(path)
         Segment.create(path, 0, self.config_of(partition.topic), self._pool)
-        checkpoint.write_epochs(os.path.join(path, EPOCHS_FILE), [])
-        checkpoint.write_topic_id(path, self._topic_id(partition.topic))
+        checkpoint.write_epochs(os.path.join(path, LEADER_EPOCHS), [])
+        checkpoint.write_topic_id(os.path.join(path, PARTITION_METADATA), self._topic_id(partition.topic))
         files.sync_directory(path)
         files.sync_directory(self.path)
         self._listing = (-1, [])
 
-    def _topic_id(self, topic: str) -> str:
-        """All partitions of a topic carry one id."""
-        siblings = (checkpoint.read_topic_id(self._file(str(p))) for p in self.partitions() if p.topic == topic)
-        return next((known for known in siblings if known is not None), None) or checkpoint.new_topic_id()
+    def _topic_id(self, topic: str) -> bytes:
+        """All partitions of a topic carry one id, made for the first of them."""
+        siblings = [self._file(os.path.join(str(p), PARTITION_METADATA)) for p in self.partitions() if p.topic == topic]
+        known = (checkpoint.read_topic_id(path) for path in siblings)
+        return next(filter(None, known), None) or uuid.uuid4().bytes
 
     # --- settings ----------------------------------------------------------------------------------------------------
 
@@ -224,7 +233,7 @@ class LogDirectory:
             if self._marked:
                 return
             if self._clean_mark is not None:
-                checkpoint.remove_clean_shutdown(self.path)
+                CleanShutdown.remove(self.path)
             self._marked = True
 
     def checkpoint(self) -> None:
@@ -271,7 +280,7 @@ class LogDirectory:
                 _try(self.checkpoint, errors)
                 errors += [log.fenced for log in self._logs.values() if log.fenced is not None]
                 if self._marked and not errors:
-                    checkpoint.write_clean_shutdown(self.path, self._clean_mark)
+                    (self._clean_mark or CleanShutdown()).write(self.path)
             finally:
                 self._lock.release()
         if len(errors) > len(self.failed):

@@ -18,12 +18,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offsetfs.storage import files
+from offsetfs.storage import batch_chain, files
 from offsetfs.storage.batch import Batch, set_append_time, stamp
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.epochs import LeaderEpochCache
-from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge
+from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge, WouldBlock
 from offsetfs.storage.names import TopicPartition, segment_name
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.producers import ProducerState
@@ -140,13 +140,14 @@ class Log:
         segment = self._segments.floor(first.header.base_offset)
         if segment is None:  # the batch begins below its segment's name
             return bytes(first.data)
-        end = first.position + first.header.size
-        for position, header in segment.headers(end):
-            if position + header.size - first.position > bytes_max:
+        start = first.position or 0
+        end = start + first.header.size
+        log = segment.open_files(nowait=nowait).log
+        for position, header, _ in batch_chain.headers(log, end, segment.size, nowait=nowait):
+            if position + header.size - start > bytes_max:
                 break
             end = position + header.size
-        log = segment.open_files(nowait=nowait).log
-        return bytes(log.read(first.position, end - first.position, nowait=nowait))
+        return bytes(log.read(start, end - start, nowait=nowait))
 
     def find_timestamp(self, timestamp: int, *, nowait: bool = False) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record, in offset order, with a timestamp ≥ `timestamp`; or None.
@@ -161,9 +162,18 @@ class Log:
         return None
 
     def max_timestamp(self, *, nowait: bool = False) -> tuple[int, int] | None:
-        """Return (offset, timestamp) of the first record with the largest timestamp (ListOffsets -3, KIP-734)."""
+        """Return (offset, timestamp) of the first record with the largest timestamp (ListOffsets -3, KIP-734).
+
+        Costs one look-up; a walk over all headers where a transaction marker, which is no record, is the latest.
+        """
         best = max((segment.max_timestamp(nowait=nowait)[0] for segment in self._segments), default=-1)
-        return self.find_timestamp(best, nowait=nowait) if best >= 0 else None
+        found = self.find_timestamp(best, nowait=nowait) if best >= 0 else None
+        if found is not None or best < 0:
+            return found
+        if nowait:
+            raise WouldBlock("a transaction marker is the latest", path=self.path)
+        best = max((segment.max_data_timestamp() for segment in self._segments), default=-1)
+        return self.find_timestamp(best) if best >= 0 else None
 
     def _check_range(self, offset: int) -> None:
         if not self.log_start_offset <= offset <= self.next_offset:

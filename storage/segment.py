@@ -21,7 +21,14 @@ from offsetfs.storage.batch import Batch, BatchHeader
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.config import LogConfig
-from offsetfs.storage.errors import CorruptIndex, InvalidIndexAppend, MalformedBatch, UnsupportedFormat, WouldBlock
+from offsetfs.storage.errors import (
+    CorruptBatch,
+    CorruptIndex,
+    InvalidIndexAppend,
+    MalformedBatch,
+    UnsupportedFormat,
+    WouldBlock,
+)
 from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.offset_index import OffsetIndex
@@ -142,20 +149,28 @@ class Segment:
         log = self.open_files().log
         return batch_chain.batches(log, position, self.size if end is None else end, on_damage=on_damage)
 
-    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield `(position, header)` of the batches from `position` on, checksums not looked at."""
+    def headers(self, position: int = 0, *, over_damage: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield `(position, header)` of the batches from `position` on, checksums not looked at.
+
+        A header that cannot be true raises `MalformedBatch`, or is stepped over when `over_damage` is asked for.
+        """
+        chain = batch_chain.walk if over_damage else batch_chain.headers
         log = self.open_files().log
-        chain = batch_chain.headers(log, position, self.size, block_bytes=batch_chain.BLOCK_BYTES)
-        return ((place, header) for place, header, _ in chain)
+        found = chain(log, position, self.size, block_bytes=batch_chain.BLOCK_BYTES)
+        return ((place, header) for place, header, _ in found)
 
     def position_of(self, offset: int, *, nowait: bool = False) -> int:
         """Return the byte position of the batch that `find` would return, or `size`."""
         opened = self.open_files(nowait=nowait)
         position = self._floor_position(opened, offset, nowait)
-        for place, header, _ in batch_chain.headers(opened.log, position, self.size, nowait=nowait):
+        for place, header, _ in batch_chain.walk(opened.log, position, self.size, nowait=nowait):
             if header.last_offset >= offset:
                 return place
         return self.size
+
+    def last_indexed_position(self) -> int:
+        """Return the byte position of the last batch that the index knows: the end is at most an interval away."""
+        return self._floor_position(self.open_files(), self.base_offset + RELATIVE_OFFSET_MAX, nowait=False)
 
     def _floor_position(self, opened: SegmentFiles, offset: int, nowait: bool) -> int:
         """Return where to start looking for `offset`: what the index says, when the batch there agrees."""
@@ -194,7 +209,7 @@ class Segment:
         opened = self.open_files()
         timestamp, offset = self._sound_time_entry(opened, opened.time_index.last_entry, nowait=False)
         position = self._floor_position(opened, offset, False) if timestamp >= 0 else 0
-        for _, header in self.headers(position):
+        for _, header in self.headers(position, over_damage=True):
             if header.max_timestamp > timestamp:
                 timestamp, offset = header.max_timestamp, header.last_offset
         return timestamp, offset
@@ -205,7 +220,7 @@ class Segment:
         if timestamp < 0:
             return entry
         position = self._floor_position(opened, offset, nowait)
-        for _, header, _ in batch_chain.headers(opened.log, position, self.size, nowait=nowait):
+        for _, header, _ in batch_chain.walk(opened.log, position, self.size, nowait=nowait):
             if header.last_offset >= offset:
                 agrees = header.base_offset <= offset and header.max_timestamp == timestamp
                 return entry if agrees else (-1, self.base_offset)
@@ -219,14 +234,22 @@ class Segment:
         opened = self.open_files(nowait=nowait)
         _, offset = self._sound_time_entry(opened, opened.time_index.lookup(timestamp), nowait=nowait)
         position = self._floor_position(opened, max(offset, offset_min), nowait)
-        for place, header, seen in batch_chain.headers(opened.log, position, self.size, nowait=nowait):
+        for place, header, seen in batch_chain.walk(opened.log, position, self.size, nowait=nowait):
             if header.max_timestamp < timestamp or header.last_offset < offset_min or header.is_control:
                 continue
-            batch = batch_chain.load(opened.log, place, header, seen, nowait=nowait)
-            found = _first_at_or_after(batch, timestamp, offset_min)
+            try:
+                batch = batch_chain.load(opened.log, place, header, seen, nowait=nowait)
+                found = _first_at_or_after(batch, timestamp, offset_min)
+            except (CorruptBatch, MalformedBatch, UnsupportedFormat):
+                continue
             if found is not None:
                 return found
         return None
+
+    def max_data_timestamp(self) -> int:
+        """Return the largest timestamp of the batches that hold records, transaction markers left out; -1 if none."""
+        data = (header for _, header in self.headers(over_damage=True) if header.count and not header.is_control)
+        return max((header.max_timestamp for header in data), default=-1)
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -266,6 +289,12 @@ class Segment:
             opened = self._pool.get(self.log_path, lambda: SegmentFiles(opened.log, index, time_index))
         return opened
 
+    def adopt_indexes(self, builder: segment_indexes.IndexBuilder) -> None:
+        """Put the indexes that a walk over the whole log made in the place of those on disk."""
+        segment_indexes.install(self, builder)
+        self._pool.drop(self.log_path)
+        self._max_timestamp = builder.max_timestamp
+
     # --- writing (the log holds its lock) ----------------------------------------------------------------------------
 
     @classmethod
@@ -282,7 +311,9 @@ class Segment:
         """Open for appends: indexes at their full length, as Kafka's active segment has them."""
         if self._files is not None:
             return
-        self.open_files()  # what is missing or damaged is made anew before it grows
+        opened = self.open_files()  # what is missing is made anew
+        if not self._ends_agree(opened):
+            self._distrust(nowait=False)
         self.max_timestamp()
         limit = self.config.segment_index_bytes
         index = OffsetIndex.open(
@@ -295,6 +326,14 @@ class Segment:
         time_index.preallocate()
         self._files = SegmentFiles(files.open_file(self.log_path, writable=True), index, time_index)
         self._pool.drop(self.log_path)
+
+    def _ends_agree(self, opened: SegmentFiles) -> bool:
+        """Whether the last entry of each index is true: new ones come behind it, and must be able to."""
+        offset, position = opened.index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+        if position and not self._agrees(opened.log, offset, position, nowait=False):
+            return False
+        entry = opened.time_index.last_entry
+        return self._sound_time_entry(opened, entry, nowait=False) == entry
 
     def append(self, batch: SealedBatch, base_offset: int, timestamp: int) -> None:
         """Write a stamped batch, whose largest timestamp is `timestamp`, at the end.

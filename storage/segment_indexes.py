@@ -29,7 +29,15 @@ _TIME_ENTRY = struct.Struct(">qi")
 class IndexBuilder:
     """Collects the entries of both indexes while somebody walks the log."""
 
-    __slots__ = ("_base_offset", "_indexed_position", "_interval_bytes", "_time_entry", "max_timestamp", "offsets", "times")
+    __slots__ = (
+        "_base_offset",
+        "_indexed_position",
+        "_interval_bytes",
+        "_time_entry",
+        "max_timestamp",
+        "offsets",
+        "times",
+    )
 
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
         self._base_offset = base_offset
@@ -69,7 +77,7 @@ def rebuild(segment: Segment, log: File) -> tuple[OffsetIndex, TimeIndex]:
     """Return both indexes made from the batches of `log`; damaged ones are stepped over and not indexed."""
     builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
     for batch in batch_chain.batches(log, 0, segment.size, on_damage=lambda _error, _position: None):
-        builder.add(batch.position, batch.header)
+        builder.add(batch.position or 0, batch.header)
     builder.finish()
     return install(segment, builder)
 

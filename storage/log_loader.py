@@ -1,0 +1,185 @@
+"""Opening a partition: what is on disk becomes a `Log`, after a clean shutdown and after a crash.
+
+Follows Kafka's LogLoader: left-over suffixes first, then the segments, then recovery when the shutdown was not clean.
+Opened for reading, nothing is changed: what is not sound at the end is simply not shown.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offsetfs.storage import batch_chain, checkpoint, files
+from offsetfs.storage.config import LogConfig
+from offsetfs.storage.epochs import LeaderEpochCache
+from offsetfs.storage.errors import InvalidCheckpoint, InvalidSnapshot, MalformedBatch, StorageError
+from offsetfs.storage.log import Damage, Log
+from offsetfs.storage.names import TopicPartition, parse_segment_name, segment_name
+from offsetfs.storage.open_files import Pool
+from offsetfs.storage.producers import ProducerState
+from offsetfs.storage.recovery import Recovery, end_of_chain, readable_end
+from offsetfs.storage.segment import Segment, SegmentFiles
+from offsetfs.storage.segments import Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a partition is to be opened. Offsets come from the checkpoints of its directory; 0 when they say nothing."""
+
+    config: LogConfig
+    pool: Pool[SegmentFiles]
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    clean: bool = True
+    read_only: bool = False
+    before_change: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The segments of a log and where they end."""
+
+    segments: Segments
+    next_offset: int
+    damage: list[Damage]
+
+
+def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
+    """Open the partition in directory `path`, recovering it when it was not closed cleanly.
+
+    Costs a directory listing and the last index interval after a clean shutdown, else a read of everything from the
+    recovery point on. Raises OSError and StorageError for this partition alone.
+    """
+    if not opening.read_only and not opening.clean:
+        finish_swaps(path)
+    damage: list[Damage] = []
+    epochs = _epochs(path, damage)
+    content = _content(_segments(path, opening), epochs, opening)
+    first = content.segments.first.base_offset
+    return Log(
+        partition,
+        path,
+        opening.config,
+        content.segments,
+        opening.pool,
+        log_start_offset=min(max(opening.log_start_offset, first), content.next_offset),
+        next_offset=content.next_offset,
+        recovery_point=min(opening.recovery_point, content.next_offset) if opening.read_only else content.next_offset,
+        epochs=epochs,
+        load_producers=lambda log: load_producers(log, clean=opening.clean),
+        damage=tuple(damage + content.damage),
+        read_only=opening.read_only,
+        before_change=opening.before_change,
+    )
+
+
+def _segments(path: str, opening: Opening) -> Segments:
+    parsed = (parse_segment_name(name) for name in files.names(path))
+    bases = sorted(base for base, suffix in filter(None, parsed) if suffix == ".log")
+    if bases:
+        return Segments(
+            Segment(path, base, opening.config, opening.pool, read_only=opening.read_only) for base in bases
+        )
+    if opening.read_only:
+        raise StorageError("holds no .log file: open it for writing once, or remove it", path=path)
+    opening.before_change()
+    return Segments([Segment.create(path, opening.log_start_offset, opening.config, opening.pool)])
+
+
+def _epochs(path: str, damage: list[Damage]) -> LeaderEpochCache:
+    file = os.path.join(path, checkpoint.LEADER_EPOCHS)
+    try:
+        return LeaderEpochCache(file, checkpoint.read_epochs(file))
+    except InvalidCheckpoint as error:
+        damage.append(Damage(file, 0, 0, f"{error.reason}; leader epochs are taken from the batches"))
+        return LeaderEpochCache(file, [])
+
+
+def _content(segments: Segments, epochs: LeaderEpochCache, opening: Opening) -> _Content:
+    active = segments.active
+    if opening.read_only:
+        active.size, next_offset, damaged = readable_end(active, opening.recovery_point if opening.clean else 0)
+        return _Content(segments, next_offset, [damaged] if damaged else [])
+    if opening.clean:
+        end = end_of_chain(active)
+        if end is not None:
+            return _Content(segments, end, [])
+    opening.before_change()
+    recovery = Recovery(segments, epochs, opening.recovery_point)
+    recovery.run()
+    return _Content(recovery.segments, recovery.next_offset, recovery.damage)
+
+
+def finish_swaps(path: str) -> None:
+    """Finish or undo what a compaction or a split left half done (LogLoader, its first four steps).
+
+    `.deleted` and `.cleaned` files go. A `.swap` at or above the lowest `.cleaned` offset goes too; the others replace
+    every file in their offset range and lose the suffix.
+    """
+    parsed = [(name, p) for name in files.names(path) if (p := parse_segment_name(name)) is not None]
+    cleaned_min = min((base for _, (base, suffix) in parsed if suffix.endswith(".cleaned")), default=None)
+    swaps = []
+    for name, (base, suffix) in parsed:
+        undone = suffix.endswith(".swap") and cleaned_min is not None and base >= cleaned_min
+        if suffix.endswith((".deleted", ".cleaned")) or undone:
+            files.remove_file(os.path.join(path, name))
+        elif suffix.endswith(".swap"):
+            swaps.append((name, base, suffix))
+    logs = [(name, base) for name, base, suffix in swaps if suffix == ".log.swap"]
+    if logs:
+        low, high = min(base for _, base in logs), max(_next_offset_of(path, name, base) for name, base in logs)
+        for name, (base, suffix) in parsed:
+            if low <= base < high and not suffix.endswith((".swap", ".deleted", ".cleaned")):
+                files.remove_file(os.path.join(path, name))
+    for name, _, _ in swaps:
+        files.rename(os.path.join(path, name), os.path.join(path, name.removesuffix(".swap")))
+    if swaps:
+        files.sync_directory(path)
+
+
+def _next_offset_of(path: str, name: str, base: int) -> int:
+    with files.opened(os.path.join(path, name)) as log:
+        chain = batch_chain.headers(log, 0, log.size())
+        return max((header.next_offset for _, header, _ in chain), default=base)
+
+
+def load_producers(log: Log, *, clean: bool) -> ProducerState:
+    """Return the state of idempotent and transactional producers at the end of the log (§ ProducerStateManager).
+
+    The newest sound snapshot, and a replay of the batches behind it. A cleanly closed log without any snapshot has no
+    producers, as Kafka assumes too; after a crash it is replayed from its beginning.
+    """
+    offsets = sorted(_snapshot_offsets(log.path, log.next_offset), reverse=True)
+    state, start = ProducerState.empty(), log.log_start_offset
+    for offset in offsets:
+        path = os.path.join(log.path, segment_name(offset, ".snapshot"))
+        try:
+            state, start = ProducerState.load(files.read_file(path), path), offset
+            break
+        except InvalidSnapshot:
+            continue
+    else:
+        if clean and not offsets:
+            return state
+    for segment in log.snapshot().from_floor(start):
+        for position, header in segment.headers(segment.position_of(start), over_damage=True):
+            if header.producer_id >= 0 and header.base_offset >= start:
+                state.replay(header, _control(segment, position) if header.is_control else None)
+    return state
+
+
+def _snapshot_offsets(path: str, offset_max: int) -> list[int]:
+    parsed = (parse_segment_name(name) for name in files.names(path))
+    return [base for base, suffix in filter(None, parsed) if suffix == ".snapshot" and base <= offset_max]
+
+
+def _control(segment: Segment, position: int) -> tuple[int, int] | None:
+    """Return (type, coordinator epoch) of the end transaction marker at `position`, None for an emptied batch."""
+    records = segment.batch_at_position(position).records()
+    if not records:
+        return None
+    key, value = records[0].key or b"", records[0].value or b""
+    if len(key) < 4 or len(value) < 6:
+        raise MalformedBatch("a control record too short", path=segment.log_path, position=position)
+    return int.from_bytes(key[2:4], "big", signed=True), int.from_bytes(value[2:6], "big", signed=True)
