@@ -1,0 +1,247 @@
+"""What `-o` may say: the options of a mount, checked when they are built.
+
+`MountOptions` is plain values with defaults; `parse` reads the texts that follow `-o` on a command line or stand in
+the fourth field of fstab. Names with a minus (`flush-ms`) steer the mount, names with dots (`flush.ms`) are Kafka's
+topic settings, taken as defaults for topics of this directory. An unknown name is an error that offers the nearest
+legal one; options that only concern mount(8) and systemd are passed over.
+
+Not here: what mount(2) is told (mount), the settings of one topic (storage.config).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from offsetfs.storage import config
+from offsetfs.storage.errors import InvalidConfig
+
+LISTED_MAX = 10_000
+BATCH_BYTES_MIN = 1 << 10  # below this the 61 bytes of a batch header are no longer small
+BATCH_BYTES_LIMIT = 1 << 30
+BUFFER_BATCHES_MIN = 2  # one batch fills while another is written
+
+_IGNORED = frozenset(
+    (
+        "defaults",
+        "_netdev",
+        "nofail",
+        "auto",
+        "noauto",
+        "user",
+        "nouser",
+        "users",
+        "owner",
+        "group",
+        "nosuid",
+        "nodev",
+        "noexec",
+        "atime",
+        "noatime",
+        "relatime",
+        "norelatime",
+        "strictatime",
+        "nostrictatime",
+        "lazytime",
+        "nolazytime",
+        "diratime",
+        "nodiratime",
+        "async",
+        "silent",
+        "loud",
+    )
+)
+_IGNORED_PREFIXES = ("x-", "X-", "comment=", "user=")
+
+
+class OptionError(ValueError):
+    """An unknown option, or a value outside its range; the message is a sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class MountOptions:
+    """How one log directory is mounted. Sizes in bytes, times in milliseconds; None switches a limit off."""
+
+    read_only: bool = False
+    create: bool = False
+    """mkdir makes partitions, and an empty directory may be mounted."""
+    listed_max: int | None = LISTED_MAX
+    """How many of the newest records `ls` of a partition shows; None: all of them."""
+    linger_ms: int = 5
+    """How long a record waits in an open batch for company."""
+    batch_bytes: int = 1 << 20
+    """Size at which a batch is written, before compression; `max.message.bytes` of the topic caps it."""
+    buffer_bytes: int = 32 << 20
+    """All batches in memory, over the whole mount; a writer waits when they are full."""
+    flush_messages: int | None = None
+    """Records of a partition after which it is synced."""
+    flush_ms: int | None = 1000
+    """Age of the oldest unsynced record at which a partition is synced; 0: each batch is on disk before the next."""
+    uid: int = field(default_factory=os.getuid)
+    gid: int = field(default_factory=os.getgid)
+    umask: int = 0o027
+    allow_other: bool = False
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's topic settings by Kafka's names, for topics that say nothing themselves."""
+    request_timeout_s: float | None = None
+    """How long the kernel lets a request wait before it ends the mount; not an option, the mount reads it."""
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> MountOptions:
+        """Read option lists such as `ro,linger-ms=10`; a value with commas stands in double quotes. Last one wins.
+
+        Sizes take a suffix k, m or g (powers of 1024). Raises `OptionError`.
+        """
+        values: dict[str, Any] = {}
+        topic_defaults: dict[str, str] = {}
+        for name, value in _items(texts):
+            if name in config.NAMES:
+                topic_defaults[name] = _required(name, value)
+            elif name in _OPTIONS:
+                target, read = _OPTIONS[name]
+                values[target] = read(name, value)
+            elif name == "rw":
+                values["read_only"] = False
+            elif not _is_ignored(name, value):
+                raise OptionError(_unknown(name))
+        options = cls(**values, topic_defaults=topic_defaults)
+        options._check()
+        return options
+
+    def _check(self) -> None:
+        if self.buffer_bytes < BUFFER_BATCHES_MIN * self.batch_bytes:
+            raise OptionError(
+                f"buffer-bytes={self.buffer_bytes} must hold at least {BUFFER_BATCHES_MIN} batches"
+                f" of batch-bytes={self.batch_bytes}"
+            )
+        if self.read_only and self.create:
+            raise OptionError("ro and create exclude each other")
+        try:
+            config.LogConfig.from_properties(self.topic_defaults)
+        except InvalidConfig as error:
+            raise OptionError(str(error)) from error
+
+    def texts(self) -> dict[str, str]:
+        """Return every option by its name in `-o`, as text; `parse` takes it back."""
+        flags = {"ro": self.read_only, "create": self.create, "allow_other": self.allow_other}
+        limits = {"flush-messages": self.flush_messages, "flush-ms": self.flush_ms}
+        return {
+            **{name: "" for name, is_set in flags.items() if is_set},
+            "list": "all" if self.listed_max is None else str(self.listed_max),
+            "linger-ms": str(self.linger_ms),
+            "batch-bytes": str(self.batch_bytes),
+            "buffer-bytes": str(self.buffer_bytes),
+            **{name: "off" if limit is None else str(limit) for name, limit in limits.items()},
+            "uid": str(self.uid),
+            "gid": str(self.gid),
+            "umask": f"{self.umask:03o}",
+            **self.topic_defaults,
+        }
+
+
+# --- reading one value -----------------------------------------------------------------------------------------------
+
+_Reader = Callable[[str, str | None], Any]
+_SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def _required(name: str, value: str | None) -> str:
+    if not value:
+        raise OptionError(f"option {name} needs a value: {name}=…")
+    return value
+
+
+def _flag(name: str, value: str | None) -> bool:
+    if value is not None:
+        raise OptionError(f"option {name} takes no value")
+    return True
+
+
+def _number(low: int, high: int) -> _Reader:
+    def read(name: str, value: str | None) -> int:
+        return _in_range(name, _required(name, value), r"([0-9]{1,19})()", low, high)
+
+    return read
+
+
+def _size(low: int, high: int) -> _Reader:
+    def read(name: str, value: str | None) -> int:
+        return _in_range(name, _required(name, value), r"([0-9]{1,19})([kmg]?)", low, high)
+
+    return read
+
+
+def _in_range(name: str, value: str, pattern: str, low: int, high: int) -> int:
+    match = re.fullmatch(pattern, value.lower(), re.ASCII)
+    number = int(match[1]) * _SUFFIXES[match[2]] if match else -1
+    if not low <= number <= high:
+        raise OptionError(f"{name}={value} is not a number from {low} to {high}")
+    return number
+
+
+def _or_word(word: str, means: int | None, read_number: _Reader) -> _Reader:
+    def read(name: str, value: str | None) -> int | None:
+        if value == word:
+            return means
+        try:
+            number: int = read_number(name, value)
+        except OptionError as error:
+            raise OptionError(f"{error}, nor the word {word}") from None
+        return number
+
+    return read
+
+
+def _umask(name: str, value: str | None) -> int:
+    if not re.fullmatch(r"[0-7]{1,4}", _required(name, value), re.ASCII) or int(value or "", 8) > 0o777:
+        raise OptionError(f"umask={value} is not an octal number from 000 to 777")
+    return int(value or "", 8)
+
+
+_COUNT_MAX = 2**63 - 1
+_OPTIONS: dict[str, tuple[str, _Reader]] = {
+    "ro": ("read_only", _flag),
+    "create": ("create", _flag),
+    "list": ("listed_max", _or_word("none", 0, _or_word("all", None, _number(0, 10**9)))),
+    "linger-ms": ("linger_ms", _number(0, 60_000)),
+    "batch-bytes": ("batch_bytes", _size(BATCH_BYTES_MIN, BATCH_BYTES_LIMIT)),
+    "buffer-bytes": ("buffer_bytes", _size(BATCH_BYTES_MIN, 1 << 40)),
+    "flush-messages": ("flush_messages", _or_word("off", None, _number(1, _COUNT_MAX))),
+    "flush-ms": ("flush_ms", _or_word("off", None, _number(0, 2**31 - 1))),
+    "uid": ("uid", _number(0, 2**32 - 2)),
+    "gid": ("gid", _number(0, 2**32 - 2)),
+    "umask": ("umask", _umask),
+    "allow_other": ("allow_other", _flag),
+}
+
+
+# --- reading the list ------------------------------------------------------------------------------------------------
+
+# An option: anything but commas and quotes, or whole quoted stretches.
+_ITEM = re.compile(r'(?:[^,"]|"[^"]*")+|(?P<open>")')
+
+
+def _items(texts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Yield name and value (None without `=`) of each option."""
+    for text in texts:
+        for match in _ITEM.finditer(text):
+            if match["open"]:
+                raise OptionError(f"a double quote is not closed in {text!r}")
+            name, equals, value = match[0].partition("=")
+            if len(value) >= 2 and value[0] == value[-1] == '"':
+                value = value[1:-1]
+            yield name, value if equals else None
+
+
+def _is_ignored(name: str, value: str | None) -> bool:
+    text = name if value is None else f"{name}="
+    return text in _IGNORED or text.startswith(_IGNORED_PREFIXES)
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, [*_OPTIONS, *config.NAMES], n=1)
+    return f"unknown option {name!r}" + (f", did you mean {near[0]}?" if near else "")
