@@ -127,7 +127,9 @@ def test_a_created_partition_is_what_kafka_makes(tmp_path: Path) -> None:
         directory.create_partition(TopicPartition("orders", number))
     path = tmp_path / "orders-0"
     assert sorted(p.name for p in path.iterdir()) == [
+        "00000000000000000000.index",
         "00000000000000000000.log",
+        "00000000000000000000.timeindex",
         "leader-epoch-checkpoint",
         "partition.metadata",
     ]
@@ -214,8 +216,7 @@ def test_a_damaged_partition_does_not_hide_the_others(golden_copy: Path) -> None
     with pytest.raises((StorageError, OSError)):
         directory.log(TopicPartition("codec-lz4", 0))
     assert directory.log(TopicPartition("codec-gzip", 0)).next_offset == 400
-    with pytest.raises((StorageError, OSError)):
-        directory.close()
+    directory.close()
     assert not (golden_copy / CLEAN_SHUTDOWN).exists()
 
 
