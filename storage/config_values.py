@@ -118,10 +118,10 @@ class Flag:
     allowed: tuple[bool, ...] = (True, False)
 
     def parse(self, name: str, text: str) -> bool:
-        word = text.strip().lower()
-        if word not in ("true", "false"):
-            raise _refused(name, text, self.legal)
-        return word == "true"
+        for value in self.allowed:
+            if text.strip().lower() == self.format(value):
+                return value
+        raise _refused(name, text, self.legal)
 
     def check(self, name: str, value: object) -> None:
         if not isinstance(value, bool) or value not in self.allowed:

@@ -44,25 +44,21 @@ class MappedIndex:
         self.writable = writable
         self._map: View | None = None
         length = file.size()
-        if length % entry.size:
-            raise CorruptIndex(f"{length} bytes are no whole number of {entry.size}-byte entries", path=file.path)
+        if length % entry.size or length > I32_MAX:
+            reason = f"{length} bytes are no whole number of {entry.size}-byte entries, or above {I32_MAX}"
+            raise CorruptIndex(reason, path=file.path)
         self._count = self._find_count(length // entry.size, 0)
 
     @classmethod
-    def open(
-        cls, path: str, entry: Struct, *, bytes_max: int, writable: bool, create: bool, prealloc: bool
-    ) -> MappedIndex:
-        """Open the file; FileNotFoundError without `create`. `prealloc` as `preallocate`, which needs `writable`."""
-        assert writable or not (create or prealloc), "a reader writes nothing"
+    def open(cls, path: str, entry: Struct, *, bytes_max: int, writable: bool, create: bool) -> MappedIndex:
+        """Open the file; FileNotFoundError without `create`, CorruptIndex when its length cannot be right."""
+        assert writable or not create, "a reader writes nothing"
         file = files.open_file(path, writable=writable, create=create)
         try:
-            index = cls(file, entry, bytes_max=bytes_max, writable=writable)
-            if prealloc:
-                index.preallocate()
+            return cls(file, entry, bytes_max=bytes_max, writable=writable)
         except BaseException:
             file.close()
             raise
-        return index
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -105,7 +101,7 @@ class MappedIndex:
 
     def _map_file(self) -> View:
         try:
-            return self.file.map(self.file.size())  # all of it: a file of its full length is mapped once
+            return self.file.map(min(self.file.size(), I32_MAX))  # all of it, so that a preallocated one is mapped once
         except ValueError:  # cut to nothing since its length was asked: what an empty index answers is still right
             return b""
 

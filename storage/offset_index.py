@@ -52,12 +52,16 @@ class OffsetIndex:
         `bytes_max` is `segment.index.bytes`. `prealloc` makes the file that long (sparse), as Kafka's active ones are.
         Raises FileNotFoundError without `create`, and CorruptIndex, which is cured by making the index anew.
         """
-        index = MappedIndex.open(path, ENTRY, bytes_max=bytes_max, writable=writable, create=create, prealloc=prealloc)
+        assert writable or not prealloc, "a reader writes nothing"
+        index = MappedIndex.open(path, ENTRY, bytes_max=bytes_max, writable=writable, create=create)
         try:
-            return cls(index, base_offset)
+            opened = cls(index, base_offset)
+            if prealloc:
+                opened.preallocate()
         except BaseException:
             index.file.close()
             raise
+        return opened
 
     # --- reading ---------------------------------------------------------------------------------------------------
 

@@ -48,12 +48,16 @@ class TimeIndex:
         prealloc: bool = False,
     ) -> TimeIndex:
         """Open the index of the segment that starts at `base_offset`; arguments and errors as `OffsetIndex.open`."""
-        index = MappedIndex.open(path, ENTRY, bytes_max=bytes_max, writable=writable, create=create, prealloc=prealloc)
+        assert writable or not prealloc, "a reader writes nothing"
+        index = MappedIndex.open(path, ENTRY, bytes_max=bytes_max, writable=writable, create=create)
         try:
-            return cls(index, base_offset)
+            opened = cls(index, base_offset)
+            if prealloc:
+                opened.preallocate()
         except BaseException:
             index.file.close()
             raise
+        return opened
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
