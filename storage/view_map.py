@@ -1,0 +1,232 @@
+"""Where in the `values` view each part of a segment begins: cumulative output bytes against batch positions.
+
+`values` is every record's value and a newline. Its size is a sum over all records, and a read may begin at any byte;
+a view map answers both without looking at a record again. It holds an entry for the first batch, and for each batch
+that begins when 64 KiB of output (or 4 MiB of log) have passed since the last entry: nothing per record. Control
+batches count 0, and so do batches that cannot be read: they are reported, and the rest of the view closes up.
+
+A map grows with its segment. That of a sealed segment is kept beside the log as `<base offset>.values-map`, a name that
+Kafka ignores (docs/format/values-map.md). It describes what it was made from and is dropped when that is not what the
+log holds: it may cost time, never a wrong byte. Maps have no counterpart in Kafka.
+
+Threads: one extends, any number read; `size` and the entries a reader finds below it belong together.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from bisect import bisect_right
+
+from crc32c import crc32c
+
+from offsetfs.storage import files
+from offsetfs.storage.batch import HEADER_SIZE, Batch
+from offsetfs.storage.errors import MalformedBatch, StorageError
+from offsetfs.storage.names import segment_name
+from offsetfs.storage.open_files import Pool
+from offsetfs.storage.segment import Segment
+from offsetfs.storage.view_blocks import Block, OnDamage, measure, measure_below, walk
+
+SUFFIX = ".values-map"
+OUTPUT_BYTES_STEP = 64 << 10
+LOG_BYTES_STEP = 4 << 20
+"""Bounds what one block makes a reader read, where batches have little or no output."""
+
+MAGIC = b"OFFSETVM"
+VERSION = 1
+_HEADER = struct.Struct(">8sIIqqqqqqII")
+_CRC_START = 16
+_ENTRY = struct.Struct(">qII")
+_OUTPUT = struct.Struct(">q")
+_U32_MAX = 2**32 - 1
+
+Maps = Pool[mmap.mmap]
+
+
+class ViewMap:
+    """The map of one segment. `size`: bytes of output so far; `log_bytes`: how much of the log they stand for."""
+
+    __slots__ = (
+        "_batches",
+        "_entries",
+        "_first_crc",
+        "_last",
+        "_mapped",
+        "base_offset",
+        "count",
+        "has_damage",
+        "reached",
+    )
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.count = 0
+        self.reached = (0, 0)  # (output bytes, log bytes), put in place as one
+        self.has_damage = False
+        self._entries: bytearray | None = bytearray()
+        self._mapped: tuple[Maps, str] | None = None
+        self._batches = 0
+        self._first_crc = 0
+        self._last = (0, 0)  # position of the last batch, checksum of its header
+
+    @property
+    def size(self) -> int:
+        return self.reached[0]
+
+    @property
+    def log_bytes(self) -> int:
+        return self.reached[1]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the map is on disk, and only looked into there."""
+        return self._entries is None
+
+    # --- looking up ------------------------------------------------------------------------------------------------
+
+    def block(self, byte: int) -> Block:
+        """Return the stretch that holds byte `byte` of this segment's output, which must lie below `size`."""
+        (size, log_bytes), count, entries = self.reached, self.count, self._view()
+        assert 0 <= byte < size
+        number = bisect_right(range(count), byte, key=lambda n: int(_OUTPUT.unpack_from(entries, n * _ENTRY.size)[0]))
+        output, position, _ = _ENTRY.unpack_from(entries, (number - 1) * _ENTRY.size)
+        if number == count:
+            return Block(output, size, position, log_bytes)
+        output_end, position_end, _ = _ENTRY.unpack_from(entries, number * _ENTRY.size)
+        return Block(output, output_end, position, position_end)
+
+    def output_before(self, segment: Segment, offset: int) -> int:
+        """Return how many bytes of output records below `offset` make. Reads up to one block."""
+        entries, relative = self._view(), offset - self.base_offset
+        number = bisect_right(
+            range(self.count), relative, key=lambda n: int(_ENTRY.unpack_from(entries, n * _ENTRY.size)[2])
+        )
+        if number == 0:
+            return 0
+        output, position, _ = _ENTRY.unpack_from(entries, (number - 1) * _ENTRY.size)
+        for batch in walk(segment, position, self.log_bytes, on_damage=_passed_over):
+            if batch.header.last_offset >= offset:
+                return int(output) + measure_below(batch, offset)
+            output += measure(batch, _passed_over)
+        return int(output)
+
+    def _view(self) -> bytearray | memoryview:
+        """Return the bytes of the entries."""
+        if self._entries is not None:
+            return self._entries
+        assert self._mapped is not None
+        maps, path = self._mapped
+        return memoryview(maps.get(path, lambda: _map(path)))[_HEADER.size :]
+
+    # --- growing ---------------------------------------------------------------------------------------------------
+
+    def extend(
+        self, segment: Segment, end: int, *, on_damage: OnDamage, nowait: bool = False, bytes_max: int | None = None
+    ) -> None:
+        """Add the batches from where the map ends to `end`; with `bytes_max` stop after about that much of the log.
+
+        With `nowait` `WouldBlock` when that needs the disk, much inflating, or steps over damage; what was added until
+        then stays.
+        """
+        assert self._entries is not None, "a sealed segment does not grow"
+        limit = end if bytes_max is None else min(end, self.log_bytes + bytes_max)
+
+        def damaged(error: StorageError) -> None:
+            self.has_damage = True
+            on_damage(error)
+
+        for batch in walk(segment, self.log_bytes, end, on_damage=damaged, nowait=nowait):
+            self._add(batch, measure(batch, damaged))
+            if self.log_bytes >= limit:
+                return
+        self.reached = (self.size, end)
+
+    def _add(self, batch: Batch, measured: int) -> None:
+        entries, header = self._entries, batch.header
+        position = batch.position or 0
+        assert entries is not None
+        if self._is_due(position):
+            if position > _U32_MAX:
+                raise MalformedBatch("a log file of more than 4 GiB", path=batch.path, position=position)
+            relative = min(max(header.base_offset - self.base_offset, 0), _U32_MAX)
+            entries += _ENTRY.pack(self.size, position, relative)
+            self.count += 1
+        checksum = crc32c(batch.data[:HEADER_SIZE])
+        if self._batches == 0:
+            self._first_crc = checksum
+        self._batches += 1
+        self._last = (position, checksum)
+        self.reached = (self.size + measured, position + header.size)
+
+    def _is_due(self, position: int) -> bool:
+        if self.count == 0:
+            return True
+        assert self._entries is not None
+        output, last_position, _ = _ENTRY.unpack_from(self._entries, (self.count - 1) * _ENTRY.size)
+        return self.size >= int(output) + OUTPUT_BYTES_STEP or position >= int(last_position) + LOG_BYTES_STEP
+
+    # --- keeping ---------------------------------------------------------------------------------------------------
+
+    def save(self, directory: str, maps: Maps) -> None:
+        """Put the finished map of a sealed segment beside its log, and let go of the memory."""
+        if self._entries is None:
+            return
+        path = os.path.join(directory, segment_name(self.base_offset, SUFFIX))
+        files.replace_file(path, self._dump())
+        maps.drop(path)
+        self._mapped, self._entries = (maps, path), None
+
+    def _dump(self) -> bytes:
+        assert self._entries is not None
+        position, last_crc = self._last
+        fields = (self.base_offset, self.log_bytes, self._batches, position, self.size, self.count)
+        body = _HEADER.pack(MAGIC, VERSION, 0, *fields, self._first_crc, last_crc)[_CRC_START:] + self._entries
+        return _HEADER.pack(MAGIC, VERSION, crc32c(body), *fields, self._first_crc, last_crc)[:_CRC_START] + body
+
+    @classmethod
+    def load(cls, segment: Segment, maps: Maps) -> ViewMap | None:
+        """Return the map kept beside a sealed segment; None when there is none, or it does not describe this log."""
+        path = os.path.join(segment.directory, segment_name(segment.base_offset, SUFFIX))
+        maps.drop(path)
+        try:
+            mapped = _map(path)
+        except OSError:
+            return None
+        if len(mapped) < _HEADER.size:
+            return None
+        magic, version, checksum, base_offset, log_bytes, batches, position, size, count, first_crc, last_crc = (
+            _HEADER.unpack_from(mapped)
+        )
+        if (magic, version, base_offset, log_bytes) != (MAGIC, VERSION, segment.base_offset, segment.size):
+            return None
+        if len(mapped) != _HEADER.size + count * _ENTRY.size or crc32c(memoryview(mapped)[_CRC_START:]) != checksum:
+            return None
+        loaded = cls(base_offset)
+        loaded._entries, loaded._mapped = None, (maps, path)
+        loaded.count, loaded.reached = count, (size, log_bytes)
+        loaded._batches, loaded._first_crc, loaded._last = batches, first_crc, (position, last_crc)
+        return loaded if loaded._describes(segment) else None
+
+    def _describes(self, segment: Segment) -> bool:
+        """Whether the first and the last batch are those that the map was made from."""
+        if self._batches == 0:
+            return segment.size == 0
+        log = segment.open_files().log
+        position, last_crc = self._last
+        return bool(
+            crc32c(log.read(0, HEADER_SIZE)) == self._first_crc and crc32c(log.read(position, HEADER_SIZE)) == last_crc
+        )
+
+
+def _map(path: str) -> mmap.mmap:
+    with files.opened(path) as file:
+        size = file.size()
+        if size == 0:
+            raise OSError("empty")
+        return file.map(size)
+
+
+def _passed_over(_error: StorageError) -> None:
+    """Damage that was reported when the map was made."""

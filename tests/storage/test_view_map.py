@@ -1,0 +1,363 @@
+"""The view map finds every byte of `values`, and is never believed when the log is another one."""
+
+import itertools
+import os
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from offsetfs.storage import view_map
+from offsetfs.storage.batch import build
+from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.compression import Compression
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.errors import CorruptBatch, StorageError, WouldBlock
+from offsetfs.storage.log import Log
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.open_files import Pool
+from offsetfs.storage.partition_values import PartitionValues
+from offsetfs.storage.view_map import SUFFIX, Maps, ViewMap
+
+pytestmark = pytest.mark.unit
+
+PARTITION = TopicPartition("orders", 0)
+SETTINGS = {"segment.bytes": "300000", "index.interval.bytes": "0"}
+
+
+def sealed(values: Sequence[bytes | None], codec: str = "none") -> SealedBatch:
+    builder = BatchBuilder(4 << 20, Compression(codec))
+    for value in values:
+        assert builder.append(b"key", value, (), 1000)
+    return builder.seal()
+
+
+def control() -> SealedBatch:
+    data = memoryview(
+        build([(b"\0\0\0\1", b"\0" * 6, (), 1000)], control=True, transactional=True, producer_id=1, producer_epoch=0)
+    )
+    return SealedBatch(data, 1, 0, 1000, len(data))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[LogDirectory]:
+    directory = LogDirectory.open(str(tmp_path))
+    yield directory
+    directory.close()
+
+
+@pytest.fixture
+def log(directory: LogDirectory) -> Log:
+    return directory.create_partition(PARTITION, SETTINGS)
+
+
+@pytest.fixture
+def reported() -> list[StorageError]:
+    return []
+
+
+@pytest.fixture
+def view(log: Log, reported: list[StorageError]) -> PartitionValues:
+    return PartitionValues(log, Pool(4), reported.append)
+
+
+def fill(log: Log, batches: int, start: int = 0) -> bytes:
+    """Append batches of growing records, with nulls, empty values and control batches in between."""
+    shown = b""
+    for number in range(start, start + batches):
+        values = [None, b"", *(b"%06d " % number * (1 + i % 40) for i in range(50))]
+        log.append(sealed(values))
+        shown += b"".join((value or b"") + b"\n" for value in values)
+        if number % 5 == 0:
+            log.append(control())
+    return shown
+
+
+def content(view: PartitionValues) -> bytes:
+    """Read the whole view block by block."""
+    shown = b""
+    while (located := view.locate(len(shown))) is not None:
+        data = view.read(located)
+        assert len(data) == located.end - located.start
+        shown += data[len(shown) - located.start :]
+    return shown
+
+
+def test_the_view_is_every_value_and_a_newline(log: Log, view: PartitionValues) -> None:
+    expected = fill(log, 100)
+    assert len(log.snapshot()) > 2
+    assert view.refresh()
+    assert view.size == len(expected)
+    assert content(view) == expected
+
+
+def test_a_read_may_begin_at_any_byte(log: Log, view: PartitionValues) -> None:
+    expected = fill(log, 60)
+    assert view.refresh()
+    for byte in itertools.chain(range(0, len(expected), 997), (len(expected) - 1,)):
+        located = view.locate(byte)
+        assert located is not None and located.start <= byte < located.end
+        data = view.read(located, nowait=False)
+        assert data[byte - located.start] == expected[byte]
+    assert view.locate(len(expected)) is None
+
+
+def test_blocks_are_bounded_by_output_and_there_is_nothing_per_record(log: Log, view: PartitionValues) -> None:
+    expected = fill(log, 60)
+    assert view.refresh()
+    starts, byte = [], 0
+    while (located := view.locate(byte)) is not None:
+        assert located.start == byte
+        starts.append(byte)
+        byte = located.end
+    assert byte == len(expected)
+    largest_batch = len(expected) // 60 + 1
+    assert all(b - a < view_map.OUTPUT_BYTES_STEP + 2 * largest_batch for a, b in itertools.pairwise(starts))
+    assert len(starts) <= len(expected) // view_map.OUTPUT_BYTES_STEP + len(log.snapshot())
+
+
+def test_the_view_follows_what_is_appended(log: Log, view: PartitionValues) -> None:
+    assert view.refresh() and view.size == 0 and view.locate(0) is None
+    expected = b""
+    for number in range(0, 60, 3):
+        expected += fill(log, 3, number)
+        assert view.refresh()
+        assert view.size == len(expected)
+    assert content(view) == expected
+
+
+def test_an_empty_log_and_one_of_control_batches_show_nothing(log: Log, view: PartitionValues) -> None:
+    log.append(control())
+    assert view.refresh() and view.size == 0 and content(view) == b""
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4", "snappy"])
+def test_compressed_batches_are_shown_inflated(log: Log, view: PartitionValues, codec: str) -> None:
+    log.append(sealed([b"a" * 1000, b"b"], codec))
+    assert view.refresh()
+    assert content(view) == b"a" * 1000 + b"\nb\n"
+
+
+def test_what_is_cached_and_small_is_answered_without_waiting(log: Log, view: PartitionValues) -> None:
+    expected = fill(log, 2)
+    assert view.refresh()
+    expected += fill(log, 2, 2)
+    assert view.refresh(nowait=True)
+    located = view.locate(len(expected) - 1)
+    assert located is not None and view.read(located, nowait=True).endswith(expected[-100:])
+
+
+def test_much_work_is_left_to_a_thread(log: Log, view: PartitionValues) -> None:
+    with pytest.raises(WouldBlock):
+        view.refresh(nowait=True)  # old maps are looked for first
+    fill(log, 200)
+    assert view.refresh(bytes_max=1 << 30)
+    log.append(sealed([b"x" * 200_000]))
+    with pytest.raises(WouldBlock):
+        view.refresh(nowait=True)  # a segment was rolled: its map is to be written
+    assert view.refresh()
+
+
+def test_building_goes_on_where_it_stopped(log: Log, view: PartitionValues) -> None:
+    expected = fill(log, 60)
+    steps = 1
+    while not view.refresh(bytes_max=100_000):
+        steps += 1
+        assert view.scanned_bytes < log.size_bytes
+    assert 3 < steps < 20
+    assert view.scanned_bytes == log.size_bytes
+    assert content(view) == expected
+
+
+# --- kept maps -----------------------------------------------------------------------------------------------------
+
+
+def map_files(log: Log) -> list[str]:
+    return sorted(name for name in os.listdir(log.path) if name.endswith(SUFFIX))
+
+
+def test_maps_of_sealed_segments_are_kept_and_believed(
+    log: Log, view: PartitionValues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = fill(log, 60)
+    assert view.refresh()
+    sealed_segments = log.snapshot().values()[:-1]
+    assert map_files(log) == [f"{segment.base_offset:020d}{SUFFIX}" for segment in sealed_segments]
+
+    scanned = []
+    extend = ViewMap.extend
+    monkeypatch.setattr(ViewMap, "extend", lambda self, s, *a, **k: scanned.append(s) or extend(self, s, *a, **k))
+    again = PartitionValues(log, Pool(2), lambda error: None)
+    assert again.refresh()
+    assert scanned == [log.snapshot().active]
+    assert content(again) == expected
+
+
+def changed(data: bytes, position: int) -> bytes:
+    return data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(
+            pytest.param(lambda d, p=position: changed(d, p), id=f"byte {position}")
+            for position in (0, 11, 12, 23, 31, 39, 47, 55, 63, 67, 71, 75, 87)
+        ),
+        pytest.param(lambda d: changed(d, len(d) - 1), id="last byte"),
+        pytest.param(lambda d: b"", id="empty"),
+        pytest.param(lambda d: d[:40], id="cut in the header"),
+        pytest.param(lambda d: d[:-1], id="cut in an entry"),
+        pytest.param(lambda d: d[:-16], id="an entry short"),
+        pytest.param(lambda d: d + d[-16:], id="an entry long"),
+        pytest.param(lambda d: b"\0" * len(d), id="zeros"),
+    ],
+)
+def test_a_damaged_map_is_dropped_and_made_anew(
+    log: Log, view: PartitionValues, damage: Callable[[bytes], bytes]
+) -> None:
+    expected = fill(log, 60)
+    assert view.refresh()
+    path = Path(log.path, map_files(log)[0])
+    sound = path.read_bytes()
+    path.write_bytes(damage(sound))
+    assert ViewMap.load(log.snapshot().first, Pool(1)) is None
+    again = PartitionValues(log, Pool(2), lambda error: None)
+    assert again.refresh() and content(again) == expected
+    assert path.read_bytes() == sound
+
+
+@pytest.mark.parametrize("batch", [0, -1], ids=["first", "last"])
+def test_a_map_of_another_log_is_dropped(log: Log, view: PartitionValues, batch: int) -> None:
+    fill(log, 60)
+    assert view.refresh()
+    segment = log.snapshot().first
+    assert ViewMap.load(segment, Pool(1)) is not None
+    position = [place for place, _ in segment.headers()][batch]
+    with open(segment.log_path, "r+b") as file:  # the leader epoch: no checksum of the batch covers it
+        file.seek(position + 12)
+        file.write(struct.pack(">i", 77))
+    assert ViewMap.load(segment, Pool(1)) is None
+
+
+def test_a_map_of_a_shorter_log_is_dropped(log: Log, view: PartitionValues) -> None:
+    fill(log, 60)
+    assert view.refresh()
+    segment = log.snapshot().first
+    segment.size -= 1
+    assert ViewMap.load(segment, Pool(1)) is None
+
+
+def test_maps_without_their_segment_are_removed(log: Log, view: PartitionValues) -> None:
+    fill(log, 5)
+    orphan = Path(log.path, f"{999999:020d}{SUFFIX}")
+    orphan.write_bytes(b"left over")
+    assert view.refresh()
+    assert not orphan.exists()
+
+
+def test_a_reader_writes_nothing(tmp_path: Path) -> None:
+    directory = LogDirectory.open(str(tmp_path))
+    expected = fill(directory.create_partition(PARTITION, SETTINGS), 60)
+    directory.close()
+    before = sorted(os.listdir(tmp_path / str(PARTITION)))
+    readers = LogDirectory.open(str(tmp_path), read_only=True)
+    view = PartitionValues(readers.log(PARTITION), Pool(2), lambda error: None)
+    assert view.refresh() and content(view) == expected
+    readers.close()
+    assert sorted(os.listdir(tmp_path / str(PARTITION))) == before
+
+
+# --- damage --------------------------------------------------------------------------------------------------------
+
+
+def flip(segment_path: str, position: int) -> None:
+    with open(segment_path, "r+b") as file:
+        file.seek(position)
+        byte = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte[0] ^ 0xFF]))
+
+
+@pytest.mark.parametrize(
+    ("where", "name"), [(100, "a record"), (17, "the checksum"), (8, "the size"), (16, "the magic")], ids=str
+)
+def test_a_damaged_batch_counts_nothing_and_its_neighbours_stay(
+    log: Log, view: PartitionValues, reported: list[StorageError], where: int, name: str
+) -> None:
+    parts = [fill(log, 1, 1 + number * 5) for number in range(40)]
+    segment = log.snapshot().first
+    places = [place for place, header in segment.headers() if not header.is_control]
+    flip(segment.log_path, places[3] + where)
+    assert view.refresh()
+    assert [(error.path, error.position) for error in reported] == [(segment.log_path, places[3])]
+    assert content(view) == b"".join(parts[:3] + parts[4:])
+    assert f"{segment.base_offset:020d}{SUFFIX}" not in map_files(log)
+
+
+def test_damage_that_comes_later_is_an_error_never_a_wrong_byte(log: Log, view: PartitionValues) -> None:
+    expected = fill(log, 20)
+    assert view.refresh()
+    segment = log.snapshot().first
+    flip(segment.log_path, 200)
+    located = view.locate(0)
+    assert located is not None
+    for nowait in (True, False):
+        with pytest.raises(WouldBlock if nowait else CorruptBatch):
+            view.read(located, nowait=nowait)
+    later = view.locate(located.end)
+    assert later is not None and view.read(later) == expected[later.start : later.end]
+
+
+# --- log start and retention ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("start", [0, 1, 51, 52, 53, 60, 1000, 1500])
+def test_the_view_begins_at_the_log_start(log: Log, start: int) -> None:
+    fill(log, 40)
+    log.log_start_offset = start
+    view = PartitionValues(log, Pool(2), lambda error: None)
+    assert view.refresh()
+    records = [
+        record
+        for segment in log.snapshot()
+        for batch in segment.batches()
+        if not batch.header.is_control
+        for record in batch.records()
+        if record.offset >= start
+    ]
+    expected = b"".join((record.value or b"") + b"\n" for record in records)
+    assert view.size == len(expected)
+    assert content(view) == expected
+    assert view.refresh(nowait=True)
+
+
+def test_an_old_view_keeps_its_numbering_and_a_new_one_begins_at_the_new_start(log: Log, view: PartitionValues) -> None:
+    expected = fill(log, 60)
+    assert view.refresh() and view.is_current
+    first, second = log.snapshot().values()[:2]
+    log._segments = log.snapshot().without([first])
+    log.log_start_offset = second.base_offset
+    assert not view.is_current
+    assert view.refresh() and view.size == len(expected)
+    located = view.locate(0)
+    assert located is not None
+    with pytest.raises(OSError, match="gone"):
+        view.read(located)
+    successor = view.successor()
+    assert successor.refresh() and successor.is_current
+    assert content(successor) == expected[-successor.size :]
+    located = view.locate(len(expected) - 1)
+    assert located is not None and view.read(located)[-1:] == b"\n"
+    expected += fill(log, 1, 60)
+    assert view.refresh() and view.size == len(expected)
+
+
+def test_open_maps_are_bounded(log: Log) -> None:
+    maps: Maps = Pool(2)
+    expected = fill(log, 200)
+    view = PartitionValues(log, maps, lambda error: None)
+    assert view.refresh() and len(map_files(log)) > 2
+    assert content(view) == expected
+    assert len(maps._entries) <= 2
