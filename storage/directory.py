@@ -73,6 +73,7 @@ class LogDirectory:
         self._pool: Pool[SegmentFiles] = Pool(OPEN_SEGMENTS_MAX)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
         self._clean_mark: CleanShutdown | None = None
+        self._unclean = False
         self._marked = False
         self._topics: dict[str, dict[str, str]] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
@@ -108,7 +109,8 @@ class LogDirectory:
         self._recovery_points = self._offsets(RECOVERY_POINTS)
         self._log_starts = self._offsets(LOG_STARTS)
         self._topics = _read_topics(self._file(TOPICS))
-        if self._clean_mark is None and not self.read_only:
+        self._unclean = self._clean_mark is None
+        if self._unclean and not self.read_only:
             self._recover_all(on_progress)
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
@@ -172,7 +174,7 @@ class LogDirectory:
             self._pool,
             recovery_point=self._recovery_points.get(partition, 0),
             log_start_offset=self._log_starts.get(partition, 0),
-            clean=self._clean_mark is not None or self._marked,
+            clean=not self._unclean,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
             before_change=self._mark_changed,
         )

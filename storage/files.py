@@ -97,11 +97,20 @@ class File:
 def open_file(path: str, *, writable: bool = False, create: bool = False) -> File:
     """Open a regular file; with `create` it is made when missing (its name survives only `sync_directory`)."""
     flags = _FLAGS | (os.O_RDWR if writable or create else os.O_RDONLY) | (os.O_CREAT if create else 0)
-    fd = os.open(path, flags, 0o640)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
+    file = File(path, os.open(path, flags, 0o640))
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
-    return File(path, fd)
+    if create and status.st_size == 0:
+        _give_to_owner(path)
+    return file
+
+
+def _give_to_owner(path: str) -> None:
+    """Give what root made to the owner of the directory: a broker that runs as `kafka` must be able to open it."""
+    parent = os.stat(os.path.dirname(path) or ".")
+    if os.geteuid() == 0 and parent.st_uid != 0:
+        os.chown(path, parent.st_uid, parent.st_gid, follow_symlinks=False)
 
 
 @contextlib.contextmanager
@@ -128,6 +137,8 @@ def replace_file(path: str, data: bytes) -> None:
     temporary = path + ".tmp"
     with opened(temporary, create=True) as file:
         file.truncate(0)
+        with contextlib.suppress(FileNotFoundError):
+            os.fchmod(file.fd, stat.S_IMODE(os.lstat(path).st_mode))
         file.write(0, data)
         file.sync()
     os.replace(temporary, path)
@@ -144,7 +155,9 @@ def sync_directory(path: str) -> None:
 
 
 def make_directory(path: str) -> None:
+    """Make a directory; its name survives only `sync_directory` of the one above."""
     os.mkdir(path, 0o750)
+    _give_to_owner(path)
 
 
 def rename(source: str, target: str) -> None:

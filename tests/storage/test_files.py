@@ -1,0 +1,58 @@
+"""The seam to the disk: what it refuses, and whose the files are."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from offsetfs.storage import files
+from offsetfs.storage.errors import WouldBlock
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_planted_link_or_pipe_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with pytest.raises(OSError, match=r"regular|symbolic"):
+            files.open_file(str(tmp_path / name))
+
+
+def test_a_replaced_file_keeps_its_mode_and_leaves_no_temporary(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_text("old, and longer than the new")
+    path.chmod(0o604)
+    files.replace_file(str(path), b"new")
+    assert path.read_bytes() == b"new" and path.stat().st_mode & 0o777 == 0o604
+    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_what_root_makes_belongs_to_the_owner_of_the_directory(tmp_path: Path) -> None:
+    owner = 12345 if os.geteuid() == 0 else os.geteuid()  # only root can give files away
+    if os.geteuid() == 0:
+        os.chown(tmp_path, owner, owner)
+    files.open_file(str(tmp_path / "a"), create=True).close()
+    files.replace_file(str(tmp_path / "b"), b"x")
+    files.make_directory(str(tmp_path / "c"))
+    assert {p.stat().st_uid for p in tmp_path.iterdir()} == {owner}
+
+
+def test_a_giant_in_the_place_of_a_small_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(OSError, match="larger than"):
+        files.read_file(str(path))
+
+
+def test_nowait_reads_what_the_page_cache_holds(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"abc" * 1000)
+    with files.opened(str(path)) as file:
+        file.read(0, 3000)
+        try:
+            assert file.read(0, 3000, nowait=True) == b"abc" * 1000
+        except WouldBlock as error:  # a file system that cannot tell
+            assert error.reason == "cannot tell"
+        assert file.read(2990, 100) == b"cabcabcabc"
