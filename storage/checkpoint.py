@@ -172,7 +172,7 @@ def read_properties(path: str) -> dict[str, str] | None:
     lines = _read_lines(path)
     if lines is None:
         return None
-    entries = (line.strip() for line in lines)
+    entries = (line.lstrip(" \t\f").removesuffix("\r") for line in lines)
     return dict(_parse_property(path, line) for line in entries if line and line[0] not in "#!")
 
 
@@ -189,7 +189,7 @@ def _parse_property(path: str, line: str) -> tuple[str, str]:
     return _unescape(match[1]), _unescape(match[2])
 
 
-_PROPERTY = re.compile(r"((?:[^\\=: \t]|\\[^u])+)(?:[ \t]*[=:][ \t]*|[ \t]+|\Z)((?:[^\\]|\\[^u])*)\Z")
+_PROPERTY = re.compile(r"((?:[^\\=: \t]|\\[^u])++)(?:[ \t]*+(?:[=:][ \t]*+)?)((?:[^\\]|\\[^u])*+)\Z")
 
 
 def _unescape(text: str) -> str:
