@@ -65,7 +65,7 @@ class MappedIndex:
     @property
     def count(self) -> int:
         """Number of entries, as of now."""
-        return self._count if self.writable else self.view()[1]
+        return self._count if self.writable else self._refresh()
 
     @property
     def count_max(self) -> int:
@@ -89,6 +89,16 @@ class MappedIndex:
         """Yield the fields of every entry there is now, as they stand in the file."""
         view, count = self.view()
         return self.entry.iter_unpack(memoryview(view)[: count * self.entry.size])
+
+    def ends(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """Return the fields of the first and of the last entry, None when there are none. Maps nothing."""
+        count, size = self.count, self.entry.size
+        if not count:
+            return None
+        first, last = self.file.read(0, size), self.file.read((count - 1) * size, size)
+        if len(last) < size:  # cut since it was counted
+            return None
+        return self.entry.unpack(first), self.entry.unpack(last)
 
     def _refresh(self) -> int:
         """Look how far another process has written. As far as before: two or three preads."""

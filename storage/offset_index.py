@@ -109,17 +109,14 @@ class OffsetIndex:
         return Offset(self.base_offset + first), Position(second)
 
     def _read_last_offset(self) -> Offset:
-        view, count = self._index.view()
-        return self._entry(view, count - 1)[0] if count else self.base_offset
+        ends = self._index.ends()
+        return Offset(self.base_offset + ends[1][0]) if ends else self.base_offset
 
     def _check(self) -> None:
         """Look at both ends. The middle is not looked at: it would cost reading all of it at every start."""
-        view, count = self._index.view()
-        if not count:
-            return
-        (first, first_position), (last, last_position) = self._entry(view, 0), self._entry(view, count - 1)
-        if not self.base_offset <= first <= last or not 0 <= first_position <= last_position:
-            raise CorruptIndex(f"runs from ({first}, {first_position}) to ({last}, {last_position})", path=self.path)
+        first, last = self._index.ends() or ((0, 0), (0, 0))
+        if not 0 <= first[0] <= last[0] or not 0 <= first[1] <= last[1]:
+            raise CorruptIndex(f"runs from {first} to {last}, relative to {self.base_offset}", path=self.path)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 

@@ -101,17 +101,16 @@ class TimeIndex:
         return Timestamp(first), Offset(self.base_offset + second)
 
     def _read_last_entry(self) -> tuple[Timestamp, Offset]:
-        view, count = self._index.view()
-        return self._entry(view, count - 1) if count else (NO_TIMESTAMP, self.base_offset)
+        ends = self._index.ends()
+        if ends is None:
+            return NO_TIMESTAMP, self.base_offset
+        return Timestamp(ends[1][0]), Offset(self.base_offset + ends[1][1])
 
     def _check(self) -> None:
         """Look at both ends. The middle is not looked at: it would cost reading all of it at every start."""
-        view, count = self._index.view()
-        if not count:
-            return
-        first, last = self._entry(view, 0), self._entry(view, count - 1)
-        if not 0 <= first[0] <= last[0] or not self.base_offset <= first[1] <= last[1]:
-            raise CorruptIndex(f"runs from {first} to {last}", path=self.path)
+        first, last = self._index.ends() or ((0, 0), (0, 0))
+        if not 0 <= first[0] <= last[0] or not 0 <= first[1] <= last[1]:
+            raise CorruptIndex(f"runs from {first} to {last}, relative to {self.base_offset}", path=self.path)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
