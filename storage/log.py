@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offsetfs.storage import batch_chain, files
+from offsetfs.storage import batch_chain, files, time_search
 from offsetfs.storage.batch import Batch, set_append_time, stamp
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.config import LogConfig
@@ -172,7 +172,7 @@ class Log:
             return found
         if nowait:
             raise WouldBlock("a transaction marker is the latest", path=self.path)
-        best = max((segment.max_data_timestamp() for segment in self._segments), default=-1)
+        best = max((time_search.max_data_timestamp(segment) for segment in self._segments), default=-1)
         return self.find_timestamp(best) if best >= 0 else None
 
     def _check_range(self, offset: int) -> None:

@@ -16,13 +16,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offsetfs.storage import batch_chain, files, segment_indexes
+from offsetfs.storage import batch_chain, files, segment_indexes, time_search
 from offsetfs.storage.batch import Batch, BatchHeader
 from offsetfs.storage.batch_builder import SealedBatch
-from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.errors import (
-    CorruptBatch,
     CorruptIndex,
     InvalidIndexAppend,
     MalformedBatch,
@@ -112,7 +110,7 @@ class Segment:
         Raises `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat` for that batch only; with `nowait` `WouldBlock`.
         """
         opened = self.open_files(nowait=nowait)
-        position = self._floor_position(opened, offset, nowait)
+        position = self.floor_position(opened, offset, nowait)
         end = self.size
         try:
             for place, header, seen in batch_chain.headers(opened.log, position, end, nowait=nowait):
@@ -162,7 +160,7 @@ class Segment:
     def position_of(self, offset: int, *, nowait: bool = False) -> int:
         """Return the byte position of the batch that `find` would return, or `size`."""
         opened = self.open_files(nowait=nowait)
-        position = self._floor_position(opened, offset, nowait)
+        position = self.floor_position(opened, offset, nowait)
         for place, header, _ in batch_chain.walk(opened.log, position, self.size, nowait=nowait):
             if header.last_offset >= offset:
                 return place
@@ -170,9 +168,9 @@ class Segment:
 
     def last_indexed_position(self) -> int:
         """Return the byte position of the last batch that the index knows: the end is at most an interval away."""
-        return self._floor_position(self.open_files(), self.base_offset + RELATIVE_OFFSET_MAX, nowait=False)
+        return self.floor_position(self.open_files(), self.base_offset + RELATIVE_OFFSET_MAX, nowait=False)
 
-    def _floor_position(self, opened: SegmentFiles, offset: int, nowait: bool) -> int:
+    def floor_position(self, opened: SegmentFiles, offset: int, nowait: bool) -> int:
         """Return where to start looking for `offset`: what the index says, when the batch there agrees."""
         entry_offset, position = opened.index.lookup(offset)
         if position == 0 or self._agrees(opened.log, entry_offset, position, nowait):
@@ -202,54 +200,12 @@ class Segment:
         if self._max_timestamp is None:
             if nowait:
                 raise WouldBlock("the largest timestamp is not known yet", path=self.log_path)
-            self._max_timestamp = self._measure_max_timestamp()
+            self._max_timestamp = time_search.measure_max_timestamp(self)
         return self._max_timestamp
 
-    def _measure_max_timestamp(self) -> tuple[int, int]:
-        opened = self.open_files()
-        timestamp, offset = self._sound_time_entry(opened, opened.time_index.last_entry, nowait=False)
-        position = self._floor_position(opened, offset, False) if timestamp >= 0 else 0
-        for _, header in self.headers(position, over_damage=True):
-            if header.max_timestamp > timestamp:
-                timestamp, offset = header.max_timestamp, header.last_offset
-        return timestamp, offset
-
-    def _sound_time_entry(self, opened: SegmentFiles, entry: tuple[int, int], *, nowait: bool) -> tuple[int, int]:
-        """Return `entry` when the batch it names has its timestamp, else an entry that stands for the beginning."""
-        timestamp, offset = entry
-        if timestamp < 0:
-            return entry
-        position = self._floor_position(opened, offset, nowait)
-        for _, header, _ in batch_chain.walk(opened.log, position, self.size, nowait=nowait):
-            if header.last_offset >= offset:
-                agrees = header.base_offset <= offset and header.max_timestamp == timestamp
-                return entry if agrees else (-1, self.base_offset)
-        return -1, self.base_offset
-
     def find_timestamp(self, timestamp: int, offset_min: int, *, nowait: bool = False) -> tuple[int, int] | None:
-        """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
-
-        Kafka's findOffsetByTimestamp. Batches that cannot be read are passed over: their neighbours still answer.
-        """
-        opened = self.open_files(nowait=nowait)
-        _, offset = self._sound_time_entry(opened, opened.time_index.lookup(timestamp), nowait=nowait)
-        position = self._floor_position(opened, max(offset, offset_min), nowait)
-        for place, header, seen in batch_chain.walk(opened.log, position, self.size, nowait=nowait):
-            if header.max_timestamp < timestamp or header.last_offset < offset_min or header.is_control:
-                continue
-            try:
-                batch = batch_chain.load(opened.log, place, header, seen, nowait=nowait)
-                found = _first_at_or_after(batch, timestamp, offset_min)
-            except (CorruptBatch, MalformedBatch, UnsupportedFormat):
-                continue
-            if found is not None:
-                return found
-        return None
-
-    def max_data_timestamp(self) -> int:
-        """Return the largest timestamp of the batches that hold records, transaction markers left out; -1 if none."""
-        data = (header for _, header in self.headers(over_damage=True) if header.count and not header.is_control)
-        return max((header.max_timestamp for header in data), default=-1)
+        """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None."""
+        return time_search.find_timestamp(self, timestamp, offset_min, nowait=nowait)
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
@@ -333,7 +289,7 @@ class Segment:
         if position and not self._agrees(opened.log, offset, position, nowait=False):
             return False
         entry = opened.time_index.last_entry
-        return self._sound_time_entry(opened, entry, nowait=False) == entry
+        return time_search.sound_entry(self, opened, entry, nowait=False) == entry
 
     def append(self, batch: SealedBatch, base_offset: int, timestamp: int) -> None:
         """Write a stamped batch, whose largest timestamp is `timestamp`, at the end.
@@ -417,13 +373,3 @@ class Segment:
         assert size == self.size, self.log_path
         for offset, position in self.open_files().index.entries():
             assert self.batch_at_position(position).header.base_offset <= offset, (self.log_path, offset)
-
-
-def _first_at_or_after(batch: Batch, timestamp: int, offset_min: int) -> tuple[int, int] | None:
-    rows = batch.rows()
-    base = batch.header.base_offset
-    for row in range(0, len(rows), COLUMNS):
-        offset, record_timestamp = base + rows[row], batch.timestamp_of(rows[row + 1])
-        if record_timestamp >= timestamp and offset >= offset_min:
-            return offset, record_timestamp
-    return None

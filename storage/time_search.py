@@ -1,0 +1,82 @@
+"""Finding records of a segment by time.
+
+Follows Kafka's LogSegment.findOffsetByTimestamp. An entry (T, O) of the time index says that every record with a
+timestamp above T lies after O. It is believed only when the batch that holds O has T as its largest timestamp; else
+the search begins at the start of the segment, which costs time and no answer. Batches that cannot be read are passed
+over: their neighbours still answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetfs.storage import batch_chain
+from offsetfs.storage.batch import Batch
+from offsetfs.storage.codec import COLUMNS
+from offsetfs.storage.errors import CorruptBatch, MalformedBatch, UnsupportedFormat
+
+if TYPE_CHECKING:
+    from offsetfs.storage.segment import Segment, SegmentFiles
+
+
+def find_timestamp(
+    segment: Segment, timestamp: int, offset_min: int, *, nowait: bool = False
+) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None."""
+    opened = segment.open_files(nowait=nowait)
+    _, offset = sound_entry(segment, opened, opened.time_index.lookup(timestamp), nowait=nowait)
+    position = segment.floor_position(opened, max(offset, offset_min), nowait)
+    for place, header, seen in batch_chain.walk(opened.log, position, segment.size, nowait=nowait):
+        if header.max_timestamp < timestamp or header.last_offset < offset_min or header.is_control:
+            continue
+        try:
+            batch = batch_chain.load(opened.log, place, header, seen, nowait=nowait)
+            found = _first_at_or_after(batch, timestamp, offset_min)
+        except (CorruptBatch, MalformedBatch, UnsupportedFormat):
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _first_at_or_after(batch: Batch, timestamp: int, offset_min: int) -> tuple[int, int] | None:
+    rows = batch.rows()
+    base = batch.header.base_offset
+    for row in range(0, len(rows), COLUMNS):
+        offset, record_timestamp = base + rows[row], batch.timestamp_of(rows[row + 1])
+        if record_timestamp >= timestamp and offset >= offset_min:
+            return offset, record_timestamp
+    return None
+
+
+def measure_max_timestamp(segment: Segment) -> tuple[int, int]:
+    """Return the largest timestamp and the last offset of the first batch that has it; (-1, base offset) if none.
+
+    The last entry of the time index, when it is sound, and whatever batches lie behind it.
+    """
+    opened = segment.open_files()
+    timestamp, offset = sound_entry(segment, opened, opened.time_index.last_entry, nowait=False)
+    position = segment.floor_position(opened, offset, nowait=False) if timestamp >= 0 else 0
+    for _, header in segment.headers(position, over_damage=True):
+        if header.max_timestamp > timestamp:
+            timestamp, offset = header.max_timestamp, header.last_offset
+    return timestamp, offset
+
+
+def max_data_timestamp(segment: Segment) -> int:
+    """Return the largest timestamp of the batches that hold records, transaction markers left out; -1 if none."""
+    data = (header for _, header in segment.headers(over_damage=True) if header.count and not header.is_control)
+    return max((header.max_timestamp for header in data), default=-1)
+
+
+def sound_entry(segment: Segment, opened: SegmentFiles, entry: tuple[int, int], *, nowait: bool) -> tuple[int, int]:
+    """Return `entry` when the batch it names has its timestamp, else an entry that stands for the beginning."""
+    timestamp, offset = entry
+    if timestamp < 0:
+        return entry
+    position = segment.floor_position(opened, offset, nowait)
+    for _, header, _ in batch_chain.walk(opened.log, position, segment.size, nowait=nowait):
+        if header.last_offset >= offset:
+            agrees = header.base_offset <= offset and header.max_timestamp == timestamp
+            return entry if agrees else (-1, segment.base_offset)
+    return -1, segment.base_offset
