@@ -1,16 +1,20 @@
 """The 61 bytes in front of the records of a v2 batch.
 
-    0        8    12    16 17   21  23    27        35        43        51  53    57    61
-    +--------+----+----+--+----+--+----+--------+--------+--------+--+----+----+-- … --+
-    | base   |size|lead|ma|crc |at| last| base  | max    | prod-  |ep|base|    | rec-  |
-    | offset |    |er  |gi|    |tr|offs.| time- | time-  | ucer   |oc|sequ|coun| ords  |
-    |        |    |ep. |c |    |s |delta| stamp | stamp  | id     |h |ence|t   |       |
-    +--------+----+----+--+----+--+----+--------+--------+--------+--+----+----+-- … --+
-                               |<-------------- CRC-32C covers this ---------------->|
+          0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f
+         +-----------------------+-----------+-----------+
+      0  | base offset           | length    | epoch     |
+         +--+-----------+-----+--+--------+--+-----------+
+     16  | 2| crc       |attr.|last delta | base timestamp
+         +--+-----+-----+-----+-----------+--------------+
+     32     …     | max timestamp         | producer id
+         +--------+-----+-----------+-----+-----+--------+
+     48     …     |epoch| base seq. | count     | records …
+         +--------+-----+-----------+-----------+--------
 
-Big-endian. `size` in the bytes counts what follows it; `BatchHeader.size` counts the whole batch. The first 21 bytes
-are outside the checksum, so offset and leader epoch are stamped without touching it. docs/format/record-batch.md says
-the rest. What a header claims is checked by `Batch.check`, not here. Follows Kafka's DefaultRecordBatch.
+Big-endian. The first epoch is the leader's, the second the producer's. The checksum, CRC-32C, covers what stands
+behind it, so offset and leader epoch are stamped without touching it. `length` counts the bytes behind that field;
+`BatchHeader.size` counts the whole batch. docs/format/record-batch.md says the rest. What a header claims is checked
+by `Batch.check`, not here. Follows Kafka's DefaultRecordBatch.
 """
 
 from __future__ import annotations
