@@ -63,18 +63,18 @@ def split(
         raise ValueError("split outside of its buffers")
     if offset_delta < 0:
         raise ValueError("a negative offset delta")
-    lines = bytes(memoryview(source)[start:end])
+    first, lines = start, bytes(memoryview(source)[start:end])
     for _ in range(count_max):
-        newline = lines.find(b"\n")
+        newline = lines.find(b"\n", start - first)
         if newline < 0 or offset_delta > INT_MAX:
             break
-        record = _framed(_body(None, lines[:newline], (), timestamp_delta, offset_delta))
+        value = lines[start - first : newline]
+        record = _framed(_body(None, value, (), timestamp_delta, offset_delta))
         if len(record) > len(target) - position:
             break
         target[position : position + len(record)] = record
         position += len(record)
-        start += newline + 1
-        lines = lines[newline + 1 :]
+        start = first + newline + 1
         offset_delta += 1
     return start, position, offset_delta
 
