@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offsetfs.storage.checkpoint import (
@@ -250,7 +250,6 @@ def test_what_kafka_never_writes_into_properties_is_refused(content: bytes, path
         read_properties(str(path))
 
 
-@settings(deadline=None)  # each example syncs a file
 @given(properties=st.dictionaries(st.text("ab=:#! \\.", min_size=1), st.text("ab=:#! \\.")))
 def test_any_plain_words_survive_as_properties(
     properties: dict[str, str], tmp_path_factory: pytest.TempPathFactory

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offsetfs.storage import checkpoint
@@ -162,7 +162,6 @@ def test_a_change_that_cannot_be_written_is_not_made(make_cache: MakeCache, monk
         assert cache.entries == ((2, 6), (3, 8))
 
 
-@settings(deadline=None)  # each example syncs a file
 @given(steps=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 6), st.integers(0, 12)), max_size=20))
 def test_entries_rise_whatever_is_done(
     steps: list[tuple[int, int, int]], tmp_path_factory: pytest.TempPathFactory
