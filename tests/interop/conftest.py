@@ -1,0 +1,37 @@
+"""Real brokers for the tests that need one; see KafkaBroker for what they can do."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from kafka_broker import KafkaBroker
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
+    """A running broker of this test's own."""
+    with KafkaBroker(tmp_path / "kafka") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def kafka_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A running broker that the tests of a module share; each takes topics of its own."""
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def new_kafka(tmp_path: Path) -> Iterator[Callable[..., KafkaBroker]]:
+    """Make brokers that are not yet started, with KafkaBroker's log_dir and settings; they end with the test."""
+    numbers = itertools.count(1)
+    with ExitStack() as ends:
+
+        def make(*, log_dir: Path | None = None, settings: Mapping[str, str] | None = None) -> KafkaBroker:
+            broker = KafkaBroker(tmp_path / f"kafka-{next(numbers)}", log_dir=log_dir, settings=settings)
+            ends.callback(broker.close)
+            return broker
+
+        yield make
