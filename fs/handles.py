@@ -36,13 +36,11 @@ WAIT_SHARE = 0.5  # of what the kernel lets a request wait before it ends the mo
 class AppendHandle:
     """One open file description of `append`. `flags` are those of open(2)."""
 
-    def __init__(self, accumulator: Accumulator, flags: int, record_bytes_max: int | None = None) -> None:
-        """`record_bytes_max`: the largest batch that one record may make; left out: what the log takes."""
+    def __init__(self, accumulator: Accumulator, flags: int) -> None:
         self.wants_offsets = flags & os.O_ACCMODE == os.O_RDWR
         self.code: int | None = None
         self._accumulator = accumulator
-        limit = accumulator.batch_bytes_max
-        self._line_bytes_max = line_bytes_max(limit if record_bytes_max is None else min(limit, record_bytes_max))
+        self._line_bytes_max = line_bytes_max(accumulator.batch_bytes_max)
         self._is_nonblocking = bool(flags & os.O_NONBLOCK)
         self._is_synchronous = bool(flags & os.O_DSYNC)  # O_SYNC holds its bit
         self._carry = bytearray()  # the unfinished line

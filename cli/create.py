@@ -1,0 +1,99 @@
+"""`offsetfs create`: partitions of a topic, made in a log directory that nobody serves, or through our own mount."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from offsetfs.cli import preflight, running
+from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mounts
+from offsetfs.storage.config import LogConfig
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError
+from offsetfs.storage.names import TopicPartition, check_topic
+
+PARTITIONS_MAX = 100_000  # in one call: a slip of the hand should not make a million directories
+
+
+@click.command("create", short_help="Create partitions of a topic.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("topic", metavar="TOPIC")
+@click.option("--partitions", type=click.IntRange(1, PARTITIONS_MAX), default=1, show_default=True, metavar="N")
+@click.option("--config", "settings", multiple=True, metavar="NAME=VALUE", help="A topic setting of Kafka's.")
+@click.option("--if-not-exists", is_flag=True, help="Make what is missing, leave what is there.")
+def command(log_directory: str, topic: str, partitions: int, settings: tuple[str, ...], if_not_exists: bool) -> int:
+    """Create partitions 0 to N-1 of TOPIC in the log directory LOGDIR, which may be empty.
+
+    They are on disk when the command returns. Where LOGDIR is mounted with -o create, they are made through the mount.
+
+    \b
+    offsetfs create ~/logs orders
+    offsetfs create ~/logs orders --partitions 3 --config retention.ms=-1
+    offsetfs create ~/logs users --config cleanup.policy=compact
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 not possible now.
+    """
+    properties = _properties(settings)
+    try:
+        check_topic(topic)
+        LogConfig.from_properties(properties)
+    except StorageError as error:
+        raise Failure(str(error), WRONG_CALL) from error
+    wanted = [TopicPartition(topic, number) for number in range(partitions)]
+    preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
+    missing = _missing(log_directory, wanted, if_not_exists)
+    try:
+        _create(log_directory, missing, properties)
+    except LogDirectoryLocked as error:
+        _create_through_mount(log_directory, missing, properties, error)
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    return DONE
+
+
+def _properties(settings: tuple[str, ...]) -> dict[str, str]:
+    properties = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise Failure(f"--config {setting}: NAME=VALUE is meant", WRONG_CALL)
+        properties[name] = value
+    return properties
+
+
+def _missing(log_directory: str, wanted: list[TopicPartition], if_not_exists: bool) -> list[TopicPartition]:
+    missing = [each for each in wanted if not os.path.lexists(os.path.join(log_directory, str(each)))]
+    if len(missing) < len(wanted) and not if_not_exists:
+        there = next(each for each in wanted if each not in missing)
+        raise Failure(f"{there} is there already (--if-not-exists makes only what is missing)")
+    return missing
+
+
+def _create(log_directory: str, missing: list[TopicPartition], properties: dict[str, str]) -> None:
+    directory = LogDirectory.open(log_directory)
+    try:
+        for partition in missing:
+            directory.create_partition(partition, properties)
+    finally:
+        directory.close()
+
+
+def _create_through_mount(
+    log_directory: str, missing: list[TopicPartition], properties: dict[str, str], locked: LogDirectoryLocked
+) -> None:
+    daemon = _daemon_of(os.path.realpath(log_directory))
+    if daemon is None:
+        raise Failure(f"{locked} (a broker's own tools create topics)") from locked
+    if "create" not in daemon.options:
+        raise Failure(f"{log_directory} is mounted at {daemon.mount_point} without -o create: unmount it first")
+    if properties:
+        raise Failure(f"{log_directory} is mounted at {daemon.mount_point}: unmount it to create with --config")
+    for partition in missing:
+        os.mkdir(os.path.join(daemon.mount_point, str(partition)))
+
+
+def _daemon_of(directory: str) -> running.Daemon | None:
+    ours = (running.find(mount.device) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE)
+    return next((daemon for daemon in ours if daemon and daemon.directory == directory and daemon.is_alive), None)

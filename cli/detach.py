@@ -1,0 +1,112 @@
+"""Going to the background, with the parent waiting for word: it ends when the work has begun, or could not begin.
+
+    parent: fork ── reads lines of JSON from a pipe ── "ready" → 0, "failed" → its sentence and exit code, end → 4
+    child:  new session, no stray descriptors ── work ── "ready", then standard streams go to /dev/null
+
+One fork is enough: the child leads a session of its own, without a terminal, and opens none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+
+import click
+
+from offsetfs.cli import exit_codes
+from offsetfs.cli.exit_codes import Failure
+
+
+class Word:
+    """What the child has to say to its parent; in the foreground there is none, and nothing is said."""
+
+    def __init__(self, fd: int | None) -> None:
+        self._fd = fd
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether there is a parent that waits."""
+        return self._fd is not None
+
+    def progress(self, text: str) -> None:
+        """Tell a person who waits how far it is."""
+        self._send("progress", text, 0)
+
+    def ready(self) -> None:
+        """Let the parent go, and cut the last ties to its terminal."""
+        if self._fd is not None:
+            self._send("ready", "", 0)
+            _forget_streams()
+            self._end()
+
+    def failed(self, sentence: str, code: int) -> None:
+        """Let the parent end with `sentence` and `code`."""
+        self._send("failed", sentence, code)
+        self._end()
+
+    def _send(self, kind: str, text: str, code: int) -> None:
+        if self._fd is not None:
+            with contextlib.suppress(BrokenPipeError):  # the parent was killed: the work goes on
+                os.write(self._fd, json.dumps([kind, text, code]).encode() + b"\n")
+
+    def _end(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def detach(work: Callable[[Word], int]) -> int:
+    """Run `work` in the background; return 0 once it says `ready`. `Failure` when it says `failed`, or nothing."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = exit_codes.INTERNAL
+        try:
+            os.setsid()
+            _close_others(keep={0, 1, 2, writer})
+            code = work(Word(writer))
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)  # what stands above on the stack is the parent's
+    os.close(writer)
+    with os.fdopen(reader) as words:
+        try:
+            return _wait(words.readline)
+        except KeyboardInterrupt:
+            os.kill(pid, signal.SIGTERM)
+            raise
+
+
+def _wait(next_line: Callable[[], str]) -> int:
+    while line := next_line():
+        kind, text, code = json.loads(line)
+        if kind == "ready":
+            return exit_codes.DONE
+        if kind == "failed":
+            raise Failure(text, code)
+        if sys.stderr.isatty():
+            click.echo(text, err=True)
+    raise Failure("the background process ended without a word", exit_codes.INTERNAL)
+
+
+def _close_others(keep: set[int]) -> None:
+    """Close what the shell left open: a daemon that holds a pipe open keeps its reader waiting."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in keep:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+def _forget_streams() -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.close(null)

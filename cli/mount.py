@@ -1,0 +1,181 @@
+"""`offsetfs mount`: check, go to the background, open and recover the log directory, serve it."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import logging
+import os
+import socket
+from collections.abc import Sequence
+
+import click
+
+from offsetfs.cli import preflight, running
+from offsetfs.cli.detach import Word, detach
+from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.journal import open_journal
+from offsetfs.fs.options import MountOptions, OptionError
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.errors import InvalidConfig, NotALogDirectory, StorageError
+from offsetfs.storage.names import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+@click.command("mount", short_help="Mount a log directory.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("mount_point", metavar="MNT")
+@click.option("-o", "texts", metavar="OPT[,OPT=...]", multiple=True, help="Options of the mount, see above.")
+@click.option("-f", "--foreground", is_flag=True, help="Stay in the foreground, with the log on stderr.")
+def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foreground: bool) -> int:
+    """Mount the Kafka log directory LOGDIR at MNT.
+
+    Returns once the mount answers: the log is open, and recovered if it was not closed cleanly.
+
+    \b
+    offsetfs mount /var/lib/kafka/data /mnt/kafka -o ro
+    offsetfs mount ~/logs ~/mnt -o create,linger-ms=20
+    offsetfs mount ~/logs ~/mnt -o 'retention.ms=-1,cleanup.policy="compact,delete"' -f
+
+    \b
+    ro              read only; a broker may go on using the directory
+    create          mkdir makes partitions; LOGDIR may be empty
+    list=N          ls of a partition shows the newest N records, all or none (10000)
+    linger-ms=N     how long a record waits for company in a batch (5)
+    batch-bytes=N   size of a batch (1m), at most max.message.bytes
+    buffer-bytes=N  memory for all batches (32m); writers wait when it is full
+    flush-messages=N, flush-ms=N
+                    records or milliseconds after which a partition is synced
+                    (off, 1000); flush-ms=0: each batch before the next
+    uid=N gid=N umask=OCT
+                    owner and missing permissions of what is shown (you, 027)
+    allow_other     let other users in
+    NAME=VALUE      any topic setting of Kafka's, as default for topics
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 4 internal error, 8 interrupted, 32 mount failed.
+    """
+    try:
+        options = MountOptions.parse(texts)
+    except OptionError as error:
+        raise Failure(str(error), WRONG_CALL) from error
+    for warning in preflight.check(log_directory, mount_point, options):
+        click.echo(f"offsetfs mount: warning: {warning}", err=True)
+    # Absolute, because the daemon leaves the current directory: it must not keep that file system busy.
+    daemon = _Mounting(os.path.realpath(log_directory), os.path.realpath(mount_point), options)
+    if foreground:
+        return daemon.run(Word(None))
+    before = os.stat(mount_point).st_dev
+    detach(daemon.run)
+    if os.stat(mount_point).st_dev == before:
+        raise Failure(f"{mount_point}: the mount is gone again, the log says why")
+    return DONE
+
+
+class _Mounting:
+    """The daemon's life, in its own process."""
+
+    def __init__(self, log_directory: str, mount_point: str, options: MountOptions) -> None:
+        self._log_directory = log_directory
+        self._mount_point = mount_point
+        self._options = options
+        self._place = running.own_directory()
+
+    def run(self, word: Word) -> int:
+        """Serve until the end; return the exit code. What goes wrong before the mount answers is told to `word`."""
+        is_foreground = not word.is_detached
+        try:
+            return self._serve(word)
+        except Failure as failure:
+            if is_foreground:
+                raise
+            word.failed(failure.message, failure.code)
+            return failure.code
+        except Exception as error:
+            _log.exception("internal error")
+            word.failed(f"internal error: {error!r}", INTERNAL)
+            if is_foreground:
+                raise
+            return INTERNAL
+
+    def _serve(self, word: Word) -> int:
+        import trio  # here, after all checks: this and pyfuse3 take longer to load than everything before
+
+        from offsetfs.fs.mount import MountError, serve
+
+        os.chdir("/")
+        os.umask(0o077)
+        open_journal(foreground=not word.is_detached)
+        directory = self._open(word)
+        daemon: running.Daemon | None = None
+
+        def ready(device: int) -> None:
+            nonlocal daemon
+            daemon = self._registered(device)
+            _log.info("%s is mounted at %s", self._log_directory, self._mount_point)
+            word.ready()
+            _notify("READY=1")
+
+        try:
+            ending = trio.run(serve, directory, self._mount_point, self._options, ready)
+        except MountError as error:
+            raise Failure(str(error)) from error
+        for failure in ending.failures:
+            _log.error("%s", failure)
+        if daemon is not None:
+            self._leave(daemon, ending.failures)
+        _log.info("%s is no longer mounted: %s", self._mount_point, ending.reason)
+        return SYSTEM if ending.failures else DONE
+
+    def _open(self, word: Word) -> LogDirectory:
+        def progress(done: int, total: int, partition: TopicPartition) -> None:
+            word.progress(f"recovering {partition}, {done} of {total} partitions done")
+            _log.info("recovering %s, %d of %d partitions done", partition, done, total)
+
+        try:
+            return LogDirectory.open(
+                self._log_directory,
+                read_only=self._options.read_only,
+                defaults=self._options.topic_defaults,
+                on_progress=progress,
+            )
+        except (NotALogDirectory, InvalidConfig) as error:
+            raise Failure(str(error), WRONG_CALL) from error
+        except StorageError as error:
+            raise Failure(str(error), FAILED) from error
+        except OSError as error:
+            code = WRONG_CALL if error.errno in (errno.EACCES, errno.EPERM) else SYSTEM
+            raise Failure(f"{error.filename or self._log_directory}: {error.strerror}", code) from error
+
+    def _registered(self, device: int) -> running.Daemon:
+        pid = os.getpid()
+        daemon = running.Daemon(
+            pid,
+            running.started(pid) or 0,
+            device,
+            self._mount_point,
+            self._log_directory,
+            self._options.texts(),
+        )
+        try:
+            running.register(daemon, self._place)
+        except OSError as error:  # without it umount cannot wait for us: worth a line, not the mount
+            _log.warning("%s: %s", self._place, error)
+        return daemon
+
+    def _leave(self, daemon: running.Daemon, failures: Sequence[str]) -> None:
+        if not failures:
+            running.unregister(daemon.device, self._place)
+            return
+        try:
+            running.register(dataclasses.replace(daemon, failures=tuple(failures)), self._place)
+        except OSError as error:
+            _log.warning("%s: %s", self._place, error)
+
+
+def _notify(state: str) -> None:
+    """Tell systemd, if it started us (Type=notify)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
+            out.sendto(state.encode(), "\0" + address[1:] if address[0] == "@" else address)

@@ -1,0 +1,156 @@
+"""What can be known to be wrong before anything is mounted, each as one sentence with its exit code.
+
+Nothing here changes anything. What passes may still fail: the lock is taken, and the log recovered, by the daemon.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+
+from offsetfs.cli import running
+from offsetfs.cli.exit_codes import SYSTEM, WRONG_CALL, Failure
+from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mount_at
+from offsetfs.fs.options import MountOptions
+from offsetfs.storage.directory import check_log_directory
+from offsetfs.storage.errors import InvalidName, NotALogDirectory
+from offsetfs.storage.names import TopicPartition, parse_segment_name
+
+FUSE_DEVICE = "/dev/fuse"
+FUSE_CONFIG = "/etc/fuse.conf"
+WARNINGS_MAX = 5
+SIGNS = (
+    *("meta.properties", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"),
+    *(".kafka_cleanshutdown", ".offsetfs-topics.json"),
+)
+"""Files that say of a directory that it is a log directory."""
+_PARTITION_FILES = ("partition.metadata", "leader-epoch-checkpoint")
+_NEUTRAL = (".lock", "lost+found")
+_LEAVING = ("-delete", "-stray", "-future")  # Kafka's suffixes of partitions on their way out, or in
+
+
+def check(log_directory: str, mount_point: str, options: MountOptions) -> list[str]:
+    """Raise `Failure` when the mount cannot succeed; return what is odd about the log directory, as warnings."""
+    check_mount_point(mount_point)
+    check_apart(log_directory, mount_point)
+    warnings = check_directory(log_directory, read_only=options.read_only, may_be_empty=options.create)
+    check_fuse(FUSE_DEVICE)
+    if options.allow_other and os.geteuid() != 0:
+        check_allow_other(FUSE_CONFIG)
+    return warnings
+
+
+def check_mount_point(path: str) -> None:
+    """An existing directory, at which nothing is mounted yet."""
+    mounted = mount_at(path)
+    if mounted is not None:
+        daemon = running.find(mounted.device) if mounted.type == FILE_SYSTEM_TYPE else None
+        if daemon is not None and not daemon.is_alive:
+            raise Failure(f"{path}: the daemon of this mount is gone: offsetfs umount {path}")
+        raise Failure(f"{path}: something is mounted there already ({mounted.type})")
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        raise Failure(f"{path}: there is no such directory to mount at", WRONG_CALL) from None
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}", WRONG_CALL) from error
+    if not stat.S_ISDIR(status.st_mode):
+        raise Failure(f"{path}: is not a directory", WRONG_CALL)
+
+
+def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[str]:
+    """A log directory that we may read and, unless `read_only`, write.
+
+    `/etc/dbus-1` is a legal name of a partition. So where nothing says that this is a log directory, one of them has
+    to hold a segment; and what is named like a partition and holds other things must not be opened for writing.
+    """
+    needed = os.R_OK | os.X_OK | (0 if read_only else os.W_OK)
+    if os.path.isdir(path) and not os.access(path, needed):
+        raise Failure(f"{path}: no permission to read{'' if read_only else ' and write'} it", WRONG_CALL)
+    try:
+        check_log_directory(path, read_only=False)
+    except NotALogDirectory as error:
+        raise Failure(str(error), WRONG_CALL) from error
+    entries = os.listdir(path)
+    if not may_be_empty and all(name in _NEUTRAL for name in entries):
+        raise Failure(f"{path}: is empty: mount it with -o create to begin a log directory", WRONG_CALL)
+    directories = sorted(name for name in entries if _is_directory(os.path.join(path, name)))
+    _check_partitions(path, [name for name in directories if _is_partition(name)], read_only)
+    if not any(name in SIGNS for name in entries) and not all(name in _NEUTRAL for name in entries):
+        _check_any_segment(path, [name for name in directories if _is_partition(name)])
+    return _warnings(path, [name for name in directories if not _is_known(name)])
+
+
+def _check_partitions(path: str, partitions: list[str], read_only: bool) -> None:
+    for name in [] if read_only else partitions:
+        content = os.listdir(os.path.join(path, name))
+        if content and not any(_belongs_to_partition(entry) for entry in content):
+            raise Failure(f"{path}/{name} is named like a partition and holds none: move it, or use -o ro", WRONG_CALL)
+
+
+def _check_any_segment(path: str, partitions: list[str]) -> None:
+    for name in partitions:
+        if any(parse_segment_name(entry) for entry in os.listdir(os.path.join(path, name))):
+            return
+    raise Failure(f"{path}: is no log directory: no partition in it holds a segment", WRONG_CALL)
+
+
+def _belongs_to_partition(name: str) -> bool:
+    return name in _PARTITION_FILES or parse_segment_name(name) is not None
+
+
+def _warnings(path: str, strangers: list[str]) -> list[str]:
+    shown = [f"{path}: {name} is no partition, it is not shown" for name in strangers[:WARNINGS_MAX]]
+    more = len(strangers) - len(shown)
+    return shown + ([f"{path}: {more} more directories are no partitions"] if more else [])
+
+
+def _is_directory(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _is_known(name: str) -> bool:
+    return name.startswith(".") or name in _NEUTRAL or name.endswith(_LEAVING) or _is_partition(name)
+
+
+def _is_partition(name: str) -> bool:
+    try:
+        TopicPartition.parse(name)
+    except InvalidName:
+        return False
+    return True
+
+
+def check_apart(log_directory: str, mount_point: str) -> None:
+    """Neither lies within the other: the mount would hide its own log, or show itself in it."""
+    log, mount = os.path.realpath(log_directory), os.path.realpath(mount_point)
+    if log == mount:
+        raise Failure(f"{mount_point} is the log directory itself: mount it elsewhere", WRONG_CALL)
+    if mount.startswith(log.rstrip("/") + "/"):
+        raise Failure(f"{mount_point} lies in the log directory {log_directory}: mount it elsewhere", WRONG_CALL)
+    if log.startswith(mount.rstrip("/") + "/"):
+        raise Failure(f"the log directory {log_directory} lies in {mount_point}, which would hide it", WRONG_CALL)
+
+
+def check_fuse(device: str) -> None:
+    """The kernel offers FUSE, and we may use it: directly as root, else through fusermount3."""
+    if not os.path.exists(device):
+        raise Failure(f"there is no {device}: load the module (modprobe fuse), or give the container it", SYSTEM)
+    if os.geteuid() != 0 and shutil.which("fusermount3") is None:
+        raise Failure("there is no fusermount3, which mounts for users: install the package fuse3", SYSTEM)
+    try:
+        os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        raise Failure(f"{device}: {error.strerror}", WRONG_CALL) from error
+
+
+def check_allow_other(configuration: str) -> None:
+    """A user may let others in only where the administrator agreed."""
+    try:
+        with open(configuration) as lines:
+            allowed = any(line.strip() == "user_allow_other" for line in lines)
+    except OSError:
+        allowed = False
+    if not allowed:
+        raise Failure(f"allow_other needs the line user_allow_other in {configuration}", WRONG_CALL)

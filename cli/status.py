@@ -1,0 +1,117 @@
+"""`offsetfs status`: what is mounted, and what a log directory holds.
+
+The numbers are read from the log directory itself, read only, as a second reader beside the daemon: what still waits
+in its memory is not in them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import click
+
+from offsetfs.cli import running
+from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import TopicPartition
+
+
+@click.command("status", short_help="Show mounts and partitions.")
+@click.argument("place", metavar="[LOGDIR|MNT]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+def command(place: str | None, as_json: bool) -> int:
+    """Show the mounts of offsetfs; with LOGDIR or MNT that one, and its partitions.
+
+    \b
+    offsetfs status
+    offsetfs status /mnt/kafka
+    offsetfs status /var/lib/kafka/data --json | jq '.partitions[].next_offset'
+
+    Exit codes: 1 wrong call, or neither a mount nor a log directory.
+    """
+    found = [_mount(mount) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE]
+    answer: dict[str, Any] = {"mounts": found}
+    if place is not None:
+        wanted = resolved(place)
+        at = [mount for mount in found if wanted in (mount["mount_point"], mount["log_directory"])]
+        directory = next((mount["log_directory"] for mount in at), wanted)
+        if directory is None:
+            raise Failure(f"{place}: the log directory of this mount is not known")
+        answer = {"mounts": at, "log_directory": directory, "partitions": _partitions(directory)}
+    click.echo(json.dumps(answer, indent=1) if as_json else _text(answer))
+    return DONE
+
+
+def _mount(mount: Mount) -> dict[str, Any]:
+    daemon = running.find(mount.device)
+    return {
+        "mount_point": mount.path,
+        "log_directory": daemon.directory if daemon else None,
+        "pid": daemon.pid if daemon else None,
+        "is_alive": daemon.is_alive if daemon else None,
+        "options": dict(daemon.options) if daemon else {},
+    }
+
+
+def _partitions(directory: str) -> list[dict[str, Any]]:
+    try:
+        opened = LogDirectory.open(os.path.realpath(directory), read_only=True)
+    except StorageError as error:
+        raise Failure(str(error), WRONG_CALL) from error
+    try:
+        return [_partition(opened, partition) for partition in opened.partitions()]
+    finally:
+        opened.close()
+
+
+def _partition(directory: LogDirectory, partition: TopicPartition) -> dict[str, Any]:
+    answer: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition}
+    try:
+        log = directory.log(partition)
+    except (StorageError, OSError) as error:
+        return {**answer, "error": str(error)}
+    return {
+        **answer,
+        "log_start_offset": log.log_start_offset,
+        "next_offset": log.next_offset,
+        "size_bytes": log.size_bytes,
+        "segments": len(log.snapshot()),
+        "damage": [f"{each.path}: position {each.position}: {each.reason}" for each in log.damage],
+    }
+
+
+def _text(answer: dict[str, Any]) -> str:
+    lines = [_mount_line(mount) for mount in answer["mounts"]] or ["nothing is mounted"]
+    if "partitions" in answer:
+        if not answer["mounts"]:
+            lines = [f"{answer['log_directory']} is not mounted"]
+        rows = [("PARTITION", "START", "NEXT", "BYTES", "SEGMENTS", "")]
+        lines += _columns(rows + [_row(each) for each in answer["partitions"]])
+    return "\n".join(lines)
+
+
+def _mount_line(mount: dict[str, Any]) -> str:
+    directory = mount["log_directory"] or "an unknown directory"
+    alive = {True: f"pid {mount['pid']}", False: f"pid {mount['pid']} is DEAD", None: "pid unknown"}[mount["is_alive"]]
+    options = ",".join(f"{name}={value}" if value else name for name, value in mount["options"].items())
+    return f"{directory} on {mount['mount_point']}, {alive}" + (f" ({options})" if options else "")
+
+
+def _row(partition: dict[str, Any]) -> tuple[str, ...]:
+    name = f"{partition['topic']}-{partition['partition']}"
+    if "error" in partition:
+        return (name, "", "", "", "", partition["error"])
+    numbers = (str(partition[key]) for key in ("log_start_offset", "next_offset", "size_bytes", "segments"))
+    return (name, *numbers, "; ".join(partition["damage"]))
+
+
+def _columns(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in range(1, 5)), row[5]]).rstrip()
+        for row in rows
+    ]
