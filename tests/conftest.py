@@ -1,0 +1,155 @@
+"""What every test gets: its class, a watched log, the golden logs, and Hypothesis without chance.
+
+A test belongs to one class, told by its marker (see CLASSES); one without would run in no class and never be missed,
+so it fails.
+A test that logs a warning or an error that it does not expect fails, as does one that expects a line which never comes.
+The golden logs are what real Kafka wrote; tests read them in place, or change a copy.
+"""
+
+import logging
+import re
+import shutil
+import tarfile
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+CLASSES = ("unit", "mount", "interop")
+GOLDEN = Path(__file__).parent / "golden"
+
+# The same examples on every run: what fails in CI fails on the next machine too.
+settings.register_profile("offsetfs", derandomize=True, deadline=None, print_blob=True)
+settings.load_profile("offsetfs")
+
+
+# --- golden logs
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """The log directory of a Kafka 4.1 broker that was stopped cleanly, with what clients saw; not to be changed."""
+    return GOLDEN / "kafka-4.1"
+
+
+@pytest.fixture
+def golden_copy(golden: Path, tmp_path: Path) -> Path:
+    """A copy of `golden` to write to: partitions, checkpoints and meta.properties, as the broker left them."""
+    beside = shutil.ignore_patterns("*.txt", "*.ndjson", "*.bounds.json")
+    return Path(shutil.copytree(golden, tmp_path / "kafka-4.1", ignore=beside))
+
+
+@pytest.fixture
+def unclean_copy(tmp_path: Path) -> Path:
+    """A copy to write to of two partitions and the checkpoints of a broker that was killed.
+
+    The index files of the active segments are as long as Kafka allocates them, 10 MiB of mostly holes.
+    """
+    with tarfile.open(GOLDEN / "kafka-4.1-unclean.tar.xz") as archive:
+        archive.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    return tmp_path / "kafka-4.1-unclean"
+
+
+# --- the class of a test
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "expect_log(pattern): this test logs warnings or errors that match")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests without a class among the unit tests, where they run and fail."""
+    for item in items:
+        classes = [name for name in CLASSES if item.get_closest_marker(name)]
+        if len(classes) != 1:
+            item.add_marker("unit")
+            item.stash[_CLASS_FAULT] = (
+                f"a test carries one of the markers {', '.join(CLASSES)}; this one has {classes or 'none'}"
+            )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run in which every test was skipped has tested nothing, and says so as pytest says it of an empty run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if (
+        session.exitstatus == 0
+        and reporter
+        and not session.config.option.collectonly
+        and "passed" not in reporter.stats
+    ):
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+_CLASS_FAULT = pytest.StashKey[str]()
+
+
+# --- the log
+
+
+@pytest.fixture
+def expect_log(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Call it with a regular expression: warnings and errors in which it is found are expected, and one must come."""
+    return _watch_of(request.node).expect
+
+
+class _LogWatch(logging.Handler):
+    """Collects the warnings and errors of one test, and tells which were not expected, or expected and did not come."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+        self.expected = [str(pattern) for mark in item.iter_markers("expect_log") for pattern in mark.args]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.levelname} {record.name}: {record.getMessage()}")
+
+    def expect(self, pattern: str) -> None:
+        self.expected.append(pattern)
+
+    def check(self, *, at_end: bool) -> None:
+        unexpected = [line for line in self.lines if not any(re.search(pattern, line) for pattern in self.expected)]
+        missing = [pattern for pattern in self.expected if not any(re.search(pattern, line) for line in self.lines)]
+        if unexpected:
+            self.lines = [line for line in self.lines if line not in unexpected]
+            pytest.fail("logged, and not expected (see expect_log):\n" + "\n".join(unexpected), pytrace=False)
+        if at_end and missing:
+            pytest.fail("expected in the log, and not there:\n" + "\n".join(missing), pytrace=False)
+
+
+_WATCH = pytest.StashKey[_LogWatch]()
+
+
+def _watch_of(item: pytest.Item) -> _LogWatch:
+    return item.stash.setdefault(_WATCH, _LogWatch(item))
+
+
+def _watched(item: pytest.Item, *, at_end: bool = False) -> Generator[None, object, object]:
+    watch = _watch_of(item)
+    logging.getLogger().addHandler(watch)
+    try:
+        result = yield
+    finally:
+        logging.getLogger().removeHandler(watch)
+    watch.check(at_end=at_end)
+    return result
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    result = yield from _watched(item)
+    if fault := item.stash.get(_CLASS_FAULT, None):
+        pytest.fail(fault, pytrace=False)
+    return result
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    return (yield from _watched(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    return (yield from _watched(item, at_end=True))

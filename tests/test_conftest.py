@@ -1,0 +1,131 @@
+"""The ground that tests stand on: a watched log, tests that have a class, golden logs to read and to change."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+pytest_plugins = ["pytester"]
+
+CONFTEST = Path(__file__).parent / "conftest.py"
+
+INNER_TESTS = """
+import logging
+
+import pytest
+
+LOG = logging.getLogger("here")
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def logs_at_start():
+    LOG.error("abc")
+
+
+@pytest.fixture
+def logs_at_end():
+    yield
+    LOG.error("abc")
+
+
+def test_silent():
+    pass
+
+
+def test_information():
+    LOG.info("abc")
+
+
+def test_warning():
+    LOG.warning("abc")
+
+
+def test_expected(expect_log):
+    expect_log("^WARNING here: abc$")
+    LOG.warning("abc")
+
+
+@pytest.mark.expect_log("abc")
+def test_expected_by_marker(logs_at_start):
+    LOG.error("abcd")
+
+
+def test_one_of_two_expected(expect_log):
+    expect_log("abc")
+    LOG.error("abc")
+    LOG.error("xyz")
+
+
+def test_expected_and_missing(expect_log):
+    expect_log("abc")
+
+
+def test_error_in_a_fixtures_start(logs_at_start):
+    pass
+
+
+def test_error_in_a_fixtures_end(logs_at_end):
+    pass
+
+
+@pytest.mark.mount
+def test_two_classes():
+    pass
+"""
+
+OUTCOMES = {
+    "test_silent": {"PASSED"},
+    "test_information": {"PASSED"},
+    "test_warning": {"FAILED"},
+    "test_expected": {"PASSED"},
+    "test_expected_by_marker": {"PASSED"},
+    "test_one_of_two_expected": {"FAILED"},
+    "test_expected_and_missing": {"PASSED", "ERROR"},
+    "test_error_in_a_fixtures_start": {"ERROR"},
+    "test_error_in_a_fixtures_end": {"PASSED", "ERROR"},
+    "test_two_classes": {"ERROR"},
+    "test_no_class": {"ERROR"},
+}
+
+
+@pytest.fixture
+def inner(pytester: pytest.Pytester) -> pytest.Pytester:
+    """An empty project with this project's conftest."""
+    pytester.makeconftest(CONFTEST.read_text())
+    pytester.makeini("[pytest]\nmarkers =\n  unit: u\n  mount: m\n")
+    return pytester
+
+
+def test_a_test_fails_for_what_it_logs_unexpectedly_and_for_having_no_class(inner: pytest.Pytester) -> None:
+    inner.makepyfile(test_a=INNER_TESTS, test_b="def test_no_class():\n    pass\n")
+    lines = inner.runpytest_subprocess("-rA", "-m", "unit").outlines
+    told = [match.groups() for line in lines if (match := re.match(r"(PASSED|FAILED|ERROR) test_.\.py::(\w+)", line))]
+    assert {name: {outcome for outcome, test in told if test == name} for _, name in told} == OUTCOMES
+
+
+def test_a_run_that_skipped_everything_counts_as_empty(inner: pytest.Pytester) -> None:
+    inner.makepyfile("import pytest\npytestmark = pytest.mark.unit\ndef test_it(): pytest.skip()")
+    assert inner.runpytest_subprocess().ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_the_golden_copy_is_the_log_directory_alone(golden: Path, golden_copy: Path) -> None:
+    assert {path.name for path in golden_copy.iterdir() if path.is_file()} == {
+        ".kafka_cleanshutdown",
+        "cleaner-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "meta.properties",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    }
+    files = [path.relative_to(golden_copy) for path in golden_copy.rglob("*") if path.is_file()]
+    assert all((golden_copy / file).read_bytes() == (golden / file).read_bytes() for file in files)
+    assert len(list(golden_copy.glob("*/*.log"))) == len(list(golden.glob("*/*.log"))) > 0
+
+
+def test_the_unclean_copy_keeps_the_holes_of_preallocated_indexes(unclean_copy: Path) -> None:
+    index = (unclean_copy / "epochs-0" / "00000000000000000120.index").stat()
+    assert index.st_size == 10 * 1024 * 1024
+    assert index.st_blocks * 512 < 1024 * 1024
+    assert not (unclean_copy / ".kafka_cleanshutdown").exists()
