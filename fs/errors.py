@@ -38,8 +38,17 @@ ERRNO: dict[type[BaseException], int] = {
     OverflowError: errno.EOVERFLOW,  # an inode number that does not fit
 }
 
-EXPECTED = frozenset({errors.OffsetOutOfRange, errors.UnknownPartition, errors.PartitionExists, errors.WouldBlock})
-"""Errors that are answers, not faults: they leave no line in `.offsetfs/errors`."""
+_ANSWERS = frozenset(
+    {errors.InvalidName, errors.OffsetOutOfRange, errors.UnknownPartition, errors.PartitionExists, errors.WouldBlock}
+)
+_ANSWER_ERRNOS = frozenset({errno.ENOENT, errno.EAGAIN, errno.EINTR, errno.ESTALE})
+
+
+def is_fault(error: BaseException) -> bool:
+    """Whether `error` belongs into `.offsetfs/errors`; others only say that something is not there, or not yet."""
+    if isinstance(error, OSError):
+        return error.errno not in _ANSWER_ERRNOS
+    return type(error) not in _ANSWERS
 
 
 def errno_of(error: BaseException) -> int:

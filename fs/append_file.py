@@ -1,0 +1,34 @@
+"""`append`: where lines become records. Its size is 0, and what is opened is a stream (see handles)."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from pyfuse3 import EntryAttributes, FUSEError
+
+from offsetfs.fs.accumulator import Accumulators
+from offsetfs.fs.attributes import APPEND_MODE
+from offsetfs.fs.handles import AppendHandle
+from offsetfs.fs.inodes import Fixed, Kind
+from offsetfs.fs.partitions import Partition
+from offsetfs.fs.shared import Shared
+
+
+class AppendFile:
+    """`append` of one partition. `number` says nothing more."""
+
+    def __init__(self, shared: Shared, partition: Partition, accumulators: Accumulators) -> None:
+        self._shared = shared
+        self._partition = partition
+        self._accumulators = accumulators
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        inode = self._partition.inode(Kind.FIXED, Fixed.APPEND)
+        return self._shared.attributes.file(inode, 0, self._partition.log.modified_ns, mode=APPEND_MODE)
+
+    async def open_for(self, flags: int) -> AppendHandle:
+        """Open with the flags of open(2); EROFS for a writer where nothing can be written."""
+        if flags & os.O_ACCMODE != os.O_RDONLY and (self._shared.is_read_only or self._partition.log.read_only):
+            raise FUSEError(errno.EROFS)
+        return AppendHandle(self._accumulators.of(self._partition.name), flags)

@@ -1,0 +1,227 @@
+"""The root, a partition's directory with everything in it, and `.offsetfs`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+
+from pyfuse3 import EntryAttributes
+
+from offsetfs.fs.accumulator import Accumulators
+from offsetfs.fs.append_file import AppendFile
+from offsetfs.fs.by_time import TimeDirectories
+from offsetfs.fs.errors import is_fault
+from offsetfs.fs.inodes import ROOT, Fixed, Kind, pack
+from offsetfs.fs.links import EndLinks, OffsetLinks
+from offsetfs.fs.nodes import Directory, File, Link, Listing, Reply, ShortListing
+from offsetfs.fs.partitions import Partition, Partitions
+from offsetfs.fs.record_listing import RecordListing
+from offsetfs.fs.records import RecordFiles
+from offsetfs.fs.segment_files import SegmentFiles
+from offsetfs.fs.shared import Shared
+from offsetfs.fs.texts import Text, partition_texts
+from offsetfs.fs.tree import parse_offset
+from offsetfs.fs.values import ValuesFile
+
+CONTROL_NAME = b".offsetfs"
+
+_FIRST_RECORD_PLACE = 64  # of a listing; the entries before the records have the places below
+
+
+def key(kind: int, number: int) -> int:
+    """Return what a node is found by: its kind, or, for what exists once, its number."""
+    return number if kind == Kind.FIXED else -kind
+
+
+class PartitionTree:
+    """Everything in the directory of one open partition, by `key`."""
+
+    def __init__(self, shared: Shared, partition: Partition, accumulators: Accumulators) -> None:
+        self.records = RecordFiles(shared, partition)
+        self.values = ValuesFile(shared, partition)
+        self.append = AppendFile(shared, partition, accumulators)
+        self.texts = partition_texts(shared, partition)
+        self._segments = SegmentFiles(shared, partition)
+        self.links: dict[int, Link] = {}
+        links = {kind: OffsetLinks(shared, partition, kind) for kind in (Kind.LINK, Kind.TIME_LINK, Kind.MINUTE_LINK)}
+        self.links.update({key(kind, 0): link for kind, link in links.items()})
+        self._ends = EndLinks(shared, partition, links[Kind.LINK])
+        self._times = TimeDirectories(shared, partition, links[Kind.TIME_LINK], links[Kind.MINUTE_LINK])
+        self.directories: dict[int, Directory] = {
+            Fixed.SEGMENTS: self._segments,
+            Fixed.BY_TIME: self._times,
+            key(Kind.TIME_DIRECTORY, 0): self._times,
+        }
+        self.files: dict[int, File] = {
+            key(Kind.RECORD, 0): self.records,
+            key(Kind.VALUES, 0): self.values,
+            key(Kind.SEGMENT, 0): self._segments,
+            **self.texts,
+        }
+        self.named: dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]] = self._names()
+
+    def _names(self) -> dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]]:
+        async def segments() -> EntryAttributes:
+            return self._segments.directory()
+
+        async def by_time() -> EntryAttributes:
+            return self._times.root()
+
+        return {
+            b"first": self._ends.first,
+            b"latest": self._ends.latest,
+            b"start": lambda: self.texts[Fixed.START].attributes(0),
+            b"next": lambda: self.texts[Fixed.NEXT].attributes(0),
+            b"info": lambda: self.texts[Fixed.INFO].attributes(0),
+            b"append": lambda: self.append.attributes(0),
+            b"values": self.values.lookup,
+            b"by-time": by_time,
+            b"segments": segments,
+        }
+
+
+class PartitionDirectory:
+    """The directory of one partition. Opens the log when something in it is asked for."""
+
+    def __init__(self, shared: Shared, partition: Partition, accumulators: Accumulators) -> None:
+        self._shared = shared
+        self._partition = partition
+        self._accumulators = accumulators
+        self._tree: PartitionTree | None = None
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self.entry()
+
+    def entry(self) -> EntryAttributes:
+        """Return the attributes; those of a partition whose log does not open, too."""
+        mtime_ns = os.stat(self._partition.path).st_mtime_ns
+        return self._shared.attributes.directory(self._partition.inode(Kind.FIXED, Fixed.DIRECTORY), mtime_ns)
+
+    async def tree(self) -> PartitionTree:
+        if self._tree is None:
+            await self._partition.open()
+            if self._tree is None:
+                self._tree = PartitionTree(self._shared, self._partition, self._accumulators)
+        return self._tree
+
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        tree = self._tree or await self.tree()
+        offset = parse_offset(name)
+        if offset is not None:
+            return await tree.records.lookup(offset)
+        find = tree.named.get(name)
+        return None if find is None else await find()
+
+    async def listing(self, number: int) -> Listing:
+        tree = await self.tree()
+        find = {**tree.named, b"values": tree.values.listed}
+        entries = []
+        for name, attributes in find.items():
+            try:
+                entry = await attributes()
+            except Exception as error:  # one entry that fails must not hide the others
+                if is_fault(error):
+                    self._shared.notes.add(error, f"list {self._partition.name}/{name.decode()}")
+                continue
+            if entry is not None:
+                entries.append((name, entry))
+        records = RecordListing(self._shared, self._partition, self._shared.options.listed_max)
+        return PartitionListing(self._partition, entries, records)
+
+
+class PartitionListing:
+    """An open directory of a partition: its fixed entries, then records. A place there is an offset less the anchor."""
+
+    def __init__(
+        self, partition: Partition, entries: list[tuple[bytes, EntryAttributes]], records: RecordListing
+    ) -> None:
+        assert len(entries) < _FIRST_RECORD_PLACE
+        self._partition = partition
+        self._entries = entries
+        self._records = records
+
+    async def reply(self, start: int, reply: Reply) -> None:
+        for place in range(start, len(self._entries)):
+            if not reply(*self._entries[place], place + 1):
+                return
+        is_beginning = start < _FIRST_RECORD_PLACE
+        offset = None if is_beginning else self._partition.anchor + start - _FIRST_RECORD_PLACE
+        await self._records.reply(offset, _FIRST_RECORD_PLACE, reply)
+
+
+class RootDirectory:
+    """The mount point: README and the partitions."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        partitions: Partitions,
+        texts: dict[int, Text],
+        directory_of: Callable[[Partition], PartitionDirectory],
+    ) -> None:
+        self._shared = shared
+        self._partitions = partitions
+        self._readme = texts[Fixed.README]
+        self._directory_of = directory_of
+        self._control = pack(Kind.FIXED, 0, Fixed.CONTROL)
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        options = self._shared.options
+        mtime_ns = os.stat(self._shared.directory.path).st_mtime_ns
+        writable = options.create and not self._shared.is_read_only
+        return self._shared.attributes.directory(ROOT, mtime_ns, writable=writable)
+
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        partition = self._partitions.find(name)
+        if partition is not None:
+            return self._directory_of(partition).entry()
+        if name == b"README":
+            return await self._readme.attributes(0)
+        return self._shared.attributes.directory(self._control) if name == CONTROL_NAME else None
+
+    async def listing(self, number: int) -> Listing:
+        return RootListing(await self._readme.attributes(0), self._partitions.refresh(), self._directory_of)
+
+
+class RootListing:
+    """An open root directory. The place after a partition is its number + 1, so that new ones come last."""
+
+    def __init__(
+        self,
+        readme: EntryAttributes,
+        partitions: list[Partition],
+        directory_of: Callable[[Partition], PartitionDirectory],
+    ) -> None:
+        self._readme = readme
+        self._partitions = partitions
+        self._directory_of = directory_of
+
+    async def reply(self, start: int, reply: Reply) -> None:
+        if start == 0 and not reply(b"README", self._readme, 1):
+            return
+        for partition in self._partitions:
+            if partition.number >= start:
+                try:
+                    entry = self._directory_of(partition).entry()
+                except FileNotFoundError:
+                    continue  # removed since
+                if not reply(str(partition.name).encode(), entry, partition.number + 1):
+                    return
+
+
+class ControlDirectory:
+    """`.offsetfs`: everything by name, nothing listed."""
+
+    def __init__(self, shared: Shared, texts: dict[int, Text]) -> None:
+        self._shared = shared
+        self._named = {b"errors": texts[Fixed.ERRORS], b"version": texts[Fixed.VERSION]}
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self._shared.attributes.directory(pack(Kind.FIXED, 0, Fixed.CONTROL))
+
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        text = self._named.get(name)
+        return None if text is None else await text.attributes(0)
+
+    async def listing(self, number: int) -> Listing:
+        return ShortListing([])

@@ -1,0 +1,131 @@
+"""The oldest and the newest records of a log, and where the newest so many begin.
+
+Offsets do not tell: compaction leaves gaps, and control batches take offsets that are no records. A batch that cannot
+be read counts as records, so that damage shows where it is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from offsetfs.storage.codec import COLUMNS
+from offsetfs.storage.errors import (
+    CorruptBatch,
+    DecompressionLimit,
+    MalformedBatch,
+    OffsetOutOfRange,
+    StorageError,
+    UnsupportedFormat,
+    WouldBlock,
+)
+from offsetfs.storage.log import Log
+
+UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
+
+_STEPS_MAX = 16  # batches looked at on the event loop; runs of control batches belong into a thread
+
+
+def first_offset(log: Log, *, nowait: bool = False) -> int | None:
+    """Return the offset of the oldest record, None when there is none."""
+    offset, steps = log.log_start_offset, 0
+    while offset < log.next_offset:
+        steps += 1
+        if nowait and steps > _STEPS_MAX:
+            raise WouldBlock("many batches without records", path=log.path, offset=offset)
+        try:
+            found, offset = _first_in_batch(log, offset, nowait)
+        except UNREADABLE:
+            return offset
+        if found is not None:
+            return found
+    return None
+
+
+def _first_in_batch(log: Log, offset: int, nowait: bool) -> tuple[int | None, int]:
+    """Return the first record at or after `offset` in its batch, and where the next batch begins."""
+    batch = log.batch_at(offset, nowait=nowait)
+    if batch is None:
+        return None, log.next_offset
+    header = batch.header
+    if not header.is_control and header.count:
+        rows = batch.rows()
+        for row in range(0, len(rows), COLUMNS):
+            if header.base_offset + rows[row] >= offset:
+                return header.base_offset + rows[row], header.next_offset
+    return None, header.next_offset
+
+
+def last_offset(log: Log, *, nowait: bool = False) -> int | None:
+    """Return the offset of the newest record, None when there is none."""
+    end, start, step = log.next_offset, log.log_start_offset, 1
+    while end > start:
+        begin = max(start, end - step)
+        found = _last_between(log, begin, end, nowait)
+        if found is not None:
+            return found
+        if nowait and step > _STEPS_MAX:
+            raise WouldBlock("many batches without records", path=log.path, offset=begin)
+        end, step = begin, step * 4
+    return None
+
+
+def _last_between(log: Log, offset: int, end: int, nowait: bool) -> int | None:
+    """Return the last record in the batches from that of `offset` on which begin below `end`."""
+    found = None
+    while offset < end:
+        try:
+            batch = log.batch_at(offset, nowait=nowait)
+        except OffsetOutOfRange:
+            break  # retention was here
+        except UNREADABLE:
+            return end - 1 if found is None else found
+        if batch is None or batch.header.base_offset >= end:
+            break
+        if not batch.header.is_control and batch.header.count:
+            rows = batch.rows()
+            last = batch.header.base_offset + rows[len(rows) - COLUMNS]
+            found = last if last >= log.log_start_offset else found
+        offset = batch.header.next_offset
+    return found
+
+
+def newest_start(log: Log, count: int) -> int:
+    """Return the offset from which on there are `count` records, or the log start when there are not so many.
+
+    Costs a walk over the headers of the batches that hold them, and of as many again where there are gaps.
+    """
+    start, end, span = log.log_start_offset, log.next_offset, count
+    try:
+        while end - start > span:
+            begin = _newest_start(log, end - span, count)
+            if begin is not None:
+                return max(begin, start)
+            span *= 4
+    except StorageError:  # damage: what a log without gaps would say
+        return max(start, end - count)
+    return start
+
+
+def _newest_start(log: Log, begin: int, count: int) -> int | None:
+    """Return where the newest `count` records begin, when they all lie at or after the batch of `begin`."""
+    batches: deque[tuple[int, int]] = deque()  # base offset, records
+    total, position = 0, None
+    for segment in log.snapshot().from_floor(begin):
+        for _, header in segment.headers(segment.position_of(begin) if position is None else 0):
+            if not header.is_control:
+                batches.append((header.base_offset, header.count))
+                total += header.count
+        position = 0
+        while batches and total - batches[0][1] >= count:
+            total -= batches.popleft()[1]
+    if total < count or not batches:
+        return None
+    base_offset, records = batches[0]
+    return _nth_offset(log, base_offset, total - count) if total > count and records else base_offset
+
+
+def _nth_offset(log: Log, base_offset: int, number: int) -> int:
+    batch = log.batch_at(base_offset)
+    rows = batch.rows() if batch is not None else []
+    place = number * COLUMNS
+    return base_offset + rows[place] if place < len(rows) else base_offset

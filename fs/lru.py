@@ -1,0 +1,43 @@
+"""A cache bounded by bytes: what was used longest ago goes first. For use on the event loop alone."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+
+class Lru(Generic[V]):
+    """Values by key, at most `bytes_max` bytes of them; a value larger than that is not kept at all."""
+
+    __slots__ = ("_entries", "bytes", "bytes_max")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+        self._entries: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
+
+    def get(self, key: Hashable) -> V | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry[0]
+
+    def put(self, key: Hashable, value: V, size: int) -> None:
+        """Keep `value`, which holds about `size` bytes of memory."""
+        self.drop(key)
+        if size > self.bytes_max:
+            return
+        self._entries[key] = (value, size)
+        self.bytes += size
+        while self.bytes > self.bytes_max:
+            _, (_, freed) = self._entries.popitem(last=False)
+            self.bytes -= freed
+
+    def drop(self, key: Hashable) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.bytes -= entry[1]

@@ -1,0 +1,76 @@
+"""What a file, a link and a directory of the mount can do. One class a kind; the `number` says which one of its kind.
+
+records       <offset>                       segment_files   segments/*
+values        values                         notes, texts    README, start, next, info, .offsetfs/*
+links         first, latest                  append_file     append
+by_time       by-time/**                     directories     /, orders-0, .offsetfs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyfuse3 import EntryAttributes
+
+Reply = Callable[[bytes, EntryAttributes, int], bool]
+"""Called with name, attributes, and the place after the entry; False: no room, this entry comes first next time."""
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Handle(Protocol):
+    """An open file."""
+
+    async def read(self, position: int, size: int) -> Buffer:
+        """Return `size` bytes from `position`, fewer only at the end."""
+
+    async def release(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What open(2) gives: a handle, or the whole content. `direct`: past the page cache, so that sizes may change."""
+
+    handle: Handle | bytes
+    direct: bool = False
+
+
+class Listing(Protocol):
+    """An open directory."""
+
+    async def reply(self, start: int, reply: Reply) -> None:
+        """Reply entries from place `start` on, until there are no more or there is no room."""
+
+
+class Node(Protocol):
+    async def attributes(self, number: int) -> EntryAttributes: ...
+
+
+class File(Node, Protocol):
+    async def open(self, number: int) -> Opened:
+        """Open for reading. Only `append` is ever opened for writing."""
+
+
+class Link(Node, Protocol):
+    def target(self, number: int) -> bytes: ...
+
+
+class Directory(Node, Protocol):
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        """Return the entry of that name, None when there is none."""
+
+    async def listing(self, number: int) -> Listing: ...
+
+
+class ShortListing:
+    """A directory whose entries are all known when it is opened."""
+
+    def __init__(self, entries: list[tuple[bytes, EntryAttributes]]) -> None:
+        self._entries = entries
+
+    async def reply(self, start: int, reply: Reply) -> None:
+        for place in range(start, len(self._entries)):
+            if not reply(*self._entries[place], place + 1):
+                return

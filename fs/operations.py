@@ -1,0 +1,290 @@
+"""What the kernel asks, and who answers: the handlers of pyfuse3, by inode.
+
+Handlers find the node that an inode number names and let it do the work; what a node raises becomes an errno by the
+table in `errors`, and a line in `.offsetfs/errors`. Nothing but FUSEError ever leaves a handler, for pyfuse3 would end
+the mount; what nobody foresaw is EIO and a traceback in the log.
+
+Nothing here waits for the disk: nodes ask the engine for what the page cache has and leave the rest to threads.
+There is no table of inodes, so nothing is to be forgotten.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import logging
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+import pyfuse3
+import trio
+from pyfuse3 import ENOATTR, EntryAttributes, FileInfo, FUSEError, RequestContext, SetattrFields, StatvfsData
+
+from offsetfs.fs.accumulator import Accumulators
+from offsetfs.fs.directories import ControlDirectory, PartitionDirectory, RootDirectory, key
+from offsetfs.fs.errors import errno_of, is_fault
+from offsetfs.fs.handles import AppendHandle
+from offsetfs.fs.inodes import Fixed, Kind, unpack
+from offsetfs.fs.nodes import Directory, File, Handle, Listing, Node
+from offsetfs.fs.options import MountOptions
+from offsetfs.fs.partitions import Partition, Partitions
+from offsetfs.fs.shared import Shared
+from offsetfs.fs.texts import mount_texts
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def guarded(
+    handler: Callable[Concatenate[Operations, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Operations, P], Coroutine[Any, Any, T]]:
+    """Let nothing but FUSEError out of a handler."""
+
+    async def guard(self: Operations, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await handler(self, *args, **kwargs)
+        except FUSEError:
+            raise
+        except Exception as error:
+            raise self.failed(error, handler.__name__) from None
+
+    functools.update_wrapper(guard, handler)
+    return guard
+
+
+class Operations(pyfuse3.Operations):
+    """The handlers of one mount."""
+
+    supports_dot_lookup = False
+
+    def __init__(self, directory: LogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
+        self._shared = Shared(directory, options, nursery)
+        self.accumulators = Accumulators(directory, options, nursery)
+        self._partitions = Partitions(self._shared)
+        self._partition_directories: dict[int, PartitionDirectory] = {}
+        texts = mount_texts(self._shared)
+        root = RootDirectory(self._shared, self._partitions, texts, self._directory_of)
+        self._directories: dict[int, Directory] = {
+            Fixed.DIRECTORY: root,
+            Fixed.CONTROL: ControlDirectory(self._shared, texts),
+        }
+        self._files: dict[int, File] = dict(texts)
+        self._handles: dict[int, bytes | Handle | AppendHandle] = {}
+        self._listings: dict[int, Listing] = {}
+        self._last_handle = 0
+
+    def failed(self, error: Exception, handler: str) -> FUSEError:
+        """Return what to answer for `error`, having told the story."""
+        if not isinstance(error, StorageError | OSError):
+            _log.error("%s failed", handler, exc_info=error)
+        if is_fault(error):
+            self._shared.notes.add(error, handler)
+        return FUSEError(errno_of(error))
+
+    # --- from an inode to its node -----------------------------------------------------------------------------------
+
+    def _directory_of(self, partition: Partition) -> PartitionDirectory:
+        directory = self._partition_directories.get(partition.number)
+        if directory is None:
+            directory = PartitionDirectory(self._shared, partition, self.accumulators)
+            self._partition_directories[partition.number] = directory
+        return directory
+
+    def _numbered(self, number: int) -> PartitionDirectory:
+        directory = self._partition_directories.get(number)
+        if directory is None:
+            partition = self._partitions.numbered(number)
+            if partition is None:
+                raise FUSEError(errno.ESTALE)
+            directory = self._directory_of(partition)
+        return directory
+
+    async def _directory(self, kind: int, partition: int, number: int) -> Directory:
+        if not partition:
+            node = self._directories.get(key(kind, number))
+        elif kind == Kind.FIXED and number == Fixed.DIRECTORY:
+            return self._numbered(partition)
+        else:
+            node = (await self._numbered(partition).tree()).directories.get(key(kind, number))
+        if node is None:
+            raise FUSEError(errno.ENOTDIR)
+        return node
+
+    async def _node(self, kind: int, partition: int, number: int) -> Node:
+        if kind == Kind.FIXED and number == Fixed.DIRECTORY and partition:
+            return self._numbered(partition)
+        which = key(kind, number)
+        node: Node | None
+        if not partition:
+            node = self._directories.get(which) or self._files.get(which)
+        else:
+            tree = await self._numbered(partition).tree()
+            node = tree.files.get(which) or tree.directories.get(which) or tree.links.get(which)
+            if which == Fixed.APPEND:
+                node = tree.append
+        if node is None:
+            raise FUSEError(errno.ESTALE)
+        return node
+
+    # --- names and attributes ----------------------------------------------------------------------------------------
+
+    @guarded
+    async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
+        kind, partition, number = unpack(parent_inode)
+        entry = await (await self._directory(kind, partition, number)).lookup(number, name)
+        if entry is None:
+            raise FUSEError(errno.ENOENT)
+        return entry
+
+    @guarded
+    async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
+        kind, partition, number = unpack(inode)
+        return await (await self._node(kind, partition, number)).attributes(number)
+
+    @guarded
+    async def setattr(
+        self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
+    ) -> EntryAttributes:
+        kind, partition, number = unpack(inode)
+        is_append = partition > 0 and (kind, number) == (Kind.FIXED, Fixed.APPEND)
+        if not is_append or self._shared.is_read_only or not fields.update_size:
+            raise self._shared.refusal()
+        if attr.st_size != 0:
+            raise FUSEError(errno.EINVAL)
+        return await (await self._node(kind, partition, number)).attributes(number)
+
+    @guarded
+    async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
+        kind, partition, number = unpack(inode)
+        link = (await self._numbered(partition).tree()).links.get(key(kind, number))
+        if link is None:
+            raise FUSEError(errno.EINVAL)
+        return link.target(number)
+
+    @guarded
+    async def statfs(self, ctx: RequestContext) -> StatvfsData:
+        real = await self._shared.in_thread(lambda: os.statvfs(self._shared.directory.path))
+        data = StatvfsData()
+        data.f_bsize, data.f_frsize, data.f_namemax = real.f_bsize, real.f_frsize, real.f_namemax
+        data.f_blocks, data.f_bfree, data.f_bavail = real.f_blocks, real.f_bfree, real.f_bavail
+        data.f_files, data.f_ffree, data.f_favail = real.f_files, real.f_ffree, real.f_favail
+        return data
+
+    @guarded
+    async def getxattr(self, inode: int, name: bytes, ctx: RequestContext) -> bytes:
+        if not name.startswith(b"user."):
+            raise FUSEError(errno.EOPNOTSUPP)
+        kind, partition, number = unpack(inode)
+        if kind != Kind.RECORD or not name.startswith(b"user.kafka."):
+            raise FUSEError(ENOATTR)
+        return await (await self._numbered(partition).tree()).records.xattr(number, name)
+
+    @guarded
+    async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
+        kind, partition, number = unpack(inode)
+        if kind != Kind.RECORD:
+            return []
+        return await (await self._numbered(partition).tree()).records.xattrs(number)
+
+    # --- directories -------------------------------------------------------------------------------------------------
+
+    @guarded
+    async def opendir(self, inode: int, ctx: RequestContext) -> int:
+        kind, partition, number = unpack(inode)
+        listing = await (await self._directory(kind, partition, number)).listing(number)
+        self._last_handle += 1
+        self._listings[self._last_handle] = listing
+        return self._last_handle
+
+    @guarded
+    async def readdir(self, fh: int, start_id: int, token: pyfuse3.ReaddirToken) -> None:
+        await self._listings[fh].reply(start_id, functools.partial(pyfuse3.readdir_reply, token))
+
+    @guarded
+    async def releasedir(self, fh: int) -> None:
+        del self._listings[fh]
+
+    @guarded
+    async def fsyncdir(self, fh: int, datasync: bool) -> None:
+        """Names of this tree are made on disk before anybody sees them."""
+
+    @guarded
+    async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
+        if parent_inode != pyfuse3.ROOT_INODE or self._shared.is_read_only or not self._shared.options.create:
+            raise self._shared.refusal()
+        wanted = TopicPartition.parse(name.decode("utf-8", "surrogateescape"))
+        await self._shared.in_thread(lambda: self._shared.directory.create_partition(wanted))
+        return self._directory_of(self._partitions.of(wanted)).entry()
+
+    # --- open files --------------------------------------------------------------------------------------------------
+
+    @guarded
+    async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
+        kind, partition, number = unpack(inode)
+        if not partition:
+            files = self._files
+        else:
+            tree = await self._numbered(partition).tree()
+            if kind == Kind.FIXED and number == Fixed.APPEND:
+                return self._handle(await tree.append.open_for(flags), direct=True)
+            files = tree.files
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            raise self._shared.refusal()
+        node = files.get(key(kind, number))
+        if node is None:
+            raise FUSEError(errno.ESTALE)
+        opened = await node.open(number)
+        return self._handle(opened.handle, direct=opened.direct)
+
+    def _handle(self, handle: bytes | Handle | AppendHandle, *, direct: bool) -> FileInfo:
+        self._last_handle += 1
+        self._handles[self._last_handle] = handle
+        return FileInfo(fh=self._last_handle, direct_io=direct, keep_cache=not direct)
+
+    @guarded
+    async def read(self, fh: int, off: int, size: int) -> bytes:
+        handle = self._handles[fh]
+        if isinstance(handle, bytes):
+            return handle[off : off + size]
+        if isinstance(handle, AppendHandle):
+            return await handle.read(size)
+        return cast(bytes, await handle.read(off, size))  # a view, or a bytearray: pyfuse3 takes any buffer
+
+    @guarded
+    async def write(self, fh: int, off: int, buf: bytes) -> int:
+        handle = self._handles[fh]
+        if not isinstance(handle, AppendHandle):
+            raise FUSEError(errno.EBADF)
+        return await handle.write(buf)
+
+    @guarded
+    async def flush(self, fh: int) -> None:
+        handle = self._handles[fh]
+        if isinstance(handle, AppendHandle):
+            await handle.flush()
+
+    @guarded
+    async def fsync(self, fh: int, datasync: bool) -> None:
+        handle = self._handles[fh]
+        if isinstance(handle, AppendHandle):
+            await handle.fsync()
+
+    @guarded
+    async def release(self, fh: int) -> None:
+        handle = self._handles.pop(fh)
+        if not isinstance(handle, bytes):
+            await handle.release()
+
+    # --- what is refused ---------------------------------------------------------------------------------------------
+
+    async def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        """Records cannot be changed, removed or named otherwise, and nothing but a partition can be made."""
+        raise self._shared.refusal()
+
+    create = mknod = symlink = link = rename = unlink = rmdir = setxattr = removexattr = _refuse

@@ -1,0 +1,85 @@
+"""The partitions that a mount has seen, numbered in the order of first sight; numbers are never given again."""
+
+from __future__ import annotations
+
+import os
+
+import trio
+
+from offsetfs.fs.inodes import Kind, pack
+from offsetfs.fs.shared import Shared
+from offsetfs.storage.errors import InvalidName
+from offsetfs.storage.log import Log
+from offsetfs.storage.names import TopicPartition
+
+
+class Partition:
+    """A partition with its number and, once something in it was asked for, its log."""
+
+    def __init__(self, shared: Shared, number: int, name: TopicPartition) -> None:
+        self.number = number
+        self.name = name
+        self.path = os.path.join(shared.directory.path, str(name))
+        self.anchor = 0
+        self._shared = shared
+        self._log: Log | None = None
+        self._opening = trio.Lock()
+
+    @property
+    def log(self) -> Log:
+        """The log, which `open` has opened."""
+        assert self._log is not None
+        return self._log
+
+    @property
+    def is_open(self) -> bool:
+        return self._log is not None
+
+    async def open(self) -> None:
+        """Open the log, in a thread; what is wrong with it is raised here, each time.
+
+        Offsets in inode numbers count from the base offset of the first segment as it is now.
+        """
+        async with self._opening:
+            if self._log is None:
+                log = await self._shared.in_thread(lambda: self._shared.directory.log(self.name))
+                self.anchor = min(log.snapshot().first.base_offset, log.log_start_offset)
+                self._log = log
+
+    def inode(self, kind: Kind, number: int) -> int:
+        return pack(kind, self.number, number)
+
+    def offset_inode(self, kind: Kind, offset: int) -> int:
+        """Return the inode number of something that an offset names; OverflowError 10¹² records after the first."""
+        return pack(kind, self.number, offset - self.anchor)
+
+
+class Partitions:
+    """All partitions seen so far, by number (from 1 on) and by name."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._seen: list[Partition] = []
+        self._by_name: dict[TopicPartition, Partition] = {}
+
+    def numbered(self, number: int) -> Partition | None:
+        return self._seen[number - 1] if 0 < number <= len(self._seen) else None
+
+    def find(self, name: bytes) -> Partition | None:
+        """Return the partition of that name, None when the log directory has none."""
+        try:
+            parsed = TopicPartition.parse(name.decode("ascii", "replace"))
+        except InvalidName:
+            return None
+        return self.of(parsed) if self._shared.directory.has(parsed) else None
+
+    def of(self, name: TopicPartition) -> Partition:
+        partition = self._by_name.get(name)
+        if partition is None:
+            partition = self._by_name[name] = Partition(self._shared, len(self._seen) + 1, name)
+            self._seen.append(partition)
+        return partition
+
+    def refresh(self) -> list[Partition]:
+        """Look at the log directory; return the partitions in it by number."""
+        return sorted(map(self.of, self._shared.directory.partitions()), key=lambda partition: partition.number)

@@ -1,0 +1,134 @@
+"""The records in a partition's listing: page by page, so that a listing of any length needs memory for one page.
+
+Pages are made in a thread, batch after batch; sizes come from whole-batch scans. A batch that cannot be read lists its
+offsets with size 0 and nothing for the kernel to believe: whoever looks closer is told what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from offsetfs.fs.attributes import FOREVER_S, NEVER_S, milliseconds_ns, set_times
+from offsetfs.fs.ends import UNREADABLE, newest_start
+from offsetfs.fs.inodes import Kind
+from offsetfs.fs.nodes import Reply
+from offsetfs.fs.partitions import Partition
+from offsetfs.fs.records import segment_mtime_ns
+from offsetfs.fs.shared import Shared
+from offsetfs.storage.batch import Batch
+from offsetfs.storage.codec import COLUMNS
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.segment import Segment
+from offsetfs.storage.view_blocks import walk
+
+PAGE_ROWS = 1000
+_VALUE_SIZE = 5  # the column of a scanned row
+
+
+class Row(NamedTuple):
+    """A record in a listing. `size` -1: its batch cannot be read."""
+
+    offset: int
+    size: int
+    mtime_ns: int
+
+
+class RecordListing:
+    """The newest `count_max` records (None: all) as they were when the directory was opened."""
+
+    def __init__(self, shared: Shared, partition: Partition, count_max: int | None) -> None:
+        self._shared = shared
+        self._partition = partition
+        self._count_max = count_max
+        self._begin: int | None = None
+        self._end = partition.log.next_offset
+        self._rows: Iterator[Row] = iter(())
+        self._page: list[Row] = []
+        self._place = 0  # in the page
+        self._next = -1  # the offset at which page and rows go on
+
+    async def reply(self, offset: int | None, first_place: int, reply: Reply) -> None:
+        """Reply the records from `offset` on (None: the first listed). The place after one: `first_place` + offset + 1,
+        less the anchor."""
+        if self._begin is None:
+            self._begin = await self._shared.in_thread(self._find_begin)
+        offset = self._begin if offset is None else max(offset, self._begin)
+        if offset != self._next:
+            self._rows, self._page, self._place = rows(self._partition, offset, self._end), [], 0
+        entry = self._shared.attributes.file(0, 0, 0)
+        anchor = self._partition.anchor
+        while True:
+            if self._place == len(self._page):
+                self._page = await self._shared.in_thread(lambda: list(islice(self._rows, PAGE_ROWS)))
+                self._place = 0
+                if not self._page:
+                    self._next = self._end
+                    return
+            row = self._page[self._place]
+            entry.st_ino = self._partition.offset_inode(Kind.RECORD, row.offset)
+            entry.st_size = max(row.size, 0)
+            entry.attr_timeout = entry.entry_timeout = FOREVER_S if row.size >= 0 else NEVER_S
+            set_times(entry, row.mtime_ns)
+            if not reply(b"%d" % row.offset, entry, first_place + row.offset + 1 - anchor):
+                self._next = row.offset
+                return
+            self._place += 1
+            self._next = row.offset + 1
+
+    def _find_begin(self) -> int:
+        log = self._partition.log
+        return log.log_start_offset if self._count_max is None else newest_start(log, self._count_max)
+
+
+def rows(partition: Partition, begin: int, end: int) -> Iterator[Row]:
+    """Yield the records with offsets in `[begin, end)`. Waits for the disk; holds one batch at a time."""
+    expected = begin
+    segments = list(partition.log.snapshot().from_floor(begin))
+    for place, segment in enumerate(segments):
+        following = segments[place + 1].base_offset if place + 1 < len(segments) else end
+        damage: list[StorageError] = []
+        for batch in walk(segment, _position_of(segment, begin), segment.size, on_damage=damage.append):
+            header = batch.header
+            if header.base_offset >= end:
+                break
+            if damage:
+                yield from _unreadable(partition, expected, header.base_offset)
+                damage.clear()
+            yield from _readable(partition, batch, begin, end)
+            expected = max(expected, header.next_offset)
+        if damage:
+            yield from _unreadable(partition, expected, min(following, end))
+            expected = max(expected, following)
+
+
+def _position_of(segment: Segment, offset: int) -> int:
+    if offset <= segment.base_offset:
+        return 0
+    try:
+        return segment.position_of(offset)
+    except StorageError:
+        return 0  # damage before it: the walk steps over that
+
+
+def _readable(partition: Partition, batch: Batch, begin: int, end: int) -> Iterator[Row]:
+    header = batch.header
+    if header.is_control:
+        return
+    try:
+        scanned = batch.rows()
+    except UNREADABLE:
+        yield from _unreadable(partition, max(begin, header.base_offset), min(header.next_offset, end))
+        return
+    for row in range(0, len(scanned), COLUMNS):
+        offset = header.base_offset + scanned[row]
+        if begin <= offset < end:
+            timestamp = batch.timestamp_of(scanned[row + 1])
+            mtime_ns = segment_mtime_ns(partition, offset) if timestamp == -1 else milliseconds_ns(timestamp)
+            yield Row(offset, max(scanned[row + _VALUE_SIZE], 0), mtime_ns)
+
+
+def _unreadable(partition: Partition, begin: int, end: int) -> Iterator[Row]:
+    mtime_ns = segment_mtime_ns(partition, begin)
+    return (Row(offset, -1, mtime_ns) for offset in range(begin, end))

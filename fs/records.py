@@ -1,0 +1,144 @@
+"""`<offset>`: one file for each record, its value bytes.
+
+A record never changes, so the kernel may believe name, size and content for ever. A look-up decodes the record and
+keeps it for a moment: the open and the read that follow find it. The batch is kept as well, for its neighbours.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from pyfuse3 import ENOATTR, EntryAttributes, FUSEError
+
+from offsetfs.fs.attributes import FOREVER_S, milliseconds_ns
+from offsetfs.fs.inodes import Kind
+from offsetfs.fs.nodes import Opened
+from offsetfs.fs.partitions import Partition
+from offsetfs.fs.shared import Shared, Shown
+from offsetfs.storage.batch import Batch
+
+XATTR_PREFIX = b"user.kafka."
+XATTR_BYTES_MAX = 65536  # of the kernel's
+
+_SHOWN_OVERHEAD_BYTES = 1000
+
+
+class RecordFiles:
+    """The records of one partition. `number`: the offset less the partition's anchor."""
+
+    def __init__(self, shared: Shared, partition: Partition) -> None:
+        self._shared = shared
+        self._partition = partition
+
+    async def lookup(self, offset: int) -> EntryAttributes:
+        inode = self._partition.offset_inode(Kind.RECORD, offset)
+        return self._attributes(inode, await self._shown(inode, offset))
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        offset = self._partition.anchor + number
+        inode = self._partition.offset_inode(Kind.RECORD, offset)
+        return self._attributes(inode, await self._shown(inode, offset))
+
+    async def open(self, number: int) -> Opened:
+        offset = self._partition.anchor + number
+        shown = await self._shown(self._partition.offset_inode(Kind.RECORD, offset), offset)
+        return Opened(shown.value)
+
+    def _attributes(self, inode: int, shown: Shown) -> EntryAttributes:
+        return self._shared.attributes.file(
+            inode, len(shown.value), shown.mtime_ns, attr_timeout_s=FOREVER_S, entry_timeout_s=FOREVER_S
+        )
+
+    # --- finding ---------------------------------------------------------------------------------------------------
+
+    async def _shown(self, inode: int, offset: int) -> Shown:
+        shown = self._shared.records.get(inode)
+        if shown is None:
+            batch = self._shared.batches.get(self._partition.number)
+            if batch is None or not batch.header.base_offset <= offset <= batch.header.last_offset:
+                batch = await self._shared.answer(self._partition.log.batch_at, offset)
+                if batch is None or batch.header.base_offset > offset:
+                    raise FUSEError(errno.ENOENT)  # the end of the log, or a gap that compaction left
+                self._shared.batches.put(self._partition.number, batch, _memory(batch))
+            shown = self._show(batch, offset)
+            size = len(shown.value) + len(shown.record.key or b"") + _SHOWN_OVERHEAD_BYTES
+            self._shared.records.put(inode, shown, size)
+        elif offset < self._partition.log.log_start_offset:
+            raise FUSEError(errno.ENOENT)  # retention was faster
+        return shown
+
+    def _show(self, batch: Batch, offset: int) -> Shown:
+        record = None if batch.header.is_control else batch.record(offset)
+        if record is None or offset < self._partition.log.log_start_offset:
+            raise FUSEError(errno.ENOENT)
+        if record.timestamp == -1:
+            mtime_ns = segment_mtime_ns(self._partition, offset)
+        else:
+            mtime_ns = milliseconds_ns(record.timestamp)
+        return Shown(record.value or b"", mtime_ns, record, batch.header)
+
+    # --- extended attributes ---------------------------------------------------------------------------------------
+
+    async def xattr(self, number: int, name: bytes) -> bytes:
+        """Return `user.kafka.<name>`; ENODATA when there is no such, E2BIG when the kernel takes none so big."""
+        describe = _XATTRS.get(name.removeprefix(XATTR_PREFIX)) if name.startswith(XATTR_PREFIX) else None
+        if describe is None:
+            raise FUSEError(ENOATTR)
+        value = describe(await self._numbered(number))
+        if value is None:
+            raise FUSEError(ENOATTR)
+        if len(value) > XATTR_BYTES_MAX:
+            raise FUSEError(errno.E2BIG)
+        return value
+
+    async def xattrs(self, number: int) -> list[bytes]:
+        shown = await self._numbered(number)
+        return [XATTR_PREFIX + name for name, describe in _XATTRS.items() if describe(shown) is not None]
+
+    async def _numbered(self, number: int) -> Shown:
+        offset = self._partition.anchor + number
+        return await self._shown(self._partition.offset_inode(Kind.RECORD, offset), offset)
+
+
+def segment_mtime_ns(partition: Partition, offset: int) -> int:
+    """Return the time that stands for a record which has none: that of its segment's file."""
+    segment = partition.log.snapshot().floor(offset)
+    return segment.modified_ns if segment is not None else 0
+
+
+def _memory(batch: Batch) -> int:
+    """Return how many bytes a kept batch holds, its inflated records included."""
+    return len(batch.data) + (len(batch.payload()) if batch.header.codec else 0)
+
+
+def _headers(shown: Shown) -> bytes | None:
+    lines = [name.encode("utf-8", "surrogateescape") + b": " + (value or b"") for name, value in shown.record.headers]
+    return b"".join(line + b"\n" for line in lines) or None
+
+
+def _sequence(shown: Shown) -> int:
+    base = shown.header.base_sequence
+    return -1 if base < 0 else (base + shown.record.offset - shown.header.base_offset) % 2**31
+
+
+def _number(of: Callable[[Shown], int]) -> Callable[[Shown], bytes | None]:
+    return lambda shown: b"%d" % of(shown)
+
+
+_XATTRS: dict[bytes, Callable[[Shown], bytes | None]] = {
+    b"offset": _number(lambda shown: shown.record.offset),
+    b"timestamp": _number(lambda shown: shown.record.timestamp),
+    b"timestamp-type": lambda shown: shown.record.timestamp_type.encode(),
+    b"key": lambda shown: shown.record.key,
+    b"headers": _headers,
+    b"null": _number(lambda shown: shown.record.value is None),
+    b"base-offset": _number(lambda shown: shown.header.base_offset),
+    b"codec": lambda shown: shown.header.codec_name.encode(),
+    b"producer-id": _number(lambda shown: shown.header.producer_id),
+    b"producer-epoch": _number(lambda shown: shown.header.producer_epoch),
+    b"sequence": _number(_sequence),
+    b"transactional": _number(lambda shown: shown.header.is_transactional),
+    b"control": _number(lambda shown: shown.header.is_control),
+    b"leader-epoch": _number(lambda shown: shown.header.leader_epoch),
+}

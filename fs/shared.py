@@ -1,0 +1,77 @@
+"""What the files of one mount share: the log directory, options, caches, threads, and the memory of faults."""
+
+from __future__ import annotations
+
+import errno
+import functools
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import trio
+from pyfuse3 import FUSEError
+
+from offsetfs.fs.attributes import Attributes
+from offsetfs.fs.lru import Lru
+from offsetfs.fs.notes import Notes
+from offsetfs.fs.options import MountOptions
+from offsetfs.storage.batch import Batch, BatchHeader
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.errors import StorageError, WouldBlock
+from offsetfs.storage.open_files import Pool
+from offsetfs.storage.record import Record
+from offsetfs.storage.view_map import Maps
+
+RECORD_BYTES_MAX = 8 << 20
+BATCH_BYTES_MAX = 32 << 20
+BLOCK_BYTES_MAX = 32 << 20
+OPEN_MAPS_MAX = 64
+READ_THREADS = 16
+
+T = TypeVar("T")
+
+
+class Shown(NamedTuple):
+    """A record as its file shows it, and the batch it came in."""
+
+    value: bytes
+    mtime_ns: int
+    record: Record
+    header: BatchHeader
+
+
+class Shared:
+    """One for each mount. Caches are touched on the event loop alone."""
+
+    def __init__(self, directory: LogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
+        self.directory = directory
+        self.options = options
+        self.nursery = nursery
+        self.attributes = Attributes(options.uid, options.gid, options.umask)
+        self.notes = Notes()
+        self.records: Lru[Shown] = Lru(RECORD_BYTES_MAX)  # by inode
+        self.batches: Lru[Batch] = Lru(BATCH_BYTES_MAX)  # the last one read, by partition number
+        self.blocks: Lru[bytearray] = Lru(BLOCK_BYTES_MAX)  # joined values, see values.py
+        self.maps: Maps = Pool(OPEN_MAPS_MAX)
+        self._limiter = trio.CapacityLimiter(READ_THREADS)
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.options.read_only or self.directory.read_only
+
+    async def answer(self, ask: Callable[..., T], *args: object) -> T:
+        """Return `ask(*args, nowait=…)`: here when nothing has to be waited for, else from a thread."""
+        try:
+            return ask(*args, nowait=True)
+        except WouldBlock:
+            return await self.in_thread(functools.partial(ask, *args, nowait=False))
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(work, limiter=self._limiter)
+
+    def damaged(self, error: StorageError) -> None:
+        """Take note of damage that a view steps over. From any thread."""
+        self.notes.add(error)
+
+    def refusal(self) -> FUSEError:
+        """Return what to raise when something would be changed that cannot be."""
+        return FUSEError(errno.EROFS if self.is_read_only else errno.EPERM)

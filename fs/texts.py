@@ -1,0 +1,141 @@
+"""Small files whose content is made when they are looked at: README, start, next, info, errors, version.
+
+What may change is opened past the page cache: each open file has its own snapshot, whatever size another one saw.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+from pyfuse3 import EntryAttributes
+
+import offsetfs
+from offsetfs.fs.attributes import FOREVER_S, NEVER_S
+from offsetfs.fs.inodes import Fixed, Kind, pack
+from offsetfs.fs.nodes import Opened
+from offsetfs.fs.partitions import Partition
+from offsetfs.fs.shared import Shared
+from offsetfs.storage.config import DEFAULTS
+from offsetfs.storage.log import Log
+
+README = b"""\
+A Kafka log directory, mounted by offsetfs. Each directory is a partition.
+
+    cat orders-0/42                       the value of the record at offset 42
+    cat orders-0/latest orders-0/first    the newest and the oldest record
+    cat orders-0/values                   every value, one a line
+    tail -f orders-0/values               and those to come
+    ls -l orders-0                        sizes and timestamps of the newest records
+    cat orders-0/by-time/2026-11-21T13:05 the first record at or after a time (UTC)
+    cat orders-0/by-time/-15m             ... or fifteen minutes ago
+    ls orders-0/by-time/2026/11/21/13     the minutes that have records
+    echo hello >> orders-0/append         a record for each line
+    cat orders-0/start orders-0/next      the oldest offset there is, the next one to be given
+    cat orders-0/info                     everything else, as JSON
+    getfattr -d orders-0/42               key, headers, timestamp, producer, ...
+    mkdir payments-0                      a new partition (mount option create)
+    cat .offsetfs/errors                  what went wrong lately, where, and what helps
+
+Records cannot be changed or removed. An error's name says what it is about: EBADMSG a checksum, EUCLEAN a malformed
+batch, EOPNOTSUPP a format that is not known.
+"""
+
+Content = Callable[[], Awaitable[bytes]]
+
+
+class Text:
+    """A small file with an inode of its own. `number` says nothing more."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        inode: int,
+        content: Content,
+        mtime_ns: Callable[[], int] = lambda: 0,
+        *,
+        fixed: bool = False,
+    ) -> None:
+        self._shared = shared
+        self._inode = inode
+        self._content = content
+        self._mtime_ns = mtime_ns
+        self._is_fixed = fixed
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        timeout_s = FOREVER_S if self._is_fixed else NEVER_S
+        size = len(await self._content())
+        return self._shared.attributes.file(
+            self._inode, size, self._mtime_ns(), attr_timeout_s=timeout_s, entry_timeout_s=timeout_s
+        )
+
+    async def open(self, number: int) -> Opened:
+        return Opened(await self._content(), direct=not self._is_fixed)
+
+
+def mount_texts(shared: Shared) -> dict[int, Text]:
+    """Return README, errors and version."""
+
+    async def readme() -> bytes:
+        return README
+
+    async def version() -> bytes:
+        return f"{offsetfs.__version__}\n".encode()
+
+    async def errors() -> bytes:
+        return shared.notes.text()
+
+    return {
+        Fixed.README: Text(shared, pack(Kind.FIXED, 0, Fixed.README), readme, fixed=True),
+        Fixed.VERSION: Text(shared, pack(Kind.FIXED, 0, Fixed.VERSION), version, fixed=True),
+        Fixed.ERRORS: Text(shared, pack(Kind.FIXED, 0, Fixed.ERRORS), errors),
+    }
+
+
+def partition_texts(shared: Shared, partition: Partition) -> dict[int, Text]:
+    """Return start, next and info of an open partition."""
+    log = partition.log
+
+    async def start() -> bytes:
+        return b"%d\n" % log.log_start_offset
+
+    async def following() -> bytes:
+        return b"%d\n" % log.next_offset
+
+    async def info() -> bytes:
+        return (json.dumps(await shared.answer(describe, log), indent=2) + "\n").encode()
+
+    def text(fixed: Fixed, content: Content) -> Text:
+        return Text(shared, partition.inode(Kind.FIXED, fixed), content, lambda: log.modified_ns)
+
+    return {
+        Fixed.START: text(Fixed.START, start),
+        Fixed.NEXT: text(Fixed.NEXT, following),
+        Fixed.INFO: text(Fixed.INFO, info),
+    }
+
+
+def describe(log: Log, *, nowait: bool = False) -> dict[str, object]:
+    """Return what `info` shows of a log."""
+    first = log.find_timestamp(0, nowait=nowait)
+    latest = log.max_timestamp(nowait=nowait)
+    defaults = DEFAULTS.properties()
+    return {
+        "topic": log.partition.topic,
+        "partition": log.partition.partition,
+        "log_start_offset": log.log_start_offset,
+        "next_offset": log.next_offset,
+        "recovery_point": log.recovery_point,
+        "leader_epoch": log.leader_epoch,
+        "segments": len(log.snapshot()),
+        "size_bytes": log.size_bytes,
+        "first_timestamp": None if first is None else first[1],
+        "max_timestamp": None if latest is None else latest[1],
+        "read_only": log.read_only,
+        "fenced": None if log.fenced is None else str(log.fenced),
+        "config": {name: value for name, value in log.config.properties().items() if defaults.get(name) != value},
+        "damage": [
+            {"path": each.path, "position": each.position, "offset": each.offset, "reason": each.reason}
+            for each in log.damage
+        ],
+    }
