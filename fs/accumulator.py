@@ -184,6 +184,8 @@ class Accumulator:
         self._check_fenced()
         if self._all.is_stopped:
             raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
+        if self._open is None:
+            self._all.space.measure()
         self._all.space.take(size)
 
     def _check_fenced(self) -> None:
@@ -208,7 +210,6 @@ class Accumulator:
         return None if builder is None else self._start(builder)
 
     def _start(self, builder: BatchBuilder) -> _Batch:
-        self._all.space.measure()
         self._all.filling.add(self)
         batch = self._open = _Batch(builder)
         if self._options.linger_ms:
@@ -421,7 +422,7 @@ class Accumulators:
             await self.deadlines.run()
 
     async def release_all(self) -> None:
-        """Release every writer that is still known, as if all files had been closed: unfinished lines are records."""
+        """Release every writer that is still known, as if all files were closed: unfinished lines become records."""
         for writer in list(self.writers):
             await writer.release()
 
@@ -452,8 +453,9 @@ class Accumulators:
         self.buffers.close()
 
     async def close(self) -> dict[TopicPartition, OSError]:
-        """Stop, write and sync everything; return what failed, as `flush_all`."""
+        """Stop, write and sync everything but unfinished lines; return what failed, as `flush_all`."""
         self.stop()
+        await self.release_all()
         failures = await self.flush_all()
         self._scope.cancel()
         return failures

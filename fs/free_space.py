@@ -1,7 +1,7 @@
 """Whether what a writer brings still fits on the disk: asked in `write()`, because nobody hears of it in `close()`.
 
-A measurement (statvfs, a microsecond) is spent by what is accepted after it, and renewed when it is used up and
-whenever a batch is begun. It is an estimate: others write to the same disk. What it lets through wrongly fails in the
+A measurement (statvfs, a microsecond) is spent by what is accepted after it, and renewed when it is used up and by
+the write that begins a batch. It is an estimate: others write to the same disk. What it lets through wrongly fails in the
 engine, and is reported later.
 """
 

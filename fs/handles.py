@@ -152,13 +152,12 @@ class AppendHandle:
         try:
             if size and self.code is None:
                 await self._take(bytes(self._carry) + b"\n", 0, size + 1, time.time_ns() // 1_000_000)
-                size = 0
-            await self.flush()
         except OSError as error:
-            _log.error("%s: lost with the last close: %s", self._accumulator.partition, error)
-        finally:
-            self._carry.clear()
-            self._accumulator.leave(self)
+            _log.error("%s: an unfinished line of %d bytes is lost: %s", self._accumulator.partition, size, error)
+        self._carry.clear()
+        if self._is_pending:
+            await self._accumulator.drain()
+        self._accumulator.leave(self)
 
     def failed(self, code: int) -> None:
         """Remember that records were lost, with this errno."""

@@ -6,9 +6,10 @@
 
 Promises: what was taken is on disk when `serve` returns, and the mount is gone; a second signal changes nothing. After
 umount all files are closed, so unfinished lines become records; after a signal their writers may be in the middle of
-a line, so they do not, and the log says how many bytes were dropped. Nothing a handler raises ends the mount.
+a line, so they do not, and the log says how many bytes were dropped.
 
-Leaves to others: what a path means (operations), whether mounting makes sense at all (cli).
+Leaves to others: what a path means, and that no handler raises anything but FUSEError (operations); whether mounting
+makes sense at all (cli).
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ import pyfuse3
 import trio
 
 from offsetfs.fs.accumulator import Accumulators
-from offsetfs.fs.guard import guard
 from offsetfs.fs.mount_table import mount_at
 from offsetfs.fs.operations import Operations
 from offsetfs.fs.options import MountOptions
@@ -101,7 +101,6 @@ class _Session:
             nursery.cancel_scope.cancel()
 
     def _mount(self, operations: Operations) -> None:
-        guard(operations)
         with tempfile.TemporaryFile() as said, _stderr_into(said.fileno()):
             try:
                 pyfuse3.init(operations, self._mount_point, mount_options(self._directory.path, self._options))

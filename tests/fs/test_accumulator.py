@@ -1,0 +1,628 @@
+"""What an accumulator promises: order, each step to the disk in its time, bounded memory, and the truth on failure."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trio
+from fake_appends import appends_in
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from offsetfs.fs.buffers import Buffers
+from offsetfs.fs.options import MountOptions
+from offsetfs.storage.compression import UNCOMPRESSED
+from offsetfs.storage.errors import LogFenced, RecordTooLarge
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async with appends_in(nursery, tmp_path, monkeypatch) as make:
+        yield make
+
+
+KIB = 1 << 10
+NOW = 1_795_253_676_000
+
+
+class Writer:
+    """A writer as an append handle is one."""
+
+    def __init__(self, *, wants_offsets: bool = False) -> None:
+        self.wants_offsets = wants_offsets
+        self.code: int | None = None
+        self.told: list[tuple[int, int, int]] = []
+
+    def failed(self, code: int) -> None:
+        self.code = self.code or code
+
+    def acknowledged(self, offset: int, count: int, timestamp: int) -> None:
+        self.told.append((offset, count, timestamp))
+
+    async def release(self) -> None:
+        pass
+
+
+def take(accumulator, data: bytes, writer: Writer | None = None, timestamp: int = NOW) -> int:
+    return accumulator.split(data, 0, len(data), timestamp, writer or Writer())
+
+
+# --- from the open batch into the file -------------------------------------------------------------------------------
+
+
+async def test_a_record_waits_linger_ms_for_company_and_is_in_the_log_then(appends, autojump_clock: MockClock) -> None:
+    world = appends(linger_ms=5)
+    take(world.accumulator(), b"one\n")
+    await trio.sleep(0.004)
+    take(world.accumulator(), b"two\n")
+    assert world.log().batches == []
+    await trio.sleep(0.002)
+    assert world.log().batches == [[b"one", b"two"]]
+
+
+async def test_a_record_does_not_wait_without_linger_ms(appends) -> None:
+    world = appends(linger_ms=0)
+    take(world.accumulator(), b"one\n")
+    await wait_all_tasks_blocked()
+    assert world.log().batches == [[b"one"]]
+
+
+async def test_a_full_batch_goes_without_waiting(appends, autojump_clock: MockClock) -> None:
+    world = appends(linger_ms=60_000, batch_bytes=KIB)
+    take(world.accumulator(), b"".join(b"%0100d\n" % number for number in range(12)))
+    await wait_all_tasks_blocked()
+    assert [len(batch) for batch in world.log().batches] == [8]
+    assert autojump_clock.current_time() < 1
+
+
+async def test_drain_returns_when_everything_taken_is_in_the_log(appends) -> None:
+    world = appends(linger_ms=60_000)
+    take(world.accumulator(), b"one\ntwo\n")
+    await world.accumulator().drain()
+    assert world.log().values == [b"one", b"two"]
+
+
+async def test_drain_of_nothing_returns_at_once(appends) -> None:
+    world = appends()
+    await world.accumulator().drain()
+    assert world.threads.calls == 0
+
+
+async def test_records_keep_the_order_in_which_they_were_given(appends) -> None:
+    world = appends(batch_bytes=KIB)
+    lines = [b"%d" % number for number in range(5000)]
+    for start in range(0, 5000, 50):
+        data = b"".join(line + b"\n" for line in lines[start : start + 50])
+        position = 0
+        while position < len(data):
+            position = world.accumulator().split(data, position, len(data), NOW, Writer())
+            await world.accumulator().make_room() if position < len(data) else None
+    await world.accumulator().drain()
+    assert world.log().values == lines
+
+
+async def test_timestamps_are_those_of_the_writes(appends) -> None:
+    world = appends()
+    take(world.accumulator(), b"one\n", timestamp=NOW)
+    take(world.accumulator(), b"two\n", timestamp=NOW - 10)
+    await world.accumulator().drain()
+    assert world.log().timestamps == [NOW, NOW - 10]
+
+
+async def test_a_small_batch_needs_no_thread_once_the_log_is_open(appends) -> None:
+    world = appends()
+    for _ in range(3):
+        take(world.accumulator(), b"one\n")
+        await world.accumulator().drain()
+    assert (world.threads.calls, len(world.log().batches)) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "topic"),
+    [
+        pytest.param({}, {"compression.type": "zstd"}, id="compression"),
+        pytest.param({"flush_ms": 0}, {}, id="a sync with each batch"),
+        pytest.param({}, {"segment.bytes": "100"}, id="a roll"),
+    ],
+)
+async def test_what_takes_its_time_is_done_in_a_thread(appends, options, topic) -> None:
+    world = appends(topic=topic, **options)
+    for _ in range(3):
+        take(world.accumulator(), b"one\n")
+        await world.accumulator().drain()
+    assert world.threads.calls == 3
+
+
+async def test_who_watches_is_told_of_each_growth(appends) -> None:
+    world = appends()
+    take(world.accumulator(3), b"one\n")
+    assert world.grown == []
+    await world.accumulator(3).drain()
+    assert [str(partition) for partition in world.grown] == ["orders-3"]
+
+
+async def test_a_writer_that_wants_to_know_hears_where_its_records_are(appends) -> None:
+    world = appends()
+    mine, other = Writer(wants_offsets=True), Writer()
+    take(world.accumulator(), b"a\nb\n", other)
+    take(world.accumulator(), b"c\nd\n", mine, NOW + 1)
+    take(world.accumulator(), b"e\n", other)
+    take(world.accumulator(), b"f\n", mine, NOW + 2)
+    await world.accumulator().drain()
+    assert (mine.told, other.told) == ([(2, 2, NOW + 1), (5, 1, NOW + 2)], [])
+
+
+async def test_where_the_log_stamps_its_own_time_writers_hear_that(appends) -> None:
+    world = appends(topic={"message.timestamp.type": "LogAppendTime"})
+    mine = Writer(wants_offsets=True)
+    take(world.accumulator(), b"a\n", mine)
+    await world.accumulator().drain()
+    assert mine.told == [(0, 1, 777)]
+
+
+async def test_a_record_with_key_and_headers_goes_the_same_way(appends) -> None:
+    world = appends(batch_bytes=KIB)
+    for number in range(20):
+        assert world.accumulator().append(b"key", b"%0100d" % number, (), NOW, Writer()) or await retry(world, number)
+    await world.accumulator().drain()
+    assert world.log().values == [b"%0100d" % number for number in range(20)]
+
+
+async def retry(world, number: int) -> bool:
+    await world.accumulator().make_room()
+    return world.accumulator().append(b"key", b"%0100d" % number, (), NOW, Writer())
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_partition_has_three_batches_at_most_and_then_takes_nothing(appends) -> None:
+    world = appends(batch_bytes=KIB)
+    world.threads.hold()
+    data = b"".join(b"%0100d\n" % number for number in range(100))
+    taken = take(world.accumulator(), data)
+    await wait_all_tasks_blocked()
+    assert taken == 2 * 8 * 101 and not world.accumulator().has_room
+    assert take(world.accumulator(), data[taken:]) == 0
+
+
+async def test_room_comes_back_when_a_batch_is_written(appends) -> None:
+    world = appends(batch_bytes=KIB)
+    world.threads.hold()
+    data = b"".join(b"%0100d\n" % number for number in range(100))
+    taken = take(world.accumulator(), data)
+    world.threads.let_go()
+    await world.accumulator().make_room()
+    assert take(world.accumulator(), data[taken:]) > 0
+
+
+async def test_all_partitions_together_take_no_more_than_buffer_bytes(appends) -> None:
+    world = appends(batch_bytes=KIB, buffer_bytes=4 * KIB)
+    world.threads.hold()
+    taken = [take(world.accumulator(number), b"line\n") for number in range(6)]
+    assert taken == [5, 5, 5, 5, 0, 0] and world.accumulators.buffers.lent_bytes == 4 * KIB
+
+
+async def test_batches_that_linger_make_way_for_a_writer_that_waits(appends, autojump_clock: MockClock) -> None:
+    world = appends(batch_bytes=KIB, buffer_bytes=4 * KIB, linger_ms=60_000)
+    for number in range(4):
+        take(world.accumulator(number), b"line\n")
+    await world.accumulator(9).make_room()
+    assert take(world.accumulator(9), b"line\n") == 5 and autojump_clock.current_time() < 1
+    assert [world.log(number).values for number in range(4)] == [[b"line"]] * 4
+
+
+async def test_who_waits_for_memory_is_served_in_turn(nursery: trio.Nursery) -> None:
+    buffers = Buffers(2 * KIB, lambda: None)
+    lent = [buffers.take_nowait(KIB, UNCOMPRESSED), buffers.take_nowait(KIB, UNCOMPRESSED)]
+    served = []
+
+    async def wait(number: int) -> None:
+        lent.append(await buffers.take(KIB, UNCOMPRESSED))
+        served.append(number)
+
+    for number in range(4):
+        nursery.start_soon(wait, number)
+        await wait_all_tasks_blocked()
+    for number in range(4):
+        buffers.give_back(lent.pop(0))
+        assert buffers.take_nowait(KIB, UNCOMPRESSED) is None  # who comes now does not get ahead
+        await wait_all_tasks_blocked()
+        assert served == list(range(number + 1))
+
+
+async def test_a_large_batch_is_not_starved_by_small_ones(nursery: trio.Nursery) -> None:
+    buffers = Buffers(4 * KIB, lambda: None)
+    lent = [buffers.take_nowait(KIB, UNCOMPRESSED) for _ in range(4)]
+    served = []
+
+    async def wait() -> None:
+        await buffers.take(3 * KIB, UNCOMPRESSED)
+        served.append("large")
+
+    nursery.start_soon(wait)
+    await wait_all_tasks_blocked()
+    for builder in lent[:3]:
+        assert not buffers.has_room(KIB) and served == []
+        buffers.give_back(builder)
+    await wait_all_tasks_blocked()
+    assert served == ["large"]
+
+
+async def test_a_writer_that_gives_up_waiting_takes_nothing_with_it(appends, nursery: trio.Nursery) -> None:
+    world = appends(batch_bytes=KIB, buffer_bytes=2 * KIB)
+    world.threads.hold()
+    take(world.accumulator(0), b"line\n"), take(world.accumulator(1), b"line\n")
+    with trio.CancelScope() as giving_up:
+        nursery.start_soon(world.accumulator(5).make_room)
+        await wait_all_tasks_blocked()
+        giving_up.cancel()
+        await world.accumulator(6).make_room()
+    world.threads.let_go()
+    await world.accumulators.drain_all()
+    await world.accumulator(6).make_room()
+    assert take(world.accumulator(6), b"line\n") == 5
+
+
+async def test_an_idle_mount_lends_no_memory(appends) -> None:
+    world = appends()
+    for number in range(10):
+        take(world.accumulator(number), b"line\n")
+    await world.accumulators.drain_all()
+    assert world.accumulators.buffers.lent_bytes == 0
+
+
+async def test_a_record_larger_than_a_batch_makes_a_batch_of_its_own(appends) -> None:
+    world = appends(batch_bytes=KIB)
+    long = b"x" * 5000
+    assert take(world.accumulator(), b"short\n" + long + b"\n") == 5007
+    await world.accumulator().drain()
+    assert world.log().batches == [[b"short"], [long]]
+
+
+async def test_a_line_above_max_message_bytes_is_left_where_it_is(appends) -> None:
+    world = appends(topic={"max.message.bytes": "1000"})
+    assert take(world.accumulator(), b"short\n" + b"x" * 1000 + b"\n") == 6
+    await world.accumulator().drain()
+    assert world.log().values == [b"short"]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("limit", [300, 5000, 1 << 20])
+async def test_what_does_not_compress_still_fits_max_message_bytes(appends, codec: str, limit: int) -> None:
+    world = appends(topic={"compression.type": codec, "max.message.bytes": str(limit)})
+    noise = os.urandom(3 * limit).replace(b"\n", b"-")
+    size = world.accumulator().batch_bytes_max - 61 - 12
+    take(world.accumulator(), noise[:size] + b"\n")
+    await world.accumulator().drain()
+    assert world.log().values == [noise[:size]] and world.log().sizes[0] <= limit
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.expect_log("records were not written")
+async def test_a_batch_that_cannot_be_written_is_told_to_all_whose_records_it_held(appends) -> None:
+    world = appends()
+    first, second, other = Writer(), Writer(), Writer()
+    take(world.accumulator(), b"one\n", first)
+    take(world.accumulator(), b"two\n", second)
+    take(world.accumulator(1), b"three\n", other)
+    world.log().append_failure = OSError(errno.ENOSPC, "full")
+    await world.accumulators.drain_all()
+    assert (first.code, second.code, other.code) == (errno.ENOSPC, errno.ENOSPC, None)
+
+
+@pytest.mark.expect_log("records were not written")
+async def test_nothing_accepted_before_the_failure_was_known_is_written_after_the_gap(appends) -> None:
+    world = appends(batch_bytes=KIB)
+    writer = Writer()
+    world.threads.hold()
+    world.log().append_failure = OSError(errno.ENOSPC, "full")
+    taken = take(world.accumulator(), b"".join(b"%0100d\n" % number for number in range(12)), writer)
+    await wait_all_tasks_blocked()
+    world.threads.let_go()
+    await wait_all_tasks_blocked()
+    world.log().append_failure = None
+    await world.accumulator().drain()
+    assert taken == 12 * 101 and writer.code == errno.ENOSPC and world.log().batches == []
+    assert world.accumulators.buffers.lent_bytes == 0
+
+
+@pytest.mark.expect_log("records were not written")
+async def test_a_batch_that_fails_on_the_loop_lets_nothing_of_the_same_write_follow(appends) -> None:
+    world = appends(batch_bytes=KIB)
+    take(world.accumulator(), b"first\n")
+    await world.accumulator().drain()
+    writer = Writer()
+    world.log().append_failure = OSError(errno.ENOSPC, "full")
+    data = b"".join(b"%0100d\n" % number for number in range(12))
+    assert take(world.accumulator(), data, writer) < len(data)
+    world.log().append_failure = None
+    await world.accumulator().drain()
+    assert writer.code == errno.ENOSPC and world.log().values == [b"first"]
+
+
+@pytest.mark.expect_log("records were not written")
+async def test_a_full_disk_does_not_spoil_the_partition(appends) -> None:
+    world = appends()
+    world.log().append_failure = OSError(errno.ENOSPC, "full")
+    take(world.accumulator(), b"lost\n")
+    await world.accumulator().drain()
+    world.log().append_failure = None
+    late = Writer()
+    take(world.accumulator(), b"kept\n", late)
+    await world.accumulator().drain()
+    assert late.code is None and world.log().values == [b"kept"]
+
+
+@pytest.mark.expect_log("records were not written")
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (OSError(errno.EDQUOT, "quota"), errno.EDQUOT),
+        (OSError(errno.EIO, "disk"), errno.EIO),
+        (LogFenced("an earlier write failed"), errno.EIO),
+        (RecordTooLarge("too large"), errno.EMSGSIZE),
+        (AssertionError("a mistake of ours"), errno.EIO),
+    ],
+)
+async def test_the_errno_names_the_cause(appends, failure: Exception, code: int) -> None:
+    world = appends()
+    writer = Writer()
+    world.log().append_failure = failure
+    take(world.accumulator(), b"lost\n", writer)
+    await world.accumulator().drain()
+    assert writer.code == code
+
+
+async def test_a_write_that_cannot_fit_on_the_disk_is_refused_before_it_is_taken(
+    appends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = appends()
+    disk = SimpleNamespace(f_bfree=1, f_bavail=1, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    with pytest.raises(OSError) as caught:
+        take(world.accumulator(), b"x" * 5000 + b"\n")
+    assert caught.value.errno == errno.ENOSPC
+    disk.f_bfree = disk.f_bavail = 2
+    assert take(world.accumulator(), b"x" * 5000 + b"\n") == 5001
+
+
+async def test_what_is_accepted_and_not_yet_written_counts_as_taken_from_the_disk(
+    appends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = appends(linger_ms=60_000)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bfree=2, f_bavail=2, f_frsize=4096))
+    take(world.accumulator(), b"x" * 5000 + b"\n")
+    with pytest.raises(OSError) as caught:
+        take(world.accumulator(1), b"x" * 5000 + b"\n")
+    assert caught.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("read-only log", errno.EROFS), ("read-only mount", errno.EROFS), ("fenced", errno.EIO), ("end", errno.ESHUTDOWN)],
+)
+async def test_what_can_take_nothing_says_so_at_once(appends, name: str, code: int) -> None:
+    world = appends(read_only=name == "read-only mount")
+    accumulator = world.accumulator()
+    world.log().read_only = name == "read-only log"
+    world.log().fenced = OSError(errno.EIO, "disk") if name == "fenced" else None
+    if name == "end":
+        world.accumulators.stop()
+    with pytest.raises(OSError) as caught:
+        take(accumulator, b"line\n")
+    assert caught.value.errno == code
+
+
+async def test_a_writer_that_waits_for_memory_is_sent_away_at_the_end_of_the_mount(
+    appends, nursery: trio.Nursery
+) -> None:
+    world = appends(batch_bytes=KIB, buffer_bytes=2 * KIB)
+    world.threads.hold()
+    take(world.accumulator(0), b"line\n"), take(world.accumulator(1), b"line\n")
+    codes = []
+
+    async def wait() -> None:
+        try:
+            await world.accumulator(5).make_room()
+        except OSError as error:
+            codes.append(error.errno)
+
+    nursery.start_soon(wait)
+    await wait_all_tasks_blocked()
+    world.accumulators.stop()
+    await wait_all_tasks_blocked()
+    assert codes == [errno.ESHUTDOWN]
+
+
+# --- onto the disk ---------------------------------------------------------------------------------------------------
+
+
+async def test_sync_returns_when_everything_taken_is_on_disk(appends) -> None:
+    world = appends(flush_ms=None)
+    take(world.accumulator(), b"one\ntwo\n")
+    await world.accumulator().sync()
+    assert (world.log().synced, world.log().flushes) == (2, 1)
+
+
+async def test_sync_of_what_is_on_disk_already_costs_nothing(appends) -> None:
+    world = appends(flush_ms=None)
+    take(world.accumulator(), b"one\n")
+    await world.accumulator().sync()
+    await world.accumulator().sync()
+    assert world.log().flushes == 1
+
+
+async def test_any_number_of_callers_share_two_syncs(appends, nursery: trio.Nursery) -> None:
+    world = appends(flush_ms=None)
+    take(world.accumulator(), b"first\n")
+    await world.accumulator().drain()
+    world.threads.hold()
+    done = []
+
+    async def sync(number: int) -> None:
+        take(world.accumulator(), b"%d\n" % number)
+        await world.accumulator().sync()
+        done.append((number, world.log().synced))
+
+    for number in range(20):
+        nursery.start_soon(sync, number)
+    await wait_all_tasks_blocked()
+    assert done == []
+    world.threads.let_go()
+    await wait_all_tasks_blocked()
+    assert len(done) == 20 and world.log().flushes <= 2
+    assert all(synced == 21 for _, synced in done)
+
+
+@pytest.mark.parametrize(
+    ("options", "topic", "due_s"),
+    [
+        pytest.param({}, {}, 1.0, id="the default"),
+        pytest.param({"flush_ms": 200}, {}, 0.2, id="the mount's"),
+        pytest.param({"flush_ms": 5000}, {"flush.ms": "300"}, 0.3, id="the topic's, when it is shorter"),
+        pytest.param({"flush_ms": None}, {"flush.ms": "300"}, 0.3, id="the topic's alone"),
+    ],
+)
+async def test_records_are_on_disk_after_flush_ms(
+    appends, autojump_clock: MockClock, options, topic, due_s: float
+) -> None:
+    world = appends(topic=topic, linger_ms=0, **options)
+    take(world.accumulator(), b"one\n")
+    await wait_all_tasks_blocked()
+    await trio.sleep(due_s - 0.01)
+    assert world.log().synced == 0
+    await trio.sleep(0.02)
+    assert world.log().synced == 1
+
+
+async def test_every_record_is_on_disk_within_flush_ms_however_they_come(appends, autojump_clock: MockClock) -> None:
+    world = appends(linger_ms=0, flush_ms=100)
+    for number in range(50):
+        take(world.accumulator(), b"line\n")
+        await trio.sleep(0.03)
+        assert number - world.log().synced <= 5
+    await trio.sleep(0.2)
+    assert world.log().synced == 50 and world.log().flushes <= 20
+
+
+async def test_nothing_is_synced_unasked_when_both_limits_are_off(appends, autojump_clock: MockClock) -> None:
+    world = appends(flush_ms=None)
+    take(world.accumulator(), b"one\n")
+    await trio.sleep(10_000)
+    assert (world.log().values, world.log().flushes) == ([b"one"], 0)
+
+
+async def test_with_flush_ms_0_the_last_close_returns_when_it_is_on_disk(appends) -> None:
+    world = appends(flush_ms=0)
+    for number in range(3):
+        take(world.accumulator(), b"line\n")
+        await world.accumulator().drain()
+        assert world.log().synced == number + 1
+
+
+@pytest.mark.parametrize("where", ["mount", "topic"])
+async def test_records_are_on_disk_after_flush_messages(appends, where: str) -> None:
+    options = {"flush_messages": 10} if where == "mount" else {"topic": {"flush.messages": "10"}}
+    world = appends(linger_ms=0, flush_ms=None, **options)
+    take(world.accumulator(), b"line\n" * 9)
+    await wait_all_tasks_blocked()
+    assert world.log().synced == 0
+    take(world.accumulator(), b"line\n")
+    await wait_all_tasks_blocked()
+    assert world.log().synced == 10
+
+
+@pytest.mark.expect_log("sync failed")
+async def test_a_sync_that_fails_is_told_to_all_whose_records_it_should_have_saved(appends) -> None:
+    world = appends(flush_ms=None)
+    saved, lost, innocent = Writer(), Writer(), Writer()
+    take(world.accumulator(), b"saved\n", saved)
+    await world.accumulator().sync()
+    take(world.accumulator(), b"lost\n", lost)
+    take(world.accumulator(1), b"elsewhere\n", innocent)
+    world.log().flush_failure = OSError(errno.EIO, "disk")
+    with pytest.raises(OSError) as caught:
+        await world.accumulator().sync()
+    assert (caught.value.errno, saved.code, lost.code, innocent.code) == (errno.EIO, None, errno.EIO, None)
+
+
+@pytest.mark.expect_log("sync failed")
+async def test_after_a_failed_sync_nothing_is_acknowledged_any_more(appends) -> None:
+    world = appends(flush_ms=None)
+    take(world.accumulator(), b"lost\n")
+    world.log().flush_failure = OSError(errno.EIO, "disk")
+    with pytest.raises(OSError):
+        await world.accumulator().sync()
+    world.log().flush_failure = None  # the kernel reports a lost page once
+    with pytest.raises(OSError):
+        await world.accumulator().sync()
+    with pytest.raises(OSError) as caught:
+        take(world.accumulator(), b"late\n")
+    assert caught.value.errno == errno.EIO
+
+
+@pytest.mark.expect_log("sync failed")
+async def test_a_sync_that_nobody_waits_for_fails_loudly_too(appends, autojump_clock: MockClock) -> None:
+    world = appends()
+    writer = Writer()
+    take(world.accumulator(), b"lost\n", writer)
+    world.log().flush_failure = OSError(errno.EIO, "disk")
+    await trio.sleep(2)
+    assert writer.code == errno.EIO
+
+
+@pytest.mark.expect_log("records were not written")
+async def test_with_flush_ms_0_a_failed_sync_fails_the_batch(appends) -> None:
+    world = appends(flush_ms=0)
+    writer = Writer(wants_offsets=True)
+    take(world.accumulator(), b"lost\n", writer)
+    world.log().flush_failure = OSError(errno.EIO, "disk")
+    await world.accumulator().drain()
+    assert (writer.code, writer.told) == (errno.EIO, [])
+
+
+async def test_close_has_everything_on_disk(appends) -> None:
+    world = appends(flush_ms=None, linger_ms=60_000)
+    for number in range(20):
+        take(world.accumulator(number), b"line\n")
+    assert await world.accumulators.close() == {}
+    assert [world.log(number).synced for number in range(20)] == [1] * 20
+
+
+@pytest.mark.expect_log("sync failed")
+async def test_close_names_the_partitions_that_are_not_on_disk(appends) -> None:
+    world = appends(flush_ms=None)
+    for number in range(3):
+        take(world.accumulator(number), b"line\n")
+    world.log(1).flush_failure = OSError(errno.EIO, "disk")
+    failures = await world.accumulators.close()
+    assert [str(partition) for partition in failures] == ["orders-1"]
+    assert (world.log(0).synced, world.log(2).synced) == (1, 1)
+
+
+async def test_close_does_not_lose_what_a_thread_is_just_writing(appends, nursery: trio.Nursery) -> None:
+    world = appends(flush_ms=None)
+    take(world.accumulator(), b"line\n")
+    world.threads.hold()
+    world.accumulator().seal()
+    await wait_all_tasks_blocked()
+    nursery.start_soon(world.accumulators.close)
+    await wait_all_tasks_blocked()
+    assert world.log().values == []
+    world.threads.let_go()
+    await wait_all_tasks_blocked()
+    assert world.log().synced == 1
+
+
+def test_the_defaults_are_those_of_the_documentation() -> None:
+    options = MountOptions()
+    assert (options.linger_ms, options.batch_bytes, options.buffer_bytes) == (5, 1 << 20, 32 << 20)
+    assert (options.flush_ms, options.flush_messages) == (1000, None)

@@ -1,0 +1,482 @@
+"""An open `append` file: what becomes a record, what is refused and how, and what each system call promises."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import trio
+from fake_appends import appends_in
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from offsetfs.fs.handles import RANGES_MAX, AppendHandle, line_bytes_max
+from offsetfs.storage.batch import HEADER_SIZE
+from offsetfs.storage.batch_builder import BatchBuilder, record_size
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async with appends_in(nursery, tmp_path, monkeypatch) as make:
+        yield make
+
+
+KIB = 1 << 10
+
+
+def opened(world, flags: int = os.O_WRONLY, number: int = 0) -> AppendHandle:
+    return AppendHandle(world.accumulator(number), flags)
+
+
+async def write(handle: AppendHandle, *pieces: bytes) -> None:
+    """Write as write_all in a C library does: again with the rest, until all is taken or an error comes."""
+    for piece in pieces:
+        while piece:
+            piece = piece[await handle.write(piece) :]
+
+
+async def code_of(call) -> int | None:
+    """Return the errno that the call ends with, None when it succeeds."""
+    try:
+        await call
+    except OSError as error:
+        return error.errno
+    return None
+
+
+# --- framing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pieces", "records"),
+    [
+        pytest.param([b"one\n"], [b"one"], id="a line"),
+        pytest.param([b"one\ntwo\nthree\n"], [b"one", b"two", b"three"], id="lines"),
+        pytest.param([b"\n\n"], [b"", b""], id="empty lines"),
+        pytest.param([b"one\r\ntwo\r\n"], [b"one\r", b"two\r"], id="CR is kept"),
+        pytest.param([b"on", b"e\n"], [b"one"], id="a line in two writes"),
+        pytest.param([b"one", b"\n"], [b"one"], id="text and newline apart, as print does"),
+        pytest.param([b"o", b"n", b"e", b"\n", b"t", b"wo\nth", b"ree\n"], [b"one", b"two", b"three"], id="pieces"),
+        pytest.param([b"one\ntw", b"o\n"], [b"one", b"two"], id="cut mid-line, as tee does"),
+        pytest.param(
+            [bytes(range(256)).replace(b"\n", b"") + b"\n"], [bytes(range(256)).replace(b"\n", b"")], id="bytes"
+        ),
+        pytest.param([b"one\ntwo"], [b"one"], id="an unfinished line is no record yet"),
+        pytest.param([b""], [], id="nothing"),
+    ],
+)
+async def test_each_line_is_a_record(appends, pieces: list[bytes], records: list[bytes]) -> None:
+    world = appends()
+    handle = opened(world)
+    for piece in pieces:
+        assert await handle.write(piece) == len(piece)
+    await handle.flush()
+    assert world.log().values == records
+
+
+async def test_an_unfinished_line_becomes_a_record_with_the_last_close(appends) -> None:
+    world = appends()
+    handle = opened(world)
+    await write(handle, b"one\ntw", b"o")
+    await handle.flush()
+    await handle.flush()
+    assert world.log().values == [b"one"]
+    await handle.release()
+    assert world.log().values == [b"one", b"two"]
+
+
+async def test_two_writers_do_not_tear_each_others_lines(appends) -> None:
+    world = appends()
+    first, second = opened(world), opened(world)
+    await write(first, b"fir")
+    await write(second, b"sec")
+    await write(first, b"st\n")
+    await write(second, b"ond\n")
+    await first.flush()
+    assert world.log().values == [b"first", b"second"]
+
+
+async def test_a_long_line_may_come_byte_by_byte(appends) -> None:
+    world = appends()
+    handle = opened(world)
+    for _ in range(20_000):
+        await handle.write(b"x")
+    await handle.write(b"\n")
+    await handle.flush()
+    assert world.log().values == [b"x" * 20_000]
+
+
+@given(st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b""))), st.lists(st.integers(0, 400)))
+def test_where_writes_are_cut_means_nothing(lines: list[bytes], cuts: list[int]) -> None:
+    data = b"".join(line + b"\n" for line in lines)
+    ends = sorted(min(cut, len(data)) for cut in cuts)
+    pieces = [data[start:end] for start, end in zip([0, *ends], [*ends, len(data)], strict=True)]
+    accumulator = Collector()
+
+    async def run() -> None:
+        handle = AppendHandle(accumulator, os.O_WRONLY)
+        await write(handle, *pieces)
+        await handle.release()
+
+    trio.run(run)
+    assert accumulator.values == lines
+
+
+class Collector:
+    """An accumulator with room for everything, that only looks at what it is given."""
+
+    batch_bytes_max = 1 << 20
+    request_timeout_s = None
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    def split(self, data: bytes, start: int, end: int, timestamp: int, writer: AppendHandle) -> int:
+        BatchBuilder(1 << 20).split(data, start, end, timestamp)
+        assert data[end - 1 : end] == b"\n"
+        self.values += data[start : end - 1].split(b"\n")
+        return end
+
+    def enter(self, writer: AppendHandle) -> None:
+        pass
+
+    leave = enter
+
+    async def drain(self) -> None:
+        pass
+
+
+# --- a record that is too large --------------------------------------------------------------------------------------
+
+LIMIT = {"max.message.bytes": "1000"}
+LONGEST = line_bytes_max(1000)
+
+
+@pytest.mark.parametrize("batch_bytes", [62, 68, 69, 100, 130, 1000, 8300, 1 << 20, (1 << 20) + 12])
+def test_the_longest_line_just_fits_its_batch(batch_bytes: int) -> None:
+    longest = line_bytes_max(batch_bytes)
+    fits = longest >= 0 and HEADER_SIZE + record_size(None, b"x" * longest) <= batch_bytes
+    assert fits or longest == -1
+    assert HEADER_SIZE + record_size(None, b"x" * (longest + 1)) > batch_bytes
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 7], ids=["in one write", "in two", "in seven"])
+async def test_a_line_of_just_max_message_bytes_is_taken(appends, pieces: int) -> None:
+    world = appends(topic=LIMIT)
+    handle = opened(world)
+    line = b"x" * LONGEST + b"\n"
+    step = -(-len(line) // pieces)
+    await write(handle, *(line[start : start + step] for start in range(0, len(line), step)))
+    await handle.flush()
+    assert world.log().values == [b"x" * LONGEST] and world.log().sizes == [1000]
+
+
+TOO_LONG = b"x" * (LONGEST + 1)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "answers", "records"),
+    [
+        pytest.param([TOO_LONG + b"\n"], [errno.EMSGSIZE], [], id="alone"),
+        pytest.param([TOO_LONG], [errno.EMSGSIZE], [], id="alone, not even finished"),
+        pytest.param([b"a\nb\n" + TOO_LONG + b"\nc\n"], ["4"], [b"a", b"b"], id="what came before is kept"),
+        pytest.param([b"a\nb\n" + TOO_LONG], ["4"], [b"a", b"b"], id="before an unfinished one"),
+        pytest.param([b"a\n" + TOO_LONG[:600], TOO_LONG], ["602", errno.EMSGSIZE], [b"a"], id="found out later"),
+        pytest.param([TOO_LONG[:600], TOO_LONG[600:] + b"\nb\n"], ["600", errno.EMSGSIZE], [], id="by its end"),
+        pytest.param([b"a\n" + TOO_LONG[:9], b"\n" + TOO_LONG], ["11", "1"], [b"a", b"x" * 9], id="the next one"),
+        pytest.param([TOO_LONG, b"\n", b"b\n"], [errno.EMSGSIZE] * 3, [], id="refused once, refused until closed"),
+        pytest.param([b"a\n" + TOO_LONG, b"b\n"], ["2", errno.EMSGSIZE], [b"a"], id="also after a short count"),
+    ],
+)
+async def test_a_line_above_max_message_bytes_is_refused(
+    appends, pieces: list[bytes], answers: list[int | str], records: list[bytes]
+) -> None:
+    world = appends(topic=LIMIT)
+    handle = opened(world)
+    given_answers: list[int | str] = []
+    for piece in pieces:
+        try:
+            given_answers.append(str(await handle.write(piece)))
+        except OSError as error:
+            given_answers.append(error.errno or 0)
+    await handle.release()
+    assert given_answers == answers
+    assert world.log().values == records
+
+
+async def test_another_handle_is_not_touched_by_a_refusal(appends) -> None:
+    world = appends(topic=LIMIT)
+    refused, other = opened(world), opened(world)
+    assert await code_of(refused.write(TOO_LONG)) == errno.EMSGSIZE
+    assert await other.write(b"fine\n") == 5
+
+
+# --- no room ---------------------------------------------------------------------------------------------------------
+
+
+def lines(count: int) -> bytes:
+    return b"".join(b"%099d\n" % number for number in range(count))
+
+
+async def test_a_write_waits_for_room(appends, nursery: trio.Nursery) -> None:
+    world = appends(batch_bytes=KIB)
+    handle = opened(world)
+    world.threads.hold()
+    taken: list[int] = []
+
+    async def write_all() -> None:
+        taken.append(await handle.write(lines(100)))
+
+    nursery.start_soon(write_all)
+    await wait_all_tasks_blocked()
+    assert taken == []
+    world.threads.let_go()
+    await wait_all_tasks_blocked()
+    await handle.flush()
+    assert taken == [10_000] and len(world.log().values) == 100
+
+
+async def test_without_room_a_nonblocking_write_takes_what_it_can_and_then_nothing(appends) -> None:
+    world = appends(batch_bytes=KIB)
+    handle = opened(world, os.O_WRONLY | os.O_NONBLOCK)
+    world.threads.hold()
+    taken = await handle.write(lines(100))
+    assert 0 < taken < 10_000 and taken % 100 == 0
+    assert await code_of(handle.write(lines(100)[taken:])) == errno.EAGAIN
+    world.threads.let_go()
+    await handle.flush()
+    await write_nonblocking(handle, lines(100)[taken:])
+    assert world.log().values == lines(100).splitlines()
+
+
+async def test_a_carried_line_that_finds_no_room_is_completed_by_the_same_bytes_later(appends) -> None:
+    world = appends(batch_bytes=KIB)
+    handle = opened(world, os.O_WRONLY | os.O_NONBLOCK)
+    world.threads.hold()
+    taken = await handle.write(lines(100))
+    blocked = opened(world, os.O_WRONLY | os.O_NONBLOCK)
+    assert await blocked.write(b"carr") == 4
+    assert await code_of(blocked.write(b"ied\n")) == errno.EAGAIN
+    world.threads.let_go()
+    await handle.flush()
+    await write_nonblocking(blocked, b"ied\n")
+    assert world.log().values == [*lines(100)[:taken].splitlines(), b"carried"]
+
+
+async def write_nonblocking(handle: AppendHandle, data: bytes) -> None:
+    while data:
+        try:
+            data = data[await handle.write(data) :]
+        except BlockingIOError:
+            await handle.flush()
+    await handle.flush()
+
+
+async def test_a_write_answers_before_the_kernel_loses_patience(
+    appends, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = appends(batch_bytes=KIB, request_timeout_s=20.0)
+    handle = opened(world)
+    world.threads.hold()
+    taken = await handle.write(lines(100))
+    assert 0 < taken < 10_000
+    assert await code_of(handle.write(lines(100))) == errno.EINTR
+    assert autojump_clock.current_time() == 20.0
+
+
+async def test_an_unfinished_line_waits_for_room_even_when_the_handle_does_not(appends, nursery: trio.Nursery) -> None:
+    world = appends(batch_bytes=KIB)
+    handle = opened(world, os.O_WRONLY | os.O_NONBLOCK)
+    world.threads.hold()
+    taken = await handle.write(lines(100))
+    late = opened(world, os.O_WRONLY | os.O_NONBLOCK)
+    await late.write(b"late")
+    nursery.start_soon(late.release)
+    await wait_all_tasks_blocked()
+    world.threads.let_go()
+    await wait_all_tasks_blocked()
+    assert world.log().values == [*lines(100)[:taken].splitlines(), b"late"]
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.expect_log("records were not written")
+async def test_after_a_lost_batch_every_call_on_the_handle_says_so(appends) -> None:
+    world = appends()
+    handle, other = opened(world), opened(world, number=1)
+    await write(handle, b"lost\n")
+    world.log().append_failure = OSError(errno.ENOSPC, "full")
+    assert await code_of(handle.flush()) == errno.ENOSPC
+    world.log().append_failure = None
+    for call in (handle.write(b"more\n"), handle.flush(), handle.fsync(), handle.write(b"more\n")):
+        assert await code_of(call) == errno.ENOSPC
+    assert await code_of(other.write(b"fine\n")) is None
+    await handle.release()
+    assert world.log().values == []
+
+
+@pytest.mark.expect_log("records were not written")
+async def test_a_new_handle_begins_afresh(appends) -> None:
+    world = appends()
+    handle = opened(world)
+    await write(handle, b"lost\n")
+    world.log().append_failure = OSError(errno.ENOSPC, "full")
+    assert await code_of(handle.flush()) == errno.ENOSPC
+    world.log().append_failure = None
+    late = opened(world)
+    await write(late, b"kept\n")
+    assert await code_of(late.flush()) is None
+    assert world.log().values == [b"kept"]
+
+
+@pytest.mark.expect_log("records were not written")
+async def test_an_unfinished_line_does_not_follow_a_lost_batch(appends) -> None:
+    world = appends()
+    handle = opened(world)
+    await write(handle, b"lost\nunfinished")
+    world.log().append_failure = OSError(errno.ENOSPC, "full")
+    assert await code_of(handle.flush()) == errno.ENOSPC
+    world.log().append_failure = None
+    await handle.release()
+    assert world.log().values == []
+
+
+async def test_a_full_disk_is_told_by_write(appends, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = appends()
+    handle = opened(world)
+
+    def full(size: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.accumulators.space, "take", full)
+        assert await code_of(handle.write(b"line\n")) == errno.ENOSPC
+    assert await handle.write(b"line\n") == 5
+
+
+@pytest.mark.expect_log("sync failed")
+async def test_a_failed_sync_is_told_by_every_call(appends) -> None:
+    world = appends()
+    handle = opened(world)
+    await write(handle, b"line\n")
+    world.log().flush_failure = OSError(errno.EIO, "disk")
+    for call in (handle.fsync(), handle.write(b"more\n"), handle.flush(), handle.fsync()):
+        assert await code_of(call) == errno.EIO
+
+
+@pytest.mark.expect_log("an unfinished line of 3 bytes is lost: .*shutdown")
+async def test_an_unfinished_line_at_the_end_of_the_mount_is_dropped_and_logged(appends) -> None:
+    world = appends()
+    handle = opened(world)
+    await write(handle, b"whole\nhal")
+    world.accumulators.stop()
+    await handle.release()
+    assert world.log().values == [b"whole"]
+
+
+async def test_after_umount_unfinished_lines_are_records(appends) -> None:
+    world = appends()
+    for number in range(3):
+        await write(opened(world, number=number), b"unfinished")
+    await world.accumulators.release_all()
+    assert [world.log(number).values for number in range(3)] == [[b"unfinished"]] * 3
+
+
+# --- durability ------------------------------------------------------------------------------------------------------
+
+
+async def test_flush_has_the_complete_lines_in_the_file(appends) -> None:
+    world = appends(linger_ms=60_000)
+    handle = opened(world)
+    await write(handle, b"one\n")
+    assert world.log().values == []
+    await handle.flush()
+    assert (world.log().values, world.log().synced) == ([b"one"], 0)
+
+
+async def test_flush_of_a_handle_that_wrote_nothing_leaves_the_batch_of_others_open(appends) -> None:
+    world = appends(linger_ms=60_000)
+    writer, idle = opened(world), opened(world)
+    await write(writer, b"one\n")
+    await idle.flush()
+    assert world.log().values == []
+
+
+async def test_fsync_has_them_on_disk(appends) -> None:
+    world = appends(linger_ms=60_000, flush_ms=None)
+    handle = opened(world)
+    await write(handle, b"one\n")
+    await handle.fsync()
+    assert world.log().synced == 1
+
+
+async def test_fsync_covers_what_other_handles_wrote(appends) -> None:
+    world = appends(linger_ms=60_000, flush_ms=None)
+    await write(opened(world), b"one\n")
+    await opened(world).fsync()
+    assert world.log().synced == 1
+
+
+@pytest.mark.parametrize(("flag", "synced"), [(os.O_SYNC, 1), (os.O_DSYNC, 1), (0, 0)], ids=["O_SYNC", "O_DSYNC", "0"])
+async def test_a_synchronous_write_returns_when_it_is_on_disk(appends, flag: int, synced: int) -> None:
+    world = appends(flush_ms=None)
+    await opened(world, os.O_WRONLY | flag).write(b"one\n")
+    assert world.log().synced == synced
+
+
+# --- reading back ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_handle_open_for_both_tells_where_its_records_are(appends, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = appends()
+    monkeypatch.setattr("time.time_ns", lambda: 1_795_253_676_123_456_789)
+    await write(opened(world), b"another's\n")
+    handle = opened(world, os.O_RDWR)
+    await write(handle, b"hi\nthere\n")
+    assert await handle.read(4096) == b"1 1795253676123\n2 1795253676123\n"
+    assert await handle.read(4096) == b""
+    await write(handle, b"again\nunfinished")
+    assert await handle.read(4096) == b"3 1795253676123\n"
+
+
+async def test_what_is_told_is_a_stream_that_may_be_read_in_any_pieces(appends) -> None:
+    world = appends()
+    handle = opened(world, os.O_RDWR)
+    await write(handle, b"x\n" * 1000)
+    pieces = []
+    for size in [1, 2, 3, 4096, 7] + [1000] * 100:
+        piece = await handle.read(size)
+        assert len(piece) <= size
+        pieces.append(piece)
+    told = b"".join(pieces).decode().splitlines()
+    assert [int(line.split()[0]) for line in told] == list(range(1000))
+
+
+async def test_a_handle_that_only_writes_or_only_reads_sees_the_end_of_the_file(appends) -> None:
+    world = appends()
+    writer, reader = opened(world), opened(world, os.O_RDONLY)
+    await write(writer, b"one\n")
+    assert (await writer.read(100), await reader.read(100)) == (b"", b"")
+
+
+async def test_what_nobody_reads_is_remembered_in_bounds(appends) -> None:
+    world = appends()
+    handle = opened(world, os.O_RDWR)
+    for number in range(RANGES_MAX + 10):
+        handle.acknowledged(2 * number, 1, number)
+    assert (await handle.read(3)).startswith(b"20 ")
+
+
+@pytest.mark.expect_log("records were not written")
+async def test_reading_after_a_lost_batch_says_so(appends) -> None:
+    world = appends()
+    handle = opened(world, os.O_RDWR)
+    await write(handle, b"lost\n")
+    world.log().append_failure = OSError(errno.ENOSPC, "full")
+    assert await code_of(handle.read(100)) == errno.ENOSPC
