@@ -22,6 +22,7 @@ VERBS = {
     "mount": "Mount a log directory.",
     "umount": "Unmount it, and wait until everything is on disk.",
     "create": "Create partitions of a topic.",
+    "hand-over": "Give a partition to a stopped Kafka broker.",
     "status": "Show what is mounted, and the partitions of a log directory.",
 }
 """What there is, with the line that `offsetfs --help` shows: listing them must not load them."""
@@ -36,7 +37,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command = importlib.import_module(f"offsetfs.cli.{cmd_name}").command
+        command = importlib.import_module(f"offsetfs.cli.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from kafka_broker import KafkaBroker
 
+from offsetfs import cli
 from offsetfs.storage.batch_builder import BatchBuilder
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.hand_over import hand_over
@@ -98,7 +99,9 @@ def check_with_kafkas_tool(kafka: KafkaBroker, partitions: list[Path]) -> None:
     assert sane.count("passed sanity check.") == sum(f.suffix == ".index" for f in indexes)
 
 
-def test_a_partition_that_we_created_is_handed_over(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_a_partition_that_we_created_is_handed_over(
+    kafka: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "ours").mkdir()
     directory = LogDirectory.open(str(tmp_path / "ours"))
     partition = TopicPartition("orders", 0)
@@ -107,8 +110,10 @@ def test_a_partition_that_we_created_is_handed_over(kafka: KafkaBroker, tmp_path
     directory.close()
     kafka.create_topic("orders")
     kafka.stop()
-    hand_over(str(tmp_path / "ours"), partition, str(kafka.log_dir))
+    assert cli.run(["hand-over", str(tmp_path / "ours"), "orders-0", str(kafka.log_dir)]) == 0
     kafka.start()
+    assert cli.run(["hand-over", str(tmp_path / "ours"), "orders-0", str(kafka.log_dir)]) == 32
+    assert f"in use by process {kafka.pid}" in capsys.readouterr().err
     assert kafka.complaints() == []
     assert consumed(kafka, "orders") == in_print(ours("lz4"))
     kafka.produce("orders", b"last\n")

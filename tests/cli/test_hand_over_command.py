@@ -1,0 +1,43 @@
+"""`offsetfs hand-over`, as typed."""
+
+from pathlib import Path
+
+import pytest
+
+from offsetfs import cli
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.names import TopicPartition
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> str:
+    path = tmp_path / "ours"
+    path.mkdir()
+    directory = LogDirectory.open(str(path))
+    directory.create_partition(TopicPartition("empty", 0))
+    directory.close()
+    return str(path)
+
+
+def test_it_says_what_the_broker_will_find(ours: str, golden_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["hand-over", ours, "empty-0", str(golden_copy)]) == 0
+    assert capsys.readouterr().out == "empty-0: empty; start the broker\n"
+
+
+@pytest.mark.parametrize(
+    ("partition", "code", "told"),
+    [
+        ("empty", 1, "partition number"),
+        ("nobody-0", 32, "no partition nobody-0"),
+        ("empty-0", 32, "start it, create topic empty, stop it"),
+    ],
+)
+def test_what_cannot_be_handed_over_is_one_sentence_and_an_exit_code(
+    ours: str, golden_copy: Path, capsys: pytest.CaptureFixture[str], partition: str, code: int, told: str
+) -> None:
+    (golden_copy / "empty-0" / "partition.metadata").unlink()
+    assert cli.run(["hand-over", ours, partition, str(golden_copy)]) == code
+    error = capsys.readouterr().err
+    assert error.startswith("offsetfs hand-over: ") and told in error and error.count("\n") == 1
