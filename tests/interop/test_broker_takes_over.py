@@ -151,7 +151,7 @@ def test_a_broker_opens_what_we_recovered(unclean_copy: Path, new_kafka: Callabl
     found = re.findall(r"isvalid: (\w+)", kafka.dump(files, "--deep-iteration").stdout)
     assert len(found) > 10 and set(found) == {"true"}
 
-    # A broker takes strangers for strays: its own empty partitions take the recovered files, then it must find no fault.
+    # A broker takes strangers for strays, so its own empty partitions take the recovered files.
     kafka.start()
     for partition in ends:
         kafka.create_topic(partition.topic)
