@@ -222,15 +222,15 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
 # --- reading the list ------------------------------------------------------------------------------------------------
 
 # An option: anything but commas and quotes, or whole quoted stretches.
-_ITEM = re.compile(r'(?:[^,"]|"[^"]*")+|(?P<open>")')
+_ITEM = re.compile(r'(?:[^,"]|"[^"]*")+')
 
 
 def _items(texts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """Yield name and value (None without `=`) of each option."""
     for text in texts:
+        if text.count('"') % 2:
+            raise OptionError(f"a double quote is not closed in {text!r}")
         for match in _ITEM.finditer(text):
-            if match["open"]:
-                raise OptionError(f"a double quote is not closed in {text!r}")
             name, equals, value = match[0].partition("=")
             if len(value) >= 2 and value[0] == value[-1] == '"':
                 value = value[1:-1]

@@ -1,0 +1,216 @@
+"""Which daemon serves a mount, who holds it, how one goes to the background, and where its log goes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from offsetfs.cli import holders, journal, running
+from offsetfs.cli.running import Daemon
+
+pytestmark = pytest.mark.unit
+
+DEVICE = os.makedev(0, 57)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    path = os.fspath(tmp_path / "offsetfs")
+    monkeypatch.setattr(running, "own_directory", lambda: path)
+    monkeypatch.setattr(running, "SYSTEM_DIRECTORY", os.fspath(tmp_path / "system"))
+    return path
+
+
+def this_process() -> Daemon:
+    pid = os.getpid()
+    return Daemon(pid, running.started(pid) or 0, DEVICE, "/mnt", "/data", {"create": "", "list": "5"})
+
+
+# --- the file of a daemon --------------------------------------------------------------------------------------------
+
+
+def test_a_daemon_is_found_by_the_device_of_its_mount(place: str) -> None:
+    running.register(this_process(), place)
+    assert running.find(DEVICE) == this_process()
+    assert running.find(os.makedev(0, 58)) is None
+
+
+def test_a_daemon_that_ended_well_leaves_nothing(place: str) -> None:
+    running.register(this_process(), place)
+    running.unregister(DEVICE, place)
+    running.unregister(DEVICE, place)
+    assert running.find(DEVICE) is None and os.listdir(place) == []
+
+
+def test_one_that_could_not_save_everything_leaves_word(place: str) -> None:
+    running.register(replace(this_process(), failures=("orders-0 is not on disk",)), place)
+    found = running.find(DEVICE)
+    assert found is not None and found.failures == ("orders-0 is not on disk",)
+
+
+def test_a_pid_that_means_another_process_by_now_is_not_taken_for_the_daemon() -> None:
+    assert this_process().is_alive
+    assert not replace(this_process(), started=1).is_alive
+
+
+def test_a_process_that_has_ended_is_not_alive() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        started = running.started(process.pid)
+        assert started is not None and started > 0
+    assert running.started(process.pid) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": 1}', b'{"pid": "x"}', b"\xff", b"9" * (2 << 20)])
+def test_a_file_that_says_nothing_is_no_daemon(place: str, content: bytes) -> None:
+    running.register(this_process(), place)
+    Path(place, "0-57.json").write_bytes(content)
+    assert running.find(DEVICE) is None
+
+
+def test_a_directory_that_others_can_write_to_is_not_believed(place: str) -> None:
+    running.register(this_process(), place)
+    os.chmod(place, 0o777)
+    assert running.find(DEVICE) is None
+    with pytest.raises(PermissionError):
+        running.register(this_process(), place)
+
+
+def test_a_link_in_the_place_of_the_directory_is_not_followed(place: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    os.symlink(tmp_path / "elsewhere", place)
+    with pytest.raises(PermissionError):
+        running.register(this_process(), place)
+
+
+def test_each_user_has_a_place() -> None:
+    assert running.directory(0, {"XDG_RUNTIME_DIR": "/run/user/0"}) == "/run/offsetfs"
+    assert running.directory(1000, {"XDG_RUNTIME_DIR": "/run/user/1000"}) == "/run/user/1000/offsetfs"
+    assert running.directory(1000, {}).endswith("/offsetfs-1000")
+
+
+# --- who holds a mount -----------------------------------------------------------------------------------------------
+
+HOLD_FILE = "import sys; f = open('file'); import os; os.chdir('/'); print(flush=True); input()"
+HOLD_DIRECTORY = "print(flush=True); input()"
+HOLD_MAPPING = (
+    "import mmap, os; f = open('file'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ);"
+    "f.close(); os.chdir('/'); print(flush=True); input()"
+)
+HOLD_NOTHING = "import os; os.chdir('/'); print(flush=True); input()"
+
+
+@pytest.mark.parametrize(
+    ("program", "held"),
+    [
+        pytest.param(HOLD_FILE, "file", id="an open file"),
+        pytest.param(HOLD_DIRECTORY, "", id="the current directory"),
+        pytest.param(HOLD_NOTHING, None, id="nothing"),
+    ],
+)
+def test_a_process_that_holds_a_mount_is_named(tmp_path: Path, program: str, held: str | None) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = {each.pid: each for each in holders.holders(os.fspath(tmp_path), DEVICE)}
+        assert (process.pid in found) == (held is not None)
+        if held is not None:
+            assert found[process.pid].path == os.fspath(tmp_path / held)
+            assert "python" in found[process.pid].command
+
+
+def test_a_process_that_only_maps_a_file_is_named_by_the_device(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    command = [sys.executable, "-c", HOLD_MAPPING]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = [each.pid for each in holders.holders("/no/such/mount", os.stat(tmp_path).st_dev)]
+        assert process.pid in found
+
+
+def test_we_do_not_name_ourselves(tmp_path: Path) -> None:
+    with open(tmp_path / "file", "wb"):
+        assert os.getpid() not in [each.pid for each in holders.holders(os.fspath(tmp_path), DEVICE)]
+
+
+# --- the background --------------------------------------------------------------------------------------------------
+
+DETACH = """
+import sys
+from offsetfs.cli.detach import detach
+from offsetfs.cli.exit_codes import Failure
+def work(word):
+    {work}
+try:
+    sys.exit(detach(work))
+except Failure as failure:
+    print(failure.message)
+    sys.exit(failure.code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "code", "said"),
+    [
+        pytest.param("word.ready(); return 0", 0, "", id="ready"),
+        pytest.param("word.ready(); return 5", 0, "", id="what comes after is the daemon's own"),
+        pytest.param("word.failed('in use', 32); return 32", 32, "in use\n", id="failed"),
+        pytest.param("word.progress('half'); word.failed('no', 1); return 1", 1, "no\n", id="after progress"),
+        pytest.param("return 0", 4, "the background process ended without a word\n", id="silent"),
+        pytest.param("raise SystemExit(3)", 4, "the background process ended without a word\n", id="died"),
+        pytest.param(
+            "import os; os.kill(os.getpid(), 9)", 4, "the background process ended without a word\n", id="killed"
+        ),
+    ],
+)
+def test_the_parent_ends_as_the_child_says(work: str, code: int, said: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", DETACH.format(work=work)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (result.returncode, result.stdout) == (code, said)
+
+
+def test_a_daemon_has_a_session_of_its_own_and_nothing_open_of_its_parents(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    work = (
+        f"import os, signal; open({os.fspath(pid_file)!r}, 'w').write(str(os.getpid())); word.ready(); signal.pause()"
+    )
+    reader, stray = os.pipe()
+    subprocess.run([sys.executable, "-c", DETACH.format(work=work)], pass_fds=(stray,), check=True, timeout=60)
+    os.close(stray)
+    pid = int(pid_file.read_text())
+    try:
+        links = Path(f"/proc/{pid}/fd")
+        assert sorted((each.name, os.readlink(each)) for each in links.iterdir()) == [
+            (number, os.devnull) for number in "012"
+        ]
+        assert os.getsid(pid) == pid
+        assert select.select([reader], [], [], 10)[0] and os.read(reader, 1) == b""
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.close(reader)
+
+
+# --- the log ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_of_the_log_cannot_move_the_cursor_or_begin_another() -> None:
+    formatter = journal._Printable("%(message)s")
+    record = logging.LogRecord("x", logging.INFO, "", 0, "name \x1b[2J\r\nERROR forged\x00", None, None)
+    assert formatter.format(record) == "name \\x1b[2J\\r\n  ERROR forged\\x00"
+
+
+def test_without_syslog_each_user_has_a_file() -> None:
+    assert journal.file_path(0, {}) == "/var/log/offsetfs.log"
+    assert journal.file_path(7, {"HOME": "/home/a"}) == "/home/a/.local/state/offsetfs/offsetfs.log"
+    assert journal.file_path(7, {"HOME": "/home/a", "XDG_STATE_HOME": "/s"}) == "/s/offsetfs/offsetfs.log"

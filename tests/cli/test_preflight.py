@@ -1,0 +1,166 @@
+"""What is wrong with a mount before it is made, in a sentence and a code."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from offsetfs.cli import preflight
+from offsetfs.cli.exit_codes import FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.names import TopicPartition
+
+pytestmark = pytest.mark.unit
+
+SEGMENT = "00000000000000000000.log"
+
+
+def check(path: Path, *, read_only: bool = False, create: bool = False) -> list[str]:
+    return preflight.check_directory(os.fspath(path), read_only=read_only, may_be_empty=create)
+
+
+def make(root: Path, *names: str) -> None:
+    """Make files and, where a name ends in a slash, directories."""
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir() if name.endswith("/") else path.write_bytes(b"")
+
+
+# --- the log directory -----------------------------------------------------------------------------------------------
+
+
+def test_what_kafka_wrote_is_a_log_directory(golden: Path) -> None:
+    assert check(golden, read_only=True) == []
+
+
+def test_what_we_made_is_a_log_directory(tmp_path: Path) -> None:
+    directory = LogDirectory.open(os.fspath(tmp_path))
+    directory.create_partition(TopicPartition("orders", 0))
+    directory.close()
+    assert check(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(["orders-0/" + SEGMENT], id="a partition with a segment"),
+        pytest.param(["meta.properties"], id="a broker's mark"),
+        pytest.param(["recovery-point-offset-checkpoint", "orders-0/"], id="checkpoints and an empty partition"),
+        pytest.param(["orders-0/" + SEGMENT, "orders-1/"], id="an empty partition beside a full one"),
+        pytest.param(["orders-0/" + SEGMENT, "a-0.64f0c1-delete/", "lost+found/", ".trash/"], id="known others"),
+    ],
+)
+def test_these_are_log_directories(tmp_path: Path, content: list[str]) -> None:
+    make(tmp_path, *content)
+    assert check(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        pytest.param([], "is empty: mount it with -o create", id="nothing"),
+        pytest.param([".lock", "lost+found/"], "is empty: mount it with -o create", id="nothing that counts"),
+        pytest.param(["notes.txt"], "holds neither partitions", id="files of somebody"),
+        pytest.param(["dbus-1/"], "no partition in it holds a segment", id="a name like a partition's"),
+        pytest.param(["dbus-1/system.conf"], "dbus-1 is named like a partition and holds none", id="and other things"),
+        pytest.param(
+            ["meta.properties", "backup-1/a.txt"], "backup-1 is named like a partition", id="in a log directory"
+        ),
+    ],
+)
+def test_these_are_none_or_not_to_be_written_to(tmp_path: Path, content: list[str], sentence: str) -> None:
+    make(tmp_path, *content)
+    with pytest.raises(Failure, match=re.escape(sentence)) as caught:
+        check(tmp_path)
+    assert caught.value.code == WRONG_CALL
+
+
+def test_an_empty_directory_is_one_with_create(tmp_path: Path) -> None:
+    assert check(tmp_path, create=True) == []
+
+
+def test_read_only_a_directory_named_like_a_partition_harms_nobody(tmp_path: Path) -> None:
+    make(tmp_path, "meta.properties", "backup-1/a.txt")
+    assert check(tmp_path, read_only=True) == []
+
+
+def test_what_is_not_there_or_no_directory_is_no_log_directory(tmp_path: Path) -> None:
+    make(tmp_path, "file")
+    for name, sentence in (("missing", "there is no such directory"), ("file", "is not a directory")):
+        with pytest.raises(Failure, match=sentence):
+            check(tmp_path / name)
+
+
+def test_directories_that_are_no_partitions_are_told_a_few_at_a_time(tmp_path: Path) -> None:
+    make(tmp_path, "orders-0/" + SEGMENT, *(f"stranger{number}/" for number in range(9)))
+    warnings = check(tmp_path)
+    assert len(warnings) == 6
+    assert warnings[0].endswith("stranger0 is no partition, it is not shown")
+    assert warnings[-1].endswith("4 more directories are no partitions")
+
+
+# --- the mount point -------------------------------------------------------------------------------------------------
+
+
+def test_a_mount_point_is_a_directory_where_nothing_is_mounted(tmp_path: Path) -> None:
+    make(tmp_path, "file", "directory/")
+    preflight.check_mount_point(os.fspath(tmp_path / "directory"))
+    for path, sentence, code in (
+        (tmp_path / "missing", "there is no such directory to mount at", WRONG_CALL),
+        (tmp_path / "file", "is not a directory", WRONG_CALL),
+        (Path("/proc"), "something is mounted there already (proc)", FAILED),
+    ):
+        with pytest.raises(Failure, match=re.escape(sentence)) as caught:
+            preflight.check_mount_point(os.fspath(path))
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("log", "mount", "sentence"),
+    [
+        ("log", "log", "is the log directory itself"),
+        ("log", "log/mnt", "lies in the log directory"),
+        ("log", "link/mnt", "lies in the log directory"),
+        ("mnt/log", "mnt", "which would hide it"),
+        ("mnt/../mnt/log", "mnt/", "which would hide it"),
+    ],
+)
+def test_neither_may_lie_in_the_other(tmp_path: Path, log: str, mount: str, sentence: str) -> None:
+    make(tmp_path, "log/mnt/", "mnt/log/")
+    (tmp_path / "link").symlink_to("log")
+    with pytest.raises(Failure, match=sentence) as caught:
+        preflight.check_apart(f"{tmp_path}/{log}", f"{tmp_path}/{mount}")
+    assert caught.value.code == WRONG_CALL
+
+
+def test_neighbours_with_one_beginning_are_apart(tmp_path: Path) -> None:
+    make(tmp_path, "log/", "log2/")
+    preflight.check_apart(f"{tmp_path}/log", f"{tmp_path}/log2")
+    assert not (tmp_path / "log2").samefile(tmp_path / "log")
+
+
+# --- the system ------------------------------------------------------------------------------------------------------
+
+
+def test_without_the_device_there_is_no_mount(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match="modprobe fuse") as caught:
+        preflight.check_fuse(os.fspath(tmp_path / "fuse"))
+    assert caught.value.code == SYSTEM
+
+
+@pytest.mark.parametrize(
+    ("text", "is_allowed"),
+    [("user_allow_other\n", True), ("# user_allow_other\n", False), ("", False), ("x\n user_allow_other \n", True)],
+)
+def test_a_user_lets_others_in_only_where_the_administrator_agreed(tmp_path: Path, text: str, is_allowed: bool) -> None:
+    (tmp_path / "fuse.conf").write_text(text)
+    try:
+        preflight.check_allow_other(os.fspath(tmp_path / "fuse.conf"))
+        said = None
+    except Failure as failure:
+        said = failure.message
+    assert (said is None) == is_allowed and "user_allow_other" in (said or "user_allow_other")

@@ -1,0 +1,104 @@
+"""What `-o` may say, and what is said to somebody who got it wrong."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from offsetfs.fs.options import MountOptions, OptionError
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("ro", {"read_only": True}),
+        ("ro,rw", {"read_only": False}),
+        ("rw,ro", {"read_only": True}),
+        ("create", {"create": True}),
+        ("list=100", {"listed_max": 100}),
+        ("list=all", {"listed_max": None}),
+        ("list=none", {"listed_max": 0}),
+        ("linger-ms=0", {"linger_ms": 0}),
+        ("batch-bytes=2048", {"batch_bytes": 2048}),
+        ("batch-bytes=64k,buffer-bytes=1g", {"batch_bytes": 64 << 10, "buffer_bytes": 1 << 30}),
+        ("buffer-bytes=64M", {"buffer_bytes": 64 << 20}),
+        ("flush-messages=1", {"flush_messages": 1}),
+        ("flush-messages=5,flush-messages=off", {"flush_messages": None}),
+        ("flush-ms=0", {"flush_ms": 0}),
+        ("flush-ms=off", {"flush_ms": None}),
+        ("uid=0,gid=4294967294", {"uid": 0, "gid": 4294967294}),
+        ("umask=022", {"umask": 0o022}),
+        ("umask=0", {"umask": 0}),
+        ("allow_other", {"allow_other": True}),
+        ("linger-ms=1,linger-ms=2", {"linger_ms": 2}),
+        ("retention.ms=-1", {"topic_defaults": {"retention.ms": "-1"}}),
+        ("flush.ms=100,flush-ms=200", {"flush_ms": 200, "topic_defaults": {"flush.ms": "100"}}),
+        ('cleanup.policy="compact,delete"', {"topic_defaults": {"cleanup.policy": "compact,delete"}}),
+        ("rw,defaults,_netdev,nofail,noauto,x-systemd.automount,x-initrd.mount", {}),
+        ("nosuid,nodev,noexec,relatime,user=joe,comment=mine", {}),
+        (",,create,,", {"create": True}),
+    ],
+)
+def test_options_are_read(text: str, expected: dict[str, object]) -> None:
+    assert MountOptions.parse([text]) == MountOptions(**expected)
+
+
+def test_several_lists_are_one() -> None:
+    assert MountOptions.parse(["ro,linger-ms=1", "linger-ms=2"]) == MountOptions(read_only=True, linger_ms=2)
+
+
+def test_what_is_not_said_is_the_caller_and_kafkas_defaults() -> None:
+    options = MountOptions.parse([])
+    assert (options.uid, options.gid, options.umask, options.topic_defaults) == (os.getuid(), os.getgid(), 0o027, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("linger_ms=5", "unknown option 'linger_ms', did you mean linger-ms?"),
+        ("bufer-bytes=5", "unknown option 'bufer-bytes', did you mean buffer-bytes?"),
+        ("retention.msec=5", "unknown option 'retention.msec', did you mean retention.ms?"),
+        ("allow-other", "unknown option 'allow-other', did you mean allow_other?"),
+        ("sync", "unknown option 'sync'"),
+        ("suid", "unknown option 'suid'"),
+        ("fsname=x", "unknown option 'fsname'"),
+        ("linger-ms", "option linger-ms needs a value: linger-ms=…"),
+        ("linger-ms=", "option linger-ms needs a value: linger-ms=…"),
+        ("retention.ms", "option retention.ms needs a value: retention.ms=…"),
+        ("ro=1", "option ro takes no value"),
+        ("linger-ms=-1", "linger-ms=-1 is not a number from 0 to 60000"),
+        ("linger-ms=60001", "linger-ms=60001 is not a number from 0 to 60000"),
+        ("linger-ms=٣", "linger-ms=٣ is not a number from 0 to 60000"),
+        ("linger-ms=1k", "linger-ms=1k is not a number from 0 to 60000"),
+        ("batch-bytes=1", "batch-bytes=1 is not a number from 1024 to 1073741824"),
+        ("batch-bytes=1t", "batch-bytes=1t is not a number from 1024 to 1073741824"),
+        ("list=some", "list=some is not a number from 0 to 1000000000, nor the word all, nor the word none"),
+        ("flush-ms=never", "flush-ms=never is not a number from 0 to 2147483647, nor the word off"),
+        ("flush-messages=0", "flush-messages=0 is not a number from 1 to 9223372036854775807, nor the word off"),
+        ("umask=8", "umask=8 is not an octal number from 000 to 777"),
+        ("umask=1777", "umask=1777 is not an octal number from 000 to 777"),
+        ("uid=4294967295", "uid=4294967295 is not a number from 0 to 4294967294"),
+        ("ro,create", "ro and create exclude each other"),
+        ("batch-bytes=32m,buffer-bytes=32m", "must hold at least 2 batches"),
+        ("segment.bytes=x", "segment.bytes"),
+        ('cleanup.policy="compact,delete', "a double quote is not closed"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        MountOptions.parse([text])
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "ro,list=all", "create,list=none,flush-ms=off,flush-messages=3,umask=077,allow_other,retention.ms=-1"],
+)
+def test_what_is_told_about_a_mount_can_be_said_again(text: str) -> None:
+    options = MountOptions.parse([text])
+    said = [f"{name}={value}" if value else name for name, value in options.texts().items()]
+    assert MountOptions.parse(said) == options
