@@ -95,6 +95,8 @@ def newest_start(log: Log, count: int) -> int:
     Costs a walk over the headers of the batches that hold them, and of as many again where there are gaps.
     """
     start, end, span = log.log_start_offset, log.next_offset, count
+    if count == 0:
+        return end
     try:
         while end - start > span:
             begin = _newest_start(log, end - span, count)
