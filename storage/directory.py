@@ -284,6 +284,8 @@ class LogDirectory:
                 if self._marked and not errors:
                     (self._clean_mark or CleanShutdown()).write(self.path)
             finally:
+                self._logs.clear()
+                self._pool.clear()
                 self._lock.release()
         if len(errors) > len(self.failed):
             raise errors[len(self.failed)]

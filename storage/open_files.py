@@ -45,3 +45,8 @@ class Pool(Generic[T]):
     def drop(self, key: Hashable) -> None:
         with self._lock:
             self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        """Let everything go; what is in use closes with its last user."""
+        with self._lock:
+            self._entries.clear()

@@ -48,6 +48,7 @@ def content(path: Path) -> dict[str, bytes]:
     return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
 
 
+@pytest.mark.promise("Opening a directory and closing it without a write leaves every byte as it was.")
 def test_opening_and_closing_without_a_write_leaves_everything_as_it_was(golden_copy: Path) -> None:
     before = content(golden_copy)
     directory = LogDirectory.open(str(golden_copy))
@@ -180,6 +181,7 @@ def test_what_is_no_log_directory_is_refused(tmp_path: Path, what: str) -> None:
         LogDirectory.open(str(path))
 
 
+@pytest.mark.promise("Two writers on one log directory cannot happen, whether the other is a broker or another mount.")
 def test_a_second_writer_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     script = (

@@ -56,6 +56,7 @@ def directory() -> LogDirectory:
     return LogDirectory.open(str(GOLDEN), read_only=True)
 
 
+@pytest.mark.promise("Every record that a broker wrote reads exactly as a Kafka client reads it.")
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_every_golden_partition_reads_as_the_client_read_it(partition: str, directory: LogDirectory) -> None:
     log = directory.log(TopicPartition.parse(partition))

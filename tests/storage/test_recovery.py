@@ -121,6 +121,7 @@ def _flip(path: Path, position: int) -> None:
     overwrite(file, position, bytes([file.read_bytes()[position] ^ 0x10]))
 
 
+@pytest.mark.promise("Recovery cuts only beyond the recovery point, and keeps what it cuts beside the log.")
 @pytest.mark.parametrize("corruption", CORRUPTIONS, ids=lambda c: c.name)
 def test_the_log_is_cut_at_the_first_unsound_batch_and_what_is_cut_is_kept(
     crashed: Path, corruption: Corruption
@@ -137,6 +138,7 @@ def test_the_log_is_cut_at_the_first_unsound_batch_and_what_is_cut_is_kept(
     goes_on(crashed, log, directory)
 
 
+@pytest.mark.promise("Recovery cuts only beyond the recovery point, and keeps what it cuts beside the log.")
 def test_damage_before_the_recovery_point_is_reported_and_never_cut(crashed: Path) -> None:
     batch_size = _size(crashed) // COUNT
     write_offsets(str(crashed / RECOVERY_POINTS), {PARTITION: COUNT})
@@ -164,6 +166,7 @@ def recovered_with_damage(path: Path) -> tuple[LogDirectory, Log]:
     return directory, directory.log(PARTITION)
 
 
+@pytest.mark.promise("Offsets that were on disk once are never given out again.")
 def test_offsets_below_the_recovery_point_are_never_given_out_again(crashed: Path) -> None:
     write_offsets(str(crashed / RECOVERY_POINTS), {PARTITION: COUNT})
     batch_size = _size(crashed) // COUNT
@@ -173,6 +176,7 @@ def test_offsets_below_the_recovery_point_are_never_given_out_again(crashed: Pat
     directory.close()
 
 
+@pytest.mark.promise("An index that is damaged, missing or lying costs time and no answer.")
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("how", ["missing", "zeros", "random", "odd length", "points into a batch", "points too far"])
 @pytest.mark.parametrize("clean", [True, False])
