@@ -31,7 +31,10 @@ class RecordFiles:
         self._shared = shared
         self._partition = partition
 
-    async def lookup(self, offset: int) -> EntryAttributes:
+    async def lookup(self, offset: int) -> EntryAttributes | None:
+        log = self._partition.log
+        if not log.log_start_offset <= offset < log.next_offset:
+            return None
         inode = self._partition.offset_inode(Kind.RECORD, offset)
         return self._attributes(inode, await self._shown(inode, offset))
 

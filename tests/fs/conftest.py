@@ -1,0 +1,82 @@
+"""Real mounts for tests: `offsetfs mount -f` in a process of its own, always unmounted, its log looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+READY = b" is mounted at "
+
+
+@dataclass
+class Mounted:
+    """A mount. `path`: the mount point; `log`: the log directory below it."""
+
+    path: Path
+    log: Path
+    process: subprocess.Popen[bytes]
+    lines: list[bytes] = field(default_factory=list)
+
+    def unmount(self) -> int:
+        """Unmount and return the exit code of the daemon, all of whose words are then in `lines`."""
+        if os.path.ismount(self.path):
+            subprocess.run(["umount" if os.geteuid() == 0 else "fusermount3", *self._flags(), self.path], check=True)
+        assert self.process.stderr is not None
+        self.lines += self.process.stderr.readlines()
+        return self.process.wait(timeout=30)
+
+    @staticmethod
+    def _flags() -> list[str]:
+        return [] if os.geteuid() == 0 else ["-u"]
+
+    def errors(self) -> str:
+        return (self.path / ".offsetfs" / "errors").read_text()
+
+
+Mount = Callable[..., Mounted]
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Mount]:
+    """Call it with a log directory and options; it returns when the mount answers.
+
+    At the end everything is unmounted; a daemon that failed or logged an error fails the test, unless `faulty`.
+    """
+    mounts: list[tuple[Mounted, bool]] = []
+
+    def start(log: Path, options: str = "", *, faulty: bool = False) -> Mounted:
+        point = tmp_path / f"mnt{len(mounts)}"
+        point.mkdir()
+        command = [sys.executable, "-m", "offsetfs", "mount", "-f", str(log), str(point)]
+        process = subprocess.Popen([*command, *(["-o", options] if options else [])], stderr=subprocess.PIPE)
+        mounted = Mounted(point, log, process)
+        mounts.append((mounted, faulty))
+        assert process.stderr is not None
+        for line in process.stderr:
+            mounted.lines.append(line)
+            if READY in line:
+                return mounted
+        pytest.fail(f"no mount: {b''.join(mounted.lines).decode()}")
+
+    try:
+        yield start
+        codes = [(mounted.unmount(), mounted, faulty) for mounted, faulty in mounts]
+        for code, mounted, faulty in codes:
+            said = b"".join(mounted.lines).decode()
+            assert faulty or (code == 0 and "ERROR" not in said and "Traceback" not in said), said
+    finally:
+        for mounted, _ in mounts:
+            if mounted.process.poll() is None:
+                with contextlib.suppress(OSError):
+                    subprocess.run(["umount", "-l", mounted.path], check=False)
+                mounted.process.kill()
+                mounted.process.wait()
+            if mounted.process.stderr is not None:
+                mounted.process.stderr.close()
