@@ -24,6 +24,7 @@ from offsetfs.storage.errors import (
     CorruptIndex,
     InvalidIndexAppend,
     MalformedBatch,
+    StorageError,
     UnsupportedFormat,
     WouldBlock,
 )
@@ -117,11 +118,11 @@ class Segment:
                 position = place + header.size
                 if header.last_offset >= offset:
                     return batch_chain.load(opened.log, place, header, seen, nowait=nowait)
-        except MalformedBatch as error:
+        except (MalformedBatch, UnsupportedFormat) as error:
             return self._find_beyond_damage(opened.log, error, offset, nowait)
         return None
 
-    def _find_beyond_damage(self, log: File, error: MalformedBatch, offset: int, nowait: bool) -> Batch | None:
+    def _find_beyond_damage(self, log: File, error: StorageError, offset: int, nowait: bool) -> Batch | None:
         """The chain broke before `offset` was reached: it may lie behind the damage, or in it."""
         if nowait:
             raise WouldBlock("looks for the next sound batch", path=log.path)
