@@ -1,0 +1,76 @@
+"""What the rows of one run share: a folder for data, and what is made once and used by several rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import logs
+import mounted
+from kafka_broker import KafkaBroker
+from logs import SparseLog
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One run, or with `count` filled in, one row of it.
+
+    `rounds` does not count the warm-up; `reads` is how many single records are read in each.
+    """
+
+    folder: Path
+    rounds: int
+    reads: int
+    until_the_end: ExitStack
+    count: int = 0
+    _made: dict[object, Any] = field(default_factory=dict)
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def for_row(self, count: int) -> Bench:
+        return dataclasses.replace(self, count=count)
+
+    def new(self, kind: str) -> Path:
+        """Return a path in the folder that is not in use."""
+        return self.folder / f"{kind}-{next(self._numbers)}"
+
+    def lines(self) -> Path:
+        """A file of `count` lines."""
+        return self._once(("lines", self.count), lambda: logs.lines(self.new("lines"), self.count))
+
+    def filled(self, batch_bytes: int) -> Path:
+        """A log directory with those lines, in batches of that size."""
+        return self._once(
+            ("filled", self.count, batch_bytes), lambda: logs.filled(self.new("log"), self.lines(), batch_bytes)
+        )
+
+    def sparse(self, segments: int) -> SparseLog:
+        """A partition of that many segments of 1 GiB, of which `count` batches can be read."""
+        return self._once(("sparse", segments, self.count), lambda: logs.sparse(self.new("log"), segments, self.count))
+
+    def broker(self) -> KafkaBroker:
+        """A running Kafka."""
+        return self._once("broker", lambda: self.until_the_end.enter_context(mounted.broker(self.new("kafka"))))
+
+    def topic(self, name: str, fill: Callable[[str], object], partitions: int = 1) -> str:
+        """A topic of the broker for `count` records, its name; `fill` puts the records into it."""
+
+        def make() -> str:
+            full_name = f"{name}-{self.count}"
+            self.broker().create_topic(full_name, partitions)
+            fill(full_name)
+            return full_name
+
+        return self._once(("topic", name, self.count), make)
+
+    def _once(self, key: object, make: Callable[[], T]) -> T:
+        if key not in self._made:
+            self._made[key] = make()
+        made: T = self._made[key]
+        return made

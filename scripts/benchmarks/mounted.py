@@ -1,0 +1,107 @@
+"""Daemons under measurement: our mount, the null file system, a Kafka broker. Each ends with its `with` block.
+
+With `profiler` set our daemon runs in the foreground under it, and everything else as always.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from offsetfs.cli import running
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+START_SECONDS_MAX = 60.0
+
+sys.path.append(str(ROOT / "tests" / "fixtures"))
+import kafka_broker  # noqa: E402  (it lies where the tests find it)
+
+# As Kafka's own kafka-server-start.sh runs a broker; the tests' shorter way to start would slow it down later.
+kafka_broker.JAVA = (
+    "java",
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+
+profiler: list[str] = []
+"""The words before `python …` of our daemon: none, or those of a profiler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mounted:
+    """A mount point and the process that serves it."""
+
+    path: Path
+    pid: int
+
+    def resident_bytes(self) -> int:
+        """Return VmRSS: what of the daemon is in memory, files that it has mapped included."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return next(int(row.split()[1]) << 10 for row in status.splitlines() if row.startswith("VmRSS:"))
+
+
+@contextlib.contextmanager
+def offsetfs(log_directory: Path, mount_point: Path, *options: str) -> Iterator[Mounted]:
+    """Mount `log_directory` with `-o` options, and unmount it again, waiting for its daemon."""
+    mount_point.mkdir(exist_ok=True)
+    words = ["-m", "offsetfs", "mount", str(log_directory), str(mount_point)]
+    words += [word for option in options for word in ("-o", option)]
+    if profiler:
+        with _foreground([*profiler, sys.executable, *words, "-f"], mount_point, "offsetfs") as mount:
+            yield mount
+        return
+    subprocess.run([sys.executable, *words], check=True)
+    try:
+        daemon = running.find(os.stat(mount_point).st_dev)
+        assert daemon is not None
+        yield Mounted(mount_point, daemon.pid)
+    finally:
+        subprocess.run([sys.executable, "-m", "offsetfs", "umount", str(mount_point)], check=True)
+
+
+@contextlib.contextmanager
+def null_fs(mount_point: Path, data_bytes: int = 0) -> Iterator[Mounted]:
+    """Mount the null file system, whose `data` is `data_bytes` long."""
+    mount_point.mkdir(exist_ok=True)
+    program = Path(__file__).with_name("null_fs.py")
+    with _foreground([sys.executable, str(program), str(mount_point), str(data_bytes)], mount_point, "null") as mount:
+        yield mount
+
+
+@contextlib.contextmanager
+def _foreground(command: list[str], mount_point: Path, name: str) -> Iterator[Mounted]:
+    """Run a daemon that stays in the foreground, from the moment its mount answers until it is unmounted."""
+    before = os.stat(mount_point).st_dev
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while os.stat(mount_point).st_dev == before:
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            raise RuntimeError(f"{name} does not mount: {' '.join(command)}")
+        time.sleep(0.01)
+    try:
+        yield Mounted(mount_point, process.pid)
+    finally:
+        unmount = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
+        subprocess.run([*unmount, mount_point], check=True)
+        process.wait(START_SECONDS_MAX)
+
+
+@contextlib.contextmanager
+def broker(folder: Path) -> Iterator[kafka_broker.KafkaBroker]:
+    """Run a real Kafka broker with the options and the heap of its own start script."""
+    with kafka_broker.KafkaBroker(folder) as started:
+        yield started
+        started.close()

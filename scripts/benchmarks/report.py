@@ -1,0 +1,148 @@
+"""Results as a table for the terminal and for docs/performance.md, as charts, and as JSON.
+
+docs/performance/figures.json holds the figures of the last full run of every row, each with its machine; the table and
+the charts are made from it, so that a run of one row leaves the others as they were.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import chart
+import logs
+from chart import amount
+from machine import Machine
+from measuring import Compared, Result
+
+BEGIN, END = "<!-- figures: made by scripts/bench -->", "<!-- end of figures -->"
+
+Measured = tuple[Result, Machine]
+
+
+def save(folder: Path, measured: Mapping[str, Measured], order: Iterable[str]) -> None:
+    """Put results among those in `folder` (docs), and make page and charts anew; rows that are not in `order` go."""
+    figures = folder / "performance" / "figures.json"
+    figures.parent.mkdir(exist_ok=True)
+    known = _load(figures.read_text()) if figures.exists() else {}
+    merged = {row: {**known, **measured}[row] for row in order if row in known or row in measured}
+    figures.write_text(dump(merged))
+    for row, (result, _) in merged.items():
+        (figures.parent / f"{row}.svg").write_text(chart.svg(result))
+    page = folder / "performance.md"
+    page.write_text(replaced(page.read_text(), section(merged.values())))
+
+
+def dump(measured: Mapping[str, Measured]) -> str:
+    rows = {
+        row: {"result": dataclasses.asdict(result), "machine": dataclasses.asdict(machine)}
+        for row, (result, machine) in measured.items()
+    }
+    return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+
+
+def _load(text: str) -> dict[str, Measured]:
+    return {row: (_result(each["result"]), Machine(**each["machine"])) for row, each in json.loads(text).items()}
+
+
+def _result(fields: dict[str, Any]) -> Result:
+    return Result(**{**fields, "peers": [Compared(**peer) for peer in fields["peers"]]})
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+def replaced(page: str, content: str) -> str:
+    """Return `page` with what stands between the two marks exchanged; ValueError when it lacks one."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"no {BEGIN} … {END} in the page")
+    return f"{before}{BEGIN}\n\n{content}\n{END}{after}"
+
+
+def section(measured: Iterable[Measured]) -> str:
+    """Return the table, the machines as footnotes, and the charts."""
+    measured = list(measured)
+    machines = list(dict.fromkeys(str(machine) for _, machine in measured))
+    rows = [line for result, machine in measured for line in _lines(result, machines.index(str(machine)) + 1)]
+    notes = [f"[^{number}]: {machine}." for number, machine in enumerate(machines, 1)]
+    charts = [f"![{result.row}](performance/{result.row}.svg)" for result, _ in measured]
+    return "\n".join(
+        [
+            "| row | measured | ours | compared with | ratio | goal | |",
+            "|---|---|---|---|---|---|---|",
+            *rows,
+            "",
+            *notes,
+            "",
+            *charts,
+            "",
+        ]
+    )
+
+
+def _lines(result: Result, footnote: int) -> list[str]:
+    """One line for the row, or one for each peer; what they share stands in the first."""
+    name = f"`{result.row}`[^{footnote}]"
+    count = f"{result.count:,}".replace(",", " ")
+    first = [name, f"{result.what}; {count} {result.of}", f"{result.ours}: {figure_text(result, result.figures)}"]
+    if not result.peers:
+        return [_row([*first, "", "", result.goal, _verdict(result.is_met)])]
+    lines = []
+    for place, peer in enumerate(result.peers):
+        left = first if not place else ["", "", ""]
+        right = [
+            f"{peer.name}: {figure_text(result, peer.figures)}",
+            ratio_text(peer),
+            peer.goal,
+            _verdict(peer.is_met),
+        ]
+        lines.append(_row([*left, *right]))
+    return lines
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _verdict(is_met: bool | None) -> str:
+    return {None: "", True: "met", False: "**not met**"}[is_met]
+
+
+def ratio_text(peer: Compared) -> str:
+    """Return the median ratio and its spread: `6.2× as fast (5.9–6.6)`."""
+    kind = "as fast" if peer.is_speed else "as long"
+    return f"{amount(statistics.median(peer.ratios))}× {kind} ({amount(min(peer.ratios))}–{amount(max(peer.ratios))})"
+
+
+def figure_text(result: Result, figures: list[float]) -> str:
+    """Return the median, its spread, and what it means in records and bytes a second."""
+    median = statistics.median(figures)
+    text = f"{amount(median)} {result.unit} ({amount(min(figures))}–{amount(max(figures))})"
+    if result.unit == "s" and result.of in ("lines", "records"):
+        rate = result.count / median
+        text += f", {amount(rate / 1e6)} M/s, {amount(rate * logs.LINE_BYTES / 1e6)} MB/s"
+    return text
+
+
+# --- the terminal ----------------------------------------------------------------------------------------------------
+
+
+def spoken(result: Result) -> str:
+    """Return a result for a person at a terminal."""
+    lines = [
+        f"{result.row:<18}{result.ours}: {figure_text(result, result.figures)}  {_judged(result.goal, result.is_met)}"
+    ]
+    for peer in result.peers:
+        figures = figure_text(result, peer.figures)
+        lines.append(f"{'':<18}{peer.name}: {figures}  → {ratio_text(peer)}  {_judged(peer.goal, peer.is_met)}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _judged(goal: str, is_met: bool | None) -> str:
+    return "" if is_met is None else f"[{goal}: {'met' if is_met else 'NOT MET'}]"

@@ -1,0 +1,91 @@
+"""The bench: `scripts/bench --help`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import machine
+import profiling
+import report
+from bench import Bench
+from measuring import Result, Row, measure
+from rows import ROWS
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CACHE = ROOT / ".cache" / "bench"
+ROUNDS, ROUNDS_QUICK = 5, 2
+READS, READS_QUICK = 20_000, 500
+TOUCHED_BYTES = 6 << 30
+
+
+def main() -> int:
+    arguments = _arguments()
+    if arguments.list:
+        print("\n".join(f"{row.name:<18}{row.what}" for row in ROWS))
+        return 0
+    rows = [row for row in ROWS if _is_wanted(row, arguments.rows)]
+    if not rows:
+        print(f"bench: no row is called {' or '.join(arguments.rows)}; see --list", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `with`: nothing stays mounted
+    rounds = arguments.rounds or (ROUNDS_QUICK if arguments.quick else ROUNDS)
+    here = machine.this_machine(ROOT)
+    print(here)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="data-", dir=_place())))
+        if arguments.profile:
+            stack.enter_context(profiling.profiled(folder))
+        elif not arguments.quick:
+            machine.touch_memory(TOUCHED_BYTES)
+        reads = READS_QUICK if arguments.quick else READS
+        results = _run(rows, Bench(folder, rounds, reads, stack), arguments.quick)
+    _keep(results, here, is_official=not arguments.quick and not arguments.profile and rounds >= ROUNDS)
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure offsetfs against its peers.")
+    parser.add_argument("rows", nargs="*", help="rows, or how their names begin; all of them if left out")
+    parser.add_argument("--quick", action="store_true", help="small data, two rounds, and docs stay as they are")
+    parser.add_argument("--rounds", type=int, help=f"how often each is measured ({ROUNDS}); docs need that many")
+    parser.add_argument("--profile", action="store_true", help="show where our daemon spends its time")
+    parser.add_argument("--list", action="store_true", help="say what there is to measure")
+    return parser.parse_args()
+
+
+def _is_wanted(row: Row, names: list[str]) -> bool:
+    return not names or any(row.name == name or row.name.startswith(f"{name}-") for name in names)
+
+
+def _place() -> Path:
+    """Where data is put: OFFSETFS_BENCH_DIR, or .cache/bench; real files on a disk, please."""
+    place = Path(os.environ.get("OFFSETFS_BENCH_DIR") or CACHE)
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _run(rows: list[Row], bench: Bench, is_quick: bool) -> list[Result]:
+    results = []
+    for row in rows:
+        results.append(measure(row, bench.for_row(row.count_quick if is_quick else row.count), bench.rounds))
+        print(report.spoken(results[-1]), flush=True)
+    return results
+
+
+def _keep(results: list[Result], here: machine.Machine, *, is_official: bool) -> None:
+    measured = {result.row: (result, here) for result in results}
+    CACHE.mkdir(parents=True, exist_ok=True)
+    (CACHE / f"{time.strftime('%Y%m%d-%H%M%S')}.json").write_text(report.dump(measured))
+    if is_official:
+        report.save(ROOT / "docs", measured, [row.name for row in ROWS])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
