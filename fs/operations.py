@@ -245,7 +245,9 @@ class Operations(pyfuse3.Operations):
     def _handle(self, handle: bytes | Handle | AppendHandle, *, direct: bool) -> FileInfo:
         self._last_handle += 1
         self._handles[self._last_handle] = handle
-        return FileInfo(fh=self._last_handle, direct_io=direct, keep_cache=not direct)
+        # What is told of appended records is a stream: a shell that could seek would read on and seek back.
+        is_stream = isinstance(handle, AppendHandle) and handle.wants_offsets
+        return FileInfo(fh=self._last_handle, direct_io=direct, keep_cache=not direct, nonseekable=is_stream)
 
     @guarded
     async def read(self, fh: int, off: int, size: int) -> bytes:
