@@ -122,7 +122,7 @@ class Accumulator:
                 if not self._begin_larger(memoryview(data)[start : data.index(b"\n", start)]):
                     break
                 continue
-            self._note(batch, writer, count, size, timestamp)
+            self._note(batch, writer, count, size, rest - start, timestamp)
             start = rest
             if start < end:
                 self._seal()
@@ -151,7 +151,7 @@ class Accumulator:
                 return False
             count, before = batch.builder.count, batch.builder.size
             if batch.builder.append(key, value, headers, timestamp):
-                self._note(batch, writer, count, before, timestamp)
+                self._note(batch, writer, count, before, size, timestamp)
                 self._seal_unless_lingering()
                 return True
             self._seal()
@@ -186,16 +186,17 @@ class Accumulator:
             raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
         if self._open is None:
             self._all.space.measure()
-        self._all.space.take(size)
+        self._all.space.check(size)
 
     def _check_fenced(self) -> None:
         if self.log.fenced is not None or self._sync.code is not None:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.partition))
 
-    def _note(self, batch: _Batch, writer: Writer, count: int, size: int, timestamp: int) -> None:
+    def _note(self, batch: _Batch, writer: Writer, count: int, size: int, given: int, timestamp: int) -> None:
+        """Book what was taken out of `given` bytes, when the batch had `count` records and `size` bytes before."""
         if batch.builder.count > count:
             batch.note(writer, count, timestamp)
-            self._all.space.pending_bytes += batch.builder.size - size
+            self._all.space.take(batch.builder.size - size, given)
 
     # --- the open batch ----------------------------------------------------------------------------------------------
 
@@ -320,7 +321,7 @@ class Accumulator:
             self._let_go(batch)
 
     def _let_go(self, batch: _Batch) -> None:
-        self._all.space.pending_bytes -= batch.builder.size - HEADER_SIZE
+        self._all.space.settle(batch.builder.size - HEADER_SIZE)
         self._all.buffers.give_back(batch.builder)
         batch.done.set()
 

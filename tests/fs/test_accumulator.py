@@ -385,12 +385,12 @@ async def test_a_write_that_cannot_fit_on_the_disk_is_refused_before_it_is_taken
     appends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = appends()
-    disk = SimpleNamespace(f_bfree=1, f_bavail=1, f_frsize=4096)
+    disk = SimpleNamespace(f_bfree=17, f_bavail=17, f_frsize=4096)
     monkeypatch.setattr(os, "statvfs", lambda path: disk)
     with pytest.raises(OSError) as caught:
         take(world.accumulator(), b"x" * 5000 + b"\n")
     assert caught.value.errno == errno.ENOSPC
-    disk.f_bfree = disk.f_bavail = 2
+    disk.f_bfree = disk.f_bavail = 18
     assert take(world.accumulator(), b"x" * 5000 + b"\n") == 5001
 
 
@@ -398,11 +398,34 @@ async def test_what_is_accepted_and_not_yet_written_counts_as_taken_from_the_dis
     appends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = appends(linger_ms=60_000)
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bfree=2, f_bavail=2, f_frsize=4096))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bfree=18, f_bavail=18, f_frsize=4096))
     take(world.accumulator(), b"x" * 5000 + b"\n")
     with pytest.raises(OSError) as caught:
         take(world.accumulator(1), b"x" * 5000 + b"\n")
     assert caught.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize("line", [b"%099d\n" % 1, b"a\n", b"\n"], ids=["100 bytes", "2 bytes", "empty"])
+async def test_what_a_disk_cannot_hold_is_refused_by_a_write_and_never_lost_later(
+    appends, monkeypatch: pytest.MonkeyPatch, line: bytes
+) -> None:
+    world = appends(batch_bytes=64 * KIB)
+    size = 2 << 20
+    monkeypatch.setattr(os, "statvfs", lambda path: disk(size - sum(world.log().sizes)))
+
+    def disk(free: int) -> SimpleNamespace:
+        return SimpleNamespace(f_bfree=free // 4096, f_bavail=free // 4096, f_frsize=4096)
+
+    writer, data, refused = Writer(), line * 100, None
+    while refused is None:
+        try:
+            if take(world.accumulator(), data, writer) < len(data):
+                await world.accumulator().make_room()
+        except OSError as error:
+            refused = error.errno
+    await world.accumulator().drain()
+    assert refused == errno.ENOSPC and writer.code is None
+    assert size * 0.9 < sum(world.log().sizes) <= size
 
 
 @pytest.mark.parametrize(
