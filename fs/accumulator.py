@@ -1,86 +1,55 @@
 """Records on their way into the logs: one open batch per partition, written when it is full, old or wanted.
 
-    write(2) → AppendHandle → Accumulator.split → open batch → sealed queue → Log.append, in a thread → segment file
-                                                                                  └→ SharedSync → on disk
+    write(2) → AppendHandle → Accumulator.split → open batch → AppendQueue → Log.append, in a thread → segment file
+                                                                   └→ SharedSync → on disk
 
 A writer's lines are encoded straight into the open batch, on the event loop, by compiled code. A batch that is full,
-or waited `linger-ms`, or is asked for by `drain`, is sealed and queued; one thread at a time seals (checksum,
-compression) and appends what is queued, in order, while the next batch fills. Small batches are appended on the loop:
-handing them to a thread costs more than writing them.
+or waited `linger-ms`, or is asked for by `drain`, is sealed and queued, and the next one fills while it is written.
 
 Promises: records keep the order in which they were given; after `drain` they are in the segment file; after `sync` on
-disk. A batch that cannot be written takes with it everything of its partition that was accepted and not yet written
-(else a writer's records would have a gap), and every writer that had records in it is told. The partition itself goes
-on, unless the engine fenced its log.
+disk. What is lost is told to every writer it touches; the partition goes on, unless the engine fenced its log.
 
-Leaves to others: framing (handles), the bound on memory (buffers), what a sync covers (shared_sync). Errors are
-OSError or the engine's; `errors.errno_of` names them. Follows the purpose of Kafka's RecordAccumulator and Sender.
+Leaves to others: framing (handles), writing in order and its failures (append_queue), the bound on memory (buffers),
+what a sync covers (shared_sync). Errors are OSError. Follows the purpose of Kafka's RecordAccumulator and Sender.
 """
 
 from __future__ import annotations
 
 import errno
 import functools
-import logging
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
 
 import trio
 
+from offsetfs.fs.append_queue import AppendQueue, Batch, Means
 from offsetfs.fs.buffers import Buffers
 from offsetfs.fs.deadlines import Deadlines
-from offsetfs.fs.errors import errno_of
 from offsetfs.fs.free_space import FreeSpace
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared_sync import SharedSync, Writer
 from offsetfs.storage.batch import HEADER_SIZE
 from offsetfs.storage.batch_builder import BatchBuilder, Buffer, record_size
 from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.errors import StorageError
-from offsetfs.storage.log import Appended, Log
+from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
 
-_log = logging.getLogger(__name__)
-
-BATCHES_MAX = 3  # of a partition: one fills, one is written, one waits between them
-HERE_BYTES_MAX = 16 << 10  # a batch up to this size is appended on the loop: ~20 µs, a thread costs ~100
 APPEND_THREADS = 4
 SYNC_THREADS = 16
 
 
-class _Batch:
-    """An open or sealed batch and whose records are in it."""
-
-    __slots__ = ("builder", "done", "parts", "writers")
-
-    def __init__(self, builder: BatchBuilder) -> None:
-        self.builder = builder
-        self.writers: set[Writer] = set()
-        self.parts: list[tuple[Writer, int, int, int]] = []  # writer, first record, count, timestamp
-        self.done = trio.Event()
-
-    def note(self, writer: Writer, first: int, timestamp: int) -> None:
-        """The records from number `first` on are the writer's."""
-        self.writers.add(writer)
-        if writer.wants_offsets:
-            self.parts.append((writer, first, self.builder.count - first, timestamp))
-
-
 class Accumulator:
-    """The way into one partition. Everything here runs on the event loop, but for `_append`."""
+    """The way into one partition. Everything here runs on the event loop."""
 
     def __init__(self, accumulators: Accumulators, log: Log) -> None:
         self.partition = log.partition
         self.log = log
         self._all = accumulators
-        self._options = accumulators.options
-        self._open: _Batch | None = None
-        self._queue: deque[_Batch] = deque()
-        self._is_appending = False
-        self._has_appended = False
-        self._is_sync_planned = False
-        self._sync = SharedSync(log.flush, accumulators.sync_limiter)
+        self._means = means = accumulators.means
+        self._options = means.options
+        self._open: Batch | None = None
+        self._sync = SharedSync(log, means.options, means.nursery, means.deadlines, means.sync_limiter)
+        self._queue = AppendQueue(log, means, self._sync, self._surrender)
 
     # --- what a record may be ----------------------------------------------------------------------------------------
 
@@ -162,21 +131,19 @@ class Accumulator:
         Call `split` or `append` again afterwards, before anything else is awaited. OSError ESHUTDOWN when the mount
         ends.
         """
-        if len(self._queue) >= BATCHES_MAX - 1:
-            await self._queue[0].done.wait()
+        if self._queue.is_full:
+            await self._queue.wait()
             return
-        builder = await self._all.buffers.take(max(size, self._capacity), self.log.config.compression)
-        if self._open is None and len(self._queue) < BATCHES_MAX - 1:
+        builder = await self._means.buffers.take(max(size, self._capacity), self.log.config.compression)
+        if self._open is None and not self._queue.is_full:
             self._start(builder)
         else:  # another writer was here meanwhile
-            self._all.buffers.give_back(builder)
+            self._means.buffers.give_back(builder)
 
     @property
     def has_room(self) -> bool:
         """Whether `split` would take something now."""
-        return self._open is not None or (
-            len(self._queue) < BATCHES_MAX - 1 and self._all.buffers.has_room(self._capacity)
-        )
+        return self._open is not None or (not self._queue.is_full and self._means.buffers.has_room(self._capacity))
 
     def _check(self, size: int) -> None:
         if self._options.read_only or self.log.read_only:
@@ -185,18 +152,18 @@ class Accumulator:
         if self._all.is_stopped:
             raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
         if self._open is None:
-            self._all.space.measure()
-        self._all.space.check(size)
+            self._means.space.measure()
+        self._means.space.check(size)
 
     def _check_fenced(self) -> None:
         if self.log.fenced is not None or self._sync.code is not None:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.partition))
 
-    def _note(self, batch: _Batch, writer: Writer, count: int, size: int, given: int, timestamp: int) -> None:
+    def _note(self, batch: Batch, writer: Writer, count: int, size: int, given: int, timestamp: int) -> None:
         """Book what was taken out of `given` bytes, when the batch had `count` records and `size` bytes before."""
         if batch.builder.count > count:
             batch.note(writer, count, timestamp)
-            self._all.space.take(batch.builder.size - size, given)
+            self._means.space.take(batch.builder.size - size, given)
 
     # --- the open batch ----------------------------------------------------------------------------------------------
 
@@ -204,18 +171,18 @@ class Accumulator:
     def _capacity(self) -> int:
         return min(self._options.batch_bytes, self.batch_bytes_max)
 
-    def _begin(self, capacity: int) -> _Batch | None:
-        if len(self._queue) >= BATCHES_MAX - 1:
+    def _begin(self, capacity: int) -> Batch | None:
+        if self._queue.is_full:
             return None
-        builder = self._all.buffers.take_nowait(capacity, self.log.config.compression)
+        builder = self._means.buffers.take_nowait(capacity, self.log.config.compression)
         return None if builder is None else self._start(builder)
 
-    def _start(self, builder: BatchBuilder) -> _Batch:
+    def _start(self, builder: BatchBuilder) -> Batch:
         self._all.filling.add(self)
-        batch = self._open = _Batch(builder)
+        batch = self._open = Batch(builder)
         if self._options.linger_ms:
             due = trio.current_time() + self._options.linger_ms / 1000
-            self._all.deadlines.at(due, functools.partial(self._linger_is_over, batch))
+            self._means.deadlines.at(due, functools.partial(self._linger_is_over, batch))
         return batch
 
     def _begin_larger(self, value: Buffer) -> bool:
@@ -224,7 +191,7 @@ class Accumulator:
         size = self.batch_size(None, value, ())
         return size <= self.batch_bytes_max and self._begin(max(size, self._capacity)) is not None
 
-    def _linger_is_over(self, batch: _Batch) -> None:
+    def _linger_is_over(self, batch: Batch) -> None:
         if self._open is batch:
             self._seal()
 
@@ -233,105 +200,28 @@ class Accumulator:
             self._seal()
 
     def _seal(self) -> None:
-        """Queue the open batch, if it holds anything, and see that it is appended."""
-        batch, self._open = self._open, None
-        self._all.filling.discard(self)
+        """Queue the open batch, if it holds anything."""
+        batch = self._surrender()
         if batch is None:
             return
         if batch.builder.is_empty:
-            self._let_go(batch)
-            return
-        self._queue.append(batch)
-        if self._is_appending:
-            return
-        if self._may_append_here(batch.builder.size):
-            self._finish(*self._append([batch]))
+            self._queue.let_go(batch)
         else:
-            self._is_appending = True
-            self._all.nursery.start_soon(self._append_queue)
+            self._queue.put(batch)
 
     seal = _seal
 
-    # --- into the file -----------------------------------------------------------------------------------------------
-
-    def _may_append_here(self, size: int) -> bool:
-        """Whether appending is a mere write to the page cache: nothing to compress, to sync, to open or to roll."""
-        config = self.log.config
-        return (
-            size <= HERE_BYTES_MAX
-            and self._has_appended
-            and not config.compression.codec
-            and self._options.flush_ms != 0
-            and self.log.snapshot().active.size + size <= config.segment_bytes
-        )
-
-    async def _append_queue(self) -> None:
-        try:
-            while self._queue:
-                batches = list(self._queue)
-                with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled: wait for what it did
-                    outcome = await trio.to_thread.run_sync(self._append, batches, limiter=self._all.append_limiter)
-                self._finish(*outcome)
-        finally:
-            self._is_appending = False
-
-    def _append(self, batches: list[_Batch]) -> tuple[list[Appended], Exception | None]:
-        """Append in order; return where those came to lie that could be, and what stopped the next. Any thread."""
-        placed: list[Appended] = []
-        try:
-            for batch in batches:
-                where = self.log.append(batch.builder.seal())
-                if self._options.flush_ms == 0:
-                    self.log.flush()
-                placed.append(where)
-        except Exception as error:  # whatever it was, the writers must hear of it, and the mount goes on
-            return placed, error
-        return placed, None
-
-    def _finish(self, placed: list[Appended], error: Exception | None) -> None:
-        for where in placed:
-            batch = self._queue.popleft()
-            self._has_appended = True
-            if self._options.flush_ms != 0:
-                self._sync.note(batch.builder.count, batch.writers)
-            self._acknowledge(batch, where)
-            self._let_go(batch)
-        if error is not None:
-            self._fail(error)
-        self._plan_sync()
-        if placed:
-            self._all.on_append(self.partition)
-
-    def _acknowledge(self, batch: _Batch, where: Appended) -> None:
-        is_stamped = self.log.config.message_timestamp_type == "LogAppendTime"
-        for writer, first, count, timestamp in batch.parts:
-            writer.acknowledged(where.base_offset + first, count, where.timestamp if is_stamped else timestamp)
-
-    def _fail(self, error: Exception) -> None:
-        lost = [*self._queue, *([self._open] if self._open else [])]
-        self._open = None
+    def _surrender(self) -> Batch | None:
+        batch, self._open = self._open, None
         self._all.filling.discard(self)
-        self._queue.clear()
-        expected = isinstance(error, OSError | StorageError)
-        records = sum(batch.builder.count for batch in lost)
-        _log.error("%s: %d records were not written: %s", self.partition, records, error, exc_info=not expected)
-        for batch in lost:
-            for writer in batch.writers:
-                writer.failed(errno_of(error))
-            self._let_go(batch)
+        return batch
 
-    def _let_go(self, batch: _Batch) -> None:
-        self._all.space.settle(batch.builder.size - HEADER_SIZE)
-        self._all.buffers.give_back(batch.builder)
-        batch.done.set()
+    # --- into the file, onto the disk --------------------------------------------------------------------------------
 
     async def drain(self) -> None:
         """Return when everything taken so far is in the segment file, or was lost and its writers told."""
         self._seal()
-        if self._queue:
-            await self._queue[-1].done.wait()
-
-    # --- onto the disk -----------------------------------------------------------------------------------------------
+        await self._queue.drain()
 
     async def sync(self) -> None:
         """Return when everything taken so far is on disk. OSError when it is not, now or since an earlier sync."""
@@ -351,32 +241,7 @@ class Accumulator:
     @property
     def is_dirty(self) -> bool:
         """Whether something taken is not yet on disk."""
-        return bool(self._open or self._queue) or self._sync.is_dirty
-
-    def _plan_sync(self) -> None:
-        if not self._sync.is_dirty:
-            return
-        if self._sync.records_since >= min(self._options.flush_messages or _NEVER, self.log.config.flush_messages):
-            self._all.nursery.start_soon(self._sync_unasked)
-        flush_ms = min(_NEVER if self._options.flush_ms is None else self._options.flush_ms, self.log.config.flush_ms)
-        if flush_ms < _NEVER and not self._is_sync_planned:
-            self._is_sync_planned = True
-            self._all.deadlines.at(trio.current_time() + flush_ms / 1000, self._flush_is_due)
-
-    def _flush_is_due(self) -> None:
-        self._is_sync_planned = False
-        if self._sync.is_dirty:
-            self._all.nursery.start_soon(self._sync_unasked)
-
-    async def _sync_unasked(self) -> None:
-        try:
-            await self._sync.sync()
-        except OSError:
-            return  # told to the writers, and logged
-        self._plan_sync()  # for what was appended while it ran
-
-
-_NEVER = 2**63 - 1  # Kafka's way to switch a topic's setting off
+        return self._open is not None or not self._queue.is_empty or self._sync.is_dirty
 
 
 class Accumulators:
@@ -390,15 +255,17 @@ class Accumulators:
         on_append: Callable[[TopicPartition], None] = lambda partition: None,
     ) -> None:
         """Work in `nursery` until `close`. `on_append` is called on the loop whenever a partition has grown."""
-        self.directory = directory
-        self.options = options
-        self.nursery = nursery
-        self.on_append = on_append
-        self.buffers = Buffers(options.buffer_bytes, self._give_way)
-        self.deadlines = Deadlines()
-        self.space = FreeSpace(directory.path)
-        self.append_limiter = trio.CapacityLimiter(APPEND_THREADS)
-        self.sync_limiter = trio.CapacityLimiter(SYNC_THREADS)
+        self.means = Means(
+            options,
+            nursery,
+            Buffers(options.buffer_bytes, self._give_way),
+            Deadlines(),
+            FreeSpace(directory.path),
+            trio.CapacityLimiter(APPEND_THREADS),
+            trio.CapacityLimiter(SYNC_THREADS),
+            on_append,
+        )
+        self._directory = directory
         self.filling: set[Accumulator] = set()  # those with an open batch
         self.writers: set[Writer] = set()  # open handles, for the end of the mount
         self.is_stopped = False
@@ -410,7 +277,7 @@ class Accumulators:
         """Return the accumulator of `partition`; errors of `LogDirectory.log` when it is asked for the first time."""
         accumulator = self._of.get(partition)
         if accumulator is None:
-            accumulator = self._of[partition] = Accumulator(self, self.directory.log(partition))
+            accumulator = self._of[partition] = Accumulator(self, self._directory.log(partition))
         return accumulator
 
     def _give_way(self) -> None:
@@ -420,7 +287,7 @@ class Accumulators:
 
     async def _keep_time(self) -> None:
         with self._scope:
-            await self.deadlines.run()
+            await self.means.deadlines.run()
 
     async def release_all(self) -> None:
         """Release every writer that is still known, as if all files were closed: unfinished lines become records."""
@@ -451,7 +318,7 @@ class Accumulators:
     def stop(self) -> None:
         """Take no more records, and send waiting writers away with ESHUTDOWN. What was taken is still written."""
         self.is_stopped = True
-        self.buffers.close()
+        self.means.buffers.close()
 
     async def close(self) -> dict[TopicPartition, OSError]:
         """Stop, write and sync everything but unfinished lines; return what failed, as `flush_all`."""

@@ -4,6 +4,9 @@ A caller needs a sync that began after its records were in the file. When one is
 for the next, together with everybody else who came meanwhile: any number of callers cost at most two syncs (group
 commit). Syncs run in a thread; appends go on beside them.
 
+Nobody has to ask: after `flush-messages` records, or `flush-ms` milliseconds after the first one, it syncs by itself;
+the shorter of the mount's and the topic's setting counts.
+
 A failed sync stands: the errno is reported to everybody whose records it should have covered, and to every later
 caller. The log is fenced by then, and nobody may claim that a second sync had saved what the first one lost.
 """
@@ -12,13 +15,15 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 import trio
 
+from offsetfs.fs.deadlines import Deadlines
 from offsetfs.fs.errors import errno_of
+from offsetfs.fs.options import MountOptions
+from offsetfs.storage.log import Log
 
 _log = logging.getLogger(__name__)
 
@@ -41,32 +46,45 @@ class Writer(Protocol):
         """The file is closed."""
 
 
+_NEVER = 2**63 - 1  # Kafka's way to switch a topic's setting off
+
+
 class SharedSync:
     """Counts what was appended and what of it is on disk, in batches."""
 
-    def __init__(self, flush: Callable[[], None], limiter: trio.CapacityLimiter) -> None:
-        self._flush = flush
+    def __init__(
+        self,
+        log: Log,
+        options: MountOptions,
+        nursery: trio.Nursery,
+        deadlines: Deadlines,
+        limiter: trio.CapacityLimiter,
+    ) -> None:
+        self._log = log
+        self._options = options
+        self._nursery = nursery
+        self._deadlines = deadlines
         self._limiter = limiter
+        self._is_planned = False
         self._appended = 0
         self._synced = 0
         self._writers: set[Writer] = set()  # of what is appended and not yet synced
         self._running: trio.Event | None = None
         self.code: int | None = None
         """The errno of the sync that failed, if one did."""
-        self.records_since = 0
-        """Records appended since the last sync began."""
-        self.syncs = 0
-        self.seconds = 0.0
+        self._records_since = 0  # the last sync began
 
     @property
     def is_dirty(self) -> bool:
+        """Whether something is appended and not on disk, and still can be brought there."""
         return self._synced < self._appended and self.code is None
 
     def note(self, records: int, writers: Iterable[Writer]) -> None:
         """One more batch is in the file, with records of `writers`."""
         self._appended += 1
-        self.records_since += records
+        self._records_since += records
         self._writers.update(writers)
+        self._plan()
 
     def forget(self, writer: Writer) -> None:
         """The writer is gone; nobody is left to tell."""
@@ -86,20 +104,41 @@ class SharedSync:
     async def _run(self) -> None:
         done = self._running = trio.Event()
         target, writers = self._appended, self._writers
-        self._writers, self.records_since = set(), 0
-        started = time.perf_counter()
+        self._writers, self._records_since = set(), 0
         try:
             # Others wait for the outcome: it is not one caller's to cancel. A thread cannot be cancelled anyway.
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(self._flush, limiter=self._limiter)
+                await trio.to_thread.run_sync(self._log.flush, limiter=self._limiter)
             self._synced = target
         except Exception as error:
             self.code = errno_of(error)
-            _log.error("sync failed, nothing later is taken: %s", error)
+            _log.error("%s: sync failed, nothing later is taken: %s", self._log.partition, error)
             for writer in writers | self._writers:
                 writer.failed(self.code)
         finally:
-            self.syncs += 1
-            self.seconds += time.perf_counter() - started
             self._running = None
             done.set()
+
+    # --- unasked -----------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        config, options = self._log.config, self._options
+        if self._records_since >= min(options.flush_messages or _NEVER, config.flush_messages):
+            self._nursery.start_soon(self._sync_unasked)
+        flush_ms = min(_NEVER if options.flush_ms is None else options.flush_ms, config.flush_ms)
+        if flush_ms < _NEVER and not self._is_planned:
+            self._is_planned = True
+            self._deadlines.at(trio.current_time() + flush_ms / 1000, self._is_due)
+
+    def _is_due(self) -> None:
+        self._is_planned = False
+        if self.is_dirty:
+            self._nursery.start_soon(self._sync_unasked)
+
+    async def _sync_unasked(self) -> None:
+        try:
+            await self.sync()
+        except OSError:
+            return  # told to the writers, and logged
+        if self.is_dirty:
+            self._plan()  # for what was appended while it ran

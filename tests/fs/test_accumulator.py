@@ -205,7 +205,7 @@ async def test_all_partitions_together_take_no_more_than_buffer_bytes(appends) -
     world = appends(batch_bytes=KIB, buffer_bytes=4 * KIB)
     world.threads.hold()
     taken = [take(world.accumulator(number), b"line\n") for number in range(6)]
-    assert taken == [5, 5, 5, 5, 0, 0] and world.accumulators.buffers.lent_bytes == 4 * KIB
+    assert taken == [5, 5, 5, 5, 0, 0] and world.accumulators.means.buffers.lent_bytes == 4 * KIB
 
 
 async def test_batches_that_linger_make_way_for_a_writer_that_waits(appends, autojump_clock: MockClock) -> None:
@@ -274,7 +274,7 @@ async def test_an_idle_mount_lends_no_memory(appends) -> None:
     for number in range(10):
         take(world.accumulator(number), b"line\n")
     await world.accumulators.drain_all()
-    assert world.accumulators.buffers.lent_bytes == 0
+    assert world.accumulators.means.buffers.lent_bytes == 0
 
 
 async def test_a_record_larger_than_a_batch_makes_a_batch_of_its_own(appends) -> None:
@@ -331,7 +331,7 @@ async def test_nothing_accepted_before_the_failure_was_known_is_written_after_th
     world.log().append_failure = None
     await world.accumulator().drain()
     assert taken == 12 * 101 and writer.code == errno.ENOSPC and world.log().batches == []
-    assert world.accumulators.buffers.lent_bytes == 0
+    assert world.accumulators.means.buffers.lent_bytes == 0
 
 
 @pytest.mark.expect_log("records were not written")

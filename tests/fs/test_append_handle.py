@@ -355,7 +355,7 @@ async def test_a_full_disk_is_told_by_write(appends, monkeypatch: pytest.MonkeyP
         raise OSError(errno.ENOSPC, "full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.accumulators.space, "check", full)
+        patch.setattr(world.accumulators.means.space, "check", full)
         assert await code_of(handle.write(b"line\n")) == errno.ENOSPC
     assert await handle.write(b"line\n") == 5
 

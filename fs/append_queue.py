@@ -1,0 +1,180 @@
+"""Sealed batches of one partition on their way into the log, in order, one thread at a time.
+
+What is queued is appended together with what was queued meanwhile; a small batch that finds the queue empty is appended
+on the event loop, because handing it to a thread costs more than writing it. A batch that cannot be written takes with
+it everything behind it that was accepted (else a writer's records would have a gap), and every writer that had records
+in it is told.
+
+Durability: `drain` returns when all is in the segment file; when it is on disk is `shared_sync`'s to say. With
+`flush_ms` 0 both are one: each batch is on disk before the next is written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from offsetfs.fs.buffers import Buffers
+from offsetfs.fs.deadlines import Deadlines
+from offsetfs.fs.errors import errno_of
+from offsetfs.fs.free_space import FreeSpace
+from offsetfs.fs.options import MountOptions
+from offsetfs.fs.shared_sync import SharedSync, Writer
+from offsetfs.storage.batch import HEADER_SIZE
+from offsetfs.storage.batch_builder import BatchBuilder
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.log import Appended, Log
+from offsetfs.storage.names import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+QUEUED_MAX = 2  # batches: one is written, one waits; a third one fills
+HERE_BYTES_MAX = 16 << 10  # a batch up to this size is appended on the loop: ~20 µs, a thread costs ~100
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the partitions of a mount share."""
+
+    options: MountOptions
+    nursery: trio.Nursery
+    buffers: Buffers
+    deadlines: Deadlines
+    space: FreeSpace
+    append_limiter: trio.CapacityLimiter
+    sync_limiter: trio.CapacityLimiter
+    on_append: Callable[[TopicPartition], None]
+
+
+class Batch:
+    """An open or sealed batch, and whose records are in it."""
+
+    __slots__ = ("builder", "done", "parts", "writers")
+
+    def __init__(self, builder: BatchBuilder) -> None:
+        self.builder = builder
+        self.writers: set[Writer] = set()
+        self.parts: list[tuple[Writer, int, int, int]] = []  # writer, first record, count, timestamp
+        self.done = trio.Event()
+
+    def note(self, writer: Writer, first: int, timestamp: int) -> None:
+        """The records from number `first` on are the writer's."""
+        self.writers.add(writer)
+        if writer.wants_offsets:
+            self.parts.append((writer, first, self.builder.count - first, timestamp))
+
+
+class AppendQueue:
+    """The queue of one partition. `surrender` gives up the open batch when what is before it was lost."""
+
+    def __init__(self, log: Log, means: Means, sync: SharedSync, surrender: Callable[[], Batch | None]) -> None:
+        self._log = log
+        self._means = means
+        self._sync = sync
+        self._surrender = surrender
+        self._queue: deque[Batch] = deque()
+        self._is_appending = False
+        self._has_appended = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no batch should be begun now, for want of a place when it is sealed."""
+        return len(self._queue) >= QUEUED_MAX
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._queue
+
+    def put(self, batch: Batch) -> None:
+        """Queue a batch that is not empty, and see that it is appended: now, when that is a small thing."""
+        self._queue.append(batch)
+        if self._is_appending:
+            return
+        if self._may_append_here(batch.builder.size):
+            self._finish(*self._append([batch]))
+        else:
+            self._is_appending = True
+            self._means.nursery.start_soon(self._append_all)
+
+    async def wait(self) -> None:
+        """Return when the first batch in the queue is done; there has to be one."""
+        await self._queue[0].done.wait()
+
+    async def drain(self) -> None:
+        """Return when all that is queued is in the segment file, or was lost and its writers told."""
+        if self._queue:
+            await self._queue[-1].done.wait()
+
+    def let_go(self, batch: Batch) -> None:
+        """A batch has come to its end, one way or another: its memory is free again."""
+        self._means.space.settle(batch.builder.size - HEADER_SIZE)
+        self._means.buffers.give_back(batch.builder)
+        batch.done.set()
+
+    def _may_append_here(self, size: int) -> bool:
+        """Whether appending is a mere write to the page cache: nothing to compress, to sync, to open or to roll."""
+        config = self._log.config
+        return (
+            size <= HERE_BYTES_MAX
+            and self._has_appended
+            and not config.compression.codec
+            and self._means.options.flush_ms != 0
+            and self._log.snapshot().active.size + size <= config.segment_bytes
+        )
+
+    async def _append_all(self) -> None:
+        try:
+            while self._queue:
+                batches = list(self._queue)
+                with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled: hear what it did
+                    outcome = await trio.to_thread.run_sync(self._append, batches, limiter=self._means.append_limiter)
+                self._finish(*outcome)
+        finally:
+            self._is_appending = False
+
+    def _append(self, batches: list[Batch]) -> tuple[list[Appended], Exception | None]:
+        """Append in order; return where those came to lie that could be, and what stopped the next. Any thread."""
+        placed: list[Appended] = []
+        try:
+            for batch in batches:
+                where = self._log.append(batch.builder.seal())
+                if self._means.options.flush_ms == 0:
+                    self._log.flush()
+                placed.append(where)
+        except Exception as error:  # whatever it was, the writers must hear of it, and the mount goes on
+            return placed, error
+        return placed, None
+
+    def _finish(self, placed: list[Appended], error: Exception | None) -> None:
+        for where in placed:
+            batch = self._queue.popleft()
+            self._has_appended = True
+            if self._means.options.flush_ms != 0:
+                self._sync.note(batch.builder.count, batch.writers)
+            self._acknowledge(batch, where)
+            self.let_go(batch)
+        if error is not None:
+            self._fail(error)
+        if placed:
+            self._means.on_append(self._log.partition)
+
+    def _acknowledge(self, batch: Batch, where: Appended) -> None:
+        is_stamped = self._log.config.message_timestamp_type == "LogAppendTime"
+        for writer, first, count, timestamp in batch.parts:
+            writer.acknowledged(where.base_offset + first, count, where.timestamp if is_stamped else timestamp)
+
+    def _fail(self, error: Exception) -> None:
+        lost, is_ours = list(self._queue), not isinstance(error, OSError | StorageError)
+        self._queue.clear()
+        if (open_batch := self._surrender()) is not None:
+            lost.append(open_batch)
+        records = sum(batch.builder.count for batch in lost)
+        _log.error("%s: %d records were not written: %s", self._log.partition, records, error, exc_info=is_ours)
+        for batch in lost:
+            for writer in batch.writers:
+                writer.failed(errno_of(error))
+            self.let_go(batch)
