@@ -9,6 +9,7 @@ The golden logs are what real Kafka wrote; tests read them in place, or change a
 import logging
 import re
 import shutil
+import signal
 import tarfile
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -51,11 +52,17 @@ def unclean_copy(tmp_path: Path) -> Path:
     return tmp_path / "kafka-4.1-unclean"
 
 
-# --- the class of a test
+# --- the run
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "expect_log(pattern): this test logs warnings or errors that match")
+    # A run that is told to end takes its mounts and brokers with it, also where a shell started it with Ctrl-C ignored.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
+
+
+# --- the class of a test
 
 
 @pytest.hookimpl(tryfirst=True)
