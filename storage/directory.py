@@ -14,12 +14,13 @@ import os
 import stat
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.checkpoint import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
     LOG_STARTS,
@@ -78,6 +79,7 @@ class LogDirectory:
         self._topics: dict[str, dict[str, str]] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
+        self._cleaned: Collection[TopicPartition] = ()
 
     @classmethod
     def open(
@@ -108,6 +110,8 @@ class LogDirectory:
         self._clean_mark = CleanShutdown.read(self.path)
         self._recovery_points = self._offsets(RECOVERY_POINTS)
         self._log_starts = self._offsets(LOG_STARTS)
+        # A broker's settings are in its metadata, not here; but what its cleaner has cleaned is a compacted topic.
+        self._cleaned = self._offsets(CLEANER_OFFSETS).keys()
         self._topics = _read_topics(self._file(TOPICS))
         self._unclean = self._clean_mark is None
         if self._unclean and not self.read_only:
@@ -169,13 +173,15 @@ class LogDirectory:
             raise self.failed[partition]
         if not self.has(partition):
             raise UnknownPartition(f"no partition {partition}", path=self.path)
+        config = self.config_of(partition.topic)
         opening = Opening(
-            self.config_of(partition.topic),
+            config,
             self._pool,
             recovery_point=self._recovery_points.get(partition, 0),
             log_start_offset=self._log_starts.get(partition, 0),
             clean=not self._unclean,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
+            is_compacted=config.is_compacted or partition in self._cleaned,
             before_change=self._mark_changed,
         )
         return open_log(partition, self._file(str(partition)), opening)

@@ -68,6 +68,7 @@ class Log:
         load_producers: Callable[[Log], ProducerState],
         damage: tuple[Damage, ...] = (),
         read_only: bool = False,
+        is_compacted: bool = False,
         before_change: Callable[[], None] = lambda: None,
     ) -> None:
         """Take over what recovery found; use `recovery.open_log`. `before_change` runs before the first change."""
@@ -75,6 +76,8 @@ class Log:
         self.path = path
         self.config = config
         self.read_only = read_only
+        self.is_compacted = is_compacted
+        """Whether only the latest record of a key is kept, so that a record without a key has no place here."""
         self.log_start_offset = log_start_offset
         self.next_offset = next_offset
         self.recovery_point = recovery_point

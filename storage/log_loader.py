@@ -33,6 +33,7 @@ class Opening:
     log_start_offset: int = 0
     clean: bool = True
     read_only: bool = False
+    is_compacted: bool = False
     before_change: Callable[[], None] = lambda: None
 
 
@@ -70,6 +71,7 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
         load_producers=lambda log: load_producers(log, clean=opening.clean),
         damage=tuple(damage + content.damage),
         read_only=opening.read_only,
+        is_compacted=opening.is_compacted,
         before_change=opening.before_change,
     )
 

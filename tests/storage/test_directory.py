@@ -230,6 +230,18 @@ def test_settings_that_nobody_can_read_are_an_error_that_names_the_file(tmp_path
     assert holder(str(tmp_path)) is None
 
 
+def test_a_log_is_known_as_compacted_by_its_settings_or_by_the_cleaners_checkpoint(golden_copy: Path) -> None:
+    directory = LogDirectory.open(str(golden_copy))
+    known = {str(p): directory.log(p).is_compacted for p in directory.partitions()}
+    assert {name for name, compacted in known.items() if compacted} == {
+        "compacted-0",
+        "compacted-tx-0",
+        "compacted-tx2-0",
+    }
+    log = directory.create_partition(PARTITION, {"cleanup.policy": "compact"})
+    assert log.is_compacted
+
+
 def test_ten_thousand_partitions_cost_no_open_files(tmp_path: Path) -> None:
     for number in range(10_000):
         (tmp_path / f"orders-{number}").mkdir()
