@@ -12,6 +12,7 @@ from pyfuse3 import EntryAttributes
 
 FOREVER_S = 1e9  # 31 years; the kernel adds it to its clock without overflow
 NEVER_S = 0.0
+DIRECTORY_S = 1.0  # every path is walked through them: asking each time costs two requests more for each open
 
 RECORD_MODE = 0o444
 APPEND_MODE = 0o220
@@ -53,7 +54,7 @@ class Attributes:
         """Return those of a directory; `writable`: mkdir works in it. One link: the count says nothing, as in btrfs."""
         mode = WRITABLE_DIRECTORY_MODE if writable else DIRECTORY_MODE
         entry = self._entry(inode, stat.S_IFDIR | (mode & self._kept_bits), 0, mtime_ns)
-        entry.attr_timeout = entry.entry_timeout = NEVER_S
+        entry.attr_timeout = entry.entry_timeout = DIRECTORY_S
         return entry
 
     def link(self, inode: int, target: bytes) -> EntryAttributes:

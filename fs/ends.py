@@ -9,18 +9,9 @@ from __future__ import annotations
 from collections import deque
 
 from offsetfs.storage.codec import COLUMNS
-from offsetfs.storage.errors import (
-    CorruptBatch,
-    DecompressionLimit,
-    MalformedBatch,
-    OffsetOutOfRange,
-    StorageError,
-    UnsupportedFormat,
-    WouldBlock,
-)
+from offsetfs.storage.errors import OffsetOutOfRange, StorageError, WouldBlock
 from offsetfs.storage.log import Log
-
-UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
+from offsetfs.storage.view_blocks import UNREADABLE
 
 _STEPS_MAX = 16  # batches looked at on the event loop; runs of control batches belong into a thread
 

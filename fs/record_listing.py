@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from offsetfs.fs.attributes import FOREVER_S, NEVER_S, milliseconds_ns, set_times
-from offsetfs.fs.ends import UNREADABLE, newest_start
+from offsetfs.fs.ends import newest_start
 from offsetfs.fs.inodes import Kind
 from offsetfs.fs.nodes import Reply
 from offsetfs.fs.partitions import Partition
@@ -21,7 +21,7 @@ from offsetfs.storage.batch import Batch
 from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.segment import Segment
-from offsetfs.storage.view_blocks import walk
+from offsetfs.storage.view_blocks import UNREADABLE, walk
 
 PAGE_ROWS = 1000
 _VALUE_SIZE = 5  # the column of a scanned row

@@ -58,12 +58,12 @@ class RecordFiles:
     async def _shown(self, inode: int, offset: int) -> Shown:
         shown = self._shared.records.get(inode)
         if shown is None:
-            batch = self._shared.batches.get(self._partition.number)
-            if batch is None or not batch.header.base_offset <= offset <= batch.header.last_offset:
+            batch = self._shared.batches.find(self._partition.number, offset)
+            if batch is None:
                 batch = await self._shared.answer(self._partition.log.batch_at, offset)
                 if batch is None or batch.header.base_offset > offset:
                     raise FUSEError(errno.ENOENT)  # the end of the log, or a gap that compaction left
-                self._shared.batches.put(self._partition.number, batch, _memory(batch))
+                self._shared.batches.keep(self._partition.number, batch)
             shown = self._show(batch, offset)
             size = len(shown.value) + len(shown.record.key or b"") + _SHOWN_OVERHEAD_BYTES
             self._shared.records.put(inode, shown, size)
@@ -108,11 +108,6 @@ def segment_mtime_ns(partition: Partition, offset: int) -> int:
     """Return the time that stands for a record which has none: that of its segment's file."""
     segment = partition.log.snapshot().floor(offset)
     return segment.modified_ns if segment is not None else 0
-
-
-def _memory(batch: Batch) -> int:
-    """Return how many bytes a kept batch holds, its inflated records included."""
-    return len(batch.data) + (len(batch.payload()) if batch.header.codec else 0)
 
 
 def _headers(shown: Shown) -> bytes | None:

@@ -11,10 +11,12 @@ import trio
 from pyfuse3 import FUSEError
 
 from offsetfs.fs.attributes import Attributes
+from offsetfs.fs.batch_cache import BatchCache
 from offsetfs.fs.lru import Lru
+from offsetfs.fs.nodes import Buffer
 from offsetfs.fs.notes import Notes
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.batch import Batch, BatchHeader
+from offsetfs.storage.batch import BatchHeader
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.open_files import Pool
@@ -49,8 +51,8 @@ class Shared:
         self.attributes = Attributes(options.uid, options.gid, options.umask)
         self.notes = Notes()
         self.records: Lru[Shown] = Lru(RECORD_BYTES_MAX)  # by inode
-        self.batches: Lru[Batch] = Lru(BATCH_BYTES_MAX)  # the last one read, by partition number
-        self.blocks: Lru[bytearray] = Lru(BLOCK_BYTES_MAX)  # joined values, see values.py
+        self.batches = BatchCache(BATCH_BYTES_MAX)
+        self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined values, see values.py
         self.maps: Maps = Pool(OPEN_MAPS_MAX)
         self._limiter = trio.CapacityLimiter(READ_THREADS)
 

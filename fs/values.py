@@ -7,9 +7,9 @@ EAGAIN, and the building goes on.
 The inode carries a generation. When retention cuts the head, the name gets the next one; whoever has the old one open
 keeps its numbering, and reads ESTALE where the bytes are gone.
 
-Reading: blocks of joined values, a few megabytes of them kept. A small block is joined on the event loop, which costs
-less than a thread; beyond a reader that goes forward, the next blocks are joined in a thread while the kernel takes
-this one.
+Reading: blocks of joined values, a few megabytes of them kept. What the page cache holds is joined on the event loop:
+a megabyte takes a fifth of a millisecond, and handing it to a thread as long again. When a block had to be waited for,
+the next one of a reader that goes forward is fetched in a thread while the kernel takes this one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from offsetfs.fs.inodes import Kind, unpack
 from offsetfs.fs.nodes import Buffer, Opened
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
+from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.partition_values import Located, PartitionValues
 
 WAIT_S = 10.0
@@ -32,8 +33,6 @@ LISTING_BYTES_MAX = 16 << 20
 """How much log a listing reads to learn whether `values` can be shown: some milliseconds."""
 
 BUILD_STEP_BYTES = 64 << 20
-AHEAD_BYTES = 1 << 20
-AHEAD_BLOCK_BYTES_MIN = 128 << 10
 PREFERRED_READ_BYTES = 1 << 20
 """What st_blksize says: cat and cp then read a megabyte at a time, and ask for the size as much less often."""
 
@@ -118,6 +117,8 @@ class ValuesFile:
 
     async def _complete(self, view: PartitionValues) -> None:
         """Return when the view is complete; EAGAIN when that takes longer than ten seconds."""
+        if self._is_complete_now(view):
+            return
         with trio.move_on_after(WAIT_S):
             while not await self._refresh(view, LISTING_BYTES_MAX):
                 if self._building is None:
@@ -127,6 +128,12 @@ class ValuesFile:
             return
         self._shared.notes.say(self._progress(view))
         raise FUSEError(errno.EAGAIN)
+
+    def _is_complete_now(self, view: PartitionValues) -> bool:
+        try:
+            return self._building is None and view.refresh(nowait=True)
+        except WouldBlock:
+            return False
 
     async def _build(self, view: PartitionValues, building: _Building) -> None:
         """Make all missing maps. Whatever goes wrong is told to those who wait."""
@@ -173,25 +180,33 @@ class ValuesHandle:
         self._view = view
         self._inode = inode
         self._closed = closed
+        self._current: tuple[int, int, memoryview] = (0, 0, memoryview(b""))  # start, end and bytes of the last block
         self._next = 0  # the byte at which a reader that goes forward reads next
-        self._ahead_end = 0  # up to where blocks were, or are being, read ahead
+        self._waits = False  # the last block had to be waited for: so will the next
         self._coming: dict[int, trio.Event] = {}  # blocks being read ahead, by their first byte
 
     async def read(self, position: int, size: int) -> Buffer:
+        is_sequential, self._next = position == self._next, position + size
+        start, end, block = self._current
+        if start <= position and position + size <= end:
+            return block[position - start : position + size - start]
         if position + size > self._view.size:
             await self._shared.answer(_refresh, self._view, LISTING_BYTES_MAX)
-        end = min(position + size, self._view.size)
-        is_sequential, self._next = position == self._next, end
+        return await self._gather(position, min(position + size, self._view.size), is_sequential)
+
+    async def _gather(self, position: int, end: int, is_sequential: bool) -> Buffer:
+        """Return the bytes `[position, end)`: a view into one block, or a copy from several."""
         pieces: list[memoryview] = []
         while position < end and (located := self._view.locate(position)) is not None:
-            if is_sequential:
-                self._read_ahead(located)
             block = memoryview(await self._block(located))
+            self._current = (located.start, located.end, block)
             pieces.append(block[position - located.start : end - located.start])
             position = located.end
+            if is_sequential and self._waits:
+                self._read_ahead(position)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _block(self, located: Located) -> bytearray:
+    async def _block(self, located: Located) -> Buffer:
         while True:
             block = self._shared.blocks.get(self._key(located))
             if block is not None:
@@ -200,14 +215,15 @@ class ValuesHandle:
             if coming is None:
                 break
             await coming.wait()
-        if _log_bytes(located) < AHEAD_BLOCK_BYTES_MIN:
-            block = await self._shared.answer(self._view.read, located)
-        else:
+        try:
+            block = self._view.read(located, nowait=True)
+        except WouldBlock:
+            self._waits = True
             block = await self._shared.in_thread(functools.partial(self._view.read, located))
         self._keep(located, block)
         return block
 
-    def _keep(self, located: Located, block: bytearray) -> None:
+    def _keep(self, located: Located, block: Buffer) -> None:
         self._shared.blocks.put(self._key(located), block, len(block))
 
     def _key(self, located: Located) -> tuple[int, int, int]:
@@ -216,29 +232,25 @@ class ValuesHandle:
 
     # --- ahead -----------------------------------------------------------------------------------------------------
 
-    def _read_ahead(self, located: Located) -> None:
-        """See that the blocks behind this one are being read, when they are long enough to be worth a thread."""
-        if _log_bytes(located) < AHEAD_BLOCK_BYTES_MIN or self._coming or self._ahead_end > located.end:
+    def _read_ahead(self, position: int) -> None:
+        """See that the block at `position` is there when it is wanted: at once if that needs no waiting any more."""
+        located = self._view.locate(position)
+        if located is None or self._coming or self._shared.blocks.get(self._key(located)) is not None:
             return
-        following = self._view.locate(located.end)
-        if following is None or self._shared.blocks.get(self._key(following)) is not None:
-            return
-        self._coming[following.start] = trio.Event()
-        self._ahead_end = following.end
-        self._shared.nursery.start_soon(self._fetch, following)
+        try:
+            self._keep(located, self._view.read(located, nowait=True))
+            self._waits = False
+        except WouldBlock:
+            self._coming[located.start] = trio.Event()
+            self._shared.nursery.start_soon(self._fetch, located)
 
     async def _fetch(self, located: Located) -> None:
         try:
-            block = await self._shared.in_thread(functools.partial(self._view.read, located))
-            self._keep(located, block)
-        except Exception:  # whoever wants the block reads it again, and is told
-            self._ahead_end = 0
+            self._keep(located, await self._shared.in_thread(functools.partial(self._view.read, located)))
+        except (StorageError, OSError):
+            pass  # whoever wants the block reads it again, and is told
         finally:
             self._coming.pop(located.start).set()
 
     async def release(self) -> None:
         self._closed(self._inode)
-
-
-def _log_bytes(located: Located) -> int:
-    return located.block.position_end - located.block.position

@@ -213,8 +213,8 @@ class PartitionValues:
         block = part.map.block(byte - part.start)
         return Located(part.segment, block, part.start + block.output, part.start + block.output_end)
 
-    def read(self, located: Located, *, nowait: bool = False) -> bytearray:
-        """Return the whole output of a located block; the caller owns it.
+    def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
+        """Return the whole output of a located block, which nobody changes.
 
         ESTALE when retention or compaction has taken the segment, the error of a batch that was damaged since; with
         `nowait` `WouldBlock`.

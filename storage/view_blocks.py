@@ -6,11 +6,13 @@ that cannot be read would have shown is left out and reported, and the rest clos
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from offsetfs.storage import batch_chain
-from offsetfs.storage.batch import HEADER_SIZE, Batch
+from offsetfs.storage.batch import PAYLOAD_BYTES_MAX, Batch
+from offsetfs.storage.batch_header import parse_header
 from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.errors import (
     CorruptBatch,
@@ -22,8 +24,11 @@ from offsetfs.storage.errors import (
 )
 from offsetfs.storage.segment import Segment
 
+UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
+"""What a batch raises that a view leaves out."""
+
 _VALUE_SIZE = 5  # the column of a scanned row
-_UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
+_SCRATCH_BYTES_MAX = 4 << 20
 
 OnDamage = Callable[[StorageError], None]
 """Called, from whatever thread, with each batch that shows nothing because it cannot be read."""
@@ -43,63 +48,93 @@ def walk(segment: Segment, position: int, end: int, *, on_damage: OnDamage, nowa
 
     With `nowait` the stretch is read at once from the page cache, and damage is left to a thread (`WouldBlock`).
     """
-    return _walk_cached(segment, position, end) if nowait else _walk(segment, position, end, on_damage)
-
-
-def _walk(segment: Segment, position: int, end: int, on_damage: OnDamage) -> Iterator[Batch]:
-    reached = position
-
-    def stepped(error: StorageError, following: int) -> None:
-        nonlocal reached
-        reached = following
-        on_damage(error)
-
-    while reached < end:
-        for batch in segment.batches(reached, end, on_damage=stepped):
-            yield batch
-            reached = (batch.position or 0) + batch.header.size
-        if reached < end:  # the chain ended early: a size field that reaches beyond the end
-            error = MalformedBatch("a batch that reaches beyond the end", path=segment.log_path, position=reached)
-            reached = batch_chain.next_sound(segment.open_files().log, reached, end)
-            on_damage(error)
+    if nowait:
+        return _walk_cached(segment, position, end)
+    return segment.batches(position, end, on_damage=lambda error, _following: on_damage(error))
 
 
 def _walk_cached(segment: Segment, position: int, end: int) -> Iterator[Batch]:
     log = segment.open_files(nowait=True).log
     try:
-        block_bytes = max(end - position, HEADER_SIZE)
-        for place, header, seen in batch_chain.headers(log, position, end, nowait=True, block_bytes=block_bytes):
-            yield batch_chain.load(log, place, header, seen, nowait=True)
-            position = place + header.size
-    except _UNREADABLE:
+        data = memoryview(log.read(position, end - position, nowait=True))
+        yield from _batches_in(data, segment, position, batch_chain.INLINE_INFLATE_BYTES_MAX)
+    except UNREADABLE:
         raise WouldBlock("damage is stepped over in a thread", path=segment.log_path, position=position) from None
-    if position != end:
-        raise WouldBlock("the chain of batches ends early", path=segment.log_path, position=position)
 
 
-def join_block(segment: Segment, block: Block, *, nowait: bool = False) -> bytearray:
+def _batches_in(
+    data: memoryview, segment: Segment, start: int, inflated_bytes_max: int = PAYLOAD_BYTES_MAX
+) -> Iterator[Batch]:
+    """Yield the batches that fill `data` exactly, which was read from `start` on."""
+    position, size, path = 0, len(data), segment.log_path
+    while position < size:
+        header = parse_header(data, position, path=path, file_position=start + position)
+        batch = Batch(header, data[position : position + header.size], path, start + position)
+        batch.check()
+        if header.codec:
+            batch.payload(inflated_bytes_max)
+        yield batch
+        position += header.size
+
+
+class _Scratch(threading.local):
+    """A buffer for each thread: memory fresh from the kernel costs more than the read that fills it."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+
+    def take(self, size: int) -> memoryview:
+        """Return `size` bytes that hold until the next call; what is large is not kept."""
+        if size > _SCRATCH_BYTES_MAX:
+            return memoryview(bytearray(size))
+        if size > len(self.buffer):
+            self.buffer = bytearray(max(size, _SCRATCH_BYTES_MAX // 2))
+        return memoryview(self.buffer)[:size]
+
+
+_scratch = _Scratch()
+
+
+def join_block(segment: Segment, block: Block, *, nowait: bool = False) -> bytes | bytearray:
     """Return the output of one block, read from the log.
 
     Raises what is wrong with a batch that could be read when the map was made; with `nowait` `WouldBlock`.
     """
-    output = bytearray()
+    try:
+        joined = _join_sound(segment, block, nowait)
+        if len(joined) == block.output_end - block.output:
+            return joined
+    except UNREADABLE:
+        pass
+    if nowait:
+        raise WouldBlock("damage is stepped over in a thread", path=segment.log_path, position=block.position)
+    return _join_over_damage(segment, block)
+
+
+def _join_sound(segment: Segment, block: Block, nowait: bool) -> bytes | bytearray:
+    log, size = segment.open_files(nowait=nowait).log, block.position_end - block.position
+    data = _scratch.take(size)
+    data = data[: log.read_into(data, block.position, nowait=nowait)]
+    limit = batch_chain.INLINE_INFLATE_BYTES_MAX if nowait else PAYLOAD_BYTES_MAX
+    batches = _batches_in(data, segment, block.position, limit)
+    pieces = [batch.joined() for batch in batches if not batch.header.is_control]
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _join_over_damage(segment: Segment, block: Block) -> bytes:
+    pieces: list[bytearray] = []
     problems: list[StorageError] = []
-    for batch in walk(segment, block.position, block.position_end, on_damage=problems.append, nowait=nowait):
-        if batch.header.is_control:
-            continue
-        try:
-            joined = batch.joined()
-        except _UNREADABLE as error:
-            problems.append(error)
-            continue
-        output = output + joined if output else joined
-    if len(output) != block.output_end - block.output:
-        raise (
-            problems[0]
-            if problems
-            else MalformedBatch("not what its view map describes", path=segment.log_path, position=block.position)
-        )
-    return output
+    for batch in walk(segment, block.position, block.position_end, on_damage=problems.append):
+        if not batch.header.is_control:
+            try:
+                pieces.append(batch.joined())
+            except UNREADABLE as error:
+                problems.append(error)
+    joined = b"".join(pieces)
+    if len(joined) == block.output_end - block.output:
+        return joined
+    problems.append(MalformedBatch("not what its view map describes", path=segment.log_path, position=block.position))
+    raise problems[0]
 
 
 def measure(batch: Batch, on_damage: OnDamage) -> int:
@@ -108,7 +143,7 @@ def measure(batch: Batch, on_damage: OnDamage) -> int:
         return 0
     try:
         return batch.measured()
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         on_damage(error)
         return 0
 
