@@ -95,5 +95,5 @@ def _create_through_mount(
 
 
 def _daemon_of(directory: str) -> running.Daemon | None:
-    ours = (running.find(mount.device) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE)
+    ours = (running.find(mount.device, running.own_directory()) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE)
     return next((daemon for daemon in ours if daemon and daemon.directory == directory and daemon.is_alive), None)

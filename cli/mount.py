@@ -165,7 +165,7 @@ class _Mounting:
 
     def _leave(self, daemon: running.Daemon, failures: Sequence[str]) -> None:
         if not failures:
-            running.unregister(daemon.device, self._place)
+            running.unregister(daemon, self._place)
             return
         try:
             running.register(dataclasses.replace(daemon, failures=tuple(failures)), self._place)

@@ -45,7 +45,7 @@ def check_mount_point(path: str) -> None:
     """An existing directory, at which nothing is mounted yet."""
     mounted = mount_at(path)
     if mounted is not None:
-        daemon = running.find(mounted.device) if mounted.type == FILE_SYSTEM_TYPE else None
+        daemon = running.find(mounted.device, running.own_directory()) if mounted.type == FILE_SYSTEM_TYPE else None
         if daemon is not None and not daemon.is_alive:
             raise Failure(f"{path}: the daemon of this mount is gone: offsetfs umount {path}")
         raise Failure(f"{path}: something is mounted there already ({mounted.type})")

@@ -1,10 +1,11 @@
 """Which daemon serves which mount: a small file per mount, in the runtime directory.
 
-    /run/offsetfs/0-57.json                 of root; named by the mount's device number
-    $XDG_RUNTIME_DIR/offsetfs/0-57.json     of a user; /tmp/offsetfs-<uid>/ when there is no such directory
+    /run/offsetfs/0-57-4711.json                 of root; named by the mount's device number and the pid
+    $XDG_RUNTIME_DIR/offsetfs/0-57-4711.json     of a user; /tmp/offsetfs-<uid>/ when there is no such directory
 
 The daemon writes it when the mount answers and removes it at the end; one that could not save everything leaves it,
-with what failed. A pid alone proves nothing, so the file also holds when the process started.
+with what failed. A pid alone proves nothing, so the file also holds when the process started. A device number is given
+anew as soon as a mount is gone, perhaps before its daemon has ended: so each daemon has a file of its own.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from offsetfs.storage import files
-
-SYSTEM_DIRECTORY = "/run/offsetfs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def started(pid: int) -> int | None:
 def directory(uid: int, environment: Mapping[str, str]) -> str:
     """Return where daemons of `uid` are registered."""
     if uid == 0:
-        return SYSTEM_DIRECTORY
+        return "/run/offsetfs"
     runtime = environment.get("XDG_RUNTIME_DIR")
     return os.path.join(runtime, "offsetfs") if runtime else os.path.join(tempfile.gettempdir(), f"offsetfs-{uid}")
 
@@ -68,47 +67,63 @@ def own_directory() -> str:
 def register(daemon: Daemon, place: str) -> None:
     """Write the file of `daemon`. OSError when `place` is somebody else's: it would say what they like."""
     with contextlib.suppress(FileExistsError):
-        os.mkdir(place, 0o755 if place == SYSTEM_DIRECTORY else 0o700)
+        os.mkdir(place, 0o700)
     _check_own(place)
-    files.replace_file(_path(daemon.device, place), json.dumps(dataclasses.asdict(daemon), indent=1).encode() + b"\n")
+    for other in _of_device(daemon.device, place):
+        if not other.is_alive:  # its mount is gone: the number is ours now
+            unregister(other, place)
+    files.replace_file(_path(daemon, place), json.dumps(dataclasses.asdict(daemon), indent=1).encode() + b"\n")
 
 
-def unregister(device: int, place: str) -> None:
+def unregister(daemon: Daemon, place: str) -> None:
     """Remove the file of a daemon; nothing when there is none."""
     with contextlib.suppress(OSError):
-        os.unlink(_path(device, place))
+        os.unlink(_path(daemon, place))
 
 
-def find(device: int) -> Daemon | None:
-    """Return what is known about the daemon of the mount with this st_dev: ours, or root's."""
-    for place in dict.fromkeys((own_directory(), SYSTEM_DIRECTORY)):
-        try:
-            _check_own(place)
-            return _read(_path(device, place))
-        except (OSError, ValueError, TypeError, KeyError):
-            continue
-    return None
+def find(device: int, place: str) -> Daemon | None:
+    """Return what is known about the daemon of the mount with this st_dev; one that lives before one that died."""
+    try:
+        _check_own(place)
+        known = _of_device(device, place)
+    except OSError:
+        return None
+    return next((daemon for daemon in known if daemon.is_alive), known[0] if known else None)
 
 
-def _read(path: str) -> Daemon:
-    content = json.loads(files.read_file(path, 1 << 20))
-    return Daemon(
-        int(content["pid"]),
-        int(content["started"]),
-        int(content["device"]),
-        str(content["mount_point"]),
-        str(content["directory"]),
-        {str(name): str(value) for name, value in content["options"].items()},
-        tuple(str(each) for each in content["failures"]),
-    )
+def reread(daemon: Daemon, place: str) -> Daemon | None:
+    """Return what the file of `daemon` says now; None when it has removed it, having saved everything."""
+    return _read(_path(daemon, place))
 
 
-def _path(device: int, place: str) -> str:
-    return os.path.join(place, f"{os.major(device)}-{os.minor(device)}.json")
+def _of_device(device: int, place: str) -> list[Daemon]:
+    beginning = f"{os.major(device)}-{os.minor(device)}-"
+    paths = [os.path.join(place, name) for name in os.listdir(place) if name.startswith(beginning)]
+    return [daemon for daemon in map(_read, paths) if daemon is not None]
+
+
+def _read(path: str) -> Daemon | None:
+    try:
+        content = json.loads(files.read_file(path, 1 << 20))
+        return Daemon(
+            int(content["pid"]),
+            int(content["started"]),
+            int(content["device"]),
+            str(content["mount_point"]),
+            str(content["directory"]),
+            {str(name): str(value) for name, value in content["options"].items()},
+            tuple(str(each) for each in content["failures"]),
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _path(daemon: Daemon, place: str) -> str:
+    return os.path.join(place, f"{os.major(daemon.device)}-{os.minor(daemon.device)}-{daemon.pid}.json")
 
 
 def _check_own(place: str) -> None:
     status = os.lstat(place)
-    is_own = status.st_uid in (0, os.geteuid()) and not stat.S_IMODE(status.st_mode) & 0o022
+    is_own = status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o022
     if not stat.S_ISDIR(status.st_mode) or not is_own:
         raise PermissionError(1, "is not a directory of ours alone", place)

@@ -47,7 +47,7 @@ def command(place: str | None, as_json: bool) -> int:
 
 
 def _mount(mount: Mount) -> dict[str, Any]:
-    daemon = running.find(mount.device)
+    daemon = running.find(mount.device, running.own_directory())
     return {
         "mount_point": mount.path,
         "log_directory": daemon.directory if daemon else None,

@@ -35,7 +35,7 @@ def command(mount_point: str) -> int:
         raise Failure(f"{mount_point}: nothing is mounted there", WRONG_CALL)
     if mount.type != FILE_SYSTEM_TYPE:
         raise Failure(f"{mount_point}: is no mount of offsetfs ({mount.type})", WRONG_CALL)
-    daemon = running.find(mount.device)
+    daemon = running.find(mount.device, running.own_directory())
     with contextlib.ExitStack() as stack:
         process = _process_of(daemon)
         if process is not None:
@@ -90,10 +90,11 @@ def _wait(process: int, daemon: running.Daemon) -> None:
 
 def _report(daemon: running.Daemon) -> None:
     """Say what the daemon left in its file when it could not save everything, and clear up after one that died."""
-    left = running.find(daemon.device)
-    if left is None or left.pid != daemon.pid:
+    place = running.own_directory()
+    left = running.reread(daemon, place)
+    if left is None:
         return
-    running.unregister(daemon.device, running.own_directory())
+    running.unregister(daemon, place)
     if left.failures:
         raise Failure("; ".join(left.failures), SYSTEM)
     raise Failure(f"process {daemon.pid} died without closing {daemon.directory}: the next mount recovers it", SYSTEM)

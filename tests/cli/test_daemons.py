@@ -22,11 +22,8 @@ DEVICE = os.makedev(0, 57)
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    path = os.fspath(tmp_path / "offsetfs")
-    monkeypatch.setattr(running, "own_directory", lambda: path)
-    monkeypatch.setattr(running, "SYSTEM_DIRECTORY", os.fspath(tmp_path / "system"))
-    return path
+def place(tmp_path: Path) -> str:
+    return os.fspath(tmp_path / "offsetfs")
 
 
 def this_process() -> Daemon:
@@ -39,21 +36,37 @@ def this_process() -> Daemon:
 
 def test_a_daemon_is_found_by_the_device_of_its_mount(place: str) -> None:
     running.register(this_process(), place)
-    assert running.find(DEVICE) == this_process()
-    assert running.find(os.makedev(0, 58)) is None
+    assert running.find(DEVICE, place) == this_process()
+    assert running.find(os.makedev(0, 58), place) is None
 
 
 def test_a_daemon_that_ended_well_leaves_nothing(place: str) -> None:
     running.register(this_process(), place)
-    running.unregister(DEVICE, place)
-    running.unregister(DEVICE, place)
-    assert running.find(DEVICE) is None and os.listdir(place) == []
+    running.unregister(this_process(), place)
+    running.unregister(this_process(), place)
+    assert running.find(DEVICE, place) is None and os.listdir(place) == []
 
 
 def test_one_that_could_not_save_everything_leaves_word(place: str) -> None:
     running.register(replace(this_process(), failures=("orders-0 is not on disk",)), place)
-    found = running.find(DEVICE)
+    found = running.find(DEVICE, place)
     assert found is not None and found.failures == ("orders-0 is not on disk",)
+
+
+def test_who_ends_late_does_not_take_the_word_of_the_next_mount_on_the_same_device(place: str) -> None:
+    late = replace(this_process(), pid=os.getppid(), started=running.started(os.getppid()) or 0)
+    running.register(late, place)
+    running.register(this_process(), place)
+    running.unregister(late, place)
+    assert running.find(DEVICE, place) == this_process()
+
+
+def test_one_that_lives_is_found_before_one_that_died_and_clears_up_after_it(place: str) -> None:
+    died = replace(this_process(), pid=os.getppid(), started=1)
+    running.register(died, place)
+    assert running.find(DEVICE, place) == died
+    running.register(this_process(), place)
+    assert running.find(DEVICE, place) == this_process() and running.reread(died, place) is None
 
 
 def test_a_pid_that_means_another_process_by_now_is_not_taken_for_the_daemon() -> None:
@@ -71,14 +84,14 @@ def test_a_process_that_has_ended_is_not_alive() -> None:
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": 1}', b'{"pid": "x"}', b"\xff", b"9" * (2 << 20)])
 def test_a_file_that_says_nothing_is_no_daemon(place: str, content: bytes) -> None:
     running.register(this_process(), place)
-    Path(place, "0-57.json").write_bytes(content)
-    assert running.find(DEVICE) is None
+    Path(place, f"0-57-{os.getpid()}.json").write_bytes(content)
+    assert running.find(DEVICE, place) is None
 
 
 def test_a_directory_that_others_can_write_to_is_not_believed(place: str) -> None:
     running.register(this_process(), place)
     os.chmod(place, 0o777)
-    assert running.find(DEVICE) is None
+    assert running.find(DEVICE, place) is None
     with pytest.raises(PermissionError):
         running.register(this_process(), place)
 
