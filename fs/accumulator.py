@@ -76,10 +76,10 @@ class Accumulator:
         """Take the complete lines of `data[start:end]` as records; return where the first one begins that was not.
 
         Never waits. Less than `end` means: there is no room now (`make_room`), or the line there is larger than
-        `batch_bytes_max`. OSError EROFS, EIO (fenced), ENOSPC, ESHUTDOWN before anything is taken. `timestamp`:
-        milliseconds.
+        `batch_bytes_max`. OSError EROFS, EIO (fenced), EINVAL (a compacted log takes no record without a key), ENOSPC,
+        ESHUTDOWN before anything is taken. `timestamp`: milliseconds.
         """
-        self._check(end - start)
+        self._check(end - start, has_key=False)
         while start < end:
             batch = self._open or self._begin(self._capacity)
             if batch is None:
@@ -113,7 +113,7 @@ class Accumulator:
         The caller has compared `batch_size` with `batch_bytes_max`.
         """
         size = self.batch_size(key, value, headers)
-        self._check(size)
+        self._check(size, has_key=key is not None)
         while True:
             batch = self._open or self._begin(max(size, self._capacity))
             if batch is None:
@@ -145,10 +145,12 @@ class Accumulator:
         """Whether `split` would take something now."""
         return self._open is not None or (not self._queue.is_full and self._means.buffers.has_room(self._capacity))
 
-    def _check(self, size: int) -> None:
+    def _check(self, size: int, *, has_key: bool) -> None:
         if self._options.read_only or self.log.read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         self._check_fenced()
+        if self.log.is_compacted and not has_key:
+            raise OSError(errno.EINVAL, "a compacted topic takes no record without a key", str(self.partition))
         if self._all.is_stopped:
             raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
         if self._open is None:

@@ -57,7 +57,8 @@ class AppendHandle:
 
         After return the complete lines are framed, checked and in the open batch; on disk with O_SYNC or O_DSYNC.
         OSError when nothing was taken: EMSGSIZE (and from then on always), EAGAIN (O_NONBLOCK, no room), EINTR (no
-        room for as long as the kernel waits), ENOSPC, EROFS, EIO, ESHUTDOWN, or the errno of a batch that was lost.
+        room for as long as the kernel waits), EINVAL (a compacted topic), ENOSPC, EROFS, EIO, ESHUTDOWN, or the errno
+        of a batch that was lost.
         """
         self._check()
         if self._is_refused:

@@ -444,6 +444,18 @@ async def test_what_can_take_nothing_says_so_at_once(appends, name: str, code: i
     assert caught.value.errno == code
 
 
+async def test_a_compacted_log_takes_no_record_without_a_key(appends) -> None:
+    world = appends(topic={"cleanup.policy": "compact"})
+    for without_key in (
+        lambda: take(world.accumulator(), b"line\n"),
+        lambda: world.accumulator().append(None, b"value", (), NOW, Writer()),
+    ):
+        with pytest.raises(OSError) as caught:
+            without_key()
+        assert caught.value.errno == errno.EINVAL
+    assert world.accumulator().append(b"key", b"value", (), NOW, Writer())
+
+
 async def test_a_writer_that_waits_for_memory_is_sent_away_at_the_end_of_the_mount(
     appends, nursery: trio.Nursery
 ) -> None:
