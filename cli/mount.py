@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import logging
 import os
+import resource
 import socket
 from collections.abc import Sequence
 
@@ -105,6 +106,7 @@ class _Mounting:
 
         os.chdir("/")
         os.umask(0o077)
+        _raise_limits()
         open_journal(foreground=not word.is_detached)
         directory = self._open(word)
         daemon: running.Daemon | None = None
@@ -171,6 +173,13 @@ class _Mounting:
             running.register(dataclasses.replace(daemon, failures=tuple(failures)), self._place)
         except OSError as error:
             _log.warning("%s: %s", self._place, error)
+
+
+def _raise_limits() -> None:
+    """Take all the descriptors we may have: each appended partition and each segment lately read holds a few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _notify(state: str) -> None:

@@ -38,6 +38,7 @@ from offsetfs.storage.errors import StorageError
 _log = logging.getLogger(__name__)
 
 REQUESTS_MAX = 1024  # handled at once, blocked readers included; each is a task
+CHECKPOINT_INTERVAL_S = 60  # Kafka's log.flush.offset.checkpoint.interval.ms
 LAST_ANSWERS_S = 1.0  # for requests that wait for something else than the drain
 TIMEOUT_MIN_S = 15  # the kernel rounds a shorter request timeout up to this
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -115,6 +116,7 @@ class _Session:
             tasks.start_soon(self._answer)
             tasks.start_soon(self._announce, ready)
             tasks.start_soon(self._listen, signals)
+            tasks.start_soon(self._keep_checkpoints)
             await self._over.wait()
             pyfuse3.terminate()
             await self._drain(accumulators)
@@ -150,6 +152,15 @@ class _Session:
             if self._over.is_set():
                 _log.warning("%s: already ending, everything taken is being written", name)
             self._end(name)
+
+    async def _keep_checkpoints(self) -> None:
+        """Write recovery points now and then: after a kill, only what lies beyond them has to be read again."""
+        while True:
+            await trio.sleep(CHECKPOINT_INTERVAL_S)
+            try:
+                await trio.to_thread.run_sync(self._directory.checkpoint)
+            except OSError as error:
+                _log.error("checkpoints are not written: %s", error)
 
     def _end(self, reason: str) -> None:
         if not self._over.is_set():

@@ -303,3 +303,34 @@ def test_a_second_mount_is_refused_with_the_pid_of_the_first(mount: Mount, log: 
     result = subprocess.run(["offsetfs", "mount", log, tmp_path / "other"], capture_output=True, text=True, check=False)
     assert result.returncode == 32 and str(mounted.process.pid) in result.stderr
     assert shutil.which("offsetfs") and not os.path.ismount(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("partition", "told"),
+    [
+        ("__consumer_offsets-1", "Operation not permitted"),
+        ("__transaction_state-0", "Operation not permitted"),
+        ("compacted-0", "Invalid argument"),
+    ],
+)
+def test_lines_are_kept_out_of_logs_that_they_would_break(
+    mount: Mount, golden_copy: Path, partition: str, told: str
+) -> None:
+    mounted = mount(golden_copy)
+    result = sh(f"echo line >> {partition}/append", mounted.path)
+    assert result.returncode == 1 and told in result.stderr
+    assert f"append to {partition}" in mounted.errors()
+    assert sh(f"cat {partition}/append", mounted.path).returncode == 0
+
+
+def test_recovery_points_are_written_while_the_mount_lives(
+    mount: Mount, log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    startup = tmp_path / "startup"
+    startup.mkdir()
+    (startup / "sitecustomize.py").write_text("import offsetfs.fs.mount as m; m.CHECKPOINT_INTERVAL_S = 0.05\n")
+    monkeypatch.setenv("PYTHONPATH", str(startup))
+    mounted = with_partition(mount, log, "flush-ms=20")
+    assert sh("seq 500 >> orders-0/append", mounted.path).returncode == 0
+    checkpoint = log / "recovery-point-offset-checkpoint"
+    assert soon(lambda: checkpoint.exists() and "orders 0 500" in checkpoint.read_text())
