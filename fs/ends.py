@@ -7,7 +7,9 @@ be read counts as records, so that damage shows where it is.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
+from offsetfs.storage.batch import Batch
 from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, WouldBlock
 from offsetfs.storage.log import Log
@@ -38,12 +40,18 @@ def _first_in_batch(log: Log, offset: int, nowait: bool) -> tuple[int | None, in
     if batch is None:
         return None, log.next_offset
     header = batch.header
-    if not header.is_control and header.count:
-        rows = batch.rows()
-        for row in range(0, len(rows), COLUMNS):
-            if header.base_offset + rows[row] >= offset:
-                return header.base_offset + rows[row], header.next_offset
-    return None, header.next_offset
+    return next((found for found in _offsets(batch) if found >= offset), None), header.next_offset
+
+
+def _offsets(batch: Batch) -> Sequence[int]:
+    """Return the offsets of a batch's records; looks at the records only where compaction took some."""
+    header = batch.header
+    if header.is_control:
+        return ()
+    if header.count == header.last_offset_delta + 1:
+        return range(header.base_offset, header.next_offset)
+    rows = batch.rows()
+    return [header.base_offset + rows[row] for row in range(0, len(rows), COLUMNS)]
 
 
 def last_offset(log: Log, *, nowait: bool = False) -> int | None:
@@ -72,10 +80,9 @@ def _last_between(log: Log, offset: int, end: int, nowait: bool) -> int | None:
             return end - 1 if found is None else found
         if batch is None or batch.header.base_offset >= end:
             break
-        if not batch.header.is_control and batch.header.count:
-            rows = batch.rows()
-            last = batch.header.base_offset + rows[len(rows) - COLUMNS]
-            found = last if last >= log.log_start_offset else found
+        offsets = _offsets(batch)
+        if offsets and offsets[-1] >= log.log_start_offset:
+            found = offsets[-1]
         offset = batch.header.next_offset
     return found
 
@@ -89,26 +96,26 @@ def newest_start(log: Log, count: int) -> int:
     if count == 0:
         return end
     try:
-        while end - start > span:
-            begin = _newest_start(log, end - span, count)
+        while True:
+            begin = _newest_start(log, max(start, end - span), count)
             if begin is not None:
                 return max(begin, start)
+            if end - start <= span:
+                return start
             span *= 4
     except StorageError:  # damage: what a log without gaps would say
         return max(start, end - count)
-    return start
 
 
 def _newest_start(log: Log, begin: int, count: int) -> int | None:
     """Return where the newest `count` records begin, when they all lie at or after the batch of `begin`."""
     batches: deque[tuple[int, int]] = deque()  # base offset, records
-    total, position = 0, None
+    total = 0
     for segment in log.snapshot().from_floor(begin):
-        for _, header in segment.headers(segment.position_of(begin) if position is None else 0):
+        for _, header in segment.headers(segment.position_of(begin) if segment.base_offset < begin else 0):
             if not header.is_control:
                 batches.append((header.base_offset, header.count))
                 total += header.count
-        position = 0
         while batches and total - batches[0][1] >= count:
             total -= batches.popleft()[1]
     if total < count or not batches:
@@ -119,6 +126,5 @@ def _newest_start(log: Log, begin: int, count: int) -> int | None:
 
 def _nth_offset(log: Log, base_offset: int, number: int) -> int:
     batch = log.batch_at(base_offset)
-    rows = batch.rows() if batch is not None else []
-    place = number * COLUMNS
-    return base_offset + rows[place] if place < len(rows) else base_offset
+    offsets = _offsets(batch) if batch is not None else ()
+    return offsets[number] if number < len(offsets) else base_offset

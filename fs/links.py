@@ -38,17 +38,32 @@ class OffsetLinks:
 
 
 class EndLinks:
-    """`first` and `latest` of one partition: absent when it has no record."""
+    """`first` and `latest` of one partition: absent when it has no record.
+
+    Each is found anew when the log has changed, which reads a batch.
+    """
 
     def __init__(self, shared: Shared, partition: Partition, links: OffsetLinks) -> None:
         self._shared = shared
-        self._partition = partition
+        self._log = partition.log
         self._links = links
+        self._first: tuple[object, int | None] = ((), None)
+        self._latest: tuple[object, int | None] = ((), None)
 
     async def first(self) -> EntryAttributes | None:
-        offset = await self._shared.answer(first_offset, self._partition.log)
-        return None if offset is None else self._links.entry(offset)
+        state = self._state()
+        if self._first[0] != state:
+            self._first = state, await self._shared.answer(first_offset, self._log)
+        return self._entry(self._first[1])
 
     async def latest(self) -> EntryAttributes | None:
-        offset = await self._shared.answer(last_offset, self._partition.log)
+        state = self._state()
+        if self._latest[0] != state:
+            self._latest = state, await self._shared.answer(last_offset, self._log)
+        return self._entry(self._latest[1])
+
+    def _state(self) -> object:
+        return self._log.log_start_offset, self._log.next_offset, self._log.snapshot()
+
+    def _entry(self, offset: int | None) -> EntryAttributes | None:
         return None if offset is None else self._links.entry(offset)

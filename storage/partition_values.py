@@ -206,25 +206,28 @@ class PartitionValues:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def locate(self, byte: int) -> Located | None:
-        """Return where byte `byte` comes from; None at the end."""
+        """Return where byte `byte` comes from; None at the end. ESTALE when retention or compaction took its segment."""
         if byte >= self.size:
             return None
         part = self._parts[bisect_right(self._starts, byte) - 1]
+        self._check_held(part.segment)
         block = part.map.block(byte - part.start)
         return Located(part.segment, block, part.start + block.output, part.start + block.output_end)
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
         """Return the whole output of a located block, which nobody changes.
 
-        ESTALE when retention or compaction has taken the segment, the error of a batch that was damaged since; with
-        `nowait` `WouldBlock`.
+        ESTALE as `locate`, the error of a batch that was damaged since; with `nowait` `WouldBlock`.
         """
         segment, block = located.segment, located.block
-        if not _holds(self._log.snapshot(), segment):
-            raise OSError(errno.ESTALE, "the segment is gone; open `values` again", segment.log_path)
+        self._check_held(segment)
         if nowait and block.position_end - block.position > 2 * NOWAIT_BYTES_MAX:
             raise WouldBlock("a long block", path=segment.log_path, position=block.position)
         return join_block(segment, block, nowait=nowait)
+
+    def _check_held(self, segment: Segment) -> None:
+        if not _holds(self._log.snapshot(), segment):
+            raise OSError(errno.ESTALE, "the segment is gone; open `values` again", segment.log_path)
 
 
 def _holds(snapshot: Segments, segment: Segment) -> bool:
