@@ -206,7 +206,7 @@ class PartitionValues:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def locate(self, byte: int) -> Located | None:
-        """Return where byte `byte` comes from; None at the end. ESTALE when retention or compaction took its segment."""
+        """Return where byte `byte` comes from; None at the end. ESTALE when retention or compaction took that away."""
         if byte >= self.size:
             return None
         part = self._parts[bisect_right(self._starts, byte) - 1]
