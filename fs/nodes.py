@@ -1,10 +1,10 @@
 """What a file, a link and a directory of the mount can do. One class a kind; the `number` says which one of its kind.
 
-    directories     /, orders-0, .offsetfs       values         values
-    record_listing  the records in `ls`          segment_files  segments/*
-    records         <offset>                     append_file    append
-    links           first, latest                texts          README, start, next, info, .offsetfs/*
-    by_time         by-time/**
+directories     /, orders-0, .offsetfs       values         values
+record_listing  the records in `ls`          segment_files  segments/*
+records         <offset>                     append_file    append
+links           first, latest                texts          README, start, next, info, .offsetfs/*
+by_time         by-time/**
 """
 
 from __future__ import annotations
