@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Awaitable, Callable
 
-from pyfuse3 import EntryAttributes
+from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.append_file import AppendFile
@@ -98,14 +99,22 @@ class PartitionDirectory:
         return self._shared.attributes.directory(self._partition.inode(Kind.FIXED, Fixed.DIRECTORY), mtime_ns)
 
     async def tree(self) -> PartitionTree:
+        """Return what is in the partition, as it is now; ESTALE when another partition has taken the name.
+
+        The kernel then asks for the name again. Every request passes here, so this is where a log that a broker
+        writes is looked at again.
+        """
         if self._tree is None:
             await self._partition.open()
             if self._tree is None:
                 self._tree = PartitionTree(self._shared, self._partition, self._accumulators)
+        self._partition.log.refresh()
+        if self._partition.is_gone:
+            raise FUSEError(errno.ESTALE)
         return self._tree
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
-        tree = self._tree or await self.tree()
+        tree = await self.tree()
         offset = parse_offset(name)
         if offset is not None:
             return await tree.records.lookup(offset)

@@ -32,11 +32,16 @@ class Partition:
         return self._log
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the log below was deleted or made anew: its name stands for another partition then."""
+        return self._log is not None and self._log.is_gone
+
+    @property
     def is_open(self) -> bool:
         return self._log is not None
 
     async def open(self) -> None:
-        """Open the log, in a thread; what is wrong with it is raised here, each time.
+        """Open the log, in a thread; what is wrong with it is raised here, each time. ESTALE when it is gone.
 
         Offsets in inode numbers count from the base offset of the first segment as it is now.
         """
@@ -75,7 +80,7 @@ class Partitions:
 
     def of(self, name: TopicPartition) -> Partition:
         partition = self._by_name.get(name)
-        if partition is None:
+        if partition is None or partition.is_gone:
             partition = self._by_name[name] = Partition(self._shared, len(self._seen) + 1, name)
             self._seen.append(partition)
         return partition

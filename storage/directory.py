@@ -13,6 +13,7 @@ import json
 import os
 import stat
 import threading
+import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
@@ -54,6 +55,7 @@ METADATA_TOPIC = "__cluster_metadata"
 """The log of a KRaft controller. It is shown, never written or recovered: that is the controller's."""
 
 OPEN_SEGMENTS_MAX = 128
+LOOK_AT_STARTS_S = 1.0
 _SIGNS = (RECOVERY_POINTS, HIGH_WATERMARKS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
 
 OnProgress = Callable[[int, int, TopicPartition], None]
@@ -79,6 +81,8 @@ class LogDirectory:
         self._topics: dict[str, dict[str, str]] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
+        self._next_look_at_starts = 0.0
+        self._starts_changed = 0
         self._cleaned: Collection[TopicPartition] = ()
 
     @classmethod
@@ -147,7 +151,7 @@ class LogDirectory:
 
     def has(self, partition: TopicPartition) -> bool:
         """Whether the partition is there; costs one lstat."""
-        if partition in self._logs:
+        if not self.read_only and partition in self._logs:
             return True
         try:
             return stat.S_ISDIR(os.lstat(self._file(str(partition))).st_mode)
@@ -157,12 +161,13 @@ class LogDirectory:
     def log(self, partition: TopicPartition) -> Log:
         """Return the log of `partition`, opening it when it is first asked for (which may wait for the disk)."""
         log = self._logs.get(partition)
-        if log is not None:
+        if log is not None and not log.is_gone:
             return log
         with self._mutex:
-            if partition not in self._logs:
-                self._logs[partition] = self._open_log(partition)
-            return self._logs[partition]
+            log = self._logs.get(partition)
+            if log is None or log.is_gone:
+                log = self._logs[partition] = self._open_log(partition)
+            return log
 
     def opened(self, partition: TopicPartition) -> Log | None:
         """Return the log when it is open already; never waits."""
@@ -178,13 +183,22 @@ class LogDirectory:
             config,
             self._pool,
             recovery_point=self._recovery_points.get(partition, 0),
-            log_start_offset=self._log_starts.get(partition, 0),
+            log_start=lambda: self._log_start(partition),
             clean=not self._unclean,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
             is_compacted=config.is_compacted or partition in self._cleaned,
             before_change=self._mark_changed,
         )
         return open_log(partition, self._file(str(partition)), opening)
+
+    def _log_start(self, partition: TopicPartition) -> int:
+        """Return what the checkpoint says, which a running broker writes anew every minute."""
+        if self.read_only and time.monotonic() >= self._next_look_at_starts:
+            self._next_look_at_starts = time.monotonic() + LOOK_AT_STARTS_S
+            changed = _changed_ns(self._file(LOG_STARTS))
+            if changed != self._starts_changed:
+                self._log_starts, self._starts_changed = self._offsets(LOG_STARTS), changed
+        return self._log_starts.get(partition, 0)
 
     def create_partition(self, partition: TopicPartition, properties: Mapping[str, str] | None = None) -> Log:
         """Make an empty partition; on disk after return. `properties` become settings of the whole topic.
@@ -340,6 +354,13 @@ def _read_topics(path: str) -> dict[str, dict[str, str]]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidCheckpoint(f"no settings of topics: {error}; mend or remove it", path=path) from error
     return topics
+
+
+def _changed_ns(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _try(action: Callable[[], None], errors: list[Exception]) -> None:

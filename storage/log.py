@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from offsetfs.storage import batch_chain, files, time_search
 from offsetfs.storage.batch import Batch, set_append_time, stamp
@@ -48,6 +49,14 @@ class Appended:
     base_offset: int
     last_offset: int
     timestamp: int
+
+
+class Follower(Protocol):
+    """What keeps a log up with another writer (storage.follower)."""
+
+    is_gone: bool
+
+    def look(self) -> None: ...
 
 
 class Log:
@@ -94,6 +103,26 @@ class Log:
         self._names_dirty = False
         self._before_change = before_change
         self._changed = False
+        self._follower: Follower | None = None
+
+    def follow(self, follower: Follower) -> None:
+        """Let `follower` keep this log, opened for reading, up with whoever writes it."""
+        self._follower = follower
+
+    def refresh(self) -> None:
+        """Take in what another process wrote, when the log is opened for reading; costs two stat calls at most."""
+        if self._follower is not None:
+            self._follower.look()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the partition was deleted, made anew or cut below this log: ask the directory for it again."""
+        return self._follower is not None and self._follower.is_gone
+
+    def adopt(self, segments: Segments) -> None:
+        """Put another segment map in place, because the files changed; the log start moves with its first segment."""
+        self.log_start_offset = max(self.log_start_offset, segments.first.base_offset)
+        self._segments = segments
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from offsetfs.storage import batch_chain, checkpoint, files
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidSnapshot, MalformedBatch, StorageError
+from offsetfs.storage.follower import Follower, inode_of
 from offsetfs.storage.log import Damage, Log
 from offsetfs.storage.names import TopicPartition, parse_segment_name, segment_name
 from offsetfs.storage.open_files import Pool
@@ -30,7 +31,7 @@ class Opening:
     config: LogConfig
     pool: Pool[SegmentFiles]
     recovery_point: int = 0
-    log_start_offset: int = 0
+    log_start: Callable[[], int] = lambda: 0
     clean: bool = True
     read_only: bool = False
     is_compacted: bool = False
@@ -58,13 +59,13 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
     epochs = _epochs(path, damage)
     content = _content(_segments(path, opening), epochs, opening)
     first = content.segments.first.base_offset
-    return Log(
+    log = Log(
         partition,
         path,
         opening.config,
         content.segments,
         opening.pool,
-        log_start_offset=min(max(opening.log_start_offset, first), content.next_offset),
+        log_start_offset=min(max(opening.log_start(), first), content.next_offset),
         next_offset=content.next_offset,
         recovery_point=min(opening.recovery_point, content.next_offset) if opening.read_only else content.next_offset,
         epochs=epochs,
@@ -74,19 +75,26 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
         is_compacted=opening.is_compacted,
         before_change=opening.before_change,
     )
+    if opening.read_only:
+        log.follow(Follower(log, opening.log_start))
+    return log
 
 
 def _segments(path: str, opening: Opening) -> Segments:
     parsed = (parse_segment_name(name) for name in files.names(path))
     bases = sorted(base for base, suffix in filter(None, parsed) if suffix == ".log")
     if bases:
-        return Segments(
-            Segment(path, base, opening.config, opening.pool, read_only=opening.read_only) for base in bases
-        )
+        return Segments(_segment(path, base, opening) for base in bases)
     if opening.read_only:
         raise StorageError("holds no .log file: open it for writing once, or remove it", path=path)
     opening.before_change()
-    return Segments([Segment.create(path, opening.log_start_offset, opening.config, opening.pool)])
+    return Segments([Segment.create(path, opening.log_start(), opening.config, opening.pool)])
+
+
+def _segment(path: str, base: int, opening: Opening) -> Segment:
+    if not opening.read_only:
+        return Segment(path, base, opening.config, opening.pool)
+    return Segment(path, base, opening.config, opening.pool, read_only=True, inode=inode_of(path, base))
 
 
 def _epochs(path: str, damage: list[Damage]) -> LeaderEpochCache:

@@ -10,6 +10,7 @@ Not here: which segments a log has, offsets and epochs of new batches (log), wha
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import time
@@ -36,6 +37,7 @@ from offsetfs.storage.time_index import TimeIndex
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
 LOG_BYTES_MAX = 2**31 - 1
+REOPEN_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -56,12 +58,13 @@ class Segment:
         "_files",
         "_first_timestamp",
         "_max_timestamp",
-        "_pool",
         "_roll_jitter_ms",
         "base_offset",
         "config",
         "directory",
+        "inode",
         "log_path",
+        "pool",
         "read_only",
         "size",
     )
@@ -75,15 +78,20 @@ class Segment:
         *,
         size: int | None = None,
         read_only: bool = False,
+        inode: int | None = None,
     ) -> None:
-        """Name the segment of `directory` that begins at `base_offset`; `size` None: as long as the file."""
+        """Name the segment of `directory` that begins at `base_offset`; `size` None: as long as the file.
+
+        With `inode` no other file of that name is taken for it: opening answers ESTALE where a broker put another one.
+        """
         self.directory = directory
         self.base_offset = base_offset
         self.config = config
         self.read_only = read_only
         self.log_path = os.path.join(directory, segment_name(base_offset, ".log"))
         self.size = os.lstat(self.log_path).st_size if size is None else size
-        self._pool = pool
+        self.pool = pool
+        self.inode = inode
         self._files: SegmentFiles | None = None
         self._max_timestamp: tuple[int, int] | None = None
         self._first_timestamp: int | None = None
@@ -208,6 +216,14 @@ class Segment:
         """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None."""
         return time_search.find_timestamp(self, timestamp, offset_min, nowait=nowait)
 
+    def note_growth(self, header: BatchHeader) -> None:
+        """Take in a batch that another process wrote behind the last one."""
+        if self._max_timestamp is not None and header.max_timestamp > self._max_timestamp[0]:
+            self._max_timestamp = (header.max_timestamp, header.last_offset)
+        if self.size // REOPEN_BYTES != (self.size + header.size) // REOPEN_BYTES:
+            self.pool.drop(self)  # where we made an index because there was none, its owner has one by now
+        self.size += header.size
+
     # --- opening -----------------------------------------------------------------------------------------------------
 
     def open_files(self, *, nowait: bool = False) -> SegmentFiles:
@@ -215,19 +231,30 @@ class Segment:
         if self._files is not None:
             return self._files
         if nowait:
-            opened = self._pool.peek(self.log_path)
+            opened = self.pool.peek(self)
             if opened is None:
                 raise WouldBlock("the segment's files are not open", path=self.log_path)
             return opened
-        return self._pool.get(self.log_path, self._open)
+        return self.pool.get(self, self._open)
 
     def _open(self) -> SegmentFiles:
-        log = files.open_file(self.log_path)
+        log = self._open_log()
         try:
             index, time_index = self._open_indexes()
         except (FileNotFoundError, CorruptIndex):
             index, time_index = segment_indexes.rebuild(self, log)
         return SegmentFiles(log, index, time_index)
+
+    def _open_log(self) -> File:
+        try:
+            log = files.open_file(self.log_path)
+        except FileNotFoundError:
+            if self.inode is None:
+                raise
+        else:
+            if self.inode in (None, log.stat().st_ino):
+                return log
+        raise OSError(errno.ESTALE, "the segment was removed or replaced meanwhile", self.log_path)
 
     def _open_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         limit = self.config.segment_index_bytes
@@ -242,14 +269,14 @@ class Segment:
         opened = self.open_files()
         if self._files is None:
             index, time_index = segment_indexes.rebuild(self, opened.log)
-            self._pool.drop(self.log_path)
-            opened = self._pool.get(self.log_path, lambda: SegmentFiles(opened.log, index, time_index))
+            self.pool.drop(self)
+            opened = self.pool.get(self, lambda: SegmentFiles(opened.log, index, time_index))
         return opened
 
     def adopt_indexes(self, builder: segment_indexes.IndexBuilder) -> None:
         """Put the indexes that a walk over the whole log made in the place of those on disk."""
         segment_indexes.install(self, builder)
-        self._pool.drop(self.log_path)
+        self.pool.drop(self)
         self._max_timestamp = builder.max_timestamp
 
     # --- writing (the log holds its lock) ----------------------------------------------------------------------------
@@ -282,7 +309,7 @@ class Segment:
         index.preallocate()
         time_index.preallocate()
         self._files = SegmentFiles(files.open_file(self.log_path, writable=True), index, time_index)
-        self._pool.drop(self.log_path)
+        self.pool.drop(self)
 
     def _ends_agree(self, opened: SegmentFiles) -> bool:
         """Whether the last entry of each index is true: new ones come behind it, and must be able to."""

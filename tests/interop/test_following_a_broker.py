@@ -1,0 +1,139 @@
+"""A read-only mount of a running broker's directory shows what the broker writes, as it writes it."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from kafka_broker import KafkaBroker
+
+from offsetfs import cli
+
+pytestmark = pytest.mark.interop
+
+
+@contextmanager
+def followed(kafka: KafkaBroker, point: Path) -> Iterator[Path]:
+    point.mkdir(exist_ok=True)
+    assert cli.run(["mount", str(kafka.log_dir), str(point), "-o", "ro"]) == 0
+    try:
+        yield point
+    finally:
+        assert cli.run(["umount", str(point)]) == 0
+
+
+def within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        os.sched_yield()
+    return True
+
+
+@pytest.mark.promise(
+    "A read-only mount of a running broker's directory shows a record within 100 ms of its acknowledgement, and costs "
+    "nothing while nobody looks."
+)
+def test_a_record_is_seen_within_a_tenth_of_a_second_of_its_acknowledgement(kafka: KafkaBroker, tmp_path: Path) -> None:
+    kafka.create_topic("orders")
+    with followed(kafka, tmp_path / "mnt") as mnt:
+        for number in range(5):
+            kafka.produce("orders", b"line %d\n" % number)
+            next_file, latest = mnt / "orders-0" / "next", mnt / "orders-0" / "latest"
+            assert within(0.1, lambda next_file=next_file, end=number + 1: int(next_file.read_text()) == end)
+            assert latest.read_bytes() == b"line %d" % number
+            assert (mnt / "orders-0" / "values").read_bytes().count(b"\n") == number + 1
+
+
+@pytest.mark.promise(
+    "Over rolls, retention, deletion and a restart of the broker, a follower of `values` misses nothing and sees nothing "
+    "twice."
+)
+def test_a_producer_at_full_speed_over_rolls_and_tail_misses_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
+    kafka.create_topic("orders", configs={"segment.bytes": "1048576"})
+    lines = b"".join(b"line %07d of a producer in a hurry\n" % number for number in range(200_000))
+    kafka.produce("orders", b"begin\n")
+    with followed(kafka, tmp_path / "mnt") as mnt, (tmp_path / "seen").open("wb") as seen:
+        values = mnt / "orders-0" / "values"
+        with subprocess.Popen(["tail", "-c", "+1", "-s", "0.05", "-f", values], stdout=seen) as tail:
+            kafka.produce("orders", lines)
+            size = len(b"begin\n" + lines)
+            assert within(10, lambda: (tmp_path / "seen").stat().st_size >= size)
+            tail.terminate()
+        assert (tmp_path / "seen").read_bytes() == b"begin\n" + lines == values.read_bytes()
+        assert len(list((mnt / "orders-0" / "segments").glob("*.log"))) > 5
+    assert kafka.consume("orders") == b"begin\n" + lines
+
+
+def test_topics_come_and_go_and_come_again(kafka: KafkaBroker, tmp_path: Path) -> None:
+    kafka.create_topic("orders")
+    kafka.produce("orders", b"old\n")
+    with followed(kafka, tmp_path / "mnt") as mnt:
+        assert (mnt / "orders-0" / "values").read_bytes() == b"old\n"
+        kafka.create_topic("payments")
+        kafka.produce("payments", b"new topic\n")
+        assert (mnt / "payments-0" / "values").read_bytes() == b"new topic\n"
+        kafka.tool("org.apache.kafka.tools.TopicCommand", "--delete", "--topic", "orders")
+        assert within(15, lambda: not (mnt / "orders-0").exists())
+        kafka.create_topic("orders")
+        kafka.produce("orders", b"another\n")
+        assert within(5, lambda: (mnt / "orders-0" / "values").read_bytes() == b"another\n")
+
+
+def test_retention_and_a_restart_are_followed(kafka: KafkaBroker, tmp_path: Path) -> None:
+    kafka.create_topic("orders", configs={"segment.bytes": "1048576", "file.delete.delay.ms": "100"})
+    lines = b"".join(b"line %07d\n" % number for number in range(100_000))
+    kafka.produce("orders", lines, "-X", "batch.size=10000")
+    with followed(kafka, tmp_path / "mnt") as mnt:
+        partition = mnt / "orders-0"
+        assert (partition / "values").read_bytes() == lines
+        delete = tmp_path / "delete.json"
+        delete.write_text('{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "offset": 50000}]}')
+        kafka.tool("org.apache.kafka.tools.DeleteRecordsCommand", "--offset-json-file", str(delete))
+        kafka.stop()  # writes the log start
+        kafka.start()
+        kafka.produce("orders", b"after the restart\n")
+        assert within(10, lambda: int((partition / "start").read_text()) == 50_000)
+        assert within(10, lambda: (partition / "latest").read_bytes() == b"after the restart")
+        assert (partition / "first").read_bytes() == b"line 0050000"
+        assert (partition / "values").read_bytes().startswith(b"line 0050000\n")
+        assert not (partition / "49999").exists()
+
+
+def test_a_killed_broker_that_recovers_is_followed(kafka: KafkaBroker, tmp_path: Path) -> None:
+    kafka.create_topic("orders")
+    kafka.produce("orders", b"one\n")
+    with followed(kafka, tmp_path / "mnt") as mnt:
+        assert (mnt / "orders-0" / "latest").read_bytes() == b"one"
+        kafka.kill()
+        assert (mnt / "orders-0" / "latest").read_bytes() == b"one"
+        kafka.start()
+        kafka.produce("orders", b"two\n")
+        assert within(5, lambda: (mnt / "orders-0" / "latest").read_bytes() == b"two")
+        assert (mnt / "orders-0" / "values").read_bytes() == b"one\ntwo\n"
+
+
+def test_an_idle_mount_of_a_running_broker_costs_next_to_nothing(
+    kafka: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kafka.create_topic("orders")
+    kafka.produce("orders", b"one\n")
+    with followed(kafka, tmp_path / "mnt") as mnt:
+        assert (mnt / "orders-0" / "latest").read_bytes() == b"one"
+        assert cli.run(["status", str(mnt), "--json"]) == 0
+        pid = json.loads(capsys.readouterr().out)["mounts"][0]["pid"]
+        before, begun = cpu_ticks(pid), time.monotonic()
+        kafka.console_consume("orders", count=1)  # something to wait for that is no sleep
+        kafka.console_consume("orders", count=1)
+        seconds = time.monotonic() - begun
+        assert (cpu_ticks(pid) - before) / os.sysconf("SC_CLK_TCK") <= max(0.01 * seconds, 0.02)
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
