@@ -1,8 +1,8 @@
-"""A record batch of format v2: its checksum, its records.
+"""A record batch: its checksum, its records. Of format v2, and of v0 and v1, which `legacy` reads.
 
 A batch is parsed lazily: a header costs nothing but its 61 bytes (`batch_header` draws them), the records are inflated
-when somebody asks for them, and then kept inflated. Formats v0 and v1 raise `UnsupportedFormat`.
-docs/format/record-batch.md has the whole picture. Follows Kafka's DefaultRecordBatch.
+when somebody asks for them, and then kept inflated. Only v2 is ever built. docs/format/record-batch.md has the whole
+picture. Follows Kafka's DefaultRecordBatch.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TypeVar
 from crc32c import crc32c
 
 from offsetfs.storage import codec as record_codec
+from offsetfs.storage import legacy
 from offsetfs.storage.batch_header import (
     APPEND_TIME_FLAG,
     CONTROL_FLAG,
@@ -31,6 +32,7 @@ from offsetfs.storage.batch_header import (
     stamp,
     write_header,
 )
+from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.compression import Compression, compress, decompress
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, StorageError
 from offsetfs.storage.record import CREATE_TIME, LOG_APPEND_TIME, Record
@@ -64,11 +66,14 @@ _Answer = TypeVar("_Answer")
 class Batch:
     """One batch over a buffer that the caller keeps unchanged as long as the batch is used.
 
+    A message of v0 or v1 is a batch too, a compressed set of them one of several records (`legacy`).
+
     `path` and `position` (of the file) only serve messages. Methods that look at records raise `MalformedBatch`,
-    `UnsupportedFormat` for an unknown codec, `DecompressionLimit`. They do not check the checksum; `check` does.
+    `UnsupportedFormat` for an unknown codec, `DecompressionLimit`. They do not check the checksum; `check` does. Those
+    inside a set of v0 or v1 are checked when it is inflated: then any of the methods may raise `CorruptBatch`.
     """
 
-    __slots__ = ("_payload", "data", "header", "path", "position")
+    __slots__ = ("_messages", "_payload", "data", "header", "path", "position")
 
     def __init__(
         self, header: BatchHeader, data: memoryview, path: str | None = None, position: int | None = None
@@ -78,23 +83,29 @@ class Batch:
         self.path = path
         self.position = position
         self._payload: Buffer | None = None
+        self._messages: legacy.MessageSet | None = None
+
+    @property
+    def base_offset(self) -> Offset:
+        """The offset at which the batch begins. That of a compressed set of v0 or v1 is inside: it is inflated."""
+        return Offset(self._set().base_offset) if self.header.is_wrapper else self.header.base_offset
 
     def check(self) -> None:
         """Raise `CorruptBatch` when the checksum differs, `MalformedBatch` when a number in the header cannot be."""
-        header = self.header
-        actual = crc32c(self.data[CRC_START:])
-        if actual != header.crc:
-            raise self._placed(CorruptBatch(f"checksum {actual:#010x} where {header.crc:#010x} is stored"))
-        if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset >= _LONG_MAX:
-            raise self._malformed(f"offsets {header.base_offset} + {header.last_offset_delta}")
-        if header.count < 0:
-            raise self._malformed(f"{header.count} records")
+        try:
+            if self.header.magic < MAGIC:
+                legacy.check(self.header, self.data)
+            else:
+                _check(self.header, self.data)
+        except StorageError as error:
+            raise self._placed(error) from None
 
     def payload(self, bytes_max: int = PAYLOAD_BYTES_MAX) -> Buffer:
         """Return the records section, inflated at the first call and then kept.
 
         `DecompressionLimit` above `bytes_max`, which says nothing to a batch that is not compressed. A batch without
-        records has an empty payload, whatever follows its header: nobody looks at that.
+        records has an empty payload, whatever follows its header: nobody looks at that. The payload of v0 and v1 is
+        the message set: whole messages, their offsets and checksums with them.
         """
         if self._payload is None:
             try:
@@ -104,6 +115,9 @@ class Batch:
         return self._payload
 
     def _inflated(self, bytes_max: int) -> Buffer:
+        if self.header.magic < MAGIC:
+            self._messages = legacy.open_set(self.header, self.data, bytes_max)
+            return self._messages.messages
         if self.header.count == 0:
             return b""
         section = self.data[HEADER_SIZE:]
@@ -111,6 +125,9 @@ class Batch:
 
     def records(self) -> list[Record]:
         """Return all records. Costs Python objects: bulk paths use `joined` or `rows`."""
+        if self.header.magic < MAGIC:
+            rows = self.rows()
+            return [self._record_at(tuple(rows[at : at + COLUMNS])) for at in range(0, len(rows), COLUMNS)]
         base_offset, timestamp_type = self.header.base_offset, self.header.timestamp_type
         return [
             Record(Offset(base_offset + delta), self.timestamp_of(time), timestamp_type, key, value, headers)
@@ -120,37 +137,54 @@ class Batch:
     def record(self, offset: int) -> Record | None:
         """Return the record with this offset, or None when the batch has none (compaction leaves gaps)."""
         delta = offset - self.header.base_offset
-        row = self._asked(lambda payload, count: record_codec.find(payload, count, delta))
+        row = self._find(delta)
         return None if row is None else self._record_at(row)
 
-    def _record_at(self, row: record_codec.Row) -> Record:
+    def _find(self, delta: int) -> Sequence[int] | None:
+        if self.header.magic == MAGIC:
+            return self._asked(lambda payload, count: record_codec.find(payload, count, delta))
+        rows = self.rows()
+        deltas = rows[::COLUMNS]
+        return rows[(at := deltas.index(delta) * COLUMNS) : at + COLUMNS] if delta in deltas else None
+
+    def _record_at(self, row: Sequence[int]) -> Record:
         delta, time, key_position, key_size, value_position, value_size, headers_position, headers_count = row
         payload = self.payload()
         return Record(
             Offset(self.header.base_offset + delta),
             self.timestamp_of(time),
-            self.header.timestamp_type,
+            self.header.timestamp_type if self._messages is None else self._messages.timestamp_type(headers_position),
             None if key_size < 0 else bytes(payload[key_position : key_position + key_size]),
             None if value_size < 0 else bytes(payload[value_position : value_position + value_size]),
             record_codec.headers(payload, headers_position, headers_count),
         )
 
     def rows(self) -> array[int]:
-        """Return `codec.COLUMNS` numbers for each record; positions count from the start of `payload()`."""
+        """Return `codec.COLUMNS` numbers for each record; positions count from the start of `payload()`.
+
+        Offset deltas count from `header.base_offset`: in a compressed set of v0 or v1, where that is the last record's,
+        they end with 0. Such records have no headers, and in that column the position of the message.
+        """
+        if self.header.magic < MAGIC:
+            return self._asked_set(legacy.MessageSet.rows)
         return self._asked(record_codec.scan)
 
     def joined(self) -> bytearray:
         """Return all values, each followed by a newline; a null value is an empty line."""
+        if self.header.magic < MAGIC:
+            return self._asked_set(legacy.MessageSet.joined)
         return self._asked(record_codec.join)
 
     def measured(self) -> int:
         """Return `len(joined())` without building it."""
+        if self.header.magic < MAGIC:
+            return self._asked_set(legacy.MessageSet.measured)
         return self._asked(record_codec.measure)
 
     def timestamp_of(self, timestamp_delta: int) -> Timestamp:
         """Return what a reader sees: the append time for every record, or the base timestamp plus the delta."""
         header = self.header
-        if header.attributes & APPEND_TIME_FLAG:
+        if header.attributes & APPEND_TIME_FLAG and header.magic == MAGIC:
             return header.max_timestamp
         timestamp = header.base_timestamp + timestamp_delta
         if not _LONG_MIN <= timestamp <= _LONG_MAX:  # a hostile sum: wrapped, as a Java long wraps
@@ -164,11 +198,30 @@ class Batch:
         except StorageError as error:
             raise self._placed(error) from None
 
+    def _asked_set(self, question: Callable[[legacy.MessageSet], _Answer]) -> _Answer:
+        messages = self._set()
+        try:
+            return question(messages)
+        except StorageError as error:
+            raise self._placed(error) from None
+
+    def _set(self) -> legacy.MessageSet:
+        self.payload()
+        assert self._messages is not None
+        return self._messages
+
     def _placed(self, error: StorageError) -> StorageError:
         return type(error)(error.reason, path=self.path, position=self.position, offset=self.header.base_offset)
 
-    def _malformed(self, reason: str) -> StorageError:
-        return self._placed(MalformedBatch(reason))
+
+def _check(header: BatchHeader, data: memoryview) -> None:
+    actual = crc32c(data[CRC_START:])
+    if actual != header.crc:
+        raise CorruptBatch(f"checksum {actual:#010x} where {header.crc:#010x} is stored")
+    if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset >= _LONG_MAX:
+        raise MalformedBatch(f"offsets {header.base_offset} + {header.last_offset_delta}")
+    if header.count < 0:
+        raise MalformedBatch(f"{header.count} records")
 
 
 def read_batch(
@@ -187,7 +240,7 @@ def read_batch(
     data = memoryview(buffer)[position : position + header.size]
     batch = Batch(header, data, path, file_position)
     if len(data) < header.size:
-        raise batch._malformed(f"{len(data)} bytes of a batch of {header.size}")
+        raise batch._placed(MalformedBatch(f"{len(data)} bytes of a batch of {header.size}"))
     if check:
         batch.check()
     return batch

@@ -1,5 +1,8 @@
 """Walking the batches of a `.log` file: by their headers, whole, or over damage to the next one that is sound.
 
+The walk is shallow, whatever the format: a compressed set of v0 or v1 is one batch (`legacy`), and formats may follow
+each other in one file.
+
 A log file is a plain chain: each batch says how long it is, and the next begins behind it (Kafka's
 FileLogInputStream). Kafka ends a walk without error at a batch that does not fit before the end; here that raises
 `MalformedBatch` like any header that cannot be true, because callers pass the end of what was once whole, and a
@@ -8,10 +11,22 @@ damaged length must not hide what follows.
 
 from __future__ import annotations
 
+import heapq
+import re
 import struct
 from collections.abc import Callable, Iterator
 
-from offsetfs.storage.batch import HEADER_SIZE, LOG_OVERHEAD, Batch, BatchHeader, parse_header, read_batch
+from offsetfs.storage.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_END,
+    Batch,
+    BatchHeader,
+    parse_header,
+    read_batch,
+)
+from offsetfs.storage.batch_header import ATTRIBUTES_END, BATCH_SIZE_MIN, KEY_POSITIONS
 from offsetfs.storage.errors import (
     CorruptBatch,
     DecompressionLimit,
@@ -52,7 +67,7 @@ def headers(
         if position + HEADER_SIZE > start + len(block):
             start = position
             block = memoryview(file.read(position, min(block_bytes, end - position), nowait=nowait))
-            if len(block) < HEADER_SIZE:
+            if len(block) < MAGIC_END:
                 raise MalformedBatch(UNFINISHED, path=file.path, position=position)
         header = parse_header(block, position - start, path=file.path, file_position=position)
         if header.size > end - position:
@@ -130,41 +145,74 @@ def next_sound(file: File, position: int, end: int, *, offset_min: int = 0) -> i
     if named is not None and (named == end or _is_sound(file, named, end, offset_min)):
         return named
     place = position + 1
-    while place + HEADER_SIZE <= end:
-        block = memoryview(file.read(place, min(BLOCK_BYTES, end - place)))
+    while place + BATCH_SIZE_MIN <= end:
+        size = min(BLOCK_BYTES, end - place)
+        block = file.read(place, size)
         for candidate in _candidates(block):
             if _is_sound(file, place + candidate, end, offset_min):
                 return place + candidate
-        if len(block) < HEADER_SIZE:
+        if len(block) < size or place + size == end:
             break
-        place += len(block) - HEADER_SIZE + 1
+        place += size - HEADER_SIZE + 1
     return end
 
 
 def _named_next(file: File, position: int, end: int) -> int | None:
     head = file.read(position + 8, 4)
     size = LOG_OVERHEAD + _SIZE.unpack(head)[0] if len(head) == 4 else 0
-    return position + size if HEADER_SIZE <= size <= end - position else None
+    return position + size if BATCH_SIZE_MIN <= size <= end - position else None
 
 
-def _candidates(block: memoryview) -> Iterator[int]:
-    """Yield the places in `block` with the magic byte 2 and a possible size, where a batch may begin."""
-    data = bytes(block)
-    magic = data.find(b"\x02", 16)
-    while 0 <= magic <= len(data) - (HEADER_SIZE - 16):
+_LEGACY_HEAD = re.compile(
+    rb"(?=[\0-\x7f].{7}"  # offset
+    rb"(?!\0\0\0[\0-\x0d])[\0-\x7f].{3}"  # length: not below the smallest, which rules out a stretch of zeros
+    rb".{4}[\0\x01][\0-\x03\x08-\x0b])",  # checksum, magic, attributes
+    re.DOTALL,
+)
+
+
+def _candidates(block: bytes | bytearray) -> Iterator[int]:
+    """Yield the places in `block`, in order, where a batch may begin."""
+    return heapq.merge(_current_candidates(block), _legacy_candidates(block))
+
+
+def _current_candidates(block: bytes | bytearray) -> Iterator[int]:
+    """Yield the places with the magic byte 2 and a possible size."""
+    magic = block.find(b"\x02", 16)
+    while 0 <= magic <= len(block) - (HEADER_SIZE - 16):
         start = magic - 16
-        if _SIZE.unpack_from(data, start + 8)[0] >= HEADER_SIZE - LOG_OVERHEAD:
+        if _SIZE.unpack_from(block, start + 8)[0] >= HEADER_SIZE - LOG_OVERHEAD:
             yield start
-        magic = data.find(b"\x02", magic + 1)
+        magic = block.find(b"\x02", magic + 1)
+
+
+def _legacy_candidates(block: bytes | bytearray) -> Iterator[int]:
+    if block.count(0) < len(block):
+        for match in _LEGACY_HEAD.finditer(block):
+            yield match.start()
 
 
 def _is_sound(file: File, position: int, end: int, offset_min: int) -> bool:
+    """Whether a batch begins at `position`. The whole of it is read only when its header looks like one."""
     try:
-        for _, header, seen in headers(file, position, end):
-            if header.base_offset < offset_min or header.last_offset_delta < 0:
+        for _, header, seen in headers(file, position, end, block_bytes=HEADER_SIZE):
+            if header.base_offset < offset_min or not _is_plausible(file, position, header):
                 return False
             load(file, position, header, seen)
             return True
     except StorageError:
         pass
     return False
+
+
+def _is_plausible(file: File, position: int, header: BatchHeader) -> bool:
+    """Whether the header holds together: a size alone says little, and may ask for a gigabyte to be read."""
+    if header.magic == MAGIC:
+        return header.attributes < ATTRIBUTES_END and 0 <= header.count <= header.last_offset_delta + 1
+    place = position + KEY_POSITIONS[header.magic]
+    for _ in ("key", "value"):
+        field = file.read(place, _SIZE.size)
+        if len(field) < _SIZE.size:
+            return False
+        place += _SIZE.size + max(_SIZE.unpack(field)[0], 0)
+    return place == position + header.size

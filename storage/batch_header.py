@@ -1,4 +1,6 @@
-"""The 61 bytes in front of the records of a v2 batch.
+"""What stands in front of the records of a batch: of format v2, and shallowly of the older v0 and v1.
+
+A v2 batch, 61 bytes:
 
           0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f
          +-----------------------+-----------+-----------+
@@ -15,6 +17,21 @@ Big-endian. The first epoch is the leader's, the second the producer's. The chec
 behind it, so offset and leader epoch are stamped without touching it. `length` counts the bytes behind that field;
 `BatchHeader.size` counts the whole batch. docs/format/record-batch.md says the rest. What a header claims is checked
 by `Batch.check`, not here. Follows Kafka's DefaultRecordBatch.
+
+A message of v0 or v1, whose checksum, CRC-32, covers what stands behind it (`legacy` draws the rest):
+
+          0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f
+         +-----------------------+-----------+-----------+
+      0  | offset                | length    | crc       |
+         +--+--+-----------------+-----------+-----------+
+     16  | 0|at| key size, key, value size, value …       |
+         +--+--+-----------------+-----------------------+
+     16  | 1|at| timestamp             | key size, key …
+         +--+--+-----------------------+-----------------+
+
+Such a message is a batch of one record, or the wrapper of a compressed set. A wrapper says less than a v2 header: its
+offset is that of the *last* record inside, and how many there are it does not say. Follows Kafka's
+AbstractLegacyRecordBatch.
 """
 
 from __future__ import annotations
@@ -25,11 +42,14 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from offsetfs.storage.compression import CODECS
-from offsetfs.storage.errors import MalformedBatch, UnsupportedFormat
-from offsetfs.storage.record import CREATE_TIME, LOG_APPEND_TIME
-from offsetfs.storage.units import Offset, Timestamp
+from offsetfs.storage.errors import MalformedBatch
+from offsetfs.storage.record import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP_TYPE
+from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
 
 HEADER_SIZE = 61
+BATCH_SIZE_MIN = 26
+"""The smallest batch of any format: a v0 message with neither key nor value."""
+
 LOG_OVERHEAD = 12  # base offset and size, which `size` does not count
 MAGIC_END = 17  # the bytes that tell every format's size and magic
 MAGIC = 2
@@ -40,8 +60,17 @@ APPEND_TIME_FLAG = 0x08
 TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
+ATTRIBUTES_END = 0x80  # no attributes of v2 reach up to here
 
-_LEGACY_SIZE_MIN = 14
+KEY_POSITIONS = (18, 26)
+"""Where the size of the key stands in a message, by magic: v0, v1."""
+
+_SIZES_MIN = (BATCH_SIZE_MIN, 34, HEADER_SIZE)  # of a whole batch, by magic
+_HEADER_SIZES = (18, 26, HEADER_SIZE)  # of what is read here, by magic
+_LEGACY_ATTRIBUTES = (CODEC_MASK, CODEC_MASK | APPEND_TIME_FLAG)  # the bits that v0 and v1 know
+_LEGACY_HEADER = struct.Struct(">qiIbB")
+_TIMESTAMP = struct.Struct(">q")
+_TIMESTAMP_POSITION = 18
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _BASE_OFFSET = struct.Struct(">q")
 _SIZE = struct.Struct(">i")
@@ -60,7 +89,13 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """The 61 bytes in front of the records. `size` is that of the whole batch, in bytes."""
+    """What a batch of any format says without its records. `size` is that of the whole batch, in bytes.
+
+    Formats v0 and v1 know no leader epoch, producer, transaction or control batch: -1 and False. A wrapper of theirs
+    (`is_wrapper`) has the offset of its last record as `base_offset`, as the file has it, which is right for walking a
+    log and for knowing its end; its first offset is `Batch.base_offset`. Its `count` is -1. `max_timestamp` of a v0
+    message is -1.
+    """
 
     base_offset: Offset
     size: int
@@ -95,7 +130,14 @@ class BatchHeader:
         return CODECS[codec_id] if codec_id < len(CODECS) else f"unknown-{codec_id}"
 
     @property
+    def is_wrapper(self) -> bool:
+        """Whether this is a compressed set of v0 or v1, of which only what is inside knows first offset and count."""
+        return self.magic < MAGIC and bool(self.attributes & CODEC_MASK)
+
+    @property
     def timestamp_type(self) -> str:
+        if self.magic == 0:
+            return NO_TIMESTAMP_TYPE
         return LOG_APPEND_TIME if self.attributes & APPEND_TIME_FLAG else CREATE_TIME
 
     @property
@@ -118,24 +160,35 @@ def parse_header(
 ) -> BatchHeader:
     """Read the header at `position` of `buffer`; the records need not be there.
 
-    `MalformedBatch` when fewer than 61 bytes are left, the size is below the format's smallest, or the magic is no
-    format at all; `UnsupportedFormat` for v0 and v1. Checks nothing else: see `Batch.check`.
+    `MalformedBatch` when fewer bytes are left than the header has, the size is below the format's smallest, or the
+    magic is no format at all. Checks nothing else: see `Batch.check`.
     """
     room = len(buffer) - position
     if room < MAGIC_END:
         raise MalformedBatch(f"{room} bytes where a batch should begin", path=path, position=file_position)
     (length,) = _SIZE.unpack_from(buffer, position + _SIZE_POSITION)
     magic = buffer[position + _MAGIC_POSITION]
-    if length < _LEGACY_SIZE_MIN or (magic == MAGIC and length + LOG_OVERHEAD < HEADER_SIZE):
-        raise MalformedBatch(f"a batch size of {length}", path=path, position=file_position)
-    if magic < MAGIC:
-        raise UnsupportedFormat(f"message format v{magic}", path=path, position=file_position)
     if magic > MAGIC:
         raise MalformedBatch(f"magic {magic}", path=path, position=file_position)
-    if room < HEADER_SIZE:
+    if length + LOG_OVERHEAD < _SIZES_MIN[magic]:
+        raise MalformedBatch(f"a batch size of {length}", path=path, position=file_position)
+    if room < _HEADER_SIZES[magic]:
         raise MalformedBatch(f"{room} bytes of a batch header", path=path, position=file_position)
+    if magic < MAGIC:
+        return _legacy_header(buffer, position)
     base_offset, _, *rest = _HEADER.unpack_from(buffer, position)
     return BatchHeader(base_offset, length + LOG_OVERHEAD, *rest)
+
+
+def _legacy_header(buffer: Buffer, position: int) -> BatchHeader:
+    offset, length, crc, magic, attributes = _LEGACY_HEADER.unpack_from(buffer, position)
+    attributes &= _LEGACY_ATTRIBUTES[magic]
+    timestamp = NO_TIMESTAMP
+    if magic:
+        (timestamp,) = _TIMESTAMP.unpack_from(buffer, position + _TIMESTAMP_POSITION)
+    count = -1 if attributes & CODEC_MASK else 1
+    size = length + LOG_OVERHEAD
+    return BatchHeader(offset, size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)
 
 
 def write_header(target: bytearray | memoryview, header: BatchHeader) -> None:
@@ -160,7 +213,11 @@ def write_header(target: bytearray | memoryview, header: BatchHeader) -> None:
 
 
 def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Set base offset and leader epoch in place. The checksum does not cover them and stays right."""
+    """Set base offset and leader epoch of a v2 batch in place. The checksum does not cover them and stays right.
+
+    `ValueError` for v0 and v1, which have a checksum where v2 has the epoch.
+    """
+    _require_current(batch)
     _BASE_OFFSET.pack_into(batch, 0, base_offset)
     _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_POSITION, leader_epoch)
 
@@ -168,8 +225,10 @@ def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) ->
 def set_append_time(batch: bytearray | memoryview, timestamp: int) -> None:
     """Turn the batch, in place, into one of LogAppendTime: all its records then have this timestamp.
 
-    Producer timestamps stay in the deltas, where no reader looks for them. The checksum is made anew.
+    Producer timestamps stay in the deltas, where no reader looks for them. The checksum is made anew. `ValueError` for
+    v0 and v1.
     """
+    _require_current(batch)
     attributes = _ATTRIBUTES.unpack_from(batch, CRC_START)[0]
     _ATTRIBUTES.pack_into(batch, CRC_START, attributes | APPEND_TIME_FLAG)
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp)
@@ -179,3 +238,8 @@ def set_append_time(batch: bytearray | memoryview, timestamp: int) -> None:
 def seal_checksum(batch: bytearray | memoryview) -> None:
     """Compute the checksum of a whole batch and store it."""
     _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
+
+
+def _require_current(batch: bytearray | memoryview) -> None:
+    if batch[_MAGIC_POSITION] != MAGIC:
+        raise ValueError(f"message format v{batch[_MAGIC_POSITION]} is read, never written")

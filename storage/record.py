@@ -12,6 +12,7 @@ from offsetfs.storage.units import Offset, Timestamp
 
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
+NO_TIMESTAMP_TYPE = "NoTimestampType"  # of message format v0, whose timestamp is -1
 
 Header = tuple[str, bytes | None]
 Headers = tuple[Header, ...]

@@ -22,7 +22,9 @@ from offsetfs.storage.batch import Batch, BatchHeader
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.errors import (
+    CorruptBatch,
     CorruptIndex,
+    DecompressionLimit,
     InvalidIndexAppend,
     MalformedBatch,
     StorageError,
@@ -136,10 +138,11 @@ class Segment:
             raise WouldBlock("looks for the next sound batch", path=log.path)
         position = batch_chain.next_sound(log, error.position or 0, self.size)
         for place, header, seen in batch_chain.headers(log, position, self.size):
-            if place == position and header.base_offset > offset:
-                break  # the offset is one of those that the damage took
             if header.last_offset >= offset:
-                return batch_chain.load(log, place, header, seen)
+                batch = batch_chain.load(log, place, header, seen)
+                if place == position and batch.base_offset > offset:
+                    break  # the offset is one of those that the damage took
+                return batch
         raise error
 
     def batch_at_position(self, position: int, *, nowait: bool = False) -> Batch:
@@ -182,20 +185,28 @@ class Segment:
     def floor_position(self, opened: SegmentFiles, offset: int, nowait: bool) -> int:
         """Return where to start looking for `offset`: what the index says, when the batch there agrees."""
         entry_offset, position = opened.index.lookup(offset)
-        if position == 0 or self._agrees(opened.log, entry_offset, position, nowait):
+        if position == 0 or self._agrees(opened.log, entry_offset, position, offset, nowait):
             return position
         opened = self._distrust(nowait)
         entry_offset, position = opened.index.lookup(offset)
-        return position if self._agrees(opened.log, entry_offset, position, nowait) else 0
+        return position if self._agrees(opened.log, entry_offset, position, offset, nowait) else 0
 
-    def _agrees(self, log: File, entry_offset: int, position: int, nowait: bool) -> bool:
-        """Whether a batch begins at `position` that does not lie beyond what the index entry promises."""
+    def _agrees(self, log: File, entry_offset: int, position: int, offset: int, nowait: bool) -> bool:
+        """Whether a batch begins at `position` that does not lie beyond what the index entry promises.
+
+        Before 0.11 the entry of a compressed set had the offset of its first record, which only its inside knows. The
+        set is inflated when that matters: when it ends behind `offset`, and might be the one that is looked for.
+        """
         if not 0 <= position < self.size:
             return False
         try:
-            for _, header, _ in batch_chain.headers(log, position, self.size, nowait=nowait, block_bytes=64):
-                return self.base_offset <= header.base_offset <= entry_offset
-        except (MalformedBatch, UnsupportedFormat):
+            for place, header, seen in batch_chain.headers(log, position, self.size, nowait=nowait, block_bytes=64):
+                if header.is_wrapper and header.last_offset > offset:
+                    first = batch_chain.load(log, place, header, seen, nowait=nowait).base_offset
+                else:
+                    first = header.base_offset
+                return self.base_offset <= first <= (offset if header.is_wrapper else entry_offset)
+        except (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit):
             pass
         return False
 
@@ -314,7 +325,7 @@ class Segment:
     def _ends_agree(self, opened: SegmentFiles) -> bool:
         """Whether the last entry of each index is true: new ones come behind it, and must be able to."""
         offset, position = opened.index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
-        if position and not self._agrees(opened.log, offset, position, nowait=False):
+        if position and not self._agrees(opened.log, offset, position, self.base_offset + RELATIVE_OFFSET_MAX, False):
             return False
         entry = opened.time_index.last_entry
         return time_search.sound_entry(self, opened, entry, nowait=False) == entry
@@ -400,4 +411,4 @@ class Segment:
             expected, size = batch.header.next_offset, (batch.position or 0) + batch.header.size
         assert size == self.size, self.log_path
         for offset, position in self.open_files().index.entries():
-            assert self.batch_at_position(position).header.base_offset <= offset, (self.log_path, offset)
+            assert self.batch_at_position(position).base_offset <= offset, (self.log_path, offset)
