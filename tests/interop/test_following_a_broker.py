@@ -1,5 +1,6 @@
 """A read-only mount of a running broker's directory shows what the broker writes, as it writes it."""
 
+import errno
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.interop
 @contextmanager
 def followed(kafka: KafkaBroker, point: Path) -> Iterator[Path]:
     point.mkdir(exist_ok=True)
-    assert cli.run(["mount", str(kafka.log_dir), str(point), "-o", "ro"]) == 0
+    assert cli.run(["mount", str(kafka.log_dir), str(point), "-o", "ro,list=all"]) == 0
     try:
         yield point
     finally:
@@ -51,8 +52,8 @@ def test_a_record_is_seen_within_a_tenth_of_a_second_of_its_acknowledgement(kafk
 
 
 @pytest.mark.promise(
-    "Over rolls, retention, deletion and a restart of the broker, a follower of `values` misses nothing and sees nothing "
-    "twice."
+    "Over rolls, retention, deletion and a restart of the broker, a follower of `values` misses nothing and sees "
+    "nothing twice."
 )
 def test_a_producer_at_full_speed_over_rolls_and_tail_misses_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
     kafka.create_topic("orders", configs={"segment.bytes": "1048576"})
@@ -116,6 +117,45 @@ def test_a_killed_broker_that_recovers_is_followed(kafka: KafkaBroker, tmp_path:
         kafka.produce("orders", b"two\n")
         assert within(5, lambda: (mnt / "orders-0" / "latest").read_bytes() == b"two")
         assert (mnt / "orders-0" / "values").read_bytes() == b"one\ntwo\n"
+
+
+def test_no_wrong_byte_is_read_while_the_cleaner_swaps_segments(
+    new_kafka: Callable[..., KafkaBroker], tmp_path: Path
+) -> None:
+    kafka = new_kafka(settings={"log.cleaner.backoff.ms": "50", "log.retention.check.interval.ms": "1000"}).start()
+    compact = {
+        "cleanup.policy": "compact",
+        "segment.bytes": "1048576",
+        "min.cleanable.dirty.ratio": "0.01",
+        "file.delete.delay.ms": "100",
+    }
+    kafka.create_topic("users", configs=compact)
+    rounds, keys = 12, 3000
+    expected = [b"%d round %d %s" % (key, turn, b"." * 80) for turn in range(rounds) for key in range(keys)]
+    with followed(kafka, tmp_path / "mnt") as mnt:
+        partition = mnt / "users-0"
+        for turn in range(rounds):
+            lines = b"".join(b"%d=%s\n" % (k, expected[turn * keys + k]) for k in range(keys))
+            kafka.produce("users", lines, "-K", "=")
+            for offset in range(0, (turn + 1) * keys, 97):
+                assert read_record(partition / str(offset)) in (None, expected[offset])
+        assert within(30, lambda: len(kept(partition)) < len(expected) // 2)
+        assert [expected[offset] for offset in kept(partition)] == (partition / "values").read_bytes().splitlines()
+        assert (partition / "values").read_bytes() == kafka.consume("users")
+        assert (partition / "latest").read_bytes() == expected[-1]
+
+
+def read_record(path: Path) -> bytes | None:
+    """The value; None where compaction took the record, or its file under our hands."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        assert error.errno in (errno.ENOENT, errno.ESTALE)
+        return None
+
+
+def kept(partition: Path) -> list[int]:
+    return sorted(int(name) for name in os.listdir(partition) if name.isdecimal())
 
 
 def test_an_idle_mount_of_a_running_broker_costs_next_to_nothing(
