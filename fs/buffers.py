@@ -91,7 +91,8 @@ class Buffers:
 
     def _lend(self, capacity: int, compression: Compression) -> BatchBuilder:
         self.lent_bytes += capacity
-        for position, builder in enumerate(self._free):
+        for position in reversed(range(len(self._free))):  # the last one used is still in the processor's cache
+            builder = self._free[position]
             if builder.bytes_max == capacity and builder.compression == compression:
                 return self._free.pop(position)
         while self._free and self._kept_bytes() > self.bytes_max:

@@ -201,7 +201,8 @@ class _Session:
 
 def mount_options(directory: str, options: MountOptions) -> set[str]:
     """Return what mount(2) and libfuse are told. Nothing a user wrote gets in but as `[A-Za-z0-9._-]+`."""
-    source = re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(directory)) or "_"
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(directory))
+    source = f"offsetfs-{name}"  # alone, mount(8) would take it for a path
     fixed = {"default_permissions", "nosuid", "nodev", "noexec", f"fsname={source}", "subtype=offsetfs"}
     chosen = {"ro": options.read_only, "allow_other": options.allow_other}
     return fixed | {name for name, is_set in chosen.items() if is_set}
