@@ -36,7 +36,7 @@ class BatchCache:
 
     def keep(self, partition: int, batch: Batch) -> None:
         """Keep a batch. Its buffer counts with its inflated records; one larger than all room is not kept."""
-        key, size = (partition, batch.header.base_offset), _memory(batch)
+        key, size = (partition, batch.base_offset), _memory(batch)
         if key in self._batches or size > self.bytes_max:
             return
         self._batches[key] = (batch, size)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from offsetfs.storage.batch import Batch
+from offsetfs.storage.batch import Batch, BatchHeader
 from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, WouldBlock
 from offsetfs.storage.log import Log
+from offsetfs.storage.segment import Segment
 from offsetfs.storage.view_blocks import UNREADABLE
 
 _STEPS_MAX = 16  # batches looked at on the event loop; runs of control batches belong into a thread
@@ -112,16 +113,24 @@ def _newest_start(log: Log, begin: int, count: int) -> int | None:
     batches: deque[tuple[int, int]] = deque()  # base offset, records
     total = 0
     for segment in log.snapshot().from_floor(begin):
-        for _, header in segment.headers(segment.position_of(begin) if segment.base_offset < begin else 0):
+        for place, header in segment.headers(segment.position_of(begin) if segment.base_offset < begin else 0):
             if not header.is_control:
-                batches.append((header.base_offset, header.count))
-                total += header.count
+                batches.append(_begin_and_count(segment, place, header))
+                total += batches[-1][1]
         while batches and total - batches[0][1] >= count:
             total -= batches.popleft()[1]
     if total < count or not batches:
         return None
     base_offset, records = batches[0]
     return _nth_offset(log, base_offset, total - count) if total > count and records else base_offset
+
+
+def _begin_and_count(segment: Segment, place: int, header: BatchHeader) -> tuple[int, int]:
+    """Return base offset and number of records of a batch; a compressed set of an old format is inflated for that."""
+    if not header.is_wrapper:
+        return header.base_offset, header.count
+    batch = segment.batch_at_position(place)
+    return batch.base_offset, len(batch.rows()) // COLUMNS
 
 
 def _nth_offset(log: Log, base_offset: int, number: int) -> int:

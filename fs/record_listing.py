@@ -90,14 +90,14 @@ def rows(partition: Partition, begin: int, end: int) -> Iterator[Row]:
         following = segments[place + 1].base_offset if place + 1 < len(segments) else end
         damage: list[StorageError] = []
         for batch in walk(segment, _position_of(segment, begin), segment.size, on_damage=damage.append):
-            header = batch.header
-            if header.base_offset >= end:
+            base_offset = _base_offset(batch, expected)
+            if base_offset >= end or expected >= end:
                 break
             if damage:
-                yield from _unreadable(partition, expected, header.base_offset)
+                yield from _unreadable(partition, expected, base_offset)
                 damage.clear()
-            yield from _readable(partition, batch, begin, end)
-            expected = max(expected, header.next_offset)
+            yield from _readable(partition, batch, max(begin, base_offset), end)
+            expected = max(expected, batch.header.next_offset)
         if damage:
             yield from _unreadable(partition, expected, min(following, end))
             expected = max(expected, following)
@@ -112,6 +112,14 @@ def _position_of(segment: Segment, offset: int) -> int:
         return 0  # damage before it: the walk steps over that
 
 
+def _base_offset(batch: Batch, expected: int) -> int:
+    """Return where the batch begins; where the one before it ends, when only its inside knows and cannot be read."""
+    try:
+        return batch.base_offset
+    except UNREADABLE:
+        return expected
+
+
 def _readable(partition: Partition, batch: Batch, begin: int, end: int) -> Iterator[Row]:
     header = batch.header
     if header.is_control:
@@ -119,7 +127,7 @@ def _readable(partition: Partition, batch: Batch, begin: int, end: int) -> Itera
     try:
         scanned = batch.rows()
     except UNREADABLE:
-        yield from _unreadable(partition, max(begin, header.base_offset), min(header.next_offset, end))
+        yield from _unreadable(partition, begin, min(header.next_offset, end))
         return
     for row in range(0, len(scanned), COLUMNS):
         offset = header.base_offset + scanned[row]

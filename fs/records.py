@@ -61,7 +61,7 @@ class RecordFiles:
             batch = self._shared.batches.find(self._partition.number, offset)
             if batch is None:
                 batch = await self._shared.answer(self._partition.log.batch_at, offset)
-                if batch is None or batch.header.base_offset > offset:
+                if batch is None or batch.base_offset > offset:
                     raise FUSEError(errno.ENOENT)  # the end of the log, or a gap that compaction left
                 self._shared.batches.keep(self._partition.number, batch)
             shown = self._show(batch, offset)
@@ -79,7 +79,7 @@ class RecordFiles:
             mtime_ns = segment_mtime_ns(self._partition, offset)
         else:
             mtime_ns = milliseconds_ns(record.timestamp)
-        return Shown(record.value or b"", mtime_ns, record, batch.header)
+        return Shown(record.value or b"", mtime_ns, record, batch.header, batch.base_offset)
 
     # --- extended attributes ---------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ def _headers(shown: Shown) -> bytes | None:
 
 def _sequence(shown: Shown) -> int:
     base = shown.header.base_sequence
-    return -1 if base < 0 else (base + shown.record.offset - shown.header.base_offset) % 2**31
+    return -1 if base < 0 else (base + shown.record.offset - shown.base_offset) % 2**31
 
 
 def _number(of: Callable[[Shown], int]) -> Callable[[Shown], bytes | None]:
@@ -131,7 +131,7 @@ _XATTRS: dict[bytes, Callable[[Shown], bytes | None]] = {
     b"key": lambda shown: shown.record.key,
     b"headers": _headers,
     b"null": _number(lambda shown: shown.record.value is None),
-    b"base-offset": _number(lambda shown: shown.header.base_offset),
+    b"base-offset": _number(lambda shown: shown.base_offset),
     b"codec": lambda shown: shown.header.codec_name.encode(),
     b"producer-id": _number(lambda shown: shown.header.producer_id),
     b"producer-epoch": _number(lambda shown: shown.header.producer_epoch),

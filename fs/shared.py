@@ -39,6 +39,7 @@ class Shown(NamedTuple):
     mtime_ns: int
     record: Record
     header: BatchHeader
+    base_offset: int
 
 
 class Shared:

@@ -3,7 +3,7 @@
 A KRaft broker knows topics only from its metadata and sets unknown partition directories aside as stray. So the topic
 is made there first, the broker is stopped, and our files take the place of its empty ones, under its topic id. Leader
 epochs are the broker's to count: every batch is stamped with the epoch that the broker's empty log has, which the
-checksum does not cover.
+checksum does not cover. Messages of formats v0 and v1 have none and are copied as they are.
 
     1. everything is copied beside, as `<name>.handover`, which Kafka ignores; batches verified on the way; synced
     2. the broker's empty segment goes, and each copy gets its name, the first segment last
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from offsetfs.storage import checkpoint, files
-from offsetfs.storage.batch import stamp
+from offsetfs.storage.batch import MAGIC, stamp
 from offsetfs.storage.checkpoint import (
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
@@ -84,8 +84,8 @@ def _hand_over(log: Log, broker: str, on_progress: OnProgress) -> HandedOver:
     epoch = max([0, *(epoch for epoch, _ in checkpoint.read_epochs(os.path.join(target, LEADER_EPOCHS)))])
     names = _copy(log, target, epoch, on_progress)
     _put_in_place(target, names)
-    has_records = log.next_offset > log.log_start_offset
-    entries = [(epoch, log.snapshot().first.base_offset)] if has_records else []
+    start = _epoch_start(log)
+    entries = [(epoch, start)] if log.log_start_offset < log.next_offset > start else []
     checkpoint.write_epochs(os.path.join(target, LEADER_EPOCHS), entries)
     _write_checkpoints(log, broker)
     return HandedOver(log.log_start_offset, log.next_offset, len(log.snapshot()), log.size_bytes)
@@ -135,11 +135,22 @@ def _copy_log(segment: Segment, target: str, epoch: int) -> Iterator[int]:
         position = 0
         for batch in segment.batches():
             data = bytearray(batch.data)
-            stamp(data, batch.header.base_offset, epoch)
+            if batch.header.magic == MAGIC:
+                stamp(data, batch.header.base_offset, epoch)
             copy.write(position, data)
             position += len(data)
             yield len(data)
         copy.sync()
+
+
+def _epoch_start(log: Log) -> int:
+    """Return the offset from which on every batch has an epoch: behind the last message of v0 or v1."""
+    start = log.snapshot().first.base_offset
+    for segment in log.snapshot():
+        for _, header in segment.headers():
+            if header.magic < MAGIC:
+                start = header.next_offset
+    return start
 
 
 def _copy_whole(source: str, target: str) -> None:

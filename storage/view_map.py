@@ -22,8 +22,9 @@ from bisect import bisect_right
 from crc32c import crc32c
 
 from offsetfs.storage import files
-from offsetfs.storage.batch import HEADER_SIZE, Batch
+from offsetfs.storage.batch import HEADER_SIZE, Batch, parse_header
 from offsetfs.storage.errors import MalformedBatch, StorageError
+from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.segment import Segment
@@ -103,9 +104,10 @@ class ViewMap:
         number = bisect_right(
             range(self.count), relative, key=lambda n: int(_ENTRY.unpack_from(entries, n * _ENTRY.size)[2])
         )
-        if number == 0:
+        if not self.count:
             return 0
-        output, position, _ = _ENTRY.unpack_from(entries, (number - 1) * _ENTRY.size)
+        # Not below the first: an entry may be that of a compressed set of v0 or v1, which names its last offset.
+        output, position, _ = _ENTRY.unpack_from(entries, max(number - 1, 0) * _ENTRY.size)
         for batch in walk(segment, position, self.log_bytes, on_damage=_passed_over):
             if batch.header.last_offset >= offset:
                 return int(output) + measure_below(batch, offset)
@@ -215,9 +217,7 @@ class ViewMap:
             return segment.size == 0
         log = segment.open_files().log
         position, last_crc = self._last
-        return bool(
-            crc32c(log.read(0, HEADER_SIZE)) == self._first_crc and crc32c(log.read(position, HEADER_SIZE)) == last_crc
-        )
+        return _checksum_at(log, 0) == self._first_crc and _checksum_at(log, position) == last_crc
 
 
 def _map(path: str) -> mmap.mmap:
@@ -226,6 +226,15 @@ def _map(path: str) -> mmap.mmap:
         if size == 0:
             raise OSError("empty")
         return file.map(size)
+
+
+def _checksum_at(log: File, position: int) -> int:
+    """Return the checksum of the header at `position`; of the whole batch where that is shorter, as in v0 and v1."""
+    head = log.read(position, HEADER_SIZE)
+    try:
+        return int(crc32c(head[: parse_header(head).size]))
+    except MalformedBatch:
+        return -1
 
 
 def _passed_over(_error: StorageError) -> None:
