@@ -159,7 +159,7 @@ class _Session:
             await trio.sleep(CHECKPOINT_INTERVAL_S)
             try:
                 await trio.to_thread.run_sync(self._directory.checkpoint)
-            except OSError as error:
+            except (StorageError, OSError) as error:
                 _log.error("checkpoints are not written: %s", error)
 
     def _end(self, reason: str) -> None:

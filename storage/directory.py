@@ -319,7 +319,7 @@ def check_log_directory(path: str, *, read_only: bool) -> None:
         raise NotALogDirectory("there is no such directory", path=path) from None
     except NotADirectoryError:
         raise NotALogDirectory("is not a directory", path=path) from None
-    if any(name in _SIGNS for name in entries) or any(_is_partition(name) for name in entries):
+    if any(name in _SIGNS for name in entries) or any(_holds_a_log(path, name) for name in entries):
         return
     if [name for name in entries if name not in (".lock", "lost+found")]:
         raise NotALogDirectory("holds neither partitions (orders-0) nor Kafka's checkpoints", path=path)
@@ -333,6 +333,15 @@ def _is_partition(name: str) -> bool:
     except InvalidName:
         return False
     return True
+
+
+def _holds_a_log(path: str, name: str) -> bool:
+    """Whether `name` is called like a partition and is one: a .log file in it, or nothing yet."""
+    partition = os.path.join(path, name)
+    if not _is_partition(name) or os.path.islink(partition) or not os.path.isdir(partition):
+        return False
+    names = os.listdir(partition)
+    return not names or any(file.endswith(".log") for file in names)
 
 
 def _partitions_in(path: str) -> list[TopicPartition]:

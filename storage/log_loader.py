@@ -81,14 +81,24 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
 
 
 def _segments(path: str, opening: Opening) -> Segments:
-    parsed = (parse_segment_name(name) for name in files.names(path))
+    names = files.names(path)
+    parsed = (parse_segment_name(name) for name in names)
     bases = sorted(base for base, suffix in filter(None, parsed) if suffix == ".log")
     if bases:
         return Segments(_segment(path, base, opening) for base in bases)
     if opening.read_only:
         raise StorageError("holds no .log file: open it for writing once, or remove it", path=path)
+    foreign = [name for name in names if not _belongs_to_partition(name)]
+    if foreign:  # many a directory elsewhere is called `name-1`
+        raise StorageError(f"is no partition: it holds {foreign[0]!r} and no .log file", path=path)
     opening.before_change()
     return Segments([Segment.create(path, opening.log_start(), opening.config, opening.pool)])
+
+
+def _belongs_to_partition(name: str) -> bool:
+    if name.removesuffix(".tmp") in (checkpoint.LEADER_EPOCHS, checkpoint.PARTITION_METADATA):
+        return True
+    return parse_segment_name(name) is not None
 
 
 def _segment(path: str, base: int, opening: Opening) -> Segment:

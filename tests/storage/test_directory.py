@@ -169,7 +169,7 @@ def test_an_unknown_partition_is_an_error_of_its_own(golden_copy: Path) -> None:
         LogDirectory.open(str(golden_copy), read_only=True).log(TopicPartition("nobody", 0))
 
 
-@pytest.mark.parametrize("what", ["missing", "a file", "full of other things"])
+@pytest.mark.parametrize("what", ["missing", "a file", "full of other things", "with names like partitions"])
 def test_what_is_no_log_directory_is_refused(tmp_path: Path, what: str) -> None:
     path = tmp_path / "x"
     if what == "a file":
@@ -177,8 +177,24 @@ def test_what_is_no_log_directory_is_refused(tmp_path: Path, what: str) -> None:
     elif what == "full of other things":
         path.mkdir()
         (path / "photo.jpg").write_text("")
+    elif what == "with names like partitions":
+        (path / "dbus-1").mkdir(parents=True)
+        (path / "dbus-1" / "session.conf").write_text("")
+    before = content(tmp_path)
     with pytest.raises(NotALogDirectory):
         LogDirectory.open(str(path))
+    assert content(tmp_path) == before
+
+
+def test_a_strangers_directory_among_partitions_is_left_alone(golden_copy: Path) -> None:
+    (golden_copy / CLEAN_SHUTDOWN).unlink()
+    (golden_copy / "dbus-1").mkdir()
+    (golden_copy / "dbus-1" / "session.conf").write_text("")
+    directory = LogDirectory.open(str(golden_copy))
+    with pytest.raises(StorageError, match=r"session\.conf"):
+        directory.log(TopicPartition("dbus", 1))
+    directory.close()
+    assert [p.name for p in (golden_copy / "dbus-1").iterdir()] == ["session.conf"]
 
 
 @pytest.mark.promise("Two writers on one log directory cannot happen, whether the other is a broker or another mount.")
