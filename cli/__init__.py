@@ -22,6 +22,7 @@ VERBS = {
     "mount": "Mount a log directory.",
     "umount": "Unmount it, and wait until everything is on disk.",
     "create": "Create partitions of a topic.",
+    "convert": "Rewrite old message formats as v2.",
     "hand-over": "Give a partition to a stopped Kafka broker.",
     "status": "Show what is mounted, and the partitions of a log directory.",
 }

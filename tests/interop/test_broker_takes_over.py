@@ -1,6 +1,9 @@
 """What the engine wrote, a real broker opens without recovery or complaint; and the other way round."""
 
+import base64
+import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -166,3 +169,25 @@ def test_a_broker_opens_what_we_recovered(unclean_copy: Path, new_kafka: Callabl
     for partition, end in ends.items():
         offsets = kafka.consume(partition.topic, "-f", "%o\\n").split()
         assert int(offsets[-1]) <= end - 1 and len(offsets) > 170
+
+
+@pytest.mark.parametrize("source", ["kafka-0.10.2.2/v0-compact-gzip-0", "kafka-0.10.2.2/v1-lat-gzip-0"])
+def test_a_broker_of_today_reads_converted_logs_of_old_brokers(
+    kafka: KafkaBroker, golden: Path, tmp_path: Path, source: str
+) -> None:
+    version, _, name = source.partition("/")
+    partition = TopicPartition.parse(name)
+    shutil.copytree(golden.parent / source, tmp_path / "old" / name)
+    (tmp_path / "old" / ".kafka_cleanshutdown").touch()
+    assert cli.run(["convert", str(tmp_path / "old")]) == 0
+    kafka.create_topic(partition.topic)
+    kafka.stop()
+    assert cli.run(["hand-over", str(tmp_path / "old"), name, str(kafka.log_dir)]) == 0
+    kafka.start()
+    assert kafka.complaints() == []
+    with (golden.parent / version / f"{name}.expected.ndjson").open() as lines:
+        rows = [json.loads(line) for line in lines]
+    expected = [f"{row['offset']} {row['timestamp']} {len(base64.b64decode(row['value_b64'] or ''))}" for row in rows]
+    assert (
+        kafka.consume(partition.topic, "-f", "%o %T %S\\n").decode().replace(" -1\n", " 0\n").splitlines() == expected
+    )

@@ -1,0 +1,142 @@
+"""Message formats v0 and v1 become v2: the same records in the same order, whatever happens in between."""
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from offsetfs import cli
+from offsetfs.storage import swap
+from offsetfs.storage.convert import convert, is_old
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.errors import CorruptBatch
+from offsetfs.storage.log import Log
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.record import Record
+
+pytestmark = pytest.mark.unit
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+PARTITIONS = sorted(
+    f"{path.parent.name}/{path.name.removesuffix('.expected.ndjson')}"
+    for version in ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "3.6.2")
+    for path in (GOLDEN / f"kafka-{version}").glob("*.expected.ndjson")
+    if path.stat().st_size
+)
+
+
+def records_of(log: Log) -> list[Record]:
+    records = [r for s in log.snapshot() for batch in s.batches() for r in batch.records()]
+    return [
+        Record(
+            r.offset, r.timestamp, r.timestamp_type.replace("NoTimestampType", "CreateTime"), r.key, r.value, r.headers
+        )
+        for r in records
+    ]
+
+
+def opened(path: Path, partition: str) -> tuple[LogDirectory, Log]:
+    directory = LogDirectory.open(str(path))
+    return directory, directory.log(TopicPartition.parse(partition))
+
+
+@pytest.fixture
+def log_directory(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
+    """A copy of one old partition, in a directory of its own."""
+    version, partition = request.param.split("/")
+    shutil.copytree(GOLDEN / version / partition, tmp_path / partition)
+    (tmp_path / ".kafka_cleanshutdown").touch()
+    return tmp_path, partition
+
+
+@pytest.mark.promise("`offsetfs convert` keeps offsets, timestamps, keys, values and their order.")
+@pytest.mark.parametrize("log_directory", PARTITIONS, indirect=True)
+def test_every_old_golden_partition_has_the_same_records_as_v2(log_directory: tuple[Path, str]) -> None:
+    path, partition = log_directory
+    directory, log = opened(path, partition)
+    before, bounds = records_of(log), (log.log_start_offset, log.next_offset)
+    had_old = any(is_old(segment) for segment in log.snapshot())
+    done = convert(log)
+    assert (done.segments > 0) == had_old
+    directory.close()
+
+    directory, log = opened(path, partition)
+    log.check()
+    assert not any(is_old(segment) for segment in log.snapshot()) and log.damage == ()
+    assert records_of(log) == before
+    assert (log.log_start_offset, log.next_offset) == bounds
+    for record in before[:: max(1, len(before) // 20)]:
+        batch = log.batch_at(record.offset)
+        found = batch.record(record.offset) if batch else None
+        assert found is not None and found.value == record.value
+    assert convert(log).segments == 0
+    directory.close()
+    assert not [p.name for p in (path / partition).iterdir() if p.suffix in (".cleaned", ".swap", ".deleted")]
+
+
+ONE = ["kafka-0.10.2.2/v1-compact-gzip-0"]
+
+
+@pytest.mark.promise("A crash inside a swap shows the old segment or the new one, never neither.")
+@pytest.mark.parametrize("log_directory", ONE, indirect=True)
+@pytest.mark.parametrize("steps", range(40))
+def test_a_crash_at_any_step_of_the_swap_loses_nothing(
+    log_directory: tuple[Path, str], steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, partition = log_directory
+    directory, log = opened(path, partition)
+    before = records_of(log)
+    left = steps
+
+    def counted(name: str) -> None:
+        real = getattr(swap.files, name)
+
+        def step(*arguments: object, **more: object) -> object:
+            nonlocal left
+            if left == 0:
+                raise KeyboardInterrupt  # nothing catches it on the way: the process is gone
+            left -= 1
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(swap.files, name, step)
+
+    for name in ("rename", "remove_file", "sync_directory", "opened"):
+        counted(name)
+    with contextlib.suppress(KeyboardInterrupt):
+        convert(log)
+    monkeypatch.undo()
+    directory._lock.release()
+    (path / ".kafka_cleanshutdown").unlink(missing_ok=True)
+
+    directory, log = opened(path, partition)
+    log.check()
+    assert records_of(log) == before and log.damage == ()
+    directory.close()
+    assert not [p.name for p in (path / partition).iterdir() if p.suffix in (".cleaned", ".swap", ".deleted")]
+
+
+@pytest.mark.parametrize("log_directory", ONE, indirect=True)
+def test_a_damaged_segment_is_refused_and_left_as_it_is(log_directory: tuple[Path, str]) -> None:
+    path, partition = log_directory
+    log_file = min((path / partition).glob("*.log"))
+    data = bytearray(log_file.read_bytes())
+    data[60] ^= 1
+    log_file.write_bytes(data)
+    directory, log = opened(path, partition)
+    with pytest.raises(CorruptBatch):
+        convert(log)
+    directory.close()
+    assert log_file.read_bytes() == data
+
+
+@pytest.mark.parametrize("log_directory", ONE, indirect=True)
+def test_the_command_says_what_became_of_each_partition(
+    log_directory: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, partition = log_directory
+    assert cli.run(["convert", str(path)]) == 0
+    assert "segments" in capsys.readouterr().out
+    assert cli.run(["convert", str(path), partition]) == 0
+    assert capsys.readouterr().out == f"{partition}: nothing to convert\n"
+    assert cli.run(["convert", str(path), "nobody-0"]) == 32
