@@ -18,10 +18,7 @@ from offsetfs.storage.codec_pure import (
     Row,
     headers,
 )
-from offsetfs.storage.message_set_pure import join as join_messages
-from offsetfs.storage.message_set_pure import measure as measure_messages
-from offsetfs.storage.message_set_pure import scan as scan_messages
-from offsetfs.storage.message_set_pure import verify as verify_messages
+from offsetfs.storage.message_set import scan as scan_messages
 
 if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
     from offsetfs.storage.codec_pure import decode, encode, find, join, measure, scan, split
@@ -46,11 +43,8 @@ __all__ = [
     "find",
     "headers",
     "join",
-    "join_messages",
     "measure",
-    "measure_messages",
     "scan",
     "scan_messages",
     "split",
-    "verify_messages",
 ]

@@ -23,12 +23,11 @@ import zlib
 from array import array
 from dataclasses import dataclass
 
+from offsetfs.storage import message_set
 from offsetfs.storage.batch_header import APPEND_TIME_FLAG, KEY_POSITIONS, BatchHeader, Buffer
-from offsetfs.storage.codec import join_messages, measure_messages, scan_messages, verify_messages
 from offsetfs.storage.compression import CODECS, decompress
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch
 from offsetfs.storage.lz4_descriptor import with_right_checksum
-from offsetfs.storage.message_set_pure import field
 from offsetfs.storage.record import NO_TIMESTAMP_TYPE
 
 _CHECKED_START = 16  # the checksum covers everything from the magic on
@@ -66,15 +65,15 @@ class MessageSet:
     def rows(self) -> array[int]:
         """Return `codec.COLUMNS` numbers for each record; offset deltas count from the header's: 0 is the last."""
         is_append_time = bool(self.header.attributes & APPEND_TIME_FLAG)
-        return scan_messages(self.messages, self.reference, self.header.base_timestamp, is_append_time)
+        return message_set.scan(self.messages, self.reference, self.header.base_timestamp, is_append_time)
 
     def joined(self) -> bytearray:
         """Return all values, each followed by a newline; a null value is an empty line."""
-        return join_messages(self.messages)
+        return message_set.join(self.messages)
 
     def measured(self) -> int:
         """Return `len(joined())` without building it."""
-        return measure_messages(self.messages)
+        return message_set.measure(self.messages)
 
     def timestamp_type(self, position: int) -> str:
         """Return the timestamp type of the message at `position`, a row's headers position."""
@@ -90,7 +89,7 @@ def open_set(header: BatchHeader, data: memoryview, bytes_max: int) -> MessageSe
     if not header.is_wrapper:
         return MessageSet(header, data, header.base_offset, header.base_offset)
     messages = _inflated(header, data, bytes_max)
-    first, last, _ = verify_messages(messages)
+    first, last, _ = message_set.verify(messages)
     return MessageSet(header, messages, first, _reference(header, last))
 
 
@@ -106,8 +105,8 @@ def _reference(header: BatchHeader, last: int) -> int:
 def _inflated(header: BatchHeader, data: memoryview, bytes_max: int) -> bytes:
     if header.codec == _ZSTD:
         raise MalformedBatch(f"zstd, which message format v{header.magic} does not have")
-    _, _, position = field(data, KEY_POSITIONS[header.magic], len(data))
-    position, size, _ = field(data, position, len(data))
+    _, _, position = message_set.field(data, KEY_POSITIONS[header.magic], len(data))
+    position, size, _ = message_set.field(data, position, len(data))
     if size < 0:
         raise MalformedBatch("a wrapper without a value")
     value: Buffer = data[position : position + size]

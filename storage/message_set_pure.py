@@ -1,4 +1,4 @@
-"""A message set, in plain Python: the specification that `_codec.pyx` is held equal to by tests.
+"""A message set, in plain Python: the specification that `_messages.pyx` is held equal to by tests.
 
 Messages of v0 and v1, one behind the other, as an old log file has them and as they lie, inflated, in a wrapper:
 
@@ -21,8 +21,9 @@ import struct
 import zlib
 from array import array
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from offsetfs.storage.batch_header import CODEC_MASK, KEY_POSITIONS
+from offsetfs.storage.batch_header import APPEND_TIME_FLAG, CODEC_MASK, KEY_POSITIONS
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch
 
 MESSAGE_SIZES_MIN = (26, 34)
@@ -40,24 +41,37 @@ _FIELD_SIZE = struct.Struct(">i")
 _LONG_MIN = -(2**63)
 
 Buffer = bytes | bytearray | memoryview
-Message = tuple[int, int, int, int, int, int, int]
-"""Position, offset, timestamp (-1 in v0), key position, key size, value position, value size."""
+
+
+class Message(NamedTuple):
+    """Where a message and its fields are. `timestamp` is -1 in v0, the size of a null is -1."""
+
+    position: int
+    end: int
+    magic: int
+    attributes: int
+    offset: int
+    timestamp: int
+    key_position: int
+    key_size: int
+    value_position: int
+    value_size: int
 
 
 def verify(messages: Buffer) -> tuple[int, int, int]:
     """Return the offsets of the first and the last message as they are stored, and the number of messages.
 
-    `CorruptBatch` when the checksum of one differs, `MalformedBatch` when there is none at all.
+    Their structure is checked. `CorruptBatch` when the checksum of one differs, `MalformedBatch` when there is none.
     """
     data = _bytes_of(messages)
-    first, last, count, position = 0, 0, 0, 0
-    for position, end in _places(data):
-        _check_sum(data, position, end)
-        (offset,) = _TIMESTAMP.unpack_from(data, position)
-        first, last, count = offset if count == 0 else first, offset, count + 1
-    if count == 0:
+    offsets = []
+    for message in _messages(data):
+        if not _is_sum_right(data, message):
+            raise CorruptBatch(f"the checksum differs (byte {message.position} of a message set)")
+        offsets.append(message.offset)
+    if not offsets:
         raise MalformedBatch("a message set without a message")
-    return first, last, count
+    return offsets[0], offsets[-1], len(offsets)
 
 
 def scan(messages: Buffer, base_offset: int, base_timestamp: int, is_append_time: bool) -> array[int]:
@@ -68,26 +82,51 @@ def scan(messages: Buffer, base_offset: int, base_timestamp: int, is_append_time
     where theirs would be is the position of the message itself.
     """
     rows = array("q")
-    for position, offset, timestamp, key_position, key_size, value_position, value_size in _messages(messages):
-        if is_append_time and messages[position + _MAGIC_POSITION]:
-            timestamp = base_timestamp
-        deltas = _wrapped(offset - base_offset), _wrapped(timestamp - base_timestamp)
-        rows.extend((*deltas, key_position, key_size, value_position, value_size, position, 0))
+    for message in _messages(_bytes_of(messages)):
+        timestamp = base_timestamp if is_append_time and message.magic else message.timestamp
+        rows.extend((_wrapped(message.offset - base_offset), _wrapped(timestamp - base_timestamp)))
+        rows.extend((message.key_position, message.key_size, message.value_position, message.value_size))
+        rows.extend((message.position, 0))
     return rows
 
 
 def join(messages: Buffer) -> bytearray:
     """Return all values, each followed by a newline; a null value is an empty line."""
     data, lines = _bytes_of(messages), bytearray()
-    for *_, position, size in _messages(data):
-        lines += data[position : position + max(size, 0)]
+    for message in _messages(data):
+        lines += data[message.value_position : message.value_position + max(message.value_size, 0)]
         lines += b"\n"
     return lines
 
 
 def measure(messages: Buffer) -> int:
     """Return `len(join(messages))` without building it."""
-    return sum(max(message[-1], 0) + 1 for message in _messages(messages))
+    return sum(max(message.value_size, 0) + 1 for message in _messages(_bytes_of(messages)))
+
+
+def run(messages: Buffer, size_max: int) -> tuple[int, int, int, int]:
+    """Return size, number, last offset and largest timestamp of the run of messages that begins here.
+
+    A run is what may be read as one: whole messages, not compressed, all of them v0 or all v1 with one type of
+    timestamp, structure and checksums sound, offsets rising. It ends before whatever is not; no longer than `size_max`
+    bytes unless the first message is. (0, 0, -1, -1) where not even that one qualifies. Raises nothing.
+    """
+    data = _bytes_of(messages)
+    size, offsets, timestamps = 0, [-1], list[int]()
+    kind: tuple[int, int] | None = None
+    try:
+        for message in _messages(data):
+            kind = _kind(message) if kind is None else kind
+            if _kind(message) != kind or message.offset <= offsets[-1] or not _is_sum_right(data, message):
+                break
+            if timestamps and message.end > size_max:
+                break
+            size = message.end
+            offsets.append(message.offset)
+            timestamps.append(message.timestamp)
+    except MalformedBatch:
+        pass
+    return size, len(timestamps), offsets[-1], max(timestamps, default=-1)
 
 
 def _bytes_of(messages: Buffer) -> memoryview:
@@ -108,21 +147,22 @@ def _places(data: memoryview) -> Iterator[tuple[int, int]]:
         position = end
 
 
-def _messages(messages: Buffer) -> Iterator[Message]:
-    data = _bytes_of(messages)
+def _messages(data: memoryview) -> Iterator[Message]:
     for position, end in _places(data):
         magic = data[position + _MAGIC_POSITION]
         if magic >= len(MESSAGE_SIZES_MIN):
             raise MalformedBatch(f"magic {magic} in a message set")
         if end - position < MESSAGE_SIZES_MIN[magic]:
             raise MalformedBatch(f"a message v{magic} of {end - position} bytes")
-        if data[position + _ATTRIBUTES_POSITION] & CODEC_MASK:
+        attributes = data[position + _ATTRIBUTES_POSITION]
+        if attributes & CODEC_MASK:
             raise MalformedBatch("a compressed message in a message set")
         (offset,) = _TIMESTAMP.unpack_from(data, position)
         timestamp = _TIMESTAMP.unpack_from(data, position + _TIMESTAMP_POSITION)[0] if magic else -1
         key_position, key_size, following = field(data, position + KEY_POSITIONS[magic], end)
         value_position, value_size, _ = field(data, following, end)
-        yield position, offset, timestamp, key_position, key_size, value_position, value_size
+        where = key_position, key_size, value_position, value_size
+        yield Message(position, end, magic, attributes, offset, timestamp, *where)
 
 
 def field(data: Buffer, position: int, end: int) -> tuple[int, int, int]:
@@ -136,11 +176,15 @@ def field(data: Buffer, position: int, end: int) -> tuple[int, int, int]:
     return position, size, position + max(size, 0)
 
 
-def _check_sum(data: memoryview, position: int, end: int) -> None:
-    (stored,) = _CRC.unpack_from(data, position + _CRC_POSITION)
-    actual = zlib.crc32(data[position + _MAGIC_POSITION : end])
-    if actual != stored:
-        raise CorruptBatch(f"checksum {actual:#010x} where {stored:#010x} is stored, in a message set")
+def _is_sum_right(data: memoryview, message: Message) -> bool:
+    (stored,) = _CRC.unpack_from(data, message.position + _CRC_POSITION)
+    actual = zlib.crc32(data[message.position + _MAGIC_POSITION : message.end])
+    return actual == int(stored)
+
+
+def _kind(message: Message) -> tuple[int, int]:
+    """Return what the messages of a run have in common: format and type of timestamp."""
+    return message.magic, message.attributes & APPEND_TIME_FLAG if message.magic else 0
 
 
 def _wrapped(number: int) -> int:
