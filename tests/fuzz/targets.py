@@ -1,0 +1,158 @@
+"""What is fuzzed: every parser of bytes that somebody else wrote. Each takes any bytes and may raise named errors only.
+
+A target is a function of bytes; what it lets out other than `StorageError` is a finding. Memory is bounded by the
+runner (`-rss_limit_mb`), time by libFuzzer's own limit for one input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from crc32c import crc32c
+
+from offsetfs.fs.tree import parse_offset, parse_time
+from offsetfs.storage import batch_chain, checkpoint, files
+from offsetfs.storage.batch import read_batch
+from offsetfs.storage.compression import decompress
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import TopicPartition, parse_segment_name
+from offsetfs.storage.offset_index import OffsetIndex
+from offsetfs.storage.producers import ProducerState
+from offsetfs.storage.time_index import TimeIndex
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+INFLATED_BYTES_MAX = 1 << 20
+SEEDS_MAX = 60
+
+_FILE = os.path.join(tempfile.mkdtemp(prefix="offsetfs-fuzz-", dir="/dev/shm"), f"{0:020d}.log")
+
+
+def _named_errors_only(parse: Callable[[bytes], object]) -> Callable[[bytes], None]:
+    def target(data: bytes) -> None:
+        with contextlib.suppress(StorageError):
+            parse(data)
+
+    return target
+
+
+def _batch(data: bytes) -> None:
+    """One batch of any format, checksum not asked: a hostile writer computes it, too."""
+    batch = read_batch(data, check=False)
+    batch.payload(INFLATED_BYTES_MAX)
+    rows, values, size = batch.rows(), batch.joined(), batch.measured()
+    assert len(values) == size and len(rows) % 8 == 0
+    assert len(batch.records()) == len(rows) // 8
+
+
+def _chain(data: bytes) -> None:
+    """A whole log file, damage stepped over."""
+    _write(data)
+    with files.opened(_FILE) as log:
+        for batch in batch_chain.batches(log, 0, len(data), on_damage=lambda error, position: None):
+            assert batch.header.size > 0
+        end = batch_chain.next_sound(log, 0, len(data)) if data else 0
+        assert 0 <= end <= len(data)
+
+
+def _compressed(data: bytes) -> None:
+    if data:
+        assert len(decompress(data[0] % 8, data[1:], INFLATED_BYTES_MAX)) <= INFLATED_BYTES_MAX
+
+
+def _offset_index(data: bytes) -> None:
+    _write(data)
+    index = OffsetIndex.open(_FILE, 100, bytes_max=1 << 20)
+    for offset in (0, 100, 101, 5000, 2**31, 2**62):
+        index.lookup(offset)
+    index.close()
+
+
+def _time_index(data: bytes) -> None:
+    _write(data)
+    index = TimeIndex.open(_FILE, 100, bytes_max=1 << 20)
+    for timestamp in (-1, 0, 1000, 2**62):
+        index.lookup(timestamp)
+    index.close()
+
+
+def _snapshot(data: bytes) -> None:
+    """With a checksum that holds: else nothing behind it would ever be reached."""
+    data = data[:2] + crc32c(data[6:]).to_bytes(4, "big") + data[6:]
+    state = ProducerState.load(data)
+    assert ProducerState.load(state.dump()).entries == state.entries
+
+
+def _checkpoints(data: bytes) -> None:
+    _write(data)
+    for read in (checkpoint.read_offsets, checkpoint.read_epochs, checkpoint.read_properties, checkpoint.read_topic_id):
+        try:
+            read(_FILE)
+        except StorageError:
+            continue
+
+
+def _names(data: bytes) -> None:
+    text = data.decode("utf-8", "surrogateescape")
+    parse_segment_name(text)
+    parse_offset(data)
+    parse_time(data, 1_795_000_000_000)
+    assert str(TopicPartition.parse(text)) == text
+
+
+def _write(data: bytes) -> None:
+    with open(_FILE, "wb") as file:
+        file.write(data)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    name: _named_errors_only(parse)
+    for name, parse in {
+        "batch": _batch,
+        "chain": _chain,
+        "compressed": _compressed,
+        "offset-index": _offset_index,
+        "time-index": _time_index,
+        "snapshot": _snapshot,
+        "checkpoints": _checkpoints,
+        "names": _names,
+    }.items()
+}
+
+
+def seeds(name: str) -> Iterator[bytes]:
+    """Yield real bytes to begin with, from golden logs."""
+    suffixes = {
+        "chain": ".log",
+        "offset-index": ".index",
+        "time-index": ".timeindex",
+        "snapshot": ".snapshot",
+        "checkpoints": "-checkpoint",
+    }
+    if name in ("batch", "compressed"):
+        yield from _batches(name)
+    elif name == "names":
+        yield from (
+            b"orders-0",
+            b"42",
+            b"2026-11-21T13:05:07.123+01:00",
+            b"@1795253676.123",
+            b"-15m",
+            b"0" * 20 + b".log",
+        )
+    else:
+        found = sorted(path for path in GOLDEN.rglob(f"*{suffixes[name]}") if 0 < path.stat().st_size < 20_000)
+        yield from (path.read_bytes() for path in found[:: max(1, len(found) // SEEDS_MAX)])
+
+
+def _batches(name: str) -> Iterator[bytes]:
+    paths = sorted(path for path in GOLDEN.rglob("*.log") if 0 < path.stat().st_size < 200_000)
+    for path in paths[:: max(1, len(paths) // SEEDS_MAX)]:
+        with files.opened(str(path)) as log:
+            for batch in batch_chain.batches(log, 0, log.size(), on_damage=lambda error, position: None):
+                header = batch.header
+                yield bytes(batch.data) if name == "batch" else bytes([header.codec]) + bytes(batch.data[61:])
+                break

@@ -1,0 +1,27 @@
+"""Ten seconds of fuzzing for each parser; `scripts/soak fuzz` gives them longer."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from targets import TARGETS
+
+pytestmark = pytest.mark.fuzz
+
+SECONDS = 10
+FOLDER = Path(__file__).parent
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_hostile_bytes_end_in_named_errors(name: str) -> None:
+    run = [sys.executable, FOLDER / "run.py", name, str(SECONDS)]
+    done = subprocess.run(run, capture_output=True, text=True, errors="replace", timeout=SECONDS + 60, check=False)
+    assert done.returncode == 0 and "stat::number_of_executed_units" in done.stderr, done.stderr[-4000:]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((FOLDER / "corpus").glob("*/*")), ids=lambda path: f"{path.parent.name}-{path.name[:20]}"
+)
+def test_what_was_once_found_stays_mended(path: Path) -> None:
+    assert TARGETS[path.parent.name](path.read_bytes()) is None
