@@ -20,8 +20,6 @@ def test_hostile_bytes_end_in_named_errors(name: str) -> None:
     assert done.returncode == 0 and "stat::number_of_executed_units" in done.stderr, done.stderr[-4000:]
 
 
-@pytest.mark.parametrize(
-    "path", sorted((FOLDER / "corpus").glob("*/*")), ids=lambda path: f"{path.parent.name}-{path.name[:20]}"
-)
-def test_what_was_once_found_stays_mended(path: Path) -> None:
-    assert TARGETS[path.parent.name](path.read_bytes()) is None
+def test_what_was_once_found_stays_mended() -> None:
+    found = {path: path.read_bytes() for path in (FOLDER / "corpus").glob("*/*")}
+    assert [path for path, data in found.items() if TARGETS[path.parent.name](data) is not None] == []
