@@ -1,15 +1,15 @@
-"""`.txnindex`: the aborted transactions whose abort marker lies in a segment.
+"""The transaction index of a segment: `<base offset>.txnindex`, the transactions that were aborted in it.
 
-    0     2               10              18              26              34
-    +-----+---------------+---------------+---------------+---------------+
-    | ver.| producer id   | first offset  | last offset   | last stable   |    big-endian, signed; one after the other,
-    |     | (i64)         | (i64)         | (i64)         | offset (i64)  |    in the order of last offsets
-    +-----+---------------+---------------+---------------+---------------+
+An entry is written when an abort marker is appended, so there is a file only where one is. A consumer that reads
+committed data skips what these producers wrote between the first offset and the marker. There is no checksum: `check`
+says whether an index can be true, and `transactions` believes it when the log agrees. Follows Kafka's
+`TransactionIndex` and `AbortedTxn` (KIP-98); docs/format/transaction-index.md has the whole picture.
 
-An entry is written when the marker is appended, so the file is missing where nothing was aborted. The last offset is
-the marker's; the last stable offset is the first one that was still undecided when the marker had been written. There
-is no checksum: whoever reads an index checks it here, and believes an entry when the log agrees (`transactions`).
-docs/format/transaction-index.md says the rest. Follows Kafka's TransactionIndex and AbortedTxn (KIP-98).
+    0       2               10              18              26              34
+    +-------+---------------+---------------+---------------+---------------+
+    | ver-  | producer id   | first offset  | last offset   | last stable   |    big-endian
+    | sion 0| (i64)         | (i64)         | (the marker)  | offset (i64)  |
+    +-------+---------------+---------------+---------------+---------------+
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from offsetfs.storage.errors import CorruptIndex
 SUFFIX = ".txnindex"
 VERSION = 0
 
-_ENTRY = Struct(">hqqqq")
+_ENTRY = Struct(">bxqqqq")  # the second byte of the version is never looked at, by Kafka either
+_BLOCK_ENTRIES = 4096
 
 
 class AbortedTransaction(NamedTuple):
-    """One aborted transaction: batches of `producer_id` in `[first_offset, last_offset]`, which is the marker's.
+    """A transaction that came to nothing: what its producer wrote in `[first_offset, last_offset]`.
 
-    `last_stable_offset`: below it everything was decided once the marker was written.
+    `last_offset` is that of its marker. `last_stable_offset`: the first that was undecided once that was written.
     """
 
     producer_id: int
@@ -44,40 +45,54 @@ class AbortedTransaction(NamedTuple):
         return _ENTRY.pack(self.version, *self[:4])
 
 
+def entries(path: str) -> Iterator[AbortedTransaction]:
+    """Yield the entries of the file, in the order of their markers, as they are.
+
+    What is left at the end and is no whole entry is passed over, as Kafka does. `CorruptIndex` for a version that is
+    not known; OSError.
+    """
+    with files.opened(path) as file:
+        position, size = 0, _BLOCK_ENTRIES * _ENTRY.size
+        while block := file.read(position, size):
+            whole = len(block) // _ENTRY.size * _ENTRY.size
+            for version, *fields in _ENTRY.iter_unpack(memoryview(block)[:whole]):
+                if version > VERSION:
+                    raise CorruptIndex(f"an entry of version {version}, known is {VERSION}", path=path)
+                yield AbortedTransaction(*fields, version=version)
+            position += size
+
+
 class TransactionIndex:
-    """The entries of one file, in its order, as they are; `check` says whether they can be true."""
+    """The entries of one file. Use `read`."""
 
     __slots__ = ("base_offset", "entries", "path", "size")
 
     def __init__(
-        self, base_offset: int, entries: Sequence[AbortedTransaction], *, size: int | None = None, path: str | None = None
+        self, base_offset: int, entries: Sequence[AbortedTransaction], size: int, path: str | None = None
     ) -> None:
         self.base_offset = base_offset
         self.entries = tuple(entries)
-        self.size = len(self.entries) * _ENTRY.size if size is None else size
+        self.size = size
         self.path = path
 
     @classmethod
-    def load(cls, data: bytes, base_offset: int, path: str | None = None) -> TransactionIndex:
-        """Return what the bytes of a file say. Half an entry at the end is no entry, as for Kafka; see `check`."""
-        whole = len(data) - len(data) % _ENTRY.size
-        rows = _ENTRY.iter_unpack(memoryview(data)[:whole])
-        entries = [AbortedTransaction(*fields, version=version) for version, *fields in rows]
-        return cls(base_offset, entries, size=len(data), path=path)
-
-    @classmethod
     def read(cls, path: str, base_offset: int) -> TransactionIndex:
-        """Read the index of the segment that begins at `base_offset`; OSError, FileNotFoundError where there is none."""
-        return cls.load(files.read_file(path), base_offset, path)
+        """Read the index of the segment that begins at `base_offset`, and `check` it.
+
+        `CorruptIndex`; FileNotFoundError where there is none.
+        """
+        with files.opened(path) as file:
+            size = file.size()
+        index = cls(base_offset, list(entries(path)), size, path)
+        index.check()
+        return index
 
     def check(self) -> None:
-        """Raise `CorruptIndex` unless all entries are whole, of a known version, in order, and about this segment."""
-        if self.size % _ENTRY.size:
+        """Raise `CorruptIndex` unless all entries are whole, in order, and may be transactions of this segment."""
+        if self.size != len(self.entries) * _ENTRY.size:
             self._refuse(f"{self.size} bytes are no whole number of {_ENTRY.size}-byte entries", len(self.entries))
         before = self.base_offset - 1
         for number, entry in enumerate(self.entries):
-            if entry.version > VERSION:
-                self._refuse(f"version {entry.version}, known is {VERSION}", number)
             if entry.last_offset <= before:
                 self._refuse(f"last offset {entry.last_offset} cannot follow {before}", number)
             if entry.producer_id < 0 or not 0 <= entry.first_offset <= entry.last_offset:
@@ -100,9 +115,3 @@ class TransactionIndex:
             if entry.last_stable_offset >= upper:
                 return found, True
         return found, False
-
-    def __iter__(self) -> Iterator[AbortedTransaction]:
-        return iter(self.entries)
-
-    def __len__(self) -> int:
-        return len(self.entries)
