@@ -24,6 +24,7 @@ VERBS = {
     "create": "Create partitions of a topic.",
     "convert": "Rewrite old message formats as v2.",
     "hand-over": "Give a partition to a stopped Kafka broker.",
+    "verify": "Check logs, indexes and checkpoints; change nothing.",
     "status": "Show what is mounted, and the partitions of a log directory.",
 }
 """What there is, with the line that `offsetfs --help` shows: listing them must not load them."""

@@ -1,0 +1,143 @@
+"""`offsetfs verify`: look at every byte of a log directory, change nothing, say what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
+from offsetfs.storage.errors import InvalidName, NotALogDirectory, UnknownPartition
+from offsetfs.storage.names import TopicPartition, parse_segment_name
+from offsetfs.storage.verify_finding import DAMAGE, NOTICE, Finding
+
+if TYPE_CHECKING:
+    from offsetfs.storage.verify_partition import Tally
+
+FOUND = 1
+"""Something was found. The same number as a wrong call: neither is 0, and stderr tells them apart."""
+
+Selection = dict[str, list[TopicPartition] | None]
+"""What to look at: partitions by log directory, None for all of them."""
+
+
+@click.command("verify", short_help="Check logs, indexes and checkpoints; change nothing.")
+@click.argument("paths", nargs=-1, required=True, metavar="LOGDIR [TOPIC-PARTITION …] | PARTITION_DIRECTORY …")
+@click.option("--json", "as_json", is_flag=True, help="One object a line, the summary last.")
+@click.option("--strict", is_flag=True, help="Let notices decide the exit code as well.")
+@click.option(
+    "--inflate-max",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    metavar="MIB",
+    help="What a batch may inflate to.",
+)
+def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: int) -> int:
+    """Check a log directory, some partitions of it, or partition directories. Nothing is changed.
+
+    It works beside a running broker or mount, and on a directory that may only be read. One line for each finding:
+    path, position in the file, offset, what it means. Damage makes the exit code 1; notices (left-over files and the
+    like) do only with --strict. docs/verify.md explains every finding.
+
+    \b
+    offsetfs verify /var/lib/kafka/data
+    offsetfs verify /var/lib/kafka/data orders-0 orders-1
+    offsetfs verify --json /var/lib/kafka/data/orders-0
+
+    Exit codes: 0 nothing found, 1 findings (or a wrong call), 2 could not look.
+    """
+    severities: Counter[str] = Counter()
+
+    def report(finding: Finding) -> None:
+        severities[finding.severity] += 1
+        click.echo(json.dumps(finding.fields()) if as_json else str(finding))
+
+    begun = time.monotonic()
+    try:
+        tally = _verify(selection(paths), report, inflate_max << 20)
+    except (NotALogDirectory, UnknownPartition) as error:
+        raise Failure(str(error), SYSTEM) from error
+    summary = _Summary(tally, severities[DAMAGE], severities[NOTICE], time.monotonic() - begun)
+    click.echo(summary.as_json() if as_json else str(summary))
+    return FOUND if summary.damage or (strict and summary.notices) else DONE
+
+
+def _verify(wanted: Selection, report: Callable[[Finding], None], inflated_bytes_max: int) -> Tally:
+    from offsetfs.cli.progress import bytes_progress
+    from offsetfs.storage.verify import Verification
+    from offsetfs.storage.verify_partition import Tally
+
+    total = Tally()
+    for directory, partitions in wanted.items():
+        with bytes_progress("Verifying") as on_progress:
+            verification = Verification(
+                directory, partitions, report=report, on_progress=on_progress, inflated_bytes_max=inflated_bytes_max
+            )
+            total += verification.run()
+    return total
+
+
+def selection(paths: tuple[str, ...]) -> Selection:
+    """Return what the arguments mean. A name without a slash behind a log directory is a partition of it."""
+    wanted: Selection = {}
+    directory = None
+    for path in paths:
+        partition = _parsed(os.path.basename(os.path.abspath(path)))
+        if directory is not None and os.sep not in path and partition is not None:
+            _add(wanted, directory, partition)
+        elif partition is not None and _is_partition(path):
+            _add(wanted, os.path.dirname(os.path.abspath(path)), partition)
+        elif directory is not None and not os.path.isdir(path):
+            raise Failure(f"{path} is neither a directory nor the name of a partition", WRONG_CALL)
+        else:
+            directory = path
+            wanted.setdefault(path, None)
+    return wanted
+
+
+def _add(wanted: Selection, directory: str, partition: TopicPartition) -> None:
+    known = wanted.get(directory)
+    wanted[directory] = [*(known or []), partition]
+
+
+def _parsed(name: str) -> TopicPartition | None:
+    try:
+        return TopicPartition.parse(name)
+    except InvalidName:
+        return None
+
+
+def _is_partition(path: str) -> bool:
+    try:
+        names = os.listdir(path)
+    except OSError:
+        return False
+    parsed = (parse_segment_name(name) for name in names)
+    return any(each is not None and each[1].startswith(".log") for each in parsed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    """The last line."""
+
+    tally: Tally
+    damage: int
+    notices: int
+    seconds: float
+
+    def __str__(self) -> str:
+        counts = ((self.damage, "damage"), (self.notices, "notices"))
+        found = ", ".join(f"{count} {word}" for count, word in counts if count)
+        looked = ", ".join(f"{count} {name}" for name, count in self.tally.fields().items())
+        return f"{looked} in {self.seconds:.1f} s: {found or 'nothing found'}"
+
+    def as_json(self) -> str:
+        fields = {"kind": "summary", "damage": self.damage, "notices": self.notices, "seconds": round(self.seconds, 3)}
+        return json.dumps({**fields, **self.tally.fields()})

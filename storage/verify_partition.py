@@ -1,0 +1,344 @@
+"""Verifying one partition: its files, its segments in their order, and what its directory's checkpoints say of it.
+
+Nothing is written, and nothing is asked that a running broker would notice. Beside one, entries of indexes are counted
+before the log is read, so that whatever they name is there; what is not finished at the end of the active segment is
+being written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable
+from dataclasses import asdict, astuple, dataclass, field
+
+from offsetfs.storage import checkpoint, files, verify_batches
+from offsetfs.storage.batch import PAYLOAD_BYTES_MAX, Batch
+from offsetfs.storage.batch_header import MAGIC, BatchHeader
+from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
+from offsetfs.storage.errors import InvalidCheckpoint, StorageError
+from offsetfs.storage.files import File
+from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.segment import RELATIVE_OFFSET_MAX
+from offsetfs.storage.verify_epochs import EpochsCheck
+from offsetfs.storage.verify_finding import Report, Reporter
+from offsetfs.storage.verify_indexes import IndexCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from offsetfs.storage.verify_producers import ProducersCheck
+
+_BESIDE = (LEADER_EPOCHS, PARTITION_METADATA)
+_INDEXES = (".index", ".timeindex", ".txnindex")
+_OF_A_SEGMENT = (".log", *_INDEXES, ".snapshot", ".values-map")
+_CUT = re.compile(r"\.cut-[0-9]+\Z")
+_METADATA_FILE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint(\.deleted)?\Z|quorum-state\Z")
+_UNDER_WAY = {
+    ".deleted": "the next writer removes it",
+    ".cleaned": "a compaction that was not finished; the next writer removes it",
+    ".swap": "a compaction's output; the next writer puts it in its place",
+    ".tmp": "a file that was about to replace another",
+    ".handover": "of an `offsetfs hand-over` that did not end; it begins anew",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the log directory says of a partition. Offsets are None where its checkpoints say nothing."""
+
+    is_live: bool = False
+    """Whether another process is writing to it now."""
+    is_clean: bool = True
+    """Whether the last writer closed it in order."""
+    recovery_point: int | None = None
+    high_watermark: int | None = None
+    log_start: int | None = None
+    cleaner: int | None = None
+    inflated_bytes_max: int = PAYLOAD_BYTES_MAX
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was looked at."""
+
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+    def fields(self) -> dict[str, int]:
+        """Return what `--json` prints."""
+        return asdict(self)
+
+
+class PartitionCheck:
+    """One partition's verification; `run` says the findings as they are found."""
+
+    def __init__(
+        self,
+        path: str,
+        circumstances: Circumstances,
+        report: Report,
+        tally: Tally,
+        on_bytes: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        """`on_bytes` is called with the bytes of a log that were read since the last call."""
+        self.path = path
+        self.next_offset = 0
+        self._at = circumstances
+        self._report = report
+        self._tally = tally
+        self._on_bytes = on_bytes
+
+    def run(self) -> None:
+        """Look at everything. Raises OSError where the directory cannot be read at all."""
+        self._tally.partitions += 1
+        found = _Files.sorted_out(self.path, self._report, is_live=self._at.is_live)
+        if not found.logs:
+            self._reporter().damage("no-log", "holds no .log file: a writer begins an empty one")
+            return
+        self.next_offset = found.logs[0]
+        log_start = max(self._at.log_start or 0, found.logs[0])
+        self._epochs = EpochsCheck(self.path, log_start, self._report)
+        self._producers = ProducersCheck(self.path, found.snapshots, found.logs[0], self._report)
+        for base, following in zip(found.logs, [*found.logs[1:], None], strict=True):
+            self._segment(base, following, found)
+        if not self._at.is_live:
+            self._epochs.finish(self.next_offset, is_clean=self._at.is_clean)
+            self._producers.finish(self.next_offset, is_clean=self._at.is_clean)
+        self._compare_checkpoints(found.logs[0])
+        self._metadata()
+
+    def _reporter(self, name: str | None = None) -> Reporter:
+        return Reporter(self._report, self.path if name is None else os.path.join(self.path, name))
+
+    # --- segments ----------------------------------------------------------------------------------------------------
+
+    def _segment(self, base: int, following: int | None, found: _Files) -> None:
+        reporter = self._reporter(segment_name(base, ".log"))
+        try:
+            indexes = self._indexes(base, following, found)
+            with files.opened(reporter.path) as log:
+                _SegmentCheck(self, log, base, following, reporter, indexes).run()
+        except FileNotFoundError:
+            if not self._at.is_live:  # else retention or compaction took it
+                raise
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.EINVAL):
+                raise
+            reporter.damage("not-regular", "a link or a special file in the place of a log: it is never opened")
+
+    def _indexes(self, base: int, following: int | None, found: _Files) -> list[IndexCheck]:
+        """Open the indexes that are there. Their entries are counted now, before the log is looked at."""
+        padded = following is None and (self._at.is_live or not self._at.is_clean)
+        checks: list[IndexCheck] = []
+        for suffix in _INDEXES:
+            if (base, suffix) not in found.indexes:
+                continue
+            reporter = self._reporter(segment_name(base, suffix))
+            if suffix == ".index":
+                checks.append(OffsetIndexCheck(reporter, base, may_be_padded=padded))
+            elif suffix == ".timeindex":
+                sealed = following is not None
+                checks.append(TimeIndexCheck(reporter, base, may_be_padded=padded, is_sealed=sealed))
+            else:
+                checks.append(TransactionIndexCheck(reporter, base))
+        return checks
+
+    # --- what others say of it ---------------------------------------------------------------------------------------
+
+    def _compare_checkpoints(self, first: int) -> None:
+        """Compare the checkpoints with where the log begins and ends; they were read before it."""
+        end, at = self.next_offset, self._at
+        lost = "records that were on disk are not there" if at.is_clean else "what followed was lost with the writer"
+        for name, offset, meaning in (
+            (checkpoint.RECOVERY_POINTS, at.recovery_point, lost),
+            (checkpoint.HIGH_WATERMARKS, at.high_watermark, lost),
+            (checkpoint.LOG_STARTS, at.log_start, "a broker would delete everything"),
+            (checkpoint.CLEANER_OFFSETS, at.cleaner, "a broker begins to clean anew"),
+        ):
+            if offset is None or offset <= end:
+                continue
+            reporter = Reporter(self._report, os.path.join(os.path.dirname(self.path), name))
+            say = reporter.notice if name == checkpoint.CLEANER_OFFSETS or not at.is_clean else reporter.damage
+            where = f"{os.path.basename(self.path)}: offset {offset}, but the log ends at {end}"
+            say("checkpoint-beyond-end", f"{where}: {meaning}", offset=offset)
+
+    def _metadata(self) -> None:
+        path = os.path.join(self.path, PARTITION_METADATA)
+        try:
+            checkpoint.read_topic_id(path)
+        except InvalidCheckpoint as error:
+            Reporter(self._report, path).damage("checkpoint", f"{error.reason}: a broker takes the partition for stray")
+
+
+class _SegmentCheck:
+    """One segment: its batches, in their order, with everybody who wants to know of them."""
+
+    def __init__(
+        self,
+        partition: PartitionCheck,
+        log: File,
+        base: int,
+        following: int | None,
+        reporter: Reporter,
+        indexes: list[IndexCheck],
+    ) -> None:
+        self._partition = partition
+        self._log = log
+        self._base = base
+        self._following = following
+        self._reporter = reporter
+        self._indexes = indexes
+        self._size = log.size()
+        self._is_whole = True
+        self._broke = False
+        self._told = 0
+
+    def run(self) -> None:
+        partition = self._partition
+        partition._tally.segments += 1
+        partition._tally.bytes += self._size
+        if self._base > partition.next_offset:
+            partition._producers.miss(self._base - 1)
+        if self._base < partition.next_offset:
+            meaning = f"begins at {self._base}, but the segment before it goes to {partition.next_offset - 1}"
+            self._reporter.damage("segment-overlap", meaning, offset=self._base)
+        for batch in verify_batches.sound_batches(self._log, self._size, self._on_break):
+            self._batch(batch)
+        partition._on_bytes(self._size - self._told)
+        for index in self._indexes:
+            index.finish(is_whole=self._is_whole)
+        partition.next_offset = max(partition.next_offset, self._base)
+
+    def _batch(self, batch: Batch) -> None:
+        partition, header, position = self._partition, batch.header, batch.position or 0
+        faults, count = verify_batches.faults(batch, partition._at.inflated_bytes_max)
+        for kind, meaning in faults:
+            self._reporter.damage(kind, meaning, position=position, offset=header.base_offset)
+        first = _first_offset(batch, is_readable=bool(count))
+        is_in_order = self._check_order(header, first, position)
+        if first > partition.next_offset or self._broke:
+            partition._producers.miss(first - 1)
+        self._broke = not is_in_order
+        if is_in_order:
+            partition._producers.batch(batch, self._reporter)
+            partition._epochs.batch(header, self._reporter, position)
+            for index in self._indexes:
+                index.batch(position, header, first)
+            partition.next_offset = header.next_offset
+        else:
+            for index in self._indexes:
+                index.skip(position, position + header.size)
+        partition._tally.batches += 1
+        partition._tally.records += count
+        if position - self._told > 8 << 20:
+            partition._on_bytes(position - self._told)
+            self._told = position
+
+    def _check_order(self, header: BatchHeader, first: int, position: int) -> bool:
+        """Whether the offsets of a batch fit where it stands. The checksum does not cover them."""
+        expected = max(self._partition.next_offset, self._base)
+        meaning = ""
+        if first < expected:
+            meaning = f"offset {first} where {expected} is the lowest that may follow"
+        elif header.last_offset - self._base > RELATIVE_OFFSET_MAX:
+            meaning = f"offset {header.last_offset} is more than {RELATIVE_OFFSET_MAX} above the segment's {self._base}"
+        elif self._following is not None and header.last_offset >= self._following:
+            meaning = f"offset {header.last_offset} belongs into the next segment, which begins at {self._following}"
+        if meaning:
+            self._reporter.damage("offset-order", meaning, position=position, offset=header.base_offset)
+        return not meaning
+
+    def _on_break(self, error: StorageError, position: int, following: int) -> None:
+        """Say what is not sound, unless it is what a running broker is writing."""
+        at, next_offset = self._partition._at, max(self._partition.next_offset, self._base)
+        self._broke = True
+        for index in self._indexes:
+            index.skip(position, following)
+        is_tail = following >= self._size
+        self._is_whole = self._is_whole and not is_tail
+        size = following - position
+        if is_tail and self._following is None and next_offset >= (at.recovery_point or 0):
+            if not at.is_live:
+                meaning = f"{error.reason}; {size} bytes that were not finished: the next writer sets them aside"
+                self._reporter.damage("unfinished-tail", meaning, position=position, offset=next_offset)
+            return
+        rest = "to the end of the file" if is_tail else "what follows can"
+        meaning = f"{error.reason}; {size} bytes cannot be read, {rest}"
+        offset = error.offset if error.offset is not None and error.offset >= 0 else next_offset
+        self._reporter.damage("unreadable-batch", meaning, position=position, offset=offset)
+
+
+def _first_offset(batch: Batch, *, is_readable: bool) -> int:
+    """Return the first offset of the batch; that of a set of v0 or v1 only when it can be inflated."""
+    return batch.base_offset if batch.header.magic == MAGIC or is_readable else batch.header.base_offset
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Files:
+    """The files of a partition, sorted out by what they are."""
+
+    logs: list[int] = field(default_factory=list)
+    snapshots: list[int] = field(default_factory=list)
+    indexes: set[tuple[int, str]] = field(default_factory=set)
+
+    @classmethod
+    def sorted_out(cls, path: str, report: Report, *, is_live: bool) -> _Files:
+        """Return what is there; what does not belong there is said."""
+        found = cls()
+        for name in sorted(files.names(path)):
+            found._take(name, Reporter(report, os.path.join(path, name)), is_live)
+        found.logs.sort()
+        if not is_live:
+            found._check_pairs(path, report)
+        return found
+
+    def _take(self, name: str, reporter: Reporter, is_live: bool) -> None:
+        parsed = parse_segment_name(name)
+        suffix = parsed[1] if parsed is not None else ""
+        if parsed is not None and suffix in _OF_A_SEGMENT:
+            if not _is_regular(reporter.path):
+                if suffix == ".log":
+                    self.logs.append(parsed[0])  # its segment says so
+                else:
+                    reporter.damage("not-regular", "a link or a special file: it is never opened")
+            elif suffix == ".log":
+                self.logs.append(parsed[0])
+            elif suffix == ".snapshot":
+                self.snapshots.append(parsed[0])
+            elif suffix in _INDEXES:
+                self.indexes.add((parsed[0], suffix))
+        elif _CUT.match(suffix):
+            reporter.notice("cut", f"{os.lstat(reporter.path).st_size} bytes that recovery took from the log and kept")
+        elif name not in _BESIDE and not _METADATA_FILE.match(name):
+            under_way = next((meaning for ending, meaning in _UNDER_WAY.items() if name.endswith(ending)), None)
+            if under_way is None:
+                reporter.notice("foreign-file", "belongs to no partition; nobody reads it")
+            elif not is_live:
+                reporter.notice("left-over", under_way)
+
+    def _check_pairs(self, path: str, report: Report) -> None:
+        """Say which index has no log, and which log no index though it should."""
+        bases = set(self.logs)
+        for base, suffix in sorted(self.indexes):
+            if base not in bases:
+                reporter = Reporter(report, os.path.join(path, segment_name(base, suffix)))
+                reporter.notice("left-over", "an index without its log; a broker removes it")
+        for base in self.logs:
+            log = os.path.join(path, segment_name(base, ".log"))
+            if (base, ".index") not in self.indexes and os.lstat(log).st_size:
+                Reporter(report, log).notice("index-missing", "has no .index: it is made anew from the log")
+
+
+def _is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return True  # gone meanwhile, which whoever opens it will see
