@@ -1,7 +1,7 @@
 """Walking the batches of a `.log` file: by their headers, whole, or over damage to the next one that is sound.
 
-The walk is shallow, whatever the format: a compressed set of v0 or v1 is one batch (`legacy`), and formats may follow
-each other in one file.
+The walk is shallow, whatever the format: a compressed set of v0 or v1 is one batch, and formats may follow each other
+in one file. With `runs`, loose messages of those formats come several at a time (`legacy`).
 
 A log file is a plain chain: each batch says how long it is, and the next begins behind it (Kafka's
 FileLogInputStream). Kafka ends a walk without error at a batch that does not fit before the end; here that raises
@@ -36,6 +36,7 @@ from offsetfs.storage.errors import (
     WouldBlock,
 )
 from offsetfs.storage.files import File
+from offsetfs.storage.legacy import NO_RUNS, run_header
 
 BLOCK_BYTES = 1 << 20
 """How much a bulk reader takes at once."""
@@ -55,12 +56,18 @@ OnDamage = Callable[[StorageError, int], None]
 
 
 def headers(
-    file: File, position: int, end: int, *, nowait: bool = False, block_bytes: int = PROBE_BYTES
+    file: File,
+    position: int,
+    end: int,
+    *,
+    nowait: bool = False,
+    block_bytes: int = PROBE_BYTES,
+    runs: tuple[int, ...] = NO_RUNS,
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Yield `(position, header, bytes from there)` of each batch in `[position, end)`; they must fill it exactly.
 
-    The bytes reach to the end of the block that was read: the whole batch when it happens to lie inside. Checksums
-    are not looked at.
+    The bytes reach to the end of the block that was read: the whole batch when it happens to lie inside, a run always.
+    Checksums are not looked at.
     """
     block, start = memoryview(b""), position
     while position < end:
@@ -70,6 +77,8 @@ def headers(
             if len(block) < MAGIC_END:
                 raise MalformedBatch(UNFINISHED, path=file.path, position=position)
         header = parse_header(block, position - start, path=file.path, file_position=position)
+        if header.magic in runs and not header.is_wrapper:
+            header = run_header(header, block[position - start :])
         if header.size > end - position:
             raise MalformedBatch(UNFINISHED, path=file.path, position=position, offset=header.base_offset)
         yield position, header, block[position - start :]
@@ -77,12 +86,19 @@ def headers(
 
 
 def walk(
-    file: File, position: int, end: int, *, nowait: bool = False, block_bytes: int = PROBE_BYTES
+    file: File,
+    position: int,
+    end: int,
+    *,
+    nowait: bool = False,
+    block_bytes: int = PROBE_BYTES,
+    runs: tuple[int, ...] = NO_RUNS,
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Yield as `headers` does, stepping over batches whose header cannot be true; for searches that need the rest."""
     while position < end:
         try:
-            for place, header, seen in headers(file, position, end, nowait=nowait, block_bytes=block_bytes):
+            chain = headers(file, position, end, nowait=nowait, block_bytes=block_bytes, runs=runs)
+            for place, header, seen in chain:
                 position = place
                 yield place, header, seen
                 position = place + header.size
@@ -96,6 +112,8 @@ def walk(
 def load(file: File, position: int, header: BatchHeader, seen: memoryview, *, nowait: bool = False) -> Batch:
     """Return the batch at `position`, its checksum verified; `seen` is what was already read from there."""
     data = seen[: header.size]
+    if header.is_run:
+        return Batch(header, data, file.path, position)
     if len(data) < header.size:
         data = memoryview(file.read(position, header.size, nowait=nowait))
         if len(data) < header.size:
@@ -115,7 +133,13 @@ def _inflate_small(batch: Batch) -> None:
 
 
 def batches(
-    file: File, position: int, end: int, *, on_damage: OnDamage | None = None, block_bytes: int = BLOCK_BYTES
+    file: File,
+    position: int,
+    end: int,
+    *,
+    on_damage: OnDamage | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    runs: tuple[int, ...] = NO_RUNS,
 ) -> Iterator[Batch]:
     """Yield each batch in `[position, end)`, checksums verified, in blocks of `block_bytes`.
 
@@ -123,7 +147,7 @@ def batches(
     """
     while position < end:
         try:
-            for place, header, seen in headers(file, position, end, block_bytes=block_bytes):
+            for place, header, seen in headers(file, position, end, block_bytes=block_bytes, runs=runs):
                 position = place
                 yield load(file, place, header, seen)
                 position = place + header.size

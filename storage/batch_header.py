@@ -135,6 +135,11 @@ class BatchHeader:
         return self.magic < MAGIC and bool(self.attributes & CODEC_MASK)
 
     @property
+    def is_run(self) -> bool:
+        """Whether this stands for several plain messages of v0 or v1 that a bulk reader takes as one (`legacy`)."""
+        return self.magic < MAGIC and self.count > 1
+
+    @property
     def timestamp_type(self) -> str:
         if self.magic == 0:
             return NO_TIMESTAMP_TYPE

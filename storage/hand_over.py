@@ -30,6 +30,7 @@ from offsetfs.storage.checkpoint import (
 )
 from offsetfs.storage.directory import LogDirectory, check_log_directory
 from offsetfs.storage.errors import StorageError
+from offsetfs.storage.legacy import RUNS
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition, parse_segment_name
@@ -133,7 +134,7 @@ def _copy_log(segment: Segment, target: str, epoch: int) -> Iterator[int]:
     with files.opened(path, create=True) as copy:
         copy.truncate(0)
         position = 0
-        for batch in segment.batches():
+        for batch in segment.batches(runs=RUNS):
             data = bytearray(batch.data)
             if batch.header.magic == MAGIC:
                 stamp(data, batch.header.base_offset, epoch)
@@ -147,7 +148,7 @@ def _epoch_start(log: Log) -> int:
     """Return the offset from which on every batch has an epoch: behind the last message of v0 or v1."""
     start = log.snapshot().first.base_offset
     for segment in log.snapshot():
-        for _, header in segment.headers():
+        for _, header in segment.headers(runs=RUNS):
             if header.magic < MAGIC:
                 start = header.next_offset
     return start

@@ -13,7 +13,12 @@ The two are the same until somebody compresses: then one message, the wrapper, h
 The wrapper has the offset of its last record, always; compaction leaves holes inside. A wrapper of v1 has the largest
 timestamp inside or, with LogAppendTime, the time of all of them, whatever they say themselves. Which type of timestamp
 a record has is the wrapper's to say. A broker's fault left wrappers of v1 around messages of v0 (KAFKA-4298): those
-have no timestamp. docs/format/legacy-messages.md has the whole picture. Only read, never written. Follows Kafka's
+have no timestamp.
+
+Loose messages are many, and taking each of them in hand costs more than reading it. So bulk readers ask for runs:
+neighbours of one format and one type of timestamp, verified at a stretch, which then are one batch with true bounds.
+
+docs/format/legacy-messages.md has the whole picture. Only read, never written. Follows Kafka's
 LegacyRecord and AbstractLegacyRecordBatch.
 """
 
@@ -21,7 +26,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offsetfs.storage import message_set
 from offsetfs.storage.batch_header import APPEND_TIME_FLAG, KEY_POSITIONS, BatchHeader, Buffer
@@ -29,6 +34,17 @@ from offsetfs.storage.compression import CODECS, decompress
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch
 from offsetfs.storage.lz4_descriptor import with_right_checksum
 from offsetfs.storage.record import NO_TIMESTAMP_TYPE
+from offsetfs.storage.units import Timestamp
+
+RUN_BYTES = 8 << 10
+"""How long a run gets: so much does a look-up walk, message by message, where an index was made from runs."""
+
+NO_RUNS: tuple[int, ...] = ()
+RUNS = (0, 1)
+"""The formats whose loose messages come in runs: for those who want the records, in bulk."""
+
+TIMELESS_RUNS = (0,)
+"""For those who make time indexes: an entry names the very message that has the largest timestamp."""
 
 _CHECKED_START = 16  # the checksum covers everything from the magic on
 _MAGIC_POSITION = 16
@@ -38,6 +54,9 @@ _ZSTD = CODECS.index("zstd")
 
 def check(header: BatchHeader, data: memoryview) -> None:
     """Raise `CorruptBatch` when the checksum of a whole message differs, `MalformedBatch` for an impossible offset."""
+    if header.is_run:
+        message_set.verify(data)
+        return
     actual = zlib.crc32(data[_CHECKED_START:])
     if actual != header.crc:
         raise CorruptBatch(f"checksum {actual:#010x} where {header.crc:#010x} is stored")
@@ -47,7 +66,7 @@ def check(header: BatchHeader, data: memoryview) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MessageSet:
-    """The records of one message or wrapper. `messages`: one behind the other, inflated.
+    """The records of one message, run or wrapper. `messages`: one behind the other, inflated.
 
     `reference`: the stored offset that stands for the header's, so that any record's is header's + stored - reference.
     """
@@ -63,8 +82,9 @@ class MessageSet:
         return self.header.base_offset + self.first - self.reference
 
     def rows(self) -> array[int]:
-        """Return `codec.COLUMNS` numbers for each record; offset deltas count from the header's: 0 is the last."""
-        is_append_time = bool(self.header.attributes & APPEND_TIME_FLAG)
+        """Return `codec.COLUMNS` numbers for each record; offset deltas count from the header's, which in a wrapper is
+        the last one's."""
+        is_append_time = self.header.is_wrapper and bool(self.header.attributes & APPEND_TIME_FLAG)
         return message_set.scan(self.messages, self.reference, self.header.base_timestamp, is_append_time)
 
     def joined(self) -> bytearray:
@@ -78,6 +98,18 @@ class MessageSet:
     def timestamp_type(self, position: int) -> str:
         """Return the timestamp type of the message at `position`, a row's headers position."""
         return self.header.timestamp_type if self.messages[position + _MAGIC_POSITION] else NO_TIMESTAMP_TYPE
+
+
+def run_header(header: BatchHeader, messages: memoryview) -> BatchHeader:
+    """Return the header of the run that begins with the loose message of `header`, where `messages` begins.
+
+    `header` itself where no second message can join it, or its own checksum does not hold.
+    """
+    size, count, last, timestamp = message_set.run(messages, RUN_BYTES)
+    if count < 2:
+        return header
+    delta = last - header.base_offset
+    return replace(header, size=size, last_offset_delta=delta, max_timestamp=Timestamp(timestamp), count=count)
 
 
 def open_set(header: BatchHeader, data: memoryview, bytes_max: int) -> MessageSet:

@@ -15,6 +15,7 @@ from offsetfs.storage import batch_chain, files, segment_indexes
 from offsetfs.storage.batch import BatchHeader
 from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import MalformedBatch, StorageError
+from offsetfs.storage.legacy import TIMELESS_RUNS
 from offsetfs.storage.log import Damage
 from offsetfs.storage.names import parse_segment_name, segment_name
 from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment
@@ -68,7 +69,7 @@ class Recovery:
     def _verify(self, segment: Segment, position: int, builder: IndexBuilder) -> tuple[int, str]:
         """Walk the sound batches from `position`; return where they end and why."""
         try:
-            for batch in segment.batches(position):
+            for batch in segment.batches(position, runs=TIMELESS_RUNS):
                 header = batch.header
                 if not self._fits(segment, header):
                     return position, f"offset {header.base_offset} cannot follow {self.next_offset - 1}"

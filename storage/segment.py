@@ -32,6 +32,7 @@ from offsetfs.storage.errors import (
     WouldBlock,
 )
 from offsetfs.storage.files import File
+from offsetfs.storage.legacy import NO_RUNS
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.offset_index import OffsetIndex
 from offsetfs.storage.open_files import Pool
@@ -153,20 +154,27 @@ class Segment:
         raise MalformedBatch("no whole batch here", path=self.log_path, position=position)
 
     def batches(
-        self, position: int = 0, end: int | None = None, *, on_damage: batch_chain.OnDamage | None = None
+        self,
+        position: int = 0,
+        end: int | None = None,
+        *,
+        on_damage: batch_chain.OnDamage | None = None,
+        runs: tuple[int, ...] = NO_RUNS,
     ) -> Iterator[Batch]:
-        """Yield the batches in `[position, end)`, checksums verified; see `batch_chain.batches` for damage."""
+        """Yield the batches in `[position, end)`, checksums verified; see `batch_chain.batches` for damage and runs."""
         log = self.open_files().log
-        return batch_chain.batches(log, position, self.size if end is None else end, on_damage=on_damage)
+        return batch_chain.batches(log, position, self.size if end is None else end, on_damage=on_damage, runs=runs)
 
-    def headers(self, position: int = 0, *, over_damage: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+    def headers(
+        self, position: int = 0, *, over_damage: bool = False, runs: tuple[int, ...] = NO_RUNS
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """Yield `(position, header)` of the batches from `position` on, checksums not looked at.
 
         A header that cannot be true raises `MalformedBatch`, or is stepped over when `over_damage` is asked for.
         """
         chain = batch_chain.walk if over_damage else batch_chain.headers
         log = self.open_files().log
-        found = chain(log, position, self.size, block_bytes=batch_chain.BLOCK_BYTES)
+        found = chain(log, position, self.size, block_bytes=batch_chain.BLOCK_BYTES, runs=runs)
         return ((place, header) for place, header, _ in found)
 
     def position_of(self, offset: int, *, nowait: bool = False) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from offsetfs.storage import batch_chain, files
 from offsetfs.storage.batch import BatchHeader
 from offsetfs.storage.files import File
+from offsetfs.storage.legacy import TIMELESS_RUNS
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.offset_index import OffsetIndex
 from offsetfs.storage.time_index import TimeIndex
@@ -76,7 +77,9 @@ def path(segment: Segment, suffix: str) -> str:
 def rebuild(segment: Segment, log: File) -> tuple[OffsetIndex, TimeIndex]:
     """Return both indexes made from the batches of `log`; damaged ones are stepped over and not indexed."""
     builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
-    for batch in batch_chain.batches(log, 0, segment.size, on_damage=lambda _error, _position: None):
+    for batch in batch_chain.batches(
+        log, 0, segment.size, on_damage=lambda _error, _position: None, runs=TIMELESS_RUNS
+    ):
         builder.add(batch.position or 0, batch.header)
     builder.finish()
     return install(segment, builder)

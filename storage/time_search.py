@@ -14,6 +14,7 @@ from offsetfs.storage import batch_chain
 from offsetfs.storage.batch import Batch
 from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, UnsupportedFormat
+from offsetfs.storage.legacy import RUNS, TIMELESS_RUNS
 
 if TYPE_CHECKING:
     from offsetfs.storage.segment import Segment, SegmentFiles
@@ -26,7 +27,7 @@ def find_timestamp(
     opened = segment.open_files(nowait=nowait)
     _, offset = sound_entry(segment, opened, opened.time_index.lookup(timestamp), nowait=nowait)
     position = segment.floor_position(opened, max(offset, offset_min), nowait)
-    for place, header, seen in batch_chain.walk(opened.log, position, segment.size, nowait=nowait):
+    for place, header, seen in batch_chain.walk(opened.log, position, segment.size, nowait=nowait, runs=RUNS):
         if header.max_timestamp < timestamp or header.last_offset < offset_min or header.is_control:
             continue
         try:
@@ -57,7 +58,7 @@ def measure_max_timestamp(segment: Segment) -> tuple[int, int]:
     opened = segment.open_files()
     timestamp, offset = sound_entry(segment, opened, opened.time_index.last_entry, nowait=False)
     position = segment.floor_position(opened, offset, nowait=False) if timestamp >= 0 else 0
-    for _, header in segment.headers(position, over_damage=True):
+    for _, header in segment.headers(position, over_damage=True, runs=TIMELESS_RUNS):
         if header.max_timestamp > timestamp:
             timestamp, offset = header.max_timestamp, header.last_offset
     return timestamp, offset
@@ -65,7 +66,9 @@ def measure_max_timestamp(segment: Segment) -> tuple[int, int]:
 
 def max_data_timestamp(segment: Segment) -> int:
     """Return the largest timestamp of the batches that hold records, transaction markers left out; -1 if none."""
-    data = (header for _, header in segment.headers(over_damage=True) if header.count and not header.is_control)
+    data = (
+        header for _, header in segment.headers(over_damage=True, runs=RUNS) if header.count and not header.is_control
+    )
     return max((header.max_timestamp for header in data), default=-1)
 
 

@@ -1,6 +1,7 @@
 """The batches behind a stretch of the `values` view: walked over damage, measured, joined.
 
-A record's output is its value and a newline; a null value is an empty line. Control batches have none. What a batch
+A record's output is its value and a newline; a null value is an empty line. Loose messages of v0 and v1 are taken in
+runs (`legacy`). Control batches have none. What a batch
 that cannot be read would have shown is left out and reported, and the rest closes up.
 """
 
@@ -22,6 +23,7 @@ from offsetfs.storage.errors import (
     UnsupportedFormat,
     WouldBlock,
 )
+from offsetfs.storage.legacy import RUNS, run_header
 from offsetfs.storage.segment import Segment
 
 UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
@@ -50,7 +52,7 @@ def walk(segment: Segment, position: int, end: int, *, on_damage: OnDamage, nowa
     """
     if nowait:
         return _walk_cached(segment, position, end)
-    return segment.batches(position, end, on_damage=lambda error, _following: on_damage(error))
+    return segment.batches(position, end, on_damage=lambda error, _following: on_damage(error), runs=RUNS)
 
 
 def _walk_cached(segment: Segment, position: int, end: int) -> Iterator[Batch]:
@@ -69,8 +71,11 @@ def _batches_in(
     position, size, path = 0, len(data), segment.log_path
     while position < size:
         header = parse_header(data, position, path=path, file_position=start + position)
+        if header.magic in RUNS and not header.is_wrapper:
+            header = run_header(header, data[position:])
         batch = Batch(header, data[position : position + header.size], path, start + position)
-        batch.check()
+        if not header.is_run:
+            batch.check()
         if header.codec:
             batch.payload(inflated_bytes_max)
         yield batch

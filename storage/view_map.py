@@ -23,8 +23,8 @@ from crc32c import crc32c
 
 from offsetfs.storage import files
 from offsetfs.storage.batch import HEADER_SIZE, Batch, parse_header
+from offsetfs.storage.batch_header import Buffer
 from offsetfs.storage.errors import MalformedBatch, StorageError
-from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.segment import Segment
@@ -155,7 +155,7 @@ class ViewMap:
             relative = min(max(header.base_offset - self.base_offset, 0), _U32_MAX)
             entries += _ENTRY.pack(self.size, position, relative)
             self.count += 1
-        checksum = crc32c(batch.data[:HEADER_SIZE])
+        checksum = _header_checksum(batch.data)
         if self._batches == 0:
             self._first_crc = checksum
         self._batches += 1
@@ -217,7 +217,10 @@ class ViewMap:
             return segment.size == 0
         log = segment.open_files().log
         position, last_crc = self._last
-        return _checksum_at(log, 0) == self._first_crc and _checksum_at(log, position) == last_crc
+        return (
+            _header_checksum(log.read(0, HEADER_SIZE)) == self._first_crc
+            and _header_checksum(log.read(position, HEADER_SIZE)) == last_crc
+        )
 
 
 def _map(path: str) -> mmap.mmap:
@@ -228,11 +231,10 @@ def _map(path: str) -> mmap.mmap:
         return file.map(size)
 
 
-def _checksum_at(log: File, position: int) -> int:
-    """Return the checksum of the header at `position`; of the whole batch where that is shorter, as in v0 and v1."""
-    head = log.read(position, HEADER_SIZE)
+def _header_checksum(data: Buffer) -> int:
+    """Return the checksum of what a batch begins with; a message of v0 or v1 may be shorter than a v2 header."""
     try:
-        return int(crc32c(head[: parse_header(head).size]))
+        return int(crc32c(data[: min(parse_header(data).size, HEADER_SIZE)]))
     except MalformedBatch:
         return -1
 
