@@ -100,12 +100,15 @@ def header_names(payload: Buffer, position: int, count: int) -> Iterator[Buffer]
 
 
 def sequence_of(base_sequence: int, offset_delta: int) -> int:
-    """Return the sequence of a record: they go from 2³¹−1 on to 0, in the arithmetic of a Java int."""
-    if base_sequence < 0:
-        return -1
-    if base_sequence > wrapped(INT_MAX - offset_delta, INT_MIN):
-        return wrapped(offset_delta - (INT_MAX - base_sequence) - 1, INT_MIN)
-    return wrapped(base_sequence + offset_delta, INT_MIN)
+    """Return the sequence of a record, -1 when the batch has none."""
+    return -1 if base_sequence < 0 else incremented(base_sequence, offset_delta)
+
+
+def incremented(sequence: int, increment: int) -> int:
+    """Return the sequence `increment` behind `sequence`: from 2³¹−1 they go on to 0, in a Java int's arithmetic."""
+    if sequence > wrapped(INT_MAX - increment, INT_MIN):
+        return wrapped(increment - (INT_MAX - sequence) - 1, INT_MIN)
+    return wrapped(sequence + increment, INT_MIN)
 
 
 def wrapped(number: int, least: int) -> int:

@@ -1,0 +1,107 @@
+"""What a dump has to say beside what it prints: what could not be read, at once; what does not agree, at the end.
+
+Kafka's DumpLogSegments ends with an exception at the first thing it cannot read. Here that is one sentence, and the
+dump goes on behind it. What its index checks and offset checks find is no failure: it is listed at the end, in Kafka's
+words and order, the last found first for offset indexes and gaps. Paths are as they were given, where Kafka makes them
+absolute.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+
+from offsetfs.storage.errors import StorageError
+
+Pairs = dict[str, "array[int]"]
+"""By path: two numbers for each finding, in the order they were found."""
+
+
+class Report:
+    """Collects the findings of one run. `say` gets each sentence, without a newline, when it is found."""
+
+    __slots__ = ("_index", "_offsets", "_say", "_time_missing", "_time_order", "_times", "unreadable")
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self.unreadable = 0
+        """How many things could not be read: Kafka's tool would have ended at the first."""
+        self._index: Pairs = {}
+        self._times: Pairs = {}
+        self._time_order: Pairs = {}
+        self._time_missing: Pairs = {}
+        self._offsets: Pairs = {}
+
+    def cannot_read(self, error: StorageError | OSError) -> None:
+        """Say what could not be read, and where."""
+        self.unreadable += 1
+        path = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        self._say(path + (error.strerror or str(error)) if isinstance(error, OSError) else str(error))
+
+    def ignored(self, path: str) -> None:
+        """A file that no dump exists for. That is no failure."""
+        self._say(f"Ignoring unknown file {path}")
+
+    def told(self, sentence: str) -> None:
+        """Pass on what a reader says of its file in so many words; as Kafka, that is no failure either."""
+        self._say(sentence)
+
+    # --- findings, in Kafka's words ----------------------------------------------------------------------------------
+
+    def index_mismatch(self, path: str, index_offset: int, log_offset: int) -> None:
+        """The batch at an entry's position does not end with the entry's offset."""
+        _pairs(self._index, path).extend((index_offset, log_offset))
+
+    def time_mismatch(self, path: str, index_timestamp: int, log_timestamp: int) -> None:
+        """The batch that an entry names has another largest timestamp."""
+        _pairs(self._times, path).extend((index_timestamp, log_timestamp))
+
+    def time_disorder(self, path: str, timestamp: int, timestamp_before: int) -> None:
+        """An entry is not later than the one before it."""
+        _pairs(self._time_order, path).extend((timestamp, timestamp_before))
+
+    def time_offset_missing(self, path: str, offset: int, found_offset: int) -> None:
+        """No batch ends with an entry's offset; -1 when there is none beyond it either."""
+        _pairs(self._time_missing, path).extend((offset, found_offset))
+
+    def gaps(self, path: str) -> array[int]:
+        """Return the pairs of offsets of one log that are not consecutive, to be added to."""
+        return _pairs(self._offsets, path)
+
+    def findings(self) -> Iterator[str]:
+        """Yield the lines that Kafka's tool ends with."""
+        for path, pairs in _found(self._index):
+            yield f"Mismatches in :{path}"
+            yield from (f"  Index offset: {first}, log offset: {second}" for first, second in _backwards(pairs))
+        yield from self._time_findings()
+        for path, pairs in _found(self._offsets):
+            yield f"Non-consecutive offsets in {path}"
+            yield from (f"  {first} is followed by {second}" for first, second in _backwards(pairs))
+
+    def _time_findings(self) -> Iterator[str]:
+        for path, pairs in _found(self._times):
+            yield f"Found timestamp mismatch in :{path}"
+            yield from (f"  Index timestamp: {first}, log timestamp: {second}" for first, second in _forwards(pairs))
+        for path, pairs in _found(self._time_order):
+            yield f"Found out of order timestamp in :{path}"
+            for first, second in _forwards(pairs):
+                yield f"  Index timestamp: {first}, Previously indexed timestamp: {second}"
+        for _, pairs in _found(self._time_missing):
+            yield "The following indexed offsets are not found in the log."
+            yield from (f"Indexed offset: {first}, found log offset: {second}" for first, second in _forwards(pairs))
+
+
+def _pairs(findings: Pairs, path: str) -> array[int]:
+    return findings.setdefault(path, array("q"))
+
+
+def _found(findings: Pairs) -> Iterator[tuple[str, array[int]]]:
+    return ((path, pairs) for path, pairs in findings.items() if pairs)
+
+
+def _forwards(pairs: array[int]) -> Iterator[tuple[int, int]]:
+    return zip(pairs[::2], pairs[1::2], strict=True)
+
+
+def _backwards(pairs: array[int]) -> Iterator[tuple[int, int]]:
+    return zip(reversed(pairs[::2]), reversed(pairs[1::2]), strict=True)
