@@ -20,16 +20,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offsetfs.storage import batch_chain, files, time_search
-from offsetfs.storage.batch import Batch, set_append_time, stamp
+from offsetfs.storage.batch import Batch, parse_header, read_batch, set_append_time, stamp
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge, WouldBlock
 from offsetfs.storage.names import TopicPartition, segment_name
 from offsetfs.storage.open_files import Pool
-from offsetfs.storage.producers import ProducerState
+from offsetfs.storage.producers import ProducerState, end_marker
 from offsetfs.storage.segment import Segment, SegmentFiles
 from offsetfs.storage.segments import Segments
+from offsetfs.storage.transactions import Transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class Log:
         self._before_change = before_change
         self._changed = False
         self._follower: Follower | None = None
+        self.transactions = Transactions(self)
 
     def follow(self, follower: Follower) -> None:
         """Let `follower` keep this log, opened for reading, up with whoever writes it."""
@@ -207,6 +209,19 @@ class Log:
         best = max((time_search.max_data_timestamp(segment) for segment in self._segments), default=-1)
         return self.find_timestamp(best) if best >= 0 else None
 
+    def last_stable_offset(self, *, nowait: bool = False) -> int:
+        """Return the offset below which no transaction is open; the log end when none is. See `transactions`.
+
+        The first call walks over the headers of the active segment, unless the log was closed cleanly.
+        """
+        return self.transactions.last_stable_offset(nowait=nowait)
+
+    def aborted(self, offset_from: int, offset_to: int, *, nowait: bool = False) -> list[tuple[int, int, int]]:
+        """Return (producer id, first offset, offset of the abort marker) of the aborted transactions that reach into
+        `[offset_from, offset_to)`."""
+        found = self.transactions.aborted(offset_from, offset_to, nowait=nowait)
+        return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
+
     def _check_range(self, offset: int) -> None:
         if not self.log_start_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.next_offset, self.path)
@@ -231,6 +246,7 @@ class Log:
             last_offset = base_offset + sealed.count - 1
             segment = self._segment_for(sealed.size, last_offset, timestamp)
             self._write(segment, sealed, base_offset, timestamp)
+            self._note_producer(sealed)
             self.next_offset = last_offset + 1
             return Appended(base_offset, last_offset, timestamp)
 
@@ -275,6 +291,12 @@ class Log:
             raise
         if segment not in self._dirty:
             self._dirty.append(segment)
+
+    def _note_producer(self, sealed: SealedBatch) -> None:
+        header = parse_header(sealed.data)
+        if self._producers is not None and header.producer_id >= 0:
+            marker = end_marker(read_batch(sealed.data, check=False)) if header.is_control else None
+            self._producers.replay(header, marker)
 
     @staticmethod
     def _file_size(segment: Segment) -> int:

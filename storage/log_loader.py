@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from offsetfs.storage import batch_chain, checkpoint, files
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.epochs import LeaderEpochCache
-from offsetfs.storage.errors import InvalidCheckpoint, InvalidSnapshot, MalformedBatch, StorageError
+from offsetfs.storage.errors import InvalidCheckpoint, InvalidSnapshot, StorageError
 from offsetfs.storage.follower import Follower, inode_of
 from offsetfs.storage.log import Damage, Log
 from offsetfs.storage.names import TopicPartition, parse_segment_name, segment_name
 from offsetfs.storage.open_files import Pool
-from offsetfs.storage.producers import ProducerState
+from offsetfs.storage.producers import ProducerState, end_marker
 from offsetfs.storage.recovery import Recovery, end_of_chain, readable_end
 from offsetfs.storage.segment import Segment, SegmentFiles
 from offsetfs.storage.segments import Segments
@@ -45,6 +45,7 @@ class _Content:
     segments: Segments
     next_offset: int
     damage: list[Damage]
+    was_recovered: bool = False
 
 
 def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
@@ -77,6 +78,8 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
     )
     if opening.read_only:
         log.follow(Follower(log, opening.log_start))
+    if content.was_recovered:
+        log.transactions.rebuild_indexes(opening.recovery_point)
     return log
 
 
@@ -128,7 +131,7 @@ def _content(segments: Segments, epochs: LeaderEpochCache, opening: Opening) -> 
     opening.before_change()
     recovery = Recovery(segments, epochs, opening.recovery_point)
     recovery.run()
-    return _Content(recovery.segments, recovery.next_offset, recovery.damage)
+    return _Content(recovery.segments, recovery.next_offset, recovery.damage, was_recovered=True)
 
 
 def finish_swaps(path: str) -> None:
@@ -186,21 +189,11 @@ def load_producers(log: Log, *, clean: bool) -> ProducerState:
         for position, header in segment.headers(segment.position_of(start), over_damage=True):
             # The checksum was not asked: an offset beyond the end comes from a damaged header, not from a producer.
             if header.producer_id >= 0 and start <= header.base_offset <= header.last_offset < log.next_offset:
-                state.replay(header, _control(segment, position) if header.is_control else None)
+                marker = end_marker(segment.batch_at_position(position)) if header.is_control else None
+                state.replay(header, marker)
     return state
 
 
 def _snapshot_offsets(path: str, offset_max: int) -> list[int]:
     parsed = (parse_segment_name(name) for name in files.names(path))
     return [base for base, suffix in filter(None, parsed) if suffix == ".snapshot" and base <= offset_max]
-
-
-def _control(segment: Segment, position: int) -> tuple[int, int] | None:
-    """Return (type, coordinator epoch) of the end transaction marker at `position`, None for an emptied batch."""
-    records = segment.batch_at_position(position).records()
-    if not records:
-        return None
-    key, value = records[0].key or b"", records[0].value or b""
-    if len(key) < 4 or len(value) < 6:
-        raise MalformedBatch("a control record too short", path=segment.log_path, position=position)
-    return int.from_bytes(key[2:4], "big", signed=True), int.from_bytes(value[2:6], "big", signed=True)

@@ -26,8 +26,8 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from offsetfs.storage.batch import BatchHeader
-from offsetfs.storage.errors import InvalidSnapshot
+from offsetfs.storage.batch import Batch, BatchHeader
+from offsetfs.storage.errors import InvalidSnapshot, MalformedBatch
 
 NONE = -1
 """No sequence, no offset, no epoch, no open transaction."""
@@ -113,6 +113,20 @@ class ProducerState:
             self.entries[header.producer_id] = _after_data(entry, header)
         elif control is not None and control[0] in (ABORT, COMMIT):
             self.entries[header.producer_id] = _after_marker(entry, header, control[1])
+
+
+def end_marker(batch: Batch) -> tuple[int, int] | None:
+    """Return (type, coordinator epoch) of the marker in a control batch; None when compaction emptied the batch.
+
+    The type may be one that ends no transaction. `MalformedBatch` when the record is too short for a marker.
+    """
+    records = batch.records()
+    if not records:
+        return None
+    key, value = records[0].key or b"", records[0].value or b""
+    if len(key) < 4 or len(value) < 6:
+        raise MalformedBatch("a control record too short", path=batch.path, position=batch.position)
+    return int.from_bytes(key[2:4], "big", signed=True), int.from_bytes(value[2:6], "big", signed=True)
 
 
 def _after_data(entry: ProducerEntry, header: BatchHeader) -> ProducerEntry:

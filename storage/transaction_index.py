@@ -55,10 +55,10 @@ def entries(path: str) -> Iterator[AbortedTransaction]:
         position, size = 0, _BLOCK_ENTRIES * _ENTRY.size
         while block := file.read(position, size):
             whole = len(block) // _ENTRY.size * _ENTRY.size
-            for version, *fields in _ENTRY.iter_unpack(memoryview(block)[:whole]):
+            for version, producer_id, first, last, stable in _ENTRY.iter_unpack(memoryview(block)[:whole]):
                 if version > VERSION:
                     raise CorruptIndex(f"an entry of version {version}, known is {VERSION}", path=path)
-                yield AbortedTransaction(*fields, version=version)
+                yield AbortedTransaction(producer_id, first, last, stable, version)
             position += size
 
 
