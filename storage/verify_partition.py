@@ -88,6 +88,7 @@ class PartitionCheck:
         """`on_bytes` is called with the bytes of a log that were read since the last call."""
         self.path = path
         self.next_offset = 0
+        self._is_unread = False  # where the log ends is not known
         self._at = circumstances
         self._report = report
         self._tally = tally
@@ -106,10 +107,11 @@ class PartitionCheck:
         self._producers = ProducersCheck(self.path, found.snapshots, found.logs[0], self._report)
         for base, following in zip(found.logs, [*found.logs[1:], None], strict=True):
             self._segment(base, following, found)
-        if not self._at.is_live:
+        if not (self._at.is_live or self._is_unread):
             self._epochs.finish(self.next_offset, is_clean=self._at.is_clean)
             self._producers.finish(self.next_offset, is_clean=self._at.is_clean)
-        self._compare_checkpoints(found.logs[0])
+        if not self._is_unread:
+            self._compare_checkpoints()
         self._metadata()
 
     def _reporter(self, name: str | None = None) -> Reporter:
@@ -129,6 +131,7 @@ class PartitionCheck:
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.EINVAL):
                 raise
+            self._is_unread = True
             reporter.damage("not-regular", "a link or a special file in the place of a log: it is never opened")
 
     def _indexes(self, base: int, following: int | None, found: _Files) -> list[IndexCheck]:
@@ -150,7 +153,7 @@ class PartitionCheck:
 
     # --- what others say of it ---------------------------------------------------------------------------------------
 
-    def _compare_checkpoints(self, first: int) -> None:
+    def _compare_checkpoints(self) -> None:
         """Compare the checkpoints with where the log begins and ends; they were read before it."""
         end, at = self.next_offset, self._at
         lost = "records that were on disk are not there" if at.is_clean else "what followed was lost with the writer"
@@ -224,8 +227,12 @@ class _SegmentCheck:
         if first > partition.next_offset or self._broke:
             partition._producers.miss(first - 1)
         self._broke = not is_in_order
+        self._is_whole = is_in_order
         if is_in_order:
-            partition._producers.batch(batch, self._reporter)
+            if faults:
+                partition._producers.miss(header.last_offset)
+            else:
+                partition._producers.batch(batch, self._reporter)
             partition._epochs.batch(header, self._reporter, position)
             for index in self._indexes:
                 index.batch(position, header, first)
@@ -260,7 +267,7 @@ class _SegmentCheck:
         for index in self._indexes:
             index.skip(position, following)
         is_tail = following >= self._size
-        self._is_whole = self._is_whole and not is_tail
+        self._is_whole = not is_tail
         size = following - position
         if is_tail and self._following is None and next_offset >= (at.recovery_point or 0):
             if not at.is_live:

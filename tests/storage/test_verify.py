@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from offsetfs.storage import checkpoint
+from offsetfs.storage.batch import HEADER_SIZE, parse_header, seal_checksum
+from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.producers import ProducerEntry, ProducerState
 from offsetfs.storage.verify import Verification
 from offsetfs.storage.verify_finding import DAMAGE, NOTICE, Finding
 
@@ -60,17 +68,16 @@ def test_a_killed_broker_leaves_padded_indexes_and_no_damage(unclean_copy: Path)
     assert all(finding.severity == NOTICE for finding in found)
 
 
-def test_everything_is_counted(golden: Path) -> None:
-    verification = Verification(os.fspath(golden), report=lambda finding: None)
-    tally = verification.run()
-    logs = list(golden.glob("*/*.log"))
-    assert (tally.partitions, tally.segments) == (28, len(logs))
-    assert tally.bytes == sum(log.stat().st_size for log in logs)
-    dumps = [file.read_bytes() for file in golden.glob("*-?.dump.txt")]
-    counts = [
-        int(count) for dump in dumps for count in re.findall(rb"^baseOffset: .* count: (\d+) ", dump, re.MULTILINE)
-    ]
-    assert (tally.batches, tally.records) == (len(counts), sum(counts))
+def test_as_much_is_looked_at_as_kafkas_own_tool_sees(golden: Path) -> None:
+    dumps = {file.name.removesuffix(".dump.txt"): file.read_bytes() for file in golden.glob("*-?.dump.txt")}
+    assert len(dumps) == 27
+    for name, dump in dumps.items():
+        verification = Verification(os.fspath(golden), [TopicPartition.parse(name)], report=lambda finding: None)
+        counts = [int(count) for count in re.findall(rb"^baseOffset: .* count: (\d+) ", dump, re.MULTILINE)]
+        tally = verification.run()
+        logs = [log.stat().st_size for log in (golden / name).glob("*.log")]
+        expected = (1, len(logs), len(counts), sum(counts), sum(logs))
+        assert (tally.partitions, tally.segments, tally.batches, tally.records, tally.bytes) == expected
 
 
 def test_what_is_verified_is_not_changed(golden_copy: Path) -> None:
@@ -80,3 +87,403 @@ def test_what_is_verified_is_not_changed(golden_copy: Path) -> None:
     before = state()
     findings_of(golden_copy)
     assert state() == before
+
+
+# --- each way to be wrong has its finding, and no neighbour has one ---------------------------------------------------
+
+
+def overwrite(file: Path, position: int, data: bytes) -> None:
+    with file.open("r+b") as stream:
+        stream.seek(position)
+        stream.write(data)
+
+
+def positions(log: Path) -> list[int]:
+    """Where the batches of a v2 log begin."""
+    data, found, position = log.read_bytes(), [], 0
+    while position < len(data):
+        found.append(position)
+        position += parse_header(data, position).size
+    return found
+
+
+def in_header(number: int, field_position: int, form: str, value: int, *, sealed: bool) -> Callable[[Path], None]:
+    """Change a field of the header of batch `number`; `sealed`: and make the checksum true again."""
+
+    def change(file: Path) -> None:
+        data, position = bytearray(file.read_bytes()), positions(file)[number]
+        struct.pack_into(form, data, position + field_position, value)
+        if sealed:
+            seal_checksum(memoryview(data)[position : position + parse_header(data, position).size])
+        file.write_bytes(data)
+
+    return change
+
+
+def flip(position: int) -> Callable[[Path], None]:
+    return lambda file: overwrite(file, position, bytes([file.read_bytes()[position] ^ 1]))
+
+
+def flip_in_batch(number: int) -> Callable[[Path], None]:
+    return lambda file: flip(positions(file)[number] + HEADER_SIZE + 3)(file)
+
+
+def zero_batch(number: int) -> Callable[[Path], None]:
+    def change(file: Path) -> None:
+        begins = [*positions(file), file.stat().st_size]
+        overwrite(file, begins[number], bytes(begins[number + 1] - begins[number]))
+
+    return change
+
+
+def repeat_batch(number: int) -> Callable[[Path], None]:
+    def change(file: Path) -> None:
+        data, begins = file.read_bytes(), positions(file)
+        copy = data[begins[number] : begins[number + 1]]
+        file.write_bytes(data[: begins[number + 1]] + copy + data[begins[number + 1] :])
+
+    return change
+
+
+def replace(data: bytes) -> Callable[[Path], None]:
+    def change(file: Path) -> None:
+        file.write_bytes(data)
+
+    return change
+
+
+def append(data: bytes) -> Callable[[Path], None]:
+    def change(file: Path) -> None:
+        file.write_bytes(file.read_bytes() + data)
+
+    return change
+
+
+def cut(count: int) -> Callable[[Path], None]:
+    return lambda file: os.truncate(file, file.stat().st_size - count)
+
+
+def move(name: str) -> Callable[[Path], None]:
+    def change(file: Path) -> None:
+        file.rename(file.with_name(name))
+
+    return change
+
+
+def link(file: Path) -> None:
+    file.rename(file.with_name("elsewhere"))
+    file.symlink_to("elsewhere")
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """What is done to a file of the 4.1 directory, and all findings that there must be: kind and file."""
+
+    name: str
+    file: str
+    change: Callable[[Path], None]
+    found: tuple[tuple[str, str], ...]
+    position: int | None = None
+    offset: int | None = None
+
+
+def on(file: str, *kinds: str) -> tuple[tuple[str, str], ...]:
+    return tuple((kind, file) for kind in kinds)
+
+
+FIRST = f"segments-0/{LOG}"
+PLAIN = f"codec-none-0/{LOG}"
+PRODUCERS = f"idempotent-0/{LOG}"
+MARKERS = f"transactions-0/{23:020d}"
+EPOCHS = "epochs-0/leader-epoch-checkpoint"
+
+
+def index(log: str) -> str:
+    return log.removesuffix(".log") + ".index"
+
+
+def times(log: str) -> str:
+    return log.removesuffix(".log") + ".timeindex"
+
+
+def swap(size: int) -> Callable[[Path], None]:
+    """Put the second entry of `size` bytes before the first."""
+
+    def change(file: Path) -> None:
+        data = file.read_bytes()
+        file.write_bytes(data[size : 2 * size] + data[:size] + data[2 * size :])
+
+    return change
+
+
+def older_snapshot(file: Path) -> None:
+    shutil.copy(file.with_name(f"{112:020d}.snapshot"), file)
+
+
+def foreign_snapshot(file: Path) -> None:
+    state = ProducerState.load(file.read_bytes())
+    state.entries[77] = ProducerEntry(0, 5, 100, 3, 1795200000000)
+    file.write_bytes(state.dump())
+
+
+SNAPSHOT = f"idempotent-0/{181:020d}.snapshot"
+ENTRY = struct.pack(">ii", 1000, 1 << 20)
+
+CORRUPTIONS = [
+    Corruption("a bit of a record", PLAIN, flip_in_batch(3), on(PLAIN, "unreadable-batch"), offset=62),
+    Corruption("a bit of a checksum", PLAIN, flip(17), on(PLAIN, "unreadable-batch"), 0, 0),
+    Corruption("a bit of a compressed record", FIRST, flip_in_batch(1), on(FIRST, "unreadable-batch"), 98, 1),
+    Corruption("a magic that is none", PLAIN, in_header(2, 16, ">b", 9, sealed=False), on(PLAIN, "unreadable-batch")),
+    Corruption("a batch of zeros", PLAIN, zero_batch(5), on(PLAIN, "unreadable-batch"), offset=123),
+    Corruption(
+        "a length that lies", PLAIN, in_header(2, 8, ">i", 1 << 30, sealed=False), on(PLAIN, "unreadable-batch")
+    ),
+    Corruption("an offset too low", PLAIN, in_header(3, 0, ">q", 5, sealed=False), on(PLAIN, "offset-order"), offset=5),
+    Corruption(
+        "an offset of the next segment",
+        FIRST,
+        in_header(2, 0, ">q", 41, sealed=False),
+        on(FIRST, "offset-order"),
+        offset=41,
+    ),
+    Corruption(
+        "more records than offsets", PLAIN, in_header(0, 57, ">i", 2, sealed=True), on(PLAIN, "malformed-records")
+    ),
+    Corruption(
+        "fewer records than there are", PLAIN, in_header(1, 57, ">i", 49, sealed=True), on(PLAIN, "malformed-records")
+    ),
+    Corruption(
+        "a last offset below its records", PLAIN, in_header(1, 23, ">i", 48, sealed=True), on(PLAIN, "record-count")
+    ),
+    Corruption(
+        "a largest timestamp that no record has",
+        PLAIN,
+        in_header(1, 35, ">q", 1, sealed=True),
+        on(PLAIN, "max-timestamp"),
+        offset=1,
+    ),
+    Corruption("a codec of the future", PLAIN, in_header(1, 21, ">h", 7, sealed=True), on(PLAIN, "malformed-records")),
+    Corruption(
+        "a transaction without a producer", PLAIN, in_header(1, 21, ">h", 0x10, sealed=True), on(PLAIN, "producer")
+    ),
+    Corruption(
+        "a producer without a sequence", PRODUCERS, in_header(5, 53, ">i", -1, sealed=True), on(PRODUCERS, "producer")
+    ),
+    Corruption(
+        "a gap in the sequences",
+        PRODUCERS,
+        in_header(1, 53, ">i", 2, sealed=True),
+        on(PRODUCERS, "producer-sequence", "producer-sequence"),
+    ),
+    Corruption(
+        "a sequence that was there before",
+        PRODUCERS,
+        in_header(4, 53, ">i", 21, sealed=True),
+        on(PRODUCERS, "producer-sequence", "producer-sequence"),
+    ),
+    Corruption(
+        "a leader epoch that the checksum does not cover",
+        PLAIN,
+        in_header(0, 12, ">i", 7, sealed=False),
+        on(PLAIN, "leader-epoch", "leader-epoch"),  # 7 where the file says 0, and 0 behind 7
+    ),
+    Corruption(
+        "an epoch that the file does not know",
+        EPOCHS,
+        replace(b"0\n2\n0 0\n2 60\n"),
+        on(f"epochs-0/{120:020d}.log", "leader-epoch"),
+        offset=120,
+    ),
+    Corruption(
+        "an epoch that begins too early",
+        EPOCHS,
+        replace(b"0\n4\n0 0\n2 30\n4 120\n6 180\n"),
+        on(f"epochs-0/{LOG}", "leader-epoch"),
+    ),
+    Corruption(
+        "an epoch beyond the end",
+        EPOCHS,
+        replace(b"0\n5\n0 0\n2 60\n4 120\n6 180\n8 999\n"),
+        on(EPOCHS, "leader-epoch"),
+    ),
+    Corruption("no file of epochs at all", EPOCHS, append(b"x"), on(EPOCHS, "checkpoint")),
+    Corruption(
+        "an index entry that points between batches",
+        index(PLAIN),
+        flip(7 * 8 + 7),
+        on(index(PLAIN), "offset-index"),
+        56,
+    ),
+    Corruption(
+        "an index entry with an offset that ends no batch",
+        index(PLAIN),
+        flip(3),
+        on(index(PLAIN), "offset-index"),
+        0,
+        60,
+    ),
+    Corruption("an index out of order", index(PLAIN), swap(8), on(index(PLAIN), "offset-index"), 8),
+    Corruption("an index beyond the end of the log", index(PLAIN), append(ENTRY), on(index(PLAIN), "offset-index"), 96),
+    Corruption("a torn index", index(PLAIN), append(b"xyz"), on(index(PLAIN), "index-shape")),
+    Corruption("a time that no batch has", times(PLAIN), flip(12 + 7), on(times(PLAIN), "time-index"), 12, 111),
+    Corruption("a time index out of order", times(PLAIN), swap(12), on(times(PLAIN), "time-index"), 12),
+    Corruption("a torn time index", times(PLAIN), cut(5), on(times(PLAIN), "index-shape")),
+    Corruption(
+        "a sealed segment without its last time",
+        times(f"segments-0/{41:020d}.log"),
+        cut(12),
+        on(times(f"segments-0/{41:020d}.log"), "time-index-end"),
+    ),
+    Corruption(
+        "an aborted transaction at another offset",
+        f"{MARKERS}.txnindex",
+        flip(2 + 8 + 8 + 7),
+        on(f"{MARKERS}.txnindex", "transaction-index"),
+        0,
+    ),
+    Corruption(
+        "a torn transaction index", f"{MARKERS}.txnindex", append(b"x"), on(f"{MARKERS}.txnindex", "transaction-index")
+    ),
+    Corruption("a snapshot with a flipped bit", SNAPSHOT, flip(20), on(SNAPSHOT, "snapshot")),
+    Corruption("an empty snapshot", SNAPSHOT, replace(b""), on(SNAPSHOT, "snapshot")),
+    Corruption("a snapshot of another offset", SNAPSHOT, older_snapshot, on(SNAPSHOT, "snapshot"), offset=181),
+    Corruption(
+        "a snapshot of a producer that never wrote", SNAPSHOT, foreign_snapshot, on(SNAPSHOT, "snapshot"), offset=181
+    ),
+    Corruption(
+        "a log that lost its end",
+        PLAIN,
+        cut(10),
+        (
+            *on(PLAIN, "unreadable-batch"),
+            *on("codec-none-0/leader-epoch-checkpoint", "leader-epoch"),
+            *on("codec-none-0/00000000000000000400.snapshot", "snapshot-beyond-end"),
+            *on(checkpoint.RECOVERY_POINTS, "checkpoint-beyond-end"),
+            *on(checkpoint.HIGH_WATERMARKS, "checkpoint-beyond-end"),
+        ),
+        offset=367,
+    ),
+    Corruption("a log that grew rubbish", PLAIN, append(b"rubbish" * 20), on(PLAIN, "unfinished-tail"), offset=400),
+    Corruption("a link in the place of a log", PLAIN, link, on(PLAIN, "not-regular")),
+    Corruption("no log at all", PLAIN, move("other"), on("codec-none-0", "no-log")),
+    Corruption(
+        "a checkpoint that is none",
+        checkpoint.RECOVERY_POINTS,
+        replace(b"1\n"),
+        on(checkpoint.RECOVERY_POINTS, "checkpoint"),
+    ),
+    Corruption(
+        "a log start beyond the end",
+        checkpoint.LOG_STARTS,
+        replace(b"0\n2\ncodec-none 0 500\ntruncated-head 0 137\n"),
+        on(checkpoint.LOG_STARTS, "checkpoint-beyond-end"),
+        offset=500,
+    ),
+    Corruption(
+        "a topic id of another topic",
+        "keyed-2/partition.metadata",
+        replace(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"),
+        on("keyed-2/partition.metadata", "topic-id"),
+    ),
+    Corruption(
+        "no topic id",
+        "keyed-2/partition.metadata",
+        replace(b"version: 0\n"),
+        on("keyed-2/partition.metadata", "checkpoint"),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CORRUPTIONS, ids=lambda case: case.name)
+def test_a_corruption_is_found_and_its_neighbours_are_clean(case: Corruption, golden_copy: Path) -> None:
+    case.change(golden_copy / case.file)
+    found = damage_of(golden_copy)
+    assert [(finding.kind, os.path.relpath(finding.path, golden_copy)) for finding in found] == list(case.found)
+    assert case.position is None or found[0].position == case.position
+    assert case.offset is None or found[0].offset == case.offset
+    assert all(finding.meaning and "\n" not in str(finding) for finding in found)
+
+
+NOTICES = [
+    ("left-over", f"segments-0/{0:020d}.log.deleted"),
+    ("left-over", f"segments-0/{0:020d}.log.cleaned"),
+    ("left-over", f"segments-0/{0:020d}.log.swap"),
+    ("left-over", "segments-0/leader-epoch-checkpoint.tmp"),
+    ("left-over", f"segments-0/{17:020d}.index"),
+    ("left-over", "meta.properties.tmp"),
+    ("cut", f"segments-0/{0:020d}.cut-100"),
+    ("foreign-file", "segments-0/notes.txt"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), NOTICES, ids=[name for _, name in NOTICES])
+def test_a_file_that_does_not_belong_is_a_notice(kind: str, name: str, golden_copy: Path) -> None:
+    before = findings_of(golden_copy)
+    (golden_copy / name).write_bytes(b"something")
+    (found,) = set(findings_of(golden_copy)) - set(before)
+    assert (found.severity, found.kind, found.path) == (NOTICE, kind, os.fspath(golden_copy / name))
+
+
+def test_a_directory_that_is_no_partition_is_a_notice(golden_copy: Path) -> None:
+    (golden_copy / "backup").mkdir()
+    (golden_copy / f"orders-0.{'a' * 32}-delete").mkdir()
+    found = {finding.kind for finding in findings_of(golden_copy) if finding.severity == NOTICE}
+    assert found == {"foreign-directory", "left-over", "unknown-partition"}
+
+
+def test_a_sealed_index_that_ends_in_zeros_is_a_notice(golden_copy: Path) -> None:
+    file = golden_copy / index(PLAIN)
+    os.truncate(file, 4096)
+    assert [(f.kind, f.severity, f.path) for f in findings_of(golden_copy) if f.kind != "unknown-partition"] == [
+        ("index-padding", NOTICE, os.fspath(file))
+    ]
+
+
+def test_what_an_index_says_of_damage_in_the_log_is_believed(golden_copy: Path) -> None:
+    for number in (2, 4, 7):
+        flip_in_batch(number)(golden_copy / PLAIN)
+    assert [(finding.kind, finding.offset) for finding in damage_of(golden_copy)] == [
+        ("unreadable-batch", 51),
+        ("unreadable-batch", 112),
+        ("unreadable-batch", 184),
+    ]
+
+
+def test_only_the_partitions_that_are_named_are_looked_at(golden_copy: Path) -> None:
+    flip(17)(golden_copy / PLAIN)
+    assert findings_of(golden_copy, [TopicPartition("segments", 0)]) == []
+    assert [finding.kind for finding in findings_of(golden_copy, [TopicPartition("codec-none", 0)])] == [
+        "unreadable-batch"
+    ]
+
+
+def test_beside_a_writer_the_end_of_the_active_segment_is_being_written(golden_copy: Path) -> None:
+    lock = DirectoryLock(os.fspath(golden_copy))
+    lock.acquire()
+    try:
+        append(b"half a batch" * 20)(golden_copy / PLAIN)
+        os.truncate(golden_copy / index(PLAIN), 1 << 20)
+        (golden_copy / f"segments-0/{0:020d}.log.deleted").write_bytes(b"")
+        assert findings_of(golden_copy) == []
+        flip_in_batch(2)(golden_copy / f"codec-gzip-0/{LOG}")
+        assert [finding.kind for finding in findings_of(golden_copy)] == ["unreadable-batch"]
+    finally:
+        lock.release()
+
+
+def test_a_bomb_is_not_inflated_beyond_the_limit(golden_copy: Path) -> None:
+    found: list[Finding] = []
+    Verification(os.fspath(golden_copy), report=found.append, inflated_bytes_max=1 << 20).run()
+    assert [
+        (finding.kind, os.path.relpath(finding.path, golden_copy)) for finding in found if finding.severity == DAMAGE
+    ] == [("inflates-too-far", f"wide-0/{LOG}")]
+
+
+def test_batches_of_old_formats_have_the_same_findings(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    beside = shutil.ignore_patterns("*.txt", "*.ndjson")
+    shutil.copytree(GOLDEN / "kafka-0.10.2.2", path, ignore=beside)
+    log = path / f"v1-gzip-0/{LOG}"
+    flip(40)(log)
+    (found,) = findings_of(path)
+    assert (found.kind, found.position, found.path) == ("unreadable-batch", 0, os.fspath(log))
