@@ -42,6 +42,9 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     \b
     ro              read only; a broker may go on using the directory
     create          mkdir makes partitions; LOGDIR may be empty
+    isolation=read_committed
+                    show no record of an open or aborted transaction
+                    (read_uncommitted: all; segments and info show all)
     list=N          ls of a partition shows the newest N records, all or none (10000)
     linger-ms=N     how long a record waits for company in a batch (5)
     batch-bytes=N   size of a batch (1m), at most max.message.bytes

@@ -70,12 +70,12 @@ class TimeDirectories:
         return None if found is None else self._links.entry(found)
 
     async def _find(self, timestamp: int) -> int | None:
-        found = await self._shared.answer(self._partition.log.find_timestamp, timestamp)
+        found = await self._shared.answer(self._partition.view.find_timestamp, timestamp)
         return None if found is None else found[0]
 
     async def listing(self, number: int) -> Listing:
         span = _span(number)
-        find = self._partition.log.find_timestamp
+        find = self._partition.view.find_timestamp
         children = await self._shared.in_thread(lambda: list(listed_children(span, find)))
         return ShortListing([(child.name, self._entry(child, offset)) for child, offset in children])
 

@@ -1,7 +1,7 @@
 """The oldest and the newest records of a log, and where the newest so many begin.
 
-Offsets do not tell: compaction leaves gaps, and control batches take offsets that are no records. A batch that cannot
-be read counts as records, so that damage shows where it is.
+Offsets do not tell: compaction leaves gaps, control batches take offsets that are no records, and the isolation level
+may not show all the others. A batch that cannot be read counts as records, so that damage shows where it is.
 """
 
 from __future__ import annotations
@@ -12,42 +12,43 @@ from collections.abc import Sequence
 from offsetfs.storage.batch import Batch, BatchHeader
 from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, WouldBlock
-from offsetfs.storage.log import Log
+from offsetfs.storage.isolation import LogView
 from offsetfs.storage.segment import Segment
 from offsetfs.storage.view_blocks import UNREADABLE
 
 _STEPS_MAX = 16  # batches looked at on the event loop; runs of control batches belong into a thread
 
 
-def first_offset(log: Log, *, nowait: bool = False) -> int | None:
+def first_offset(view: LogView, *, nowait: bool = False) -> int | None:
     """Return the offset of the oldest record, None when there is none."""
+    log, end = view.log, view.end_offset(nowait=nowait)
     offset, steps = log.log_start_offset, 0
-    while offset < log.next_offset:
+    while offset < end:
         steps += 1
         if nowait and steps > _STEPS_MAX:
             raise WouldBlock("many batches without records", path=log.path, offset=offset)
         try:
-            found, offset = _first_in_batch(log, offset, nowait)
+            found, offset = _first_in_batch(view, offset, nowait)
         except UNREADABLE:
             return offset
         if found is not None:
-            return found
+            return found if found < end else None
     return None
 
 
-def _first_in_batch(log: Log, offset: int, nowait: bool) -> tuple[int | None, int]:
+def _first_in_batch(view: LogView, offset: int, nowait: bool) -> tuple[int | None, int]:
     """Return the first record at or after `offset` in its batch, and where the next batch begins."""
-    batch = log.batch_at(offset, nowait=nowait)
+    batch = view.log.batch_at(offset, nowait=nowait)
     if batch is None:
-        return None, log.next_offset
-    header = batch.header
-    return next((found for found in _offsets(batch) if found >= offset), None), header.next_offset
+        return None, view.log.next_offset
+    offsets = _offsets(view, batch, nowait)
+    return next((found for found in offsets if found >= offset), None), batch.header.next_offset
 
 
-def _offsets(batch: Batch) -> Sequence[int]:
+def _offsets(view: LogView, batch: Batch, nowait: bool = False) -> Sequence[int]:
     """Return the offsets of a batch's records; looks at the records only where compaction took some."""
     header = batch.header
-    if header.is_control:
+    if not view.shows(header, nowait=nowait):
         return ()
     if header.count == header.last_offset_delta + 1:
         return range(header.base_offset, header.next_offset)
@@ -55,12 +56,13 @@ def _offsets(batch: Batch) -> Sequence[int]:
     return [header.base_offset + rows[row] for row in range(0, len(rows), COLUMNS)]
 
 
-def last_offset(log: Log, *, nowait: bool = False) -> int | None:
+def last_offset(view: LogView, *, nowait: bool = False) -> int | None:
     """Return the offset of the newest record, None when there is none."""
-    end, start, step = log.next_offset, log.log_start_offset, 1
+    log = view.log
+    end, start, step = view.end_offset(nowait=nowait), log.log_start_offset, 1
     while end > start:
         begin = max(start, end - step)
-        found = _last_between(log, begin, end, nowait)
+        found = _last_between(view, begin, end, nowait)
         if found is not None:
             return found
         if nowait and step > _STEPS_MAX:
@@ -69,9 +71,9 @@ def last_offset(log: Log, *, nowait: bool = False) -> int | None:
     return None
 
 
-def _last_between(log: Log, offset: int, end: int, nowait: bool) -> int | None:
+def _last_between(view: LogView, offset: int, end: int, nowait: bool) -> int | None:
     """Return the last record in the batches from that of `offset` on which begin below `end`."""
-    found = None
+    log, found = view.log, None
     while offset < end:
         try:
             batch = log.batch_at(offset, nowait=nowait)
@@ -81,24 +83,24 @@ def _last_between(log: Log, offset: int, end: int, nowait: bool) -> int | None:
             return end - 1 if found is None else found
         if batch is None or batch.header.base_offset >= end:
             break
-        offsets = _offsets(batch)
+        offsets = _offsets(view, batch, nowait)
         if offsets and offsets[-1] >= log.log_start_offset:
             found = offsets[-1]
         offset = batch.header.next_offset
     return found
 
 
-def newest_start(log: Log, count: int) -> int:
+def newest_start(view: LogView, count: int) -> int:
     """Return the offset from which on there are `count` records, or the log start when there are not so many.
 
     Costs a walk over the headers of the batches that hold them, and of as many again where there are gaps.
     """
-    start, end, span = log.log_start_offset, log.next_offset, count
+    start, end, span = view.log.log_start_offset, view.end_offset(), count
     if count == 0:
         return end
     try:
         while True:
-            begin = _newest_start(log, max(start, end - span), count)
+            begin = _newest_start(view, max(start, end - span), end, count)
             if begin is not None:
                 return max(begin, start)
             if end - start <= span:
@@ -108,13 +110,15 @@ def newest_start(log: Log, count: int) -> int:
         return max(start, end - count)
 
 
-def _newest_start(log: Log, begin: int, count: int) -> int | None:
-    """Return where the newest `count` records begin, when they all lie at or after the batch of `begin`."""
+def _newest_start(view: LogView, begin: int, end: int, count: int) -> int | None:
+    """Return where the newest `count` records below `end` begin, when they all lie at or after the batch of `begin`."""
     batches: deque[tuple[int, int]] = deque()  # base offset, records
     total = 0
-    for segment in log.snapshot().from_floor(begin):
+    for segment in view.log.snapshot().from_floor(begin):
         for place, header in segment.headers(segment.position_of(begin) if segment.base_offset < begin else 0):
-            if not header.is_control:
+            if header.base_offset >= end:
+                break
+            if view.shows(header):
                 batches.append(_begin_and_count(segment, place, header))
                 total += batches[-1][1]
         while batches and total - batches[0][1] >= count:
@@ -122,7 +126,7 @@ def _newest_start(log: Log, begin: int, count: int) -> int | None:
     if total < count or not batches:
         return None
     base_offset, records = batches[0]
-    return _nth_offset(log, base_offset, total - count) if total > count and records else base_offset
+    return _nth_offset(view, base_offset, total - count) if total > count and records else base_offset
 
 
 def _begin_and_count(segment: Segment, place: int, header: BatchHeader) -> tuple[int, int]:
@@ -133,7 +137,7 @@ def _begin_and_count(segment: Segment, place: int, header: BatchHeader) -> tuple
     return batch.base_offset, len(batch.rows()) // COLUMNS
 
 
-def _nth_offset(log: Log, base_offset: int, number: int) -> int:
-    batch = log.batch_at(base_offset)
-    offsets = _offsets(batch) if batch is not None else ()
+def _nth_offset(view: LogView, base_offset: int, number: int) -> int:
+    batch = view.log.batch_at(base_offset)
+    offsets = _offsets(view, batch) if batch is not None else ()
     return offsets[number] if number < len(offsets) else base_offset

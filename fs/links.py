@@ -46,6 +46,7 @@ class EndLinks:
     def __init__(self, shared: Shared, partition: Partition, links: OffsetLinks) -> None:
         self._shared = shared
         self._log = partition.log
+        self._view = partition.view
         self._links = links
         self._first: tuple[object, int | None] = ((), None)
         self._latest: tuple[object, int | None] = ((), None)
@@ -53,13 +54,13 @@ class EndLinks:
     async def first(self) -> EntryAttributes | None:
         state = self._state()
         if self._first[0] != state:
-            self._first = state, await self._shared.answer(first_offset, self._log)
+            self._first = state, await self._shared.answer(first_offset, self._view)
         return self._entry(self._first[1])
 
     async def latest(self) -> EntryAttributes | None:
         state = self._state()
         if self._latest[0] != state:
-            self._latest = state, await self._shared.answer(last_offset, self._log)
+            self._latest = state, await self._shared.answer(last_offset, self._view)
         return self._entry(self._latest[1])
 
     def _state(self) -> object:

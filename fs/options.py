@@ -19,6 +19,7 @@ from typing import Any
 
 from offsetfs.storage import config
 from offsetfs.storage.errors import InvalidConfig
+from offsetfs.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
 
 LISTED_MAX = 10_000
 BATCH_BYTES_MIN = 1 << 10  # below this the 61 bytes of a batch header are no longer small
@@ -85,10 +86,17 @@ class MountOptions:
     gid: int = field(default_factory=os.getgid)
     umask: int = 0o027
     allow_other: bool = False
+    isolation: str = READ_UNCOMMITTED
+    """Whether records of open and aborted transactions are shown: read_uncommitted, or read_committed."""
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """Kafka's topic settings by Kafka's names, for topics that say nothing themselves."""
     request_timeout_s: float | None = None
     """How long the kernel lets a request wait before it ends the mount; not an option, the mount reads it."""
+
+    @property
+    def is_committed_only(self) -> bool:
+        """Whether only committed records are shown."""
+        return self.isolation == READ_COMMITTED
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> MountOptions:
@@ -139,6 +147,7 @@ class MountOptions:
             "uid": str(self.uid),
             "gid": str(self.gid),
             "umask": f"{self.umask:03o}",
+            "isolation": self.isolation,
             **self.topic_defaults,
         }
 
@@ -202,6 +211,15 @@ def _umask(name: str, value: str | None) -> int:
     return int(value or "", 8)
 
 
+def _one_of(*words: str) -> _Reader:
+    def read(name: str, value: str | None) -> str:
+        if _required(name, value) not in words:
+            raise OptionError(f"{name}={value} is none of {', '.join(words)}")
+        return value or ""
+
+    return read
+
+
 _COUNT_MAX = 2**63 - 1
 _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "ro": ("read_only", _flag),
@@ -216,6 +234,7 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "gid": ("gid", _number(0, 2**32 - 2)),
     "umask": ("umask", _umask),
     "allow_other": ("allow_other", _flag),
+    "isolation": ("isolation", _one_of(READ_UNCOMMITTED, READ_COMMITTED)),
 }
 
 

@@ -9,6 +9,7 @@ import trio
 from offsetfs.fs.inodes import Kind, pack
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import InvalidName
+from offsetfs.storage.isolation import LogView
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
 
@@ -23,6 +24,7 @@ class Partition:
         self.anchor = 0
         self._shared = shared
         self._log: Log | None = None
+        self._view: LogView | None = None
         self._opening = trio.Lock()
 
     @property
@@ -30,6 +32,12 @@ class Partition:
         """The log, which `open` has opened."""
         assert self._log is not None
         return self._log
+
+    @property
+    def view(self) -> LogView:
+        """The log as this mount's isolation level shows it."""
+        assert self._view is not None
+        return self._view
 
     @property
     def is_gone(self) -> bool:
@@ -49,6 +57,7 @@ class Partition:
             if self._log is None:
                 log = await self._shared.in_thread(lambda: self._shared.directory.log(self.name))
                 self.anchor = min(log.snapshot().first.base_offset, log.log_start_offset)
+                self._view = LogView(log, is_committed_only=self._shared.options.is_committed_only)
                 self._log = log
 
     def inode(self, kind: Kind, number: int) -> int:

@@ -36,14 +36,14 @@ class Row(NamedTuple):
 
 
 class RecordListing:
-    """The newest `count_max` records (None: all) as they were when the directory was opened."""
+    """The newest `count_max` records (None: all) as they are when the first of them is asked for."""
 
     def __init__(self, shared: Shared, partition: Partition, count_max: int | None) -> None:
         self._shared = shared
         self._partition = partition
         self._count_max = count_max
         self._begin: int | None = None
-        self._end = partition.log.next_offset
+        self._end = 0  # known with the beginning
         self._rows: Iterator[Row] = iter(())
         self._page: list[Row] = []
         self._place = 0  # in the page
@@ -53,7 +53,8 @@ class RecordListing:
         """Reply the records from `offset` on (None: the first listed). The place after one: `first_place` + offset + 1,
         less the anchor."""
         if self._begin is None:
-            self._begin = await self._shared.in_thread(self._find_begin)
+            begin, self._end = await self._shared.in_thread(self._find_bounds)
+            self._begin = begin
         offset = self._begin if offset is None else max(offset, self._begin)
         if offset != self._next:
             self._rows, self._page, self._place = rows(self._partition, offset, self._end), [], 0
@@ -77,9 +78,11 @@ class RecordListing:
             self._place += 1
             self._next = row.offset + 1
 
-    def _find_begin(self) -> int:
-        log = self._partition.log
-        return log.log_start_offset if self._count_max is None else newest_start(log, self._count_max)
+    def _find_bounds(self) -> tuple[int, int]:
+        view = self._partition.view
+        end = view.end_offset()
+        begin = view.log.log_start_offset if self._count_max is None else newest_start(view, self._count_max)
+        return begin, end
 
 
 def rows(partition: Partition, begin: int, end: int) -> Iterator[Row]:
@@ -122,7 +125,7 @@ def _base_offset(batch: Batch, expected: int) -> int:
 
 def _readable(partition: Partition, batch: Batch, begin: int, end: int) -> Iterator[Row]:
     header = batch.header
-    if header.is_control:
+    if not partition.view.shows(header):
         return
     try:
         scanned = batch.rows()

@@ -32,8 +32,8 @@ class RecordFiles:
         self._partition = partition
 
     async def lookup(self, offset: int) -> EntryAttributes | None:
-        log = self._partition.log
-        if not log.log_start_offset <= offset < log.next_offset:
+        end = await self._shared.answer(self._partition.view.end_offset)
+        if not self._partition.log.log_start_offset <= offset < end:
             return None
         inode = self._partition.offset_inode(Kind.RECORD, offset)
         return self._attributes(inode, await self._shown(inode, offset))
@@ -64,6 +64,8 @@ class RecordFiles:
                 if batch is None or batch.base_offset > offset:
                     raise FUSEError(errno.ENOENT)  # the end of the log, or a gap that compaction left
                 self._shared.batches.keep(self._partition.number, batch)
+            if not await self._shared.answer(self._partition.view.shows, batch.header):
+                raise FUSEError(errno.ENOENT)  # of no record, or of one that does not count
             shown = self._show(batch, offset)
             size = len(shown.value) + len(shown.record.key or b"") + _SHOWN_OVERHEAD_BYTES
             self._shared.records.put(inode, shown, size)
@@ -72,7 +74,7 @@ class RecordFiles:
         return shown
 
     def _show(self, batch: Batch, offset: int) -> Shown:
-        record = None if batch.header.is_control else batch.record(offset)
+        record = batch.record(offset)
         if record is None or offset < self._partition.log.log_start_offset:
             raise FUSEError(errno.ENOENT)
         if record.timestamp == -1:

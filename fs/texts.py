@@ -17,7 +17,7 @@ from offsetfs.fs.nodes import Opened
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.config import DEFAULTS
-from offsetfs.storage.log import Log
+from offsetfs.storage.isolation import LogView
 
 README = b"""\
 A Kafka log directory, mounted by offsetfs. Each directory is a partition.
@@ -103,7 +103,7 @@ def partition_texts(shared: Shared, partition: Partition) -> dict[int, Text]:
         return b"%d\n" % log.next_offset
 
     async def info() -> bytes:
-        return (json.dumps(await shared.answer(describe, log), indent=2) + "\n").encode()
+        return (json.dumps(await shared.answer(describe, partition.view), indent=2) + "\n").encode()
 
     def text(fixed: Fixed, content: Content) -> Text:
         return Text(shared, partition.inode(Kind.FIXED, fixed), content, lambda: log.modified_ns)
@@ -115,8 +115,13 @@ def partition_texts(shared: Shared, partition: Partition) -> dict[int, Text]:
     }
 
 
-def describe(log: Log, *, nowait: bool = False) -> dict[str, object]:
-    """Return what `info` shows of a log."""
+def describe(view: LogView, *, nowait: bool = False) -> dict[str, object]:
+    """Return what `info` shows of a log: everything in it, whatever the isolation level shows elsewhere.
+
+    The last stable offset costs a walk over the active segment, once: only who asked for committed records pays that.
+    """
+    log = view.log
+    stable = {"last_stable_offset": view.end_offset(nowait=nowait)} if view.is_committed_only else {}
     first = log.find_timestamp(0, nowait=nowait)
     latest = log.max_timestamp(nowait=nowait)
     defaults = DEFAULTS.properties()
@@ -125,6 +130,7 @@ def describe(log: Log, *, nowait: bool = False) -> dict[str, object]:
         "partition": log.partition.partition,
         "log_start_offset": log.log_start_offset,
         "next_offset": log.next_offset,
+        **stable,
         "recovery_point": log.recovery_point,
         "leader_epoch": log.leader_epoch,
         "segments": len(log.snapshot()),

@@ -91,7 +91,12 @@ class ValuesFile:
         """Return the generation that the name stands for now; begin the next one when the head was cut."""
         view = self._views.get(self._generation)
         if view is None:
-            view = PartitionValues(self._partition.log, self._shared.maps, self._shared.damaged)
+            view = PartitionValues(
+                self._partition.log,
+                self._shared.maps,
+                self._shared.damaged,
+                is_committed_only=self._shared.options.is_committed_only,
+            )
             self._views[self._generation] = view
         elif not view.is_current:
             self._generation += 1

@@ -183,14 +183,17 @@ class Log:
             end = position + header.size
         return bytes(log.read(start, end - start, nowait=nowait))
 
-    def find_timestamp(self, timestamp: int, *, nowait: bool = False) -> tuple[int, int] | None:
+    def find_timestamp(
+        self, timestamp: int, *, shows: time_search.Shows = time_search.shows_data, nowait: bool = False
+    ) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record, in offset order, with a timestamp ≥ `timestamp`; or None.
 
-        ListOffsets with a time (KIP-79). Costs one look-up in the first segment whose largest timestamp reaches it.
+        ListOffsets with a time (KIP-79). `shows` says which batches count. Costs one look-up in the first segment whose
+        largest timestamp reaches it.
         """
         for segment in self._segments:
             if segment.max_timestamp(nowait=nowait)[0] >= timestamp:
-                found = segment.find_timestamp(timestamp, self.log_start_offset, nowait=nowait)
+                found = segment.find_timestamp(timestamp, self.log_start_offset, shows=shows, nowait=nowait)
                 if found is not None:
                     return found
         return None

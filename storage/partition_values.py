@@ -4,7 +4,9 @@ A view begins at the log start it was made with and never changes its past: it g
 retention takes segments away (reading what is gone is ESTALE). Whoever opens the name afresh gets a `successor`, which
 begins at the new log start and takes over the maps of the segments that are still there.
 
-All batches that are not control batches are shown, those of open and aborted transactions too.
+All batches that are not control batches are shown, those of open and aborted transactions too; with
+`is_committed_only` only what is committed below the last stable offset. Maps of such a view are never put on disk nor
+taken from there: what lies beside the log describes all of it.
 
 Threads: `refresh` is serialised by a lock, `locate` and `read` need none.
 """
@@ -20,6 +22,7 @@ from typing import NamedTuple
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.isolation import LogView
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import parse_segment_name
 from offsetfs.storage.segment import Segment
@@ -53,9 +56,10 @@ class Located(NamedTuple):
 class PartitionValues:
     """The view of one log from `start_offset` on. Nothing is known before the first `refresh` that returns True."""
 
-    def __init__(self, log: Log, maps: Maps, on_damage: OnDamage) -> None:
+    def __init__(self, log: Log, maps: Maps, on_damage: OnDamage, *, is_committed_only: bool = False) -> None:
         self.start_offset = log.log_start_offset
         self._log = log
+        self._view = LogView(log, is_committed_only=is_committed_only)
         self._maps = maps
         self._on_damage = on_damage
         self._parts: list[Part] = []
@@ -69,7 +73,8 @@ class PartitionValues:
 
     def successor(self) -> PartitionValues:
         """Return a view from the log start of now, with the maps that are still right."""
-        values = PartitionValues(self._log, self._maps, self._on_damage)
+        is_committed_only = self._view.is_committed_only
+        values = PartitionValues(self._log, self._maps, self._on_damage, is_committed_only=is_committed_only)
         values._inherited = {part.segment.base_offset: part for part in self._parts}
         return values
 
@@ -102,29 +107,29 @@ class PartitionValues:
         Costs nothing when nothing was. Reads at most about `bytes_max` of segments that have no map, and is to be
         called again after False. With `nowait` `WouldBlock` when more than 1 MiB is to be read, or anything not cached.
         """
-        next_offset, snapshot = self._log.next_offset, self._log.snapshot()
-        if self._seen[0] is snapshot and self._seen[1] == next_offset:
+        end_offset, snapshot = self._view.end_offset(nowait=nowait), self._log.snapshot()
+        if self._seen[0] is snapshot and self._seen[1] == end_offset:
             return True
         if not self._lock.acquire(blocking=not nowait):
             raise WouldBlock("maps are being made", path=self._log.path)
         try:
             self._left = NOWAIT_BYTES_MAX if nowait else bytes_max or sys.maxsize
-            if not self._grow(snapshot, nowait):
+            if not self._grow(snapshot, end_offset, nowait):
                 return False
-            self._seen = (snapshot, next_offset)
+            self._seen = (snapshot, end_offset)
             return True
         finally:
             self._lock.release()
 
-    def _grow(self, snapshot: Segments, nowait: bool) -> bool:
+    def _grow(self, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
         self._sweep(snapshot, nowait)
         after = self._parts[-1].segment.base_offset if self._parts else -1
-        if self._parts and not self._extend(self._parts[-1], snapshot, nowait):
+        if self._parts and not self._extend(self._parts[-1], snapshot, end_offset, nowait):
             return False
         return all(
-            self._extend(self._part(segment, snapshot, nowait), snapshot, nowait)
+            self._extend(self._part(segment, snapshot, nowait), snapshot, end_offset, nowait)
             for segment in snapshot.from_floor(max(after, self.start_offset))
-            if segment.base_offset > after
+            if after < segment.base_offset <= end_offset
         )
 
     def _part(self, segment: Segment, snapshot: Segments, nowait: bool) -> Part:
@@ -138,17 +143,17 @@ class PartitionValues:
         inherited = self._inherited.pop(segment.base_offset, None)
         if inherited is not None and inherited.segment is segment:
             return inherited.map
-        if segment is snapshot.active or not segment.size:
-            return ViewMap(segment.base_offset)
+        if segment is snapshot.active or not segment.size or self._view.is_committed_only:
+            return ViewMap(segment.base_offset, self._view.shows)
         if nowait:
             raise WouldBlock("the view map may be on disk", path=segment.log_path)
         self._left -= _LOAD_COST_BYTES
         return ViewMap.load(segment, self._maps) or ViewMap(segment.base_offset)
 
-    def _extend(self, part: Part, snapshot: Segments, nowait: bool) -> bool:
-        """Bring a part up to the end of its segment; return whether it got there."""
+    def _extend(self, part: Part, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
+        """Bring a part up to the end of its segment, or of the view; return whether it got there."""
         segment, map_ = part.segment, part.map
-        end, begun = segment.size, part.map.log_bytes
+        end, begun = self._end_of(segment, snapshot, end_offset, nowait), part.map.log_bytes
         if begun < end:
             if self._left <= 0:
                 return False
@@ -162,6 +167,12 @@ class PartitionValues:
         if segment is not snapshot.active:
             self._keep(part, nowait)
         return True
+
+    def _end_of(self, segment: Segment, snapshot: Segments, end_offset: int, nowait: bool) -> int:
+        """Return the byte at which the view ends in a segment, which is its size unless the view ends inside it."""
+        if self._view.is_committed_only and snapshot.floor(end_offset) is segment:
+            return segment.position_of(end_offset, nowait=nowait)
+        return segment.size
 
     def _skip_below_start(self, part: Part, nowait: bool) -> None:
         """Begin the view inside the first segment when the log start lies in it."""
@@ -180,7 +191,7 @@ class PartitionValues:
 
         Not a map that met damage: it is made anew for each mount, so that each mount reports the damage.
         """
-        if part.map.is_kept or part.map.has_damage or self._log.read_only:
+        if part.map.is_kept or part.map.has_damage or self._log.read_only or self._view.is_committed_only:
             return
         if nowait:
             raise WouldBlock("a view map is to be written", path=part.segment.log_path)
@@ -223,7 +234,7 @@ class PartitionValues:
         self._check_held(segment)
         if nowait and block.position_end - block.position > 2 * NOWAIT_BYTES_MAX:
             raise WouldBlock("a long block", path=segment.log_path, position=block.position)
-        return join_block(segment, block, nowait=nowait)
+        return join_block(segment, block, shows=self._view.shows, nowait=nowait)
 
     def _check_held(self, segment: Segment) -> None:
         if not _holds(self._log.snapshot(), segment):

@@ -123,15 +123,20 @@ class Segment:
         """
         opened = self.open_files(nowait=nowait)
         position = self.floor_position(opened, offset, nowait)
-        end = self.size
+        passed: tuple[int, BatchHeader, memoryview] | None = None
+        found: Batch | None = None
         try:
-            for place, header, seen in batch_chain.headers(opened.log, position, end, nowait=nowait):
-                position = place + header.size
+            for place, header, seen in batch_chain.headers(opened.log, position, self.size, nowait=nowait):
                 if header.last_offset >= offset:
-                    return batch_chain.load(opened.log, place, header, seen, nowait=nowait)
+                    found = batch_chain.load(opened.log, place, header, seen, nowait=nowait)
+                    break
+                passed = place, header, seen
         except (MalformedBatch, UnsupportedFormat) as error:
             return self._find_beyond_damage(opened.log, error, offset, nowait)
-        return None
+        if passed is not None and (found is None or found.base_offset > offset):
+            # A gap of compaction, or a damaged header that hides how far the batch before reaches: then this raises.
+            batch_chain.load(opened.log, *passed, nowait=nowait)
+        return found
 
     def _find_beyond_damage(self, log: File, error: StorageError, offset: int, nowait: bool) -> Batch | None:
         """The chain broke before `offset` was reached: it may lie behind the damage, or in it."""
@@ -231,9 +236,16 @@ class Segment:
             self._max_timestamp = time_search.measure_max_timestamp(self)
         return self._max_timestamp
 
-    def find_timestamp(self, timestamp: int, offset_min: int, *, nowait: bool = False) -> tuple[int, int] | None:
+    def find_timestamp(
+        self,
+        timestamp: int,
+        offset_min: int,
+        *,
+        shows: time_search.Shows = time_search.shows_data,
+        nowait: bool = False,
+    ) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None."""
-        return time_search.find_timestamp(self, timestamp, offset_min, nowait=nowait)
+        return time_search.find_timestamp(self, timestamp, offset_min, shows=shows, nowait=nowait)
 
     def note_growth(self, header: BatchHeader) -> None:
         """Take in a batch that another process wrote behind the last one."""

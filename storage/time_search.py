@@ -8,10 +8,10 @@ over: their neighbours still answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from offsetfs.storage import batch_chain
-from offsetfs.storage.batch import Batch
+from offsetfs.storage.batch import Batch, BatchHeader
 from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, UnsupportedFormat
 from offsetfs.storage.legacy import RUNS, TIMELESS_RUNS
@@ -20,15 +20,26 @@ if TYPE_CHECKING:
     from offsetfs.storage.segment import Segment, SegmentFiles
 
 
+class Shows(Protocol):
+    """Says of a batch whether its records are shown to a reader."""
+
+    def __call__(self, header: BatchHeader, *, nowait: bool = False) -> bool: ...
+
+
+def shows_data(header: BatchHeader, *, nowait: bool = False) -> bool:
+    """Show every batch that is no control batch."""
+    return not header.is_control
+
+
 def find_timestamp(
-    segment: Segment, timestamp: int, offset_min: int, *, nowait: bool = False
+    segment: Segment, timestamp: int, offset_min: int, *, shows: Shows = shows_data, nowait: bool = False
 ) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None."""
     opened = segment.open_files(nowait=nowait)
     _, offset = sound_entry(segment, opened, opened.time_index.lookup(timestamp), nowait=nowait)
     position = segment.floor_position(opened, max(offset, offset_min), nowait)
     for place, header, seen in batch_chain.walk(opened.log, position, segment.size, nowait=nowait, runs=RUNS):
-        if header.max_timestamp < timestamp or header.last_offset < offset_min or header.is_control:
+        if header.max_timestamp < timestamp or header.last_offset < offset_min or not shows(header, nowait=nowait):
             continue
         try:
             batch = batch_chain.load(opened.log, place, header, seen, nowait=nowait)

@@ -1,8 +1,8 @@
 """The batches behind a stretch of the `values` view: walked over damage, measured, joined.
 
 A record's output is its value and a newline; a null value is an empty line. Loose messages of v0 and v1 are taken in
-runs (`legacy`). Control batches have none. What a batch
-that cannot be read would have shown is left out and reported, and the rest closes up.
+runs (`legacy`). Control batches have none, nor have batches that the isolation level of the view leaves out. What a
+batch that cannot be read would have shown is left out and reported, and the rest closes up.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from offsetfs.storage.errors import (
 )
 from offsetfs.storage.legacy import RUNS, run_header
 from offsetfs.storage.segment import Segment
+from offsetfs.storage.time_search import Shows, shows_data
 
 UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
 """What a batch raises that a view leaves out."""
@@ -100,37 +101,37 @@ class _Scratch(threading.local):
 _scratch = _Scratch()
 
 
-def join_block(segment: Segment, block: Block, *, nowait: bool = False) -> bytes | bytearray:
-    """Return the output of one block, read from the log.
+def join_block(segment: Segment, block: Block, *, shows: Shows = shows_data, nowait: bool = False) -> bytes | bytearray:
+    """Return the output of one block, read from the log: that of the batches which `shows` lets through.
 
     Raises what is wrong with a batch that could be read when the map was made; with `nowait` `WouldBlock`.
     """
     try:
-        joined = _join_sound(segment, block, nowait)
+        joined = _join_sound(segment, block, shows, nowait)
         if len(joined) == block.output_end - block.output:
             return joined
     except UNREADABLE:
         pass
     if nowait:
         raise WouldBlock("damage is stepped over in a thread", path=segment.log_path, position=block.position)
-    return _join_over_damage(segment, block)
+    return _join_over_damage(segment, block, shows)
 
 
-def _join_sound(segment: Segment, block: Block, nowait: bool) -> bytes | bytearray:
+def _join_sound(segment: Segment, block: Block, shows: Shows, nowait: bool) -> bytes | bytearray:
     log, size = segment.open_files(nowait=nowait).log, block.position_end - block.position
     data = _scratch.take(size)
     data = data[: log.read_into(data, block.position, nowait=nowait)]
     limit = batch_chain.INLINE_INFLATE_BYTES_MAX if nowait else PAYLOAD_BYTES_MAX
     batches = _batches_in(data, segment, block.position, limit)
-    pieces = [batch.joined() for batch in batches if not batch.header.is_control]
+    pieces = [batch.joined() for batch in batches if shows(batch.header, nowait=nowait)]
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _join_over_damage(segment: Segment, block: Block) -> bytes:
+def _join_over_damage(segment: Segment, block: Block, shows: Shows) -> bytes:
     pieces: list[bytearray] = []
     problems: list[StorageError] = []
     for batch in walk(segment, block.position, block.position_end, on_damage=problems.append):
-        if not batch.header.is_control:
+        if shows(batch.header):
             try:
                 pieces.append(batch.joined())
             except UNREADABLE as error:
@@ -142,9 +143,9 @@ def _join_over_damage(segment: Segment, block: Block) -> bytes:
     raise problems[0]
 
 
-def measure(batch: Batch, on_damage: OnDamage) -> int:
+def measure(batch: Batch, on_damage: OnDamage, *, shows: Shows = shows_data, nowait: bool = False) -> int:
     """Return the bytes of output of one batch; 0 when its records cannot be read."""
-    if batch.header.is_control:
+    if not shows(batch.header, nowait=nowait):
         return 0
     try:
         return batch.measured()
@@ -153,9 +154,9 @@ def measure(batch: Batch, on_damage: OnDamage) -> int:
         return 0
 
 
-def measure_below(batch: Batch, offset: int) -> int:
+def measure_below(batch: Batch, offset: int, *, shows: Shows = shows_data) -> int:
     """Return the bytes of output of the batch's records with an offset below `offset`."""
-    if batch.header.is_control:
+    if not shows(batch.header):
         return 0
     rows, delta = batch.rows(), offset - batch.header.base_offset
     return sum(max(rows[row + _VALUE_SIZE], 0) + 1 for row in range(0, len(rows), COLUMNS) if rows[row] < delta)

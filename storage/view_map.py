@@ -28,6 +28,7 @@ from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.segment import Segment
+from offsetfs.storage.time_search import Shows, shows_data
 from offsetfs.storage.view_blocks import Block, OnDamage, measure, measure_below, walk
 
 SUFFIX = ".values-map"
@@ -55,14 +56,17 @@ class ViewMap:
         "_first_crc",
         "_last",
         "_mapped",
+        "_shows",
         "base_offset",
         "count",
         "has_damage",
         "reached",
     )
 
-    def __init__(self, base_offset: int) -> None:
+    def __init__(self, base_offset: int, shows: Shows = shows_data) -> None:
+        """Begin an empty map of the batches that `shows` lets through. Only a map of all data may be saved."""
         self.base_offset = base_offset
+        self._shows = shows
         self.count = 0
         self.reached = (0, 0)  # (output bytes, log bytes), put in place as one
         self.has_damage = False
@@ -110,8 +114,8 @@ class ViewMap:
         output, position, _ = _ENTRY.unpack_from(entries, max(number - 1, 0) * _ENTRY.size)
         for batch in walk(segment, position, self.log_bytes, on_damage=_passed_over):
             if batch.header.last_offset >= offset:
-                return int(output) + measure_below(batch, offset)
-            output += measure(batch, _passed_over)
+                return int(output) + measure_below(batch, offset, shows=self._shows)
+            output += measure(batch, _passed_over, shows=self._shows)
         return int(output)
 
     def _view(self) -> bytearray | memoryview:
@@ -140,7 +144,7 @@ class ViewMap:
             on_damage(error)
 
         for batch in walk(segment, self.log_bytes, end, on_damage=damaged, nowait=nowait):
-            self._add(batch, measure(batch, damaged))
+            self._add(batch, measure(batch, damaged, shows=self._shows, nowait=nowait))
             if self.log_bytes >= limit:
                 return
         self.reached = (self.size, end)
@@ -175,6 +179,7 @@ class ViewMap:
         """Put the finished map of a sealed segment beside its log, and let go of the memory."""
         if self._entries is None:
             return
+        assert self._shows is shows_data, "only maps of all data lie beside a log"
         path = os.path.join(directory, segment_name(self.base_offset, SUFFIX))
         files.replace_file(path, self._dump())
         maps.drop(path)

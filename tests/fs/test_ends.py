@@ -12,6 +12,7 @@ from offsetfs.storage.batch import build
 from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.isolation import LogView
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
 
@@ -40,34 +41,34 @@ def control(log: Log, count: int = 1) -> None:
 
 
 def test_an_empty_log_has_no_ends(log: Log) -> None:
-    assert (first_offset(log), last_offset(log), newest_start(log, 10)) == (None, None, 0)
+    assert (first_offset(LogView(log)), last_offset(LogView(log)), newest_start(LogView(log), 10)) == (None, None, 0)
 
 
 def test_control_batches_are_no_records(log: Log) -> None:
     control(log, 3)
-    assert (first_offset(log), last_offset(log)) == (None, None)
+    assert (first_offset(LogView(log)), last_offset(LogView(log))) == (None, None)
     records(log, 2)
     control(log, 5)
-    assert (first_offset(log), last_offset(log)) == (3, 4)
+    assert (first_offset(LogView(log)), last_offset(LogView(log))) == (3, 4)
 
 
 def test_a_long_run_of_control_batches_is_left_to_a_thread(log: Log) -> None:
     records(log, 1)
     control(log, 200)
-    assert (first_offset(log), last_offset(log)) == (0, 0)
+    assert (first_offset(LogView(log)), last_offset(LogView(log))) == (0, 0)
     with pytest.raises(WouldBlock):
-        last_offset(log, nowait=True)
+        last_offset(LogView(log), nowait=True)
     log.log_start_offset = 1
     with pytest.raises(WouldBlock):
-        first_offset(log, nowait=True)
-    assert (first_offset(log), last_offset(log)) == (None, None)
+        first_offset(LogView(log), nowait=True)
+    assert (first_offset(LogView(log)), last_offset(LogView(log))) == (None, None)
 
 
 def test_the_log_start_cuts_a_batch(log: Log) -> None:
     records(log, 10)
     log.log_start_offset = 4
-    assert (first_offset(log), last_offset(log)) == (4, 9)
-    assert newest_start(log, 3) == 7 and newest_start(log, 100) == 4
+    assert (first_offset(LogView(log)), last_offset(LogView(log))) == (4, 9)
+    assert newest_start(LogView(log), 3) == 7 and newest_start(LogView(log), 100) == 4
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 49, 50, 51, 1000])
@@ -80,7 +81,7 @@ def test_the_newest_are_counted_and_not_their_offsets(log: Log, count: int) -> N
         for batch in segment.batches():
             if not batch.header.is_control:
                 offsets += [record.offset for record in batch.records()]
-    begin = newest_start(log, count)
+    begin = newest_start(LogView(log), count)
     assert [offset for offset in offsets if offset >= begin] == (offsets[-count:] if count else [])
 
 
@@ -93,4 +94,4 @@ def test_damage_counts_as_records(log: Log) -> None:
         for place in (places[0], places[-1]):
             file.seek(place + 63)
             file.write(b"\xff\xff")
-    assert (first_offset(log), last_offset(log)) == (0, 5)
+    assert (first_offset(LogView(log)), last_offset(LogView(log))) == (0, 5)
