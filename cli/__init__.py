@@ -25,6 +25,7 @@ VERBS = {
     "convert": "Rewrite old message formats as v2.",
     "hand-over": "Give a partition to a stopped Kafka broker.",
     "verify": "Check logs, indexes and checkpoints; change nothing.",
+    "repair": "Finish what a crash left, make indexes anew; shows it first.",
     "status": "Show what is mounted, and the partitions of a log directory.",
 }
 """What there is, with the line that `offsetfs --help` shows: listing them must not load them."""

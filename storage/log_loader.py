@@ -134,19 +134,27 @@ def _content(segments: Segments, epochs: LeaderEpochCache, opening: Opening) -> 
     return _Content(recovery.segments, recovery.next_offset, recovery.damage, was_recovered=True)
 
 
-def finish_swaps(path: str) -> None:
-    """Finish or undo what a compaction or a split left half done (LogLoader, its first four steps).
+@dataclass(frozen=True, slots=True)
+class PendingSwaps:
+    """What a compaction or a split left half done: names that go, and names that lose the suffix `.swap`."""
+
+    removed: list[str]
+    renamed: list[str]
+
+
+def pending_swaps(path: str) -> PendingSwaps:
+    """Return what `finish_swaps` would do (LogLoader, its first four steps); changes nothing.
 
     `.deleted` and `.cleaned` files go. A `.swap` at or above the lowest `.cleaned` offset goes too; the others replace
     every file in their offset range and lose the suffix.
     """
     parsed = [(name, p) for name in files.names(path) if (p := parse_segment_name(name)) is not None]
     cleaned_min = min((base for _, (base, suffix) in parsed if suffix.endswith(".cleaned")), default=None)
-    swaps = []
+    removed, swaps = [], []
     for name, (base, suffix) in parsed:
         undone = suffix.endswith(".swap") and cleaned_min is not None and base >= cleaned_min
         if suffix.endswith((".deleted", ".cleaned")) or undone:
-            files.remove_file(os.path.join(path, name))
+            removed.append(name)
         elif suffix.endswith(".swap"):
             swaps.append((name, base, suffix))
     logs = [(name, base) for name, base, suffix in swaps if suffix == ".log.swap"]
@@ -154,10 +162,18 @@ def finish_swaps(path: str) -> None:
         low, high = min(base for _, base in logs), max(_next_offset_of(path, name, base) for name, base in logs)
         for name, (base, suffix) in parsed:
             if low <= base < high and not suffix.endswith((".swap", ".deleted", ".cleaned")):
-                files.remove_file(os.path.join(path, name))
-    for name, _, _ in swaps:
+                removed.append(name)
+    return PendingSwaps(removed, [name for name, _, _ in swaps])
+
+
+def finish_swaps(path: str) -> None:
+    """Finish or undo what a compaction or a split left half done: `pending_swaps` says what that is."""
+    pending = pending_swaps(path)
+    for name in pending.removed:
+        files.remove_file(os.path.join(path, name))
+    for name in pending.renamed:
         files.rename(os.path.join(path, name), os.path.join(path, name.removesuffix(".swap")))
-    if swaps:
+    if pending.renamed:
         files.sync_directory(path)
 
 

@@ -1,0 +1,108 @@
+"""`offsetfs repair`: do what opening for writing would do to a log directory, and show it first."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli.exit_codes import DONE, SYSTEM, Failure
+from offsetfs.storage.errors import LogDirectoryLocked, NotALogDirectory
+
+if TYPE_CHECKING:
+    from offsetfs.storage.repair import Outcome, Plan
+    from offsetfs.storage.repair_plan import PartitionPlan
+
+LEFT = 1
+"""Something is to be done, or stays damaged. The same number as a wrong call: neither is 0."""
+
+
+@click.command("repair", short_help="Finish what a crash left, make indexes anew; shows it first.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.option("--dry-run/--yes", "dry_run", default=True, help="Show what would be done (the default), or do it.")
+@click.option("--json", "as_json", is_flag=True, help="One object a line.")
+def command(log_directory: str, dry_run: bool, as_json: bool) -> int:
+    """Repair a log directory that nobody writes to.
+
+    Without --yes nothing is changed: it shows what would be done. With --yes compactions that were interrupted are
+    finished, every log is verified beyond its recovery point and cut where it is not sound (what is cut is kept beside
+    it, as a .cut- file), wrong indexes are made anew, and the directory is closed in order. Damage before the recovery
+    point was once on disk: it is shown with what remains readable, and stays as it is.
+
+    \b
+    offsetfs repair /var/lib/kafka/data
+    offsetfs repair /var/lib/kafka/data --yes
+
+    Exit codes: 0 nothing to do or all done, 1 something to do or damage that stays, 2 could not look, 32 in use.
+    """
+    from offsetfs.cli.progress import bytes_progress
+    from offsetfs.storage.repair import carry_out, plan
+
+    try:
+        with bytes_progress("Looking") as on_progress:
+            planned = plan(log_directory, on_progress=on_progress)
+        _show(planned, as_json)
+        if dry_run:
+            _say(as_json, "nothing was changed", _what_next(planned), changed=False)
+            return DONE if planned.is_empty and planned.is_sound else LEFT
+        outcome = carry_out(planned)
+    except LogDirectoryLocked as error:
+        raise Failure(str(error)) from error
+    except NotALogDirectory as error:
+        raise Failure(str(error), SYSTEM) from error
+    _show_outcome(planned, outcome, as_json)
+    return DONE if planned.is_sound and not outcome.failed else LEFT
+
+
+def _what_next(planned: Plan) -> str:
+    return "there is nothing to do" if planned.is_empty else "--yes does what is listed"
+
+
+def _say(as_json: bool, *sentences: str, changed: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"kind": "summary", "changed": changed, "meaning": "; ".join(sentences)}))
+    else:
+        click.echo("; ".join(sentences))
+
+
+def _show(planned: Plan, as_json: bool) -> None:
+    if not planned.is_clean:
+        _line(as_json, "unclean", planned.path, "was not closed in order: every partition is recovered")
+    for partition in planned.partitions.values():
+        _show_partition(partition, as_json)
+    for finding in planned.kept:
+        click.echo(json.dumps({"stays": True, **finding.fields()}) if as_json else f"stays: {finding}")
+
+
+def _show_partition(partition: PartitionPlan, as_json: bool) -> None:
+    for step in partition.steps:
+        click.echo(json.dumps(asdict(step)) if as_json else str(step))
+    for finding in partition.kept:
+        click.echo(json.dumps({"stays": True, **finding.fields()}) if as_json else f"stays: {finding}")
+    if any(finding.kind == "unreadable-batch" for finding in partition.kept):
+        from offsetfs.storage.repair_plan import readable_ranges
+
+        ranges = ", ".join(f"{first} to {last}" for first, last in readable_ranges(partition.path))
+        _line(as_json, "readable", partition.path, f"what remains readable: offsets {ranges or 'none'}")
+
+
+def _line(as_json: bool, kind: str, path: str, meaning: str) -> None:
+    click.echo(json.dumps({"kind": kind, "path": path, "meaning": meaning}) if as_json else f"{path}: {meaning}")
+
+
+def _show_outcome(planned: Plan, outcome: Outcome, as_json: bool) -> None:
+    for damage in outcome.damage:
+        place = f"position {damage.position}, offset {damage.offset}"
+        if as_json:
+            click.echo(json.dumps({"kind": "done", **asdict(damage)}))
+        else:
+            click.echo(f"done: {damage.path}, {place}: {damage.reason}")
+    for partition, reason in outcome.failed.items():
+        _line(as_json, "failed", str(partition), f"could not be recovered: {reason}")
+    if planned.is_empty:
+        _say(as_json, "there was nothing to do", changed=False)
+        return
+    closed = "the directory stays unclean" if outcome.failed else "the directory is closed in order"
+    _say(as_json, "done", closed, "`offsetfs verify` looks at it again", changed=True)
