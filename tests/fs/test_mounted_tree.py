@@ -453,7 +453,7 @@ DAMAGE = {
     "the magic": (16, b"\x07", "EUCLEAN"),
     "a size too small": (8, b"\0\0\0\x20", "EUCLEAN"),
     "a size too large": (8, b"\x00\x7f\xff\xff", None),
-    "the old format": (16, b"\x01", "ENOTSUP"),
+    "the magic of an old format": (16, b"\x01", "EBADMSG"),
 }
 
 
