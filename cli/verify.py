@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -85,26 +85,30 @@ def _verify(wanted: Selection, report: Callable[[Finding], None], inflated_bytes
 
 
 def selection(paths: tuple[str, ...]) -> Selection:
-    """Return what the arguments mean. A name without a slash behind a log directory is a partition of it."""
-    wanted: Selection = {}
+    """Return what the arguments mean. Names without a slash behind a log directory are all that is meant of it."""
+    named: dict[str, list[TopicPartition]] = {}
+    whole: dict[str, bool] = {}
     directory = None
     for path in paths:
         partition = _parsed(os.path.basename(os.path.abspath(path)))
         if directory is not None and os.sep not in path and partition is not None:
-            _add(wanted, directory, partition)
+            named[directory].append(partition)
+            whole[directory] = False
         elif partition is not None and _is_partition(path):
-            _add(wanted, os.path.dirname(os.path.abspath(path)), partition)
+            parent = _same(named, os.path.dirname(path.rstrip(os.sep)) or os.curdir)
+            named.setdefault(parent, []).append(partition)
         elif directory is not None and not os.path.isdir(path):
             raise Failure(f"{path} is neither a directory nor the name of a partition", WRONG_CALL)
         else:
-            directory = path
-            wanted.setdefault(path, None)
-    return wanted
+            directory = _same(named, path)
+            named.setdefault(directory, [])
+            whole.setdefault(directory, True)
+    return {path: None if whole.get(path) else list(dict.fromkeys(wanted)) for path, wanted in named.items()}
 
 
-def _add(wanted: Selection, directory: str, partition: TopicPartition) -> None:
-    known = wanted.get(directory)
-    wanted[directory] = [*(known or []), partition]
+def _same(known: Iterable[str], path: str) -> str:
+    """Return how `path` was written before, if it was."""
+    return next((each for each in known if os.path.abspath(each) == os.path.abspath(path)), path)
 
 
 def _parsed(name: str) -> TopicPartition | None:
