@@ -270,3 +270,21 @@ def test_a_log_of_old_messages_alone_is_handed_over_without_epochs(path: Path, g
     result = hand_over(str(path.parent), empty, str(golden_copy))
     assert (result.log_start_offset, result.next_offset) == (0, 3)
     assert read_epochs(str(golden_copy / "empty-0" / LEADER_EPOCHS)) == []
+
+
+@pytest.mark.parametrize("following", [[], [current(12, 13)]], ids=["at the end", "before another"])
+@pytest.mark.parametrize("change", [(16, b"\1"), (16, b"\0"), (23, b"\0\0\0\0")], ids=["v1", "v0", "a smaller delta"])
+def test_a_header_that_hides_records_is_no_gap(
+    path: Path, opened: Callable[..., Log], change: tuple[int, bytes], following: list[bytes]
+) -> None:
+    """A damaged magic or delta makes a batch end early; offsets behind that must not pass for taken by compaction."""
+    write_offsets(str(path.parent / RECOVERY_POINTS), {PARTITION: 14})
+    position, new = change
+    batch = current(5, 6, 7)
+    lying = batch[:position] + new + batch[position + len(new) :]
+    log = opened(current(0, 1), lying, *following)
+    for offset in (5, 6, 7):
+        with pytest.raises(CorruptBatch):
+            log.batch_at(offset)
+    assert offsets_found(log, range(2)) == [0, 1]
+    assert offsets_found(log, range(12, 14 if following else 12)) == [12, 13][: 2 * len(following)]
