@@ -119,6 +119,7 @@ _CLASSIC_MEMBER = (
     Field("sessionTimeoutMs", "int32"),
     Field("supportedProtocols", (Field("name", "string"), Field("metadata", "bytes")), many=True),
 )
+_NO_CLASSIC_MEMBER = {"sessionTimeoutMs": 0, "supportedProtocols": []}
 _CONSUMER_MEMBER = Message(
     (
         Field("instanceId", "string", nullable=True),
@@ -129,7 +130,7 @@ _CONSUMER_MEMBER = Message(
         Field("subscribedTopicRegex", "string", nullable=True),
         Field("rebalanceTimeoutMs", "int32"),
         Field("serverAssignor", "string", nullable=True),
-        Field("classicMemberMetadata", _CLASSIC_MEMBER, nullable=True, tag=0, default=None),
+        Field("classicMemberMetadata", _CLASSIC_MEMBER, nullable=True, tag=0, default=_NO_CLASSIC_MEMBER),
     ),
     flexible_since=0,
 )

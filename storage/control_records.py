@@ -27,8 +27,10 @@ _QUORUM_MEMBER = (
     Field("endpoints", _ENDPOINT, many=True),
     Field("kRaftVersionFeature", _FEATURE),
 )
+_LEADER_CHANGE = 2
+_NO_DIRECTORY = "A" * 22  # sixteen zero bytes
 _MESSAGES: dict[int, tuple[str, tuple[Field, ...]]] = {
-    2: (
+    _LEADER_CHANGE: (
         "LeaderChange:",
         (
             _VERSION,
@@ -56,9 +58,20 @@ def show(key: Buffer | None, value: Buffer | None) -> str:
     if value is None:
         raise MalformedBatch("a control record without a value")
     try:
-        return f"{name} {json_text(read(Message(fields, flexible_since=0), value, 0)[0])}"
+        message, _ = read(Message(fields, flexible_since=0), value, 0)
     except MalformedMessage as error:
         raise MalformedBatch(f"a control record of type {type_id}: {error}") from None
+    if type_id == _LEADER_CHANGE:
+        _add_directories(message)
+    return f"{name} {json_text(message)}"
+
+
+def _add_directories(message: dict[str, object]) -> None:
+    """Kafka reads version 0, whatever the message says it is, and shows that one: with a field that it has not read."""
+    version, voters, granting = message["version"], message["voters"], message["grantingVoters"]
+    assert isinstance(version, int) and isinstance(voters, list) and isinstance(granting, list)
+    for voter in voters + granting if version > 0 else ():
+        voter["voterDirectoryId"] = _NO_DIRECTORY
 
 
 def _type_of(key: Buffer | None) -> int:

@@ -17,8 +17,10 @@ from offsetfs.storage.dump_indexes import (
     dump_index,
     dump_time_index,
 )
+from offsetfs.storage.dump_json import JsonBatches
 from offsetfs.storage.dump_lines import LineBuffer
-from offsetfs.storage.dump_log import CHECKPOINT_SUFFIX, LOG_SUFFIX, LogOptions, dump_log
+from offsetfs.storage.dump_log import CHECKPOINT_SUFFIX, LOG_SUFFIX, BatchWriter, LogOptions, dump_log
+from offsetfs.storage.dump_printer import JsonPrinter, Printer, TextPrinter
 from offsetfs.storage.dump_report import Report
 from offsetfs.storage.dump_snapshot import (
     SNAPSHOT_SUFFIX,
@@ -26,6 +28,7 @@ from offsetfs.storage.dump_snapshot import (
     dump_snapshot,
     dump_transaction_index,
 )
+from offsetfs.storage.dump_text import TextBatches
 from offsetfs.storage.errors import StorageError
 
 SUFFIXES = (
@@ -41,33 +44,48 @@ SUFFIXES = (
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to print of each kind of file."""
+    """What to print of each kind of file, and how."""
 
     log: LogOptions = field(default_factory=LogOptions)
     index: IndexOptions = field(default_factory=IndexOptions)
+    as_json: bool = False
 
 
 def dump_files(paths: Sequence[str], options: DumpOptions, lines: LineBuffer, report: Report) -> None:
     """Write the dumps of `paths` in their order. What is wrong with them goes to `report`."""
     for path in paths:
-        lines.line(f"Dumping {path}")
-        try:
-            dump_file(path, options, lines, report)
-        except (StorageError, OSError) as error:
-            report.cannot_read(error)
+        dump_file(path, options, lines, report)
 
 
 def dump_file(path: str, options: DumpOptions, lines: LineBuffer, report: Report) -> None:
-    """Write the dump of one file; StorageError and OSError when it cannot be read at all."""
-    writers: dict[str, Callable[[], None]] = {
-        LOG_SUFFIX: lambda: dump_log(path, options.log, lines, report),
-        CHECKPOINT_SUFFIX: lambda: dump_log(path, options.log, lines, report),
-        INDEX_SUFFIX: lambda: dump_index(path, options.index, lines, report),
-        TIME_INDEX_SUFFIX: lambda: dump_time_index(path, options.index, lines, report),
-        SNAPSHOT_SUFFIX: lambda: dump_snapshot(path, lines, report),
-        TRANSACTION_INDEX_SUFFIX: lambda: dump_transaction_index(path, lines),
+    """Write the dump of one file."""
+    printer: Printer = JsonPrinter(lines) if options.as_json else TextPrinter(lines)
+    printer.title(path)
+    try:
+        _dump(path, options, printer, report)
+    except (StorageError, OSError) as error:
+        report.cannot_read(error)
+
+
+def _dump(path: str, options: DumpOptions, printer: Printer, report: Report) -> None:
+    def put_log() -> None:
+        dump_log(path, options.log, _writer(path, options, printer, report), printer, report)
+
+    dumps: dict[str, Callable[[], None]] = {
+        LOG_SUFFIX: put_log,
+        CHECKPOINT_SUFFIX: put_log,
+        INDEX_SUFFIX: lambda: dump_index(path, options.index, printer, report),
+        TIME_INDEX_SUFFIX: lambda: dump_time_index(path, options.index, printer, report),
+        SNAPSHOT_SUFFIX: lambda: dump_snapshot(path, printer, report),
+        TRANSACTION_INDEX_SUFFIX: lambda: dump_transaction_index(path, printer),
     }
-    writers.get(suffix_of(path), lambda: report.ignored(path))()
+    dumps.get(suffix_of(path), lambda: report.ignored(path))()
+
+
+def _writer(path: str, options: DumpOptions, printer: Printer, report: Report) -> BatchWriter:
+    if options.as_json:
+        return JsonBatches(options.log, printer.lines, report)
+    return TextBatches(options.log, printer.lines, report, report.gaps(path))
 
 
 def suffix_of(path: str) -> str:

@@ -22,6 +22,7 @@ from crc32c import crc32c
 
 from offsetfs.storage import batch_chain
 from offsetfs.storage.batch_header import CRC_START, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_END, BatchHeader
+from offsetfs.storage.dump_pure import LONG_MIN, incremented, wrapped
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
@@ -55,6 +56,12 @@ class FoundBatch:
     header: BatchHeader
     is_valid: bool
     data: memoryview | None
+
+    def whole(self) -> memoryview:
+        """Return all bytes; `MalformedBatch` when they are more than memory is spared for."""
+        if self.data is None:
+            raise MalformedBatch(f"a batch of {self.header.size} bytes; records are shown up to {BATCH_BYTES_MAX}")
+        return self.data
 
     def error(self, reason: str) -> MalformedBatch:
         """Return an error that says where this batch is."""
@@ -130,6 +137,16 @@ def header_of(head: memoryview, magic: int) -> BatchHeader:
     timestamp = Timestamp(_TIMESTAMP.unpack_from(head, _TIMESTAMP_POSITION)[0]) if magic else NO_TIMESTAMP
     size = length + LOG_OVERHEAD
     return BatchHeader(Offset(offset), size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, -1)
+
+
+def last_offset(header: BatchHeader) -> int:
+    """Return the last offset as a Java long holds it, whatever the header says."""
+    return wrapped(header.last_offset, LONG_MIN)
+
+
+def last_sequence(header: BatchHeader) -> int:
+    """Return the sequence of the last record, -1 when the batch has none."""
+    return -1 if header.base_sequence == -1 else incremented(header.base_sequence, header.last_offset_delta)
 
 
 class _Window:

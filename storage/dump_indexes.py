@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from struct import Struct
 
 from offsetfs.storage import files, offset_index, time_index
-from offsetfs.storage.batch_header import HEADER_SIZE, BatchHeader
-from offsetfs.storage.dump_batches import HEADER_BLOCK_BYTES, BatchWalk, FoundBatch
-from offsetfs.storage.dump_lines import LineBuffer
-from offsetfs.storage.dump_log import LOG_SUFFIX, last_offset
+from offsetfs.storage.batch_header import HEADER_SIZE, MAGIC, BatchHeader
+from offsetfs.storage.dump_batches import HEADER_BLOCK_BYTES, BatchWalk, FoundBatch, last_offset
+from offsetfs.storage.dump_legacy import messages
+from offsetfs.storage.dump_log import LOG_SUFFIX
+from offsetfs.storage.dump_printer import Printer
 from offsetfs.storage.dump_records import open_records
 from offsetfs.storage.dump_report import Report
-from offsetfs.storage.errors import CorruptIndex, InvalidName, MalformedBatch
+from offsetfs.storage.errors import CorruptIndex, InvalidName, MalformedBatch, StorageError
 from offsetfs.storage.files import File
 
 INDEX_SUFFIX, TIME_INDEX_SUFFIX = ".index", ".timeindex"
@@ -42,20 +43,20 @@ class IndexOptions:
     window_bytes: int = WINDOW_BYTES
 
 
-def dump_index(path: str, options: IndexOptions, lines: LineBuffer, report: Report) -> None:
+def dump_index(path: str, options: IndexOptions, printer: Printer, report: Report) -> None:
     """Write a line for each entry of the offset index `path`; `CorruptIndex`, OSError."""
     index = _Entries.read(path, offset_index.ENTRY)
     with _log_of(index) as log:
         if not index.count:
-            lines.line(f"{path} is empty.")
+            printer.remark(f"{path} is empty.")
         elif options.sanity_only:
             _check_offsets(index)
-            lines.line(f"{path} passed sanity check.")
+            printer.remark(f"{path} passed sanity check.")
         else:
-            _dump_offsets(index, log, options, lines, report)
+            _dump_offsets(index, log, options, printer, report)
 
 
-def _dump_offsets(index: _Entries, log: File, options: IndexOptions, lines: LineBuffer, report: Report) -> None:
+def _dump_offsets(index: _Entries, log: File, options: IndexOptions, printer: Printer, report: Report) -> None:
     size = log.size()
     for relative, position in index.listed(offset_column=0):
         offset = index.base_offset + relative
@@ -66,21 +67,21 @@ def _dump_offsets(index: _Entries, log: File, options: IndexOptions, lines: Line
         elif last_offset(found) != offset:
             report.index_mismatch(index.path, offset, last_offset(found))
         if not options.verify_only:
-            lines.line(f"offset: {offset} position: {position}")
+            printer.entry({"offset": offset, "position": position})
 
 
-def dump_time_index(path: str, options: IndexOptions, lines: LineBuffer, report: Report) -> None:
+def dump_time_index(path: str, options: IndexOptions, printer: Printer, report: Report) -> None:
     """Write a line for each entry of the time index `path`; `CorruptIndex`, OSError."""
     index = _Entries.read(path, time_index.ENTRY)
     with _log_of(index) as log:
         if options.sanity_only:
             _check_times(index)
-            lines.line(f"{path} passed sanity check.")
+            printer.remark(f"{path} passed sanity check.")
         else:
-            _dump_times(index, log, options, lines, report)
+            _dump_times(index, log, options, printer, report)
 
 
-def _dump_times(index: _Entries, log: File, options: IndexOptions, lines: LineBuffer, report: Report) -> None:
+def _dump_times(index: _Entries, log: File, options: IndexOptions, printer: Printer, report: Report) -> None:
     search = _Search(index, log, report)
     before = -1
     for timestamp, relative in index.listed(offset_column=1):
@@ -91,18 +92,29 @@ def _dump_times(index: _Entries, log: File, options: IndexOptions, lines: LineBu
         else:
             _check_time(index, batch, timestamp, before, report)
         if not options.verify_only:
-            lines.line(f"timestamp: {timestamp} offset: {offset}")
+            printer.entry({"timestamp": timestamp, "offset": offset})
         before = timestamp
 
 
 def _check_time(index: _Entries, batch: FoundBatch, timestamp: int, before: int, report: Report) -> None:
-    records = open_records(batch)
-    if records.fault is not None:
-        report.cannot_read(batch.error(records.fault.reason))
-    elif records.max_timestamp() != timestamp:
-        report.time_mismatch(index.path, timestamp, records.max_timestamp())
+    try:
+        found = _max_timestamp(batch)
+        if found != timestamp:
+            report.time_mismatch(index.path, timestamp, found)
+    except StorageError as error:
+        report.cannot_read(batch.error(error.reason))
     if before >= timestamp:
         report.time_disorder(index.path, timestamp, before)
+
+
+def _max_timestamp(batch: FoundBatch) -> int:
+    """Return the largest timestamp of the records, -1 when there are none."""
+    if batch.header.magic < MAGIC:
+        return max(-1, *(message.timestamp for message in messages(batch)))
+    records = open_records(batch)
+    if records.fault is not None:
+        raise records.fault
+    return max([-1, *(records.timestamp(records.row(number)) for number in range(len(records)))])
 
 
 # --- the index -----------------------------------------------------------------------------------------------------

@@ -18,12 +18,16 @@ Pairs = dict[str, "array[int]"]
 
 
 class Report:
-    """Collects the findings of one run. `say` gets each sentence, without a newline, when it is found."""
+    """Collects the findings of one run.
 
-    __slots__ = ("_index", "_offsets", "_say", "_time_missing", "_time_order", "_times", "unreadable")
+    At once, and without a newline: `say` gets what Kafka's tool says too, `complain` what it would have ended with.
+    """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    __slots__ = ("_complain", "_index", "_offsets", "_say", "_time_missing", "_time_order", "_times", "unreadable")
+
+    def __init__(self, say: Callable[[str], None], complain: Callable[[str], None]) -> None:
         self._say = say
+        self._complain = complain
         self.unreadable = 0
         """How many things could not be read: Kafka's tool would have ended at the first."""
         self._index: Pairs = {}
@@ -35,8 +39,10 @@ class Report:
     def cannot_read(self, error: StorageError | OSError) -> None:
         """Say what could not be read, and where."""
         self.unreadable += 1
-        path = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
-        self._say(path + (error.strerror or str(error)) if isinstance(error, OSError) else str(error))
+        if isinstance(error, OSError) and error.strerror:
+            self._complain(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+        else:
+            self._complain(str(error))
 
     def ignored(self, path: str) -> None:
         """A file that no dump exists for. That is no failure."""

@@ -14,7 +14,7 @@ from struct import Struct
 from crc32c import crc32c
 
 from offsetfs.storage import files, transaction_index
-from offsetfs.storage.dump_lines import LineBuffer
+from offsetfs.storage.dump_printer import OptionalLong, Printer
 from offsetfs.storage.dump_report import Report
 from offsetfs.storage.errors import InvalidSnapshot
 
@@ -46,11 +46,11 @@ class SnapshotEntry:
         return (self.last_sequence - self.offset_delta) % _SEQUENCES
 
 
-def dump_snapshot(path: str, lines: LineBuffer, report: Report) -> None:
+def dump_snapshot(path: str, printer: Printer, report: Report) -> None:
     """Write a line for each producer of the snapshot `path`; OSError when it cannot be read."""
     try:
         for entry in snapshot_entries(files.read_file(os.path.realpath(path))):
-            lines.line(_snapshot_line(entry))
+            _put_producer(entry, printer)
     except InvalidSnapshot as error:
         report.told(error.reason)
 
@@ -81,26 +81,38 @@ def _schema_fault(room: int, count: int) -> str:
     return "null" if room < 0 else "non-nullable field producerEntries was serialized as null"
 
 
-def _snapshot_line(entry: SnapshotEntry) -> str:
+def _put_producer(entry: SnapshotEntry, printer: Printer) -> None:
+    """Write one producer. Without a batch the text ends with a space, as Kafka's."""
     first = entry.current_txn_first_offset
-    open_since = f"[{first}]" if first >= 0 else ".empty"
-    producer = (
-        f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch}"
-        f" coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: OptionalLong{open_since}"
-        f" lastTimestamp: {entry.timestamp} "
-    )
+    producer = {
+        "producerId": entry.producer_id,
+        "producerEpoch": entry.producer_epoch,
+        "coordinatorEpoch": entry.coordinator_epoch,
+        "currentTxnFirstOffset": OptionalLong(first if first >= 0 else None),
+        "lastTimestamp": entry.timestamp,
+    }
     if entry.last_offset < 0:
-        return producer
-    return producer + (
-        f"firstSequence: {entry.first_sequence} lastSequence: {entry.last_sequence}"
-        f" lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta} timestamp: {entry.timestamp}"
-    )
+        printer.entry(producer, end=" ")
+        return
+    batch = {
+        "firstSequence": entry.first_sequence,
+        "lastSequence": entry.last_sequence,
+        "lastOffset": entry.last_offset,
+        "offsetDelta": entry.offset_delta,
+        "timestamp": entry.timestamp,
+    }
+    printer.entry(producer | batch)
 
 
-def dump_transaction_index(path: str, lines: LineBuffer) -> None:
+def dump_transaction_index(path: str, printer: Printer) -> None:
     """Write a line for each aborted transaction of the index `path`; `CorruptIndex`, OSError."""
     for entry in transaction_index.entries(os.path.realpath(path)):
-        lines.line(
-            f"version: {entry.version} producerId: {entry.producer_id} firstOffset: {entry.first_offset}"
-            f" lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
+        printer.entry(
+            {
+                "version": entry.version,
+                "producerId": entry.producer_id,
+                "firstOffset": entry.first_offset,
+                "lastOffset": entry.last_offset,
+                "lastStableOffset": entry.last_stable_offset,
+            }
         )

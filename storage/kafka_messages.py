@@ -119,9 +119,7 @@ class _Reader:
 
     def _one(self, field: Field, name: str) -> object:
         if isinstance(field.type, tuple):
-            if field.nullable and self._number("int8") < 0:
-                return None
-            return self.struct(field.type)
+            return None if field.nullable and self._is_null(field) else self.struct(field.type)
         if field.type == "string":
             size = self._length(Field(name, "string", nullable=field.nullable), "int16")
             if size is not None and size > _STRING_SIZE_MAX:
@@ -133,6 +131,10 @@ class _Reader:
         if field.type == "uuid":
             return base64.urlsafe_b64encode(self._fixed(_UUID_SIZE)).decode().rstrip("=")
         return self._number(field.type)
+
+    def _is_null(self, field: Field) -> bool:
+        """Read the mark in front of a struct that may be missing."""
+        return self._number("int8") < 0 if field.tag is None else self._unsigned() <= 0
 
     def _length(self, field: Field, plain_type: str) -> int | None:
         """Return a length or count, None for a null, which only a nullable field may be."""
@@ -155,7 +157,9 @@ class _Reader:
 
     def _take(self, size: int) -> Buffer:
         left = len(self.data) - self.position
-        if not 0 <= size <= left:
+        if size < 0:
+            raise MalformedMessage(f"{size}")  # Java's NegativeArraySizeException says no more
+        if size > left:
             raise MalformedMessage(f"Error reading byte array of {size} byte(s): only {left} byte(s) available")
         self.position += size
         return self.data[self.position - size : self.position]
