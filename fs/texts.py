@@ -123,7 +123,8 @@ def describe(view: LogView, *, nowait: bool = False) -> dict[str, object]:
     log = view.log
     stable = {"last_stable_offset": view.end_offset(nowait=nowait)} if view.is_committed_only else {}
     first = log.find_timestamp(0, nowait=nowait)
-    latest = log.max_timestamp(nowait=nowait)
+    newest = (segment.max_timestamp(nowait=nowait)[0] for segment in reversed(log.snapshot().values()))
+    latest = next((timestamp for timestamp in newest if timestamp >= 0), None)  # asking all segments costs a second
     defaults = DEFAULTS.properties()
     return {
         "topic": log.partition.topic,
@@ -136,7 +137,7 @@ def describe(view: LogView, *, nowait: bool = False) -> dict[str, object]:
         "segments": len(log.snapshot()),
         "size_bytes": log.size_bytes,
         "first_timestamp": None if first is None else first[1],
-        "max_timestamp": None if latest is None else latest[1],
+        "latest_timestamp": latest,
         "read_only": log.read_only,
         "fenced": None if log.fenced is None else str(log.fenced),
         "config": {name: value for name, value in log.config.properties().items() if defaults.get(name) != value},

@@ -54,7 +54,9 @@ TOPICS = ".offsetfs-topics.json"
 METADATA_TOPIC = "__cluster_metadata"
 """The log of a KRaft controller. It is shown, never written or recovered: that is the controller's."""
 
-OPEN_SEGMENTS_MAX = 128
+OPEN_SEGMENTS_MAX = 48
+"""How many sealed segments stay open: each costs five descriptors, and under random reads 0.6 MB of mapped index."""
+
 LOOK_AT_STARTS_S = 1.0
 _SIGNS = (RECOVERY_POINTS, HIGH_WATERMARKS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
 
