@@ -22,12 +22,14 @@ T = TypeVar("T")
 class Bench:
     """One run, or with `count` filled in, one row of it.
 
-    `rounds` does not count the warm-up; `reads` is how many single records are read in each.
+    `rounds` does not count the warm-up; `reads` is how many single records are read in each, and `sparse_batches` how
+    many batches a log of holes has to read them from.
     """
 
     folder: Path
     rounds: int
     reads: int
+    sparse_batches: int
     until_the_end: ExitStack
     count: int = 0
     _made: dict[object, Any] = field(default_factory=dict)
@@ -51,8 +53,8 @@ class Bench:
         )
 
     def sparse(self, segments: int) -> SparseLog:
-        """A partition of that many segments of 1 GiB, of which `count` batches can be read."""
-        return self._once(("sparse", segments, self.count), lambda: logs.sparse(self.new("log"), segments, self.count))
+        """A partition of that many segments of 1 GiB, of which `sparse_batches` can be read."""
+        return self._once(("sparse", segments), lambda: logs.sparse(self.new("log"), segments, self.sparse_batches))
 
     def broker(self) -> KafkaBroker:
         """A running Kafka."""

@@ -23,9 +23,6 @@ from logs import PARTITION
 from measuring import WARM_UP, Contender, Measure, Opened
 from null_fs import FILE_BYTES
 
-SPARSE_BATCHES = 2_000
-"""How many batches of a log of holes can be read: at 150 records each enough for every round."""
-
 
 def seconds(script: str, *words: object) -> float:
     """Return how long a shell script runs; `$1`, `$2`, … are `words`."""
@@ -127,12 +124,16 @@ def data(bench: Bench) -> Iterator[Measure]:
     yield measure
 
 
+# Without these kcat waits half a second at the end, and a whole one whenever its queue is full.
+_UNWAITING = "-X fetch.wait.max.ms=10 -X queued.min.messages=10000000 -X queued.max.messages.kbytes=2097151"
+
+
 @contextlib.contextmanager
 def kcat_consume(bench: Bench) -> Iterator[Measure]:
-    """`kcat -C -e` of the same records; told to ask again at once at the end, where it would wait for half a second."""
+    """`kcat -C -e` of the same records."""
     broker = bench.broker()
     topic = bench.topic("values", lambda name: _produce(bench, name, 0))
-    consume = _kcat("-C", broker, topic, 0, "-o beginning -e -q -X fetch.wait.max.ms=10")
+    consume = _kcat("-C", broker, topic, 0, f"-o beginning -e -q {_UNWAITING}")
 
     def measure(number: int) -> float:
         if number == WARM_UP:
@@ -229,7 +230,7 @@ def mounting(make: Callable[[Path, int], Path]) -> Opened:
 @contextlib.contextmanager
 def memory(bench: Bench) -> Iterator[Measure]:
     """VmRSS of a fresh daemon after random reads all over a log of `count` segments of 1 GiB; MiB."""
-    log = bench.for_row(SPARSE_BATCHES).sparse(bench.count)
+    log = bench.sparse(bench.count)
 
     def measure(number: int) -> float:
         with mounted.offsetfs(log.directory, bench.folder / "ours") as mount:

@@ -1,6 +1,6 @@
 """Daemons under measurement: our mount, the null file system, a Kafka broker. Each ends with its `with` block.
 
-With `profiler` set our daemon runs in the foreground under it, and everything else as always.
+With a folder in `samples`, our daemons are watched by a profiler.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import profiling
+
 from offsetfs.cli import running
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_SECONDS_MAX = 60.0
 
 sys.path.append(str(ROOT / "tests" / "fixtures"))
-import kafka_broker  # noqa: E402  (it lies where the tests find it)
+import kafka_broker  # noqa: E402  (they lie where the tests find them)
+import kafka_tools  # noqa: E402
 
 # As Kafka's own kafka-server-start.sh runs a broker; the tests' shorter way to start would slow it down later.
-kafka_broker.JAVA = (
+assert kafka_tools.JAVA[0] == "java"
+kafka_tools.JAVA = (
     "java",
     "-Xmx1G",
     "-Xms1G",
@@ -35,8 +39,8 @@ kafka_broker.JAVA = (
     "-Djava.awt.headless=true",
 )
 
-profiler: list[str] = []
-"""The words before `python …` of our daemon: none, or those of a profiler."""
+samples: list[Path] = []
+"""The folder for what a profiler sees of our daemons; none: nobody looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +62,14 @@ def offsetfs(log_directory: Path, mount_point: Path, *options: str) -> Iterator[
     mount_point.mkdir(exist_ok=True)
     words = ["-m", "offsetfs", "mount", str(log_directory), str(mount_point)]
     words += [word for option in options for word in ("-o", option)]
-    if profiler:
-        with _foreground([*profiler, sys.executable, *words, "-f"], mount_point, "offsetfs") as mount:
-            yield mount
-        return
     subprocess.run([sys.executable, *words], check=True)
     try:
-        daemon = running.find(os.stat(mount_point).st_dev)
+        daemon = running.find(os.stat(mount_point).st_dev, running.own_directory())
         assert daemon is not None
-        yield Mounted(mount_point, daemon.pid)
+        with contextlib.ExitStack() as stack:
+            for folder in samples:
+                stack.enter_context(profiling.sampled(daemon.pid, folder / f"{daemon.pid}.samples"))
+            yield Mounted(mount_point, daemon.pid)
     finally:
         subprocess.run([sys.executable, "-m", "offsetfs", "umount", str(mount_point)], check=True)
 

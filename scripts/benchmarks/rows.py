@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contenders
 import logs
-from contenders import SPARSE_BATCHES
 from measuring import Contender, Peer, Row, times_as_fast, times_as_long
 
 VALUES = Contender("`cat values`", contenders.values(logs.OWN_BATCH_BYTES))
@@ -80,9 +79,9 @@ ROWS = (
         "growth",
         "Open, read and close a record at random, in a log of 100 GiB and in smaller ones",
         unit="µs",
-        of="readable batches",
-        count=SPARSE_BATCHES,
-        count_quick=200,
+        of="segments",
+        count=100,
+        count_quick=100,
         ours=_segments(100),
         peers=(
             Peer(_segments(1), times_as_long(1.15)),
@@ -93,9 +92,9 @@ ROWS = (
         "growth-1000",
         "The same in a log of 1000 GiB, of whose segments 128 are kept open",
         unit="µs",
-        of="readable batches",
-        count=SPARSE_BATCHES,
-        count_quick=200,
+        of="segments",
+        count=1000,
+        count_quick=1000,
         ours=_segments(1000),
         peers=(Peer(_segments(1), times_as_long(1), is_goal=False),),
     ),

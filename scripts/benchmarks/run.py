@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import machine
+import mounted
 import profiling
 import report
 from bench import Bench
@@ -22,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CACHE = ROOT / ".cache" / "bench"
 ROUNDS, ROUNDS_QUICK = 5, 2
 READS, READS_QUICK = 20_000, 500
+SPARSE_BATCHES, SPARSE_BATCHES_QUICK = 10_000, 500
+"""160 MiB to read from in a log of holes: several times what our caches hold."""
 TOUCHED_BYTES = 6 << 30
 
 
@@ -34,6 +38,9 @@ def main() -> int:
     if not rows:
         print(f"bench: no row is called {' or '.join(arguments.rows)}; see --list", file=sys.stderr)
         return 2
+    if arguments.profile and not profiling.find_py_spy():
+        print("bench: --profile needs py-spy: .venv/bin/pip install py-spy", file=sys.stderr)
+        return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `with`: nothing stays mounted
     rounds = arguments.rounds or (ROUNDS_QUICK if arguments.quick else ROUNDS)
     here = machine.this_machine(ROOT)
@@ -41,11 +48,14 @@ def main() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="data-", dir=_place())))
         if arguments.profile:
-            stack.enter_context(profiling.profiled(folder))
+            rows = [dataclasses.replace(row, peers=()) for row in rows]
+            mounted.samples.append(folder)
         elif not arguments.quick:
             machine.touch_memory(TOUCHED_BYTES)
-        reads = READS_QUICK if arguments.quick else READS
-        results = _run(rows, Bench(folder, rounds, reads, stack), arguments.quick)
+        sizes = (READS_QUICK, SPARSE_BATCHES_QUICK) if arguments.quick else (READS, SPARSE_BATCHES)
+        results = _run(rows, Bench(folder, rounds, *sizes, stack), arguments.quick)
+        if arguments.profile:
+            profiling.print_profile(folder)
     _keep(results, here, is_official=not arguments.quick and not arguments.profile and rounds >= ROUNDS)
     return 0
 
