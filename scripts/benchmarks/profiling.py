@@ -1,8 +1,8 @@
 """Where the time of our daemon goes while a row is measured: samples by py-spy, which `pip install py-spy` brings.
 
-It sees all threads and the compiled parts. It stops the daemon for each sample, which makes it several times slower: look
-at the shares, not at the figures. It is attached from the first answer of each daemon to its unmounting, and not before: a
-thread that waits for its own mount cannot be stopped. The samples of all daemons of a row are added up.
+It sees all threads and the compiled parts. It stops the daemon for each sample, which makes it several times slower:
+look at the shares, not at the figures. It is attached from the first answer of each daemon to its unmounting, and not
+before: a thread that waits for its own mount cannot be stopped. The samples of all daemons of a row are added up.
 """
 
 from __future__ import annotations
