@@ -16,6 +16,7 @@ from offsetfs.storage import batch_chain, files
 from offsetfs.storage.batch import BatchHeader
 from offsetfs.storage.files import File
 from offsetfs.storage.legacy import TIMELESS_RUNS
+from offsetfs.storage.mapped_index import I32_MAX
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.offset_index import OffsetIndex
 from offsetfs.storage.time_index import TimeIndex
@@ -34,6 +35,7 @@ class IndexBuilder:
         "_base_offset",
         "_indexed_position",
         "_interval_bytes",
+        "_last_offset",
         "_time_entry",
         "max_timestamp",
         "offsets",
@@ -44,13 +46,20 @@ class IndexBuilder:
         self._base_offset = base_offset
         self._interval_bytes = interval_bytes
         self._indexed_position = 0
+        self._last_offset = base_offset - 1
         self._time_entry = -1
         self.max_timestamp = (-1, base_offset)
         self.offsets = bytearray()
         self.times = bytearray()
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Take note of the batch at `position`; batches come in the order of the file."""
+        """Take note of the batch at `position`; batches come in the order of the file.
+
+        One whose offset cannot be where it stands is not indexed: the checksum does not cover it.
+        """
+        if not self._last_offset < header.last_offset <= self._base_offset + I32_MAX:
+            return
+        self._last_offset = header.last_offset
         if header.max_timestamp > self.max_timestamp[0]:
             self.max_timestamp = (header.max_timestamp, header.last_offset)
         if position - self._indexed_position > self._interval_bytes:

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass, field
 
 from offsetfs.storage import checkpoint, files, verify_batches
-from offsetfs.storage.batch import PAYLOAD_BYTES_MAX, Batch
+from offsetfs.storage.batch import HEADER_SIZE, PAYLOAD_BYTES_MAX, Batch, parse_header
 from offsetfs.storage.batch_header import MAGIC, BatchHeader
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
-from offsetfs.storage.errors import InvalidCheckpoint, StorageError
+from offsetfs.storage.errors import InvalidCheckpoint, MalformedBatch, StorageError, UnsupportedFormat
 from offsetfs.storage.files import File
 from offsetfs.storage.names import parse_segment_name, segment_name
 from offsetfs.storage.segment import RELATIVE_OFFSET_MAX
@@ -88,6 +88,7 @@ class PartitionCheck:
         """`on_bytes` is called with the bytes of a log that were read since the last call."""
         self.path = path
         self.next_offset = 0
+        self._has_gap = False
         self._is_unread = False  # where the log ends is not known
         self._at = circumstances
         self._report = report
@@ -226,6 +227,8 @@ class _SegmentCheck:
         is_in_order = self._check_order(header, first, position)
         if first > partition.next_offset or self._broke:
             partition._producers.miss(first - 1)
+        if first > partition.next_offset and is_in_order and not self._broke:
+            self._note_gap(partition.next_offset, first, position)
         self._broke = not is_in_order
         self._is_whole = is_in_order
         if is_in_order:
@@ -256,9 +259,28 @@ class _SegmentCheck:
             meaning = f"offset {header.last_offset} is more than {RELATIVE_OFFSET_MAX} above the segment's {self._base}"
         elif self._following is not None and header.last_offset >= self._following:
             meaning = f"offset {header.last_offset} belongs into the next segment, which begins at {self._following}"
+        elif first > expected and self._is_overtaken(header, expected, position):
+            meaning = f"offset {first} is above those of the batch behind it, where {expected} would follow"
         if meaning:
             self._reporter.damage("offset-order", meaning, position=position, offset=header.base_offset)
         return not meaning
+
+    def _is_overtaken(self, header: BatchHeader, expected: int, position: int) -> bool:
+        """Whether, after a gap, the next batch goes on before it: then this one is wrong, and not all that follow."""
+        place = position + header.size
+        try:
+            head = self._log.read(place, min(HEADER_SIZE, self._size - place))
+            return expected <= parse_header(head).last_offset < header.last_offset
+        except (MalformedBatch, UnsupportedFormat):
+            return False
+
+    def _note_gap(self, expected: int, first: int, position: int) -> None:
+        """Say the first gap of a log that was never cleaned: only compaction takes offsets away in the middle."""
+        partition = self._partition
+        if partition._at.cleaner is None and not partition._has_gap:
+            partition._has_gap = True
+            meaning = f"offsets {expected} to {first - 1} are missing, and nothing says that the log was ever compacted"
+            self._reporter.notice("offset-gap", meaning, position=position, offset=first)
 
     def _on_break(self, error: StorageError, position: int, following: int) -> None:
         """Say what is not sound, unless it is what a running broker is writing."""

@@ -231,3 +231,14 @@ def test_a_killed_broker_is_recovered_as_planned(unclean_copy: Path) -> None:
     assert (outcome.failed, outcome.damage) == ({}, [])
     assert damage_of(unclean_copy) == []
     assert plan(os.fspath(unclean_copy)).is_empty
+
+
+def test_an_offset_that_cannot_be_does_not_keep_indexes_from_being_made(directory: Path) -> None:
+    log = directory / "codec-none-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[3] = 1  # the first offset, which no checksum covers, is 2^32
+    log.write_bytes(data)
+    (directory / "codec-none-0" / f"{0:020d}.index").unlink()
+    planned = plan(os.fspath(directory))
+    carry_out(planned)
+    assert {finding.kind for finding in damage_of(directory)} == {"offset-order"}

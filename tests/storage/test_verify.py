@@ -14,6 +14,9 @@ import pytest
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.batch import HEADER_SIZE, parse_header, seal_checksum
+from offsetfs.storage.batch_builder import BatchBuilder
+from offsetfs.storage.compression import Compression
+from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.producers import ProducerEntry, ProducerState
@@ -239,6 +242,9 @@ CORRUPTIONS = [
         "a length that lies", PLAIN, in_header(2, 8, ">i", 1 << 30, sealed=False), on(PLAIN, "unreadable-batch")
     ),
     Corruption("an offset too low", PLAIN, in_header(3, 0, ">q", 5, sealed=False), on(PLAIN, "offset-order"), offset=5),
+    Corruption(
+        "an offset too high", PLAIN, in_header(3, 0, ">q", 5000, sealed=False), on(PLAIN, "offset-order"), offset=5000
+    ),
     Corruption(
         "an offset of the next segment",
         FIRST,
@@ -469,6 +475,38 @@ def test_beside_a_writer_the_end_of_the_active_segment_is_being_written(golden_c
         assert [finding.kind for finding in findings_of(golden_copy)] == ["unreadable-batch"]
     finally:
         lock.release()
+
+
+def test_offsets_that_are_missing_where_nothing_was_compacted_are_a_notice(golden_copy: Path) -> None:
+    log = golden_copy / PLAIN
+    data, begins = log.read_bytes(), positions(log)
+    log.write_bytes(data[: begins[-1]])
+    (golden_copy / index(PLAIN)).unlink()
+    (golden_copy / times(PLAIN)).unlink()
+    struct.pack_into(">q", changed := bytearray(data[begins[-1] :]), 0, 407)
+    log.write_bytes(data[: begins[-1]] + changed)
+    found = [finding for finding in findings_of(golden_copy) if finding.kind == "offset-gap"]
+    assert [(finding.severity, finding.offset, finding.position) for finding in found] == [(NOTICE, 407, begins[-1])]
+
+
+def test_a_log_that_grows_while_it_is_verified_has_no_findings(tmp_path: Path) -> None:
+    directory = LogDirectory.open(os.fspath(tmp_path))
+    settings = {"segment.bytes": "20000", "index.interval.bytes": "0"}
+    log = directory.create_partition(TopicPartition("orders", 0), settings)
+    found: list[Finding] = []
+
+    def append(_done: int, _total: int) -> None:  # between any two segments
+        for _ in range(20):
+            builder = BatchBuilder(1 << 12, Compression("none"))
+            assert builder.append(b"key", b"value" * 100, (), log.next_offset)
+            log.append(builder.seal())
+
+    append(0, 0)
+    for _ in range(10):
+        Verification(os.fspath(tmp_path), report=found.append, on_progress=append).run()
+    assert found == [] and log.next_offset > 1000
+    directory.close()
+    assert findings_of(tmp_path) == []
 
 
 def test_a_bomb_is_not_inflated_beyond_the_limit(golden_copy: Path) -> None:
