@@ -232,7 +232,15 @@ def _is_sound(file: File, position: int, end: int, offset_min: int) -> bool:
 def _is_plausible(file: File, position: int, header: BatchHeader) -> bool:
     """Whether the header holds together: a size alone says little, and may ask for a gigabyte to be read."""
     if header.magic == MAGIC:
-        return header.attributes < ATTRIBUTES_END and 0 <= header.count <= header.last_offset_delta + 1
+        numbers = (
+            header.base_offset,
+            header.leader_epoch,
+            header.max_timestamp,
+            header.producer_id,
+            header.base_sequence,
+        )
+        is_small = 0 <= header.attributes < ATTRIBUTES_END and min(numbers) >= -1
+        return is_small and 0 <= header.count <= header.last_offset_delta + 1
     place = position + KEY_POSITIONS[header.magic]
     for _ in ("key", "value"):
         field = file.read(place, _SIZE.size)

@@ -67,6 +67,7 @@ def test_there_is_something_to_compare_with() -> None:
     assert sum(len(expected(*each)) for each in PARTITIONS) == 5572
 
 
+@pytest.mark.promise("Every record that a broker wrote reads exactly as a Kafka client reads it.")
 @every_partition
 def test_every_record_of_an_old_broker_reads_as_its_client_read_it(release: str, partition: str, log: Log) -> None:
     assert all_records(log) == expected(release, partition)

@@ -288,3 +288,22 @@ def test_a_header_that_hides_records_is_no_gap(
             log.batch_at(offset)
     assert offsets_found(log, range(2)) == [0, 1]
     assert offsets_found(log, range(12, 14 if following else 12)) == [12, 13][: 2 * len(following)]
+
+
+def test_what_looks_like_a_header_by_chance_makes_nobody_read_a_gigabyte(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = random.Random(0).randbytes(1 << 18)
+    (path / "chain").write_bytes(noise + loose(1, 3))
+    os.truncate(path / "chain", 1 << 30)
+    read: list[int] = []
+    with files.opened(str(path / "chain")) as file:
+        original = file.read
+
+        def counted(position: int, size: int, *, nowait: bool = False) -> bytes | bytearray:
+            read.append(size)
+            return original(position, size, nowait=nowait)
+
+        monkeypatch.setattr(type(file), "read", lambda self, *a, **k: counted(*a, **k))
+        assert batch_chain.next_sound(file, 0, file.size()) == len(noise)
+    assert sum(read) < 4 << 20
