@@ -12,6 +12,7 @@ from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.append_file import AppendFile
 from offsetfs.fs.by_time import TimeDirectories
 from offsetfs.fs.errors import is_fault
+from offsetfs.fs.groups import GROUPS_NAME, GroupsDirectory
 from offsetfs.fs.inodes import ROOT, Fixed, Kind, pack
 from offsetfs.fs.links import EndLinks, OffsetLinks
 from offsetfs.fs.nodes import Directory, File, Link, Listing, Reply, ShortListing
@@ -26,6 +27,7 @@ from offsetfs.fs.values import ValuesFile
 
 CONTROL_NAME = b".offsetfs"
 
+_FIRST_PARTITION_PLACE = 8  # of a listing of the root
 _FIRST_RECORD_PLACE = 64  # of a listing; the entries before the records have the places below
 
 
@@ -159,17 +161,19 @@ class PartitionListing:
 
 
 class RootDirectory:
-    """The mount point: README and the partitions."""
+    """The mount point: README, the groups, and the partitions."""
 
     def __init__(
         self,
         shared: Shared,
         partitions: Partitions,
         texts: dict[int, Text],
+        groups: GroupsDirectory,
         directory_of: Callable[[Partition], PartitionDirectory],
     ) -> None:
         self._shared = shared
         self._partitions = partitions
+        self._groups = groups
         self._readme = texts[Fixed.README]
         self._directory_of = directory_of
         self._control = pack(Kind.FIXED, 0, Fixed.CONTROL)
@@ -186,35 +190,43 @@ class RootDirectory:
             return self._directory_of(partition).entry()
         if name == b"README":
             return await self._readme.attributes(0)
+        if name == GROUPS_NAME:
+            return self._groups.entry()
         return self._shared.attributes.directory(self._control) if name == CONTROL_NAME else None
 
     async def listing(self, number: int) -> Listing:
-        return RootListing(await self._readme.attributes(0), self._partitions.refresh(), self._directory_of)
+        fixed = [(b"README", await self._readme.attributes(0))]
+        groups = self._groups.entry()
+        if groups is not None:
+            fixed.append((GROUPS_NAME, groups))
+        return RootListing(fixed, self._partitions.refresh(), self._directory_of)
 
 
 class RootListing:
-    """An open root directory. The place after a partition is its number + 1, so that new ones come last."""
+    """An open root directory. A partition's place comes from its number, so that new ones come last."""
 
     def __init__(
         self,
-        readme: EntryAttributes,
+        fixed: list[tuple[bytes, EntryAttributes]],
         partitions: list[Partition],
         directory_of: Callable[[Partition], PartitionDirectory],
     ) -> None:
-        self._readme = readme
+        assert len(fixed) <= _FIRST_PARTITION_PLACE
+        self._fixed = fixed
         self._partitions = partitions
         self._directory_of = directory_of
 
     async def reply(self, start: int, reply: Reply) -> None:
-        if start == 0 and not reply(b"README", self._readme, 1):
-            return
+        for place in range(start, len(self._fixed)):
+            if not reply(*self._fixed[place], place + 1):
+                return
         for partition in self._partitions:
-            if partition.number >= start:
+            if partition.number + _FIRST_PARTITION_PLACE > start:
                 try:
                     entry = self._directory_of(partition).entry()
                 except FileNotFoundError:
                     continue  # removed since
-                if not reply(str(partition.name).encode(), entry, partition.number + 1):
+                if not reply(str(partition.name).encode(), entry, partition.number + _FIRST_PARTITION_PLACE):
                     return
 
 

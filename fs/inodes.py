@@ -47,6 +47,12 @@ class Kind(IntEnum):
     """`by-time/2026/11/21/13/05`: the offset it points to."""
     TIME_DIRECTORY = 7
     """A year, month, day or hour: minutes since 1970 × 4 + level."""
+    GROUP = 8
+    """`groups/<group>`: the place of the group among those seen so far. Partition 0, as the next two."""
+    GROUP_LAG = 9
+    """`groups/<group>/lag`: the same."""
+    GROUP_COMMIT = 10
+    """`groups/<group>/<partition>`: the group's place, and 20 bits for that of the partition among those committed."""
 
 
 class Fixed(IntEnum):
@@ -63,6 +69,7 @@ class Fixed(IntEnum):
     APPEND = 9
     SEGMENTS = 10
     BY_TIME = 11
+    GROUPS = 12
 
 
 class Inode(NamedTuple):

@@ -4,7 +4,7 @@ directories     /, orders-0, .offsetfs       values         values
 record_listing  the records in `ls`          segment_files  segments/*
 records         <offset>                     append_file    append
 links           first, latest                texts          README, start, next, info, .offsetfs/*
-by_time         by-time/**
+by_time         by-time/**                   groups         groups/**
 """
 
 from __future__ import annotations

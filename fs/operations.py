@@ -24,6 +24,7 @@ from pyfuse3 import ENOATTR, EntryAttributes, FileInfo, FUSEError, RequestContex
 from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.directories import ControlDirectory, PartitionDirectory, RootDirectory, key
 from offsetfs.fs.errors import errno_of, is_fault
+from offsetfs.fs.groups import GroupsDirectory
 from offsetfs.fs.handles import AppendHandle
 from offsetfs.fs.inodes import Fixed, Kind, unpack
 from offsetfs.fs.nodes import Directory, File, Handle, Listing, Node
@@ -69,12 +70,19 @@ class Operations(pyfuse3.Operations):
         self._partitions = Partitions(self._shared)
         self._partition_directories: dict[int, PartitionDirectory] = {}
         texts = mount_texts(self._shared)
-        root = RootDirectory(self._shared, self._partitions, texts, self._directory_of)
+        groups = GroupsDirectory(self._shared)
+        root = RootDirectory(self._shared, self._partitions, texts, groups, self._directory_of)
         self._directories: dict[int, Directory] = {
             Fixed.DIRECTORY: root,
             Fixed.CONTROL: ControlDirectory(self._shared, texts),
+            Fixed.GROUPS: groups,
+            key(Kind.GROUP, 0): groups.directories,
         }
-        self._files: dict[int, File] = dict(texts)
+        self._files: dict[int, File] = {
+            **texts,
+            key(Kind.GROUP_LAG, 0): groups.lags,
+            key(Kind.GROUP_COMMIT, 0): groups.commits,
+        }
         self._handles: dict[int, bytes | Handle | AppendHandle] = {}
         self._listings: dict[int, Listing] = {}
         self._last_handle = 0

@@ -35,6 +35,8 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat orders-0/info                     everything else, as JSON
     getfattr -d orders-0/42               key, headers, timestamp, producer, ...
     mkdir payments-0                      a new partition (mount option create)
+    cat groups/billing/orders-0           the offset that a consumer group has committed
+    cat groups/billing/lag                and how far it is behind, partition by partition
     cat .offsetfs/errors                  what went wrong lately, where, and what helps
 
 Records cannot be changed or removed. An error's name says what it is about: EBADMSG a checksum, EUCLEAN a malformed

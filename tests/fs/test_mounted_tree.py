@@ -263,7 +263,7 @@ def shell(tree: Path, command: str) -> str:
 @pytest.mark.parametrize(
     ("command", "answer"),
     [
-        ("ls", "\n".join(["README", *sorted(p.name for p in GOLDEN.iterdir() if p.is_dir())]) + "\n"),
+        ("ls", "\n".join(["README", *sorted(["groups", *(p.name for p in GOLDEN.iterdir() if p.is_dir())])]) + "\n"),
         ("cat keyed-0/start keyed-0/next", "0\n93\n"),
         ("wc -l < keyed-0/values", "93\n"),
         ("grep -c key-17 keyed-0/values", None),

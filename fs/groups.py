@@ -1,0 +1,244 @@
+"""`groups`: what consumer groups have committed, as a broker would answer them.
+
+    groups/<group>/orders-0     the committed offset and a newline; its mtime is when that was committed
+    groups/<group>/lag          a line for each partition: committed offset, log end, and how far apart they are
+
+There when the log directory has partitions of `__consumer_offsets`. They are read when the first of these names is
+asked for, in a thread, and then as they grow; who asks meanwhile waits ten seconds and then gets EAGAIN, and the next
+one goes on from there. Nothing here is written.
+
+A group's name is its bytes, with percent signs for those that no file name may hold (`/`, control characters, `%`
+itself); `.` and `..` are `%2E` and `%2E%2E`, and a group without a name is `%`.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import Generic, TypeVar
+
+import trio
+from pyfuse3 import EntryAttributes, FUSEError
+
+from offsetfs.fs.attributes import milliseconds_ns
+from offsetfs.fs.inodes import Fixed, Kind, pack
+from offsetfs.fs.nodes import Listing, Opened, ShortListing
+from offsetfs.fs.shared import Shared
+from offsetfs.storage.consumer_groups import STEP_BYTES, Commit, ConsumerGroups, Lag
+from offsetfs.storage.errors import InvalidName
+from offsetfs.storage.names import TopicPartition
+
+GROUPS_NAME = b"groups"
+LAG_NAME = b"lag"  # no partition has this name: it does not end in a number
+WAIT_S = 10.0
+NAME_BYTES_MAX = 255
+
+_PARTITION_BITS = 20
+_UNSAFE = re.compile(rb"[\x00-\x1f/%\x7f]")
+_ENCODED = re.compile(rb"%([0-9A-F]{2})")
+_WHOLE = {b"": b"%", b".": b"%2E", b"..": b"%2E%2E"}  # names that no file can have
+
+
+def file_name(group: bytes) -> bytes | None:
+    """Return the name of the group's directory; None when it would be too long for one."""
+    name = _WHOLE.get(group) or _UNSAFE.sub(lambda match: b"%%%02X" % match[0][0], group)
+    return name if len(name) <= NAME_BYTES_MAX else None
+
+
+def group_of(name: bytes) -> bytes | None:
+    """Return the group whose directory has this name, None when none has: each group has exactly one name."""
+    group = b"" if name == _WHOLE[b""] else _ENCODED.sub(lambda match: bytes([int(match[1], 16)]), name)
+    return group if file_name(group) == name else None
+
+
+K = TypeVar("K")
+
+
+class _Places(Generic[K]):
+    """Gives each thing that is seen a number, once and for all."""
+
+    def __init__(self) -> None:
+        self._seen: list[K] = []
+        self._places: dict[K, int] = {}
+
+    def of(self, thing: K) -> int:
+        place = self._places.setdefault(thing, len(self._seen))
+        if place == len(self._seen):
+            self._seen.append(thing)
+        return place
+
+    def at(self, place: int) -> K:
+        """Return what has this number; ESTALE for one that was never given."""
+        if place >= len(self._seen):
+            raise FUSEError(errno.ESTALE)
+        return self._seen[place]
+
+
+class _Groups:
+    """The groups of a mount, up to date whenever they are asked for, and the numbers they have in inodes."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.engine = ConsumerGroups(shared.directory, shared.notes.say)
+        self.groups: _Places[bytes] = _Places()
+        self.partitions: _Places[TopicPartition] = _Places()
+
+    async def refresh(self) -> None:
+        """Return when all that was committed is known; EAGAIN when that takes longer than ten seconds."""
+        deadline = trio.current_time() + WAIT_S
+        while not await self.shared.answer(_step, self.engine):
+            if trio.current_time() > deadline:
+                self.shared.notes.say("EAGAIN groups: commits are still being read; ask again")
+                raise FUSEError(errno.EAGAIN)
+
+    async def names(self) -> list[bytes]:
+        await self.refresh()
+        return await self.shared.answer(self.engine.names)
+
+    async def commits(self, group: bytes) -> list[Commit] | None:
+        await self.refresh()
+        return await self.shared.answer(self.engine.commits, group)
+
+    async def lag(self, group: bytes) -> bytes:
+        await self.refresh()
+        return _table(await self.shared.answer(self.engine.lag, group))
+
+
+def _step(engine: ConsumerGroups, *, nowait: bool) -> bool:
+    return engine.refresh(nowait=nowait, bytes_max=STEP_BYTES)
+
+
+def _table(lags: list[Lag]) -> bytes:
+    """Return the lines of `lag`, in columns; what is not known is a minus."""
+    rows: list[tuple[str, ...]] = [("PARTITION", "COMMITTED", "END", "LAG")]
+    for partition, committed, end in lags:
+        behind = None if end is None else end - committed
+        rows.append((str(partition), *("-" if number is None else str(number) for number in (committed, end, behind))))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
+    return "".join(line + "\n" for line in lines).encode()
+
+
+class GroupsDirectory:
+    """`groups` itself, and the nodes below it: `directories`, `lags` and `commits`."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._groups = _Groups(shared)
+        self.lags = LagFiles(self._groups)
+        self.commits = CommitFiles(self._groups)
+        self.directories = GroupDirectories(self._groups, self.lags, self.commits)
+
+    def entry(self) -> EntryAttributes | None:
+        """Return the attributes, None when the log directory knows of no groups."""
+        return self._attributes() if self._groups.engine.is_there else None
+
+    def _attributes(self) -> EntryAttributes:
+        return self._shared.attributes.directory(pack(Kind.FIXED, 0, Fixed.GROUPS))
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self._attributes()
+
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        group = group_of(name)
+        if group is None or await self._groups.commits(group) is None:
+            return None
+        return self.directories.entry(group)
+
+    async def listing(self, number: int) -> Listing:
+        entries = []
+        for group in await self._groups.names():
+            name = file_name(group)
+            if name is None:
+                self._shared.notes.say("a group whose name is too long for a directory is not listed")
+            else:
+                entries.append((name, self.directories.entry(group)))
+        return ShortListing(entries)
+
+
+class GroupDirectories:
+    """`groups/<group>`. `number`: the place of the group."""
+
+    def __init__(self, groups: _Groups, lags: LagFiles, commits: CommitFiles) -> None:
+        self._groups = groups
+        self._lags = lags
+        self._commits = commits
+
+    def entry(self, group: bytes) -> EntryAttributes:
+        return self._groups.shared.attributes.directory(pack(Kind.GROUP, 0, self._groups.groups.of(group)))
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self.entry(self._groups.groups.at(number))
+
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        if name == LAG_NAME:
+            return await self._lags.attributes(number)
+        try:
+            partition = TopicPartition.parse(name.decode("ascii", "replace"))
+        except InvalidName:
+            return None
+        group = self._groups.groups.at(number)
+        commits = await self._groups.commits(group) or []
+        return next((self._commits.entry(group, each) for each in commits if each.partition == partition), None)
+
+    async def listing(self, number: int) -> Listing:
+        group = self._groups.groups.at(number)
+        commits = await self._groups.commits(group)
+        if commits is None:
+            raise FUSEError(errno.ESTALE)
+        entries = [(str(each.partition).encode(), self._commits.entry(group, each)) for each in commits]
+        return ShortListing([(LAG_NAME, await self._lags.attributes(number)), *entries])
+
+
+class LagFiles:
+    """`groups/<group>/lag`. `number`: the place of the group."""
+
+    def __init__(self, groups: _Groups) -> None:
+        self._groups = groups
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        content = await self._groups.lag(self._groups.groups.at(number))
+        return self._groups.shared.attributes.file(pack(Kind.GROUP_LAG, 0, number), len(content), 0)
+
+    async def open(self, number: int) -> Opened:
+        return Opened(await self._groups.lag(self._groups.groups.at(number)), direct=True)
+
+
+class CommitFiles:
+    """`groups/<group>/<partition>`. `number`: the place of the group, and that of the partition below it."""
+
+    def __init__(self, groups: _Groups) -> None:
+        self._groups = groups
+
+    def entry(self, group: bytes, commit: Commit) -> EntryAttributes:
+        place = self._groups.partitions.of(commit.partition)
+        if place >> _PARTITION_BITS:
+            raise OverflowError("commits of more than a million partitions")
+        number = self._groups.groups.of(group) << _PARTITION_BITS | place
+        inode = pack(Kind.GROUP_COMMIT, 0, number)
+        mtime_ns = milliseconds_ns(max(commit.timestamp, 0))
+        return self._groups.shared.attributes.file(inode, len(_content(commit)), mtime_ns)
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self.entry(self._group(number), await self._commit(number))
+
+    async def open(self, number: int) -> Opened:
+        return Opened(_content(await self._commit(number)), direct=True)
+
+    def _group(self, number: int) -> bytes:
+        return self._groups.groups.at(number >> _PARTITION_BITS)
+
+    async def _commit(self, number: int) -> Commit:
+        partition = self._groups.partitions.at(number & (1 << _PARTITION_BITS) - 1)
+        commits = await self._groups.commits(self._group(number)) or []
+        commit = next((each for each in commits if each.partition == partition), None)
+        if commit is None:
+            raise FUSEError(errno.ESTALE)  # expired, or deleted
+        return commit
+
+
+def _content(commit: Commit) -> bytes:
+    return b"%d\n" % commit.offset
