@@ -6,6 +6,7 @@ may only be read. The parts:
 
     verify              the directory: checkpoints, names, whether somebody is writing
     verify_partition    a partition: its files, its segments in their order
+    verify_files        what each file of a partition is
     verify_batches      the walk over a log, and what must hold inside a batch
     verify_indexes      offset, time and transaction index, told of each batch
     verify_producers    sequences and snapshots, told of each batch

@@ -9,36 +9,22 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import stat
 from collections.abc import Callable
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass
 
 from offsetfs.storage import checkpoint, files, verify_batches
 from offsetfs.storage.batch import HEADER_SIZE, PAYLOAD_BYTES_MAX, Batch, parse_header
 from offsetfs.storage.batch_header import MAGIC, BatchHeader
-from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
+from offsetfs.storage.checkpoint import PARTITION_METADATA
 from offsetfs.storage.errors import InvalidCheckpoint, MalformedBatch, StorageError, UnsupportedFormat
 from offsetfs.storage.files import File
-from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.names import segment_name
 from offsetfs.storage.segment import RELATIVE_OFFSET_MAX
 from offsetfs.storage.verify_epochs import EpochsCheck
+from offsetfs.storage.verify_files import INDEXES, PartitionFiles
 from offsetfs.storage.verify_finding import Report, Reporter
 from offsetfs.storage.verify_indexes import IndexCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
 from offsetfs.storage.verify_producers import ProducersCheck
-
-_BESIDE = (LEADER_EPOCHS, PARTITION_METADATA)
-_INDEXES = (".index", ".timeindex", ".txnindex")
-_OF_A_SEGMENT = (".log", *_INDEXES, ".snapshot", ".values-map")
-_CUT = re.compile(r"\.cut-[0-9]+\Z")
-_METADATA_FILE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint(\.deleted)?\Z|quorum-state\Z")
-_UNDER_WAY = {
-    ".deleted": "the next writer removes it",
-    ".cleaned": "a compaction that was not finished; the next writer removes it",
-    ".swap": "a compaction's output; the next writer puts it in its place",
-    ".tmp": "a file that was about to replace another",
-    ".handover": "of an `offsetfs hand-over` that did not end; it begins anew",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +84,7 @@ class PartitionCheck:
     def run(self) -> None:
         """Look at everything. Raises OSError where the directory cannot be read at all."""
         self._tally.partitions += 1
-        found = _Files.sorted_out(self.path, self._report, is_live=self._at.is_live)
+        found = PartitionFiles.sorted_out(self.path, self._report, is_live=self._at.is_live)
         if not found.logs:
             self._reporter().damage("no-log", "holds no .log file: a writer begins an empty one")
             return
@@ -120,7 +106,7 @@ class PartitionCheck:
 
     # --- segments ----------------------------------------------------------------------------------------------------
 
-    def _segment(self, base: int, following: int | None, found: _Files) -> None:
+    def _segment(self, base: int, following: int | None, found: PartitionFiles) -> None:
         reporter = self._reporter(segment_name(base, ".log"))
         try:
             indexes = self._indexes(base, following, found)
@@ -135,11 +121,11 @@ class PartitionCheck:
             self._is_unread = True
             reporter.damage("not-regular", "a link or a special file in the place of a log: it is never opened")
 
-    def _indexes(self, base: int, following: int | None, found: _Files) -> list[IndexCheck]:
+    def _indexes(self, base: int, following: int | None, found: PartitionFiles) -> list[IndexCheck]:
         """Open the indexes that are there. Their entries are counted now, before the log is looked at."""
         padded = following is None and (self._at.is_live or not self._at.is_clean)
         checks: list[IndexCheck] = []
-        for suffix in _INDEXES:
+        for suffix in INDEXES:
             if (base, suffix) not in found.indexes:
                 continue
             reporter = self._reporter(segment_name(base, suffix))
@@ -305,69 +291,3 @@ class _SegmentCheck:
 def _first_offset(batch: Batch, *, is_readable: bool) -> int:
     """Return the first offset of the batch; that of a set of v0 or v1 only when it can be inflated."""
     return batch.base_offset if batch.header.magic == MAGIC or is_readable else batch.header.base_offset
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Files:
-    """The files of a partition, sorted out by what they are."""
-
-    logs: list[int] = field(default_factory=list)
-    snapshots: list[int] = field(default_factory=list)
-    indexes: set[tuple[int, str]] = field(default_factory=set)
-
-    @classmethod
-    def sorted_out(cls, path: str, report: Report, *, is_live: bool) -> _Files:
-        """Return what is there; what does not belong there is said."""
-        found = cls()
-        for name in sorted(files.names(path)):
-            found._take(name, Reporter(report, os.path.join(path, name)), is_live)
-        found.logs.sort()
-        if not is_live:
-            found._check_pairs(path, report)
-        return found
-
-    def _take(self, name: str, reporter: Reporter, is_live: bool) -> None:
-        parsed = parse_segment_name(name)
-        suffix = parsed[1] if parsed is not None else ""
-        if parsed is not None and suffix in _OF_A_SEGMENT:
-            if not _is_regular(reporter.path):
-                if suffix == ".log":
-                    self.logs.append(parsed[0])  # its segment says so
-                else:
-                    reporter.damage("not-regular", "a link or a special file: it is never opened")
-            elif suffix == ".log":
-                self.logs.append(parsed[0])
-            elif suffix == ".snapshot":
-                self.snapshots.append(parsed[0])
-            elif suffix in _INDEXES:
-                self.indexes.add((parsed[0], suffix))
-        elif _CUT.match(suffix):
-            reporter.notice("cut", f"{os.lstat(reporter.path).st_size} bytes that recovery took from the log and kept")
-        elif name not in _BESIDE and not _METADATA_FILE.match(name):
-            under_way = next((meaning for ending, meaning in _UNDER_WAY.items() if name.endswith(ending)), None)
-            if under_way is None:
-                reporter.notice("foreign-file", "belongs to no partition; nobody reads it")
-            elif not is_live:
-                reporter.notice("left-over", under_way)
-
-    def _check_pairs(self, path: str, report: Report) -> None:
-        """Say which index has no log, and which log no index though it should."""
-        bases = set(self.logs)
-        for base, suffix in sorted(self.indexes):
-            if base not in bases:
-                reporter = Reporter(report, os.path.join(path, segment_name(base, suffix)))
-                reporter.notice("left-over", "an index without its log; a broker removes it")
-        for base in self.logs:
-            log = os.path.join(path, segment_name(base, ".log"))
-            if (base, ".index") not in self.indexes and os.lstat(log).st_size:
-                Reporter(report, log).notice("index-missing", "has no .index: it is made anew from the log")
-
-
-def _is_regular(path: str) -> bool:
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except FileNotFoundError:
-        return True  # gone meanwhile, which whoever opens it will see
