@@ -222,7 +222,7 @@ def test_a_log_start_is_in_the_checkpoint_only_where_no_segment_is_named_by_it(t
     assert read_offsets(str(tmp_path / LOG_STARTS)) == {}
 
 
-def test_a_directory_may_be_closed_twice(make_log: MakeLog, tmp_path: Path) -> None:
+def test_a_log_may_be_closed_twice(make_log: MakeLog, tmp_path: Path) -> None:
     log = make_log()
     log.append(sealed(b"a"))
     directory = LogDirectory.open(str(tmp_path), read_only=True)
