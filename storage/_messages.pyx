@@ -31,6 +31,7 @@ cdef enum:
     CODEC_MASK = 0x07
     APPEND_TIME_FLAG = 0x08
 
+cdef int64_t LONG_MAX = 0x7FFFFFFFFFFFFFFF
 cdef array _row_template = _array("q")
 
 cdef enum Fault:
@@ -152,7 +153,9 @@ def run(messages, Py_ssize_t size_max):
         while data.next(&message):
             if kind < 0:
                 kind = kind_of(&message)
-            if kind_of(&message) != kind or message.offset <= last or not is_sum_right(data.data, &message):
+            if kind_of(&message) != kind or not last < message.offset < LONG_MAX:
+                break
+            if not is_sum_right(data.data, &message):
                 break
             if count and message.end > size_max:
                 break

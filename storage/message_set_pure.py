@@ -39,6 +39,7 @@ _TIMESTAMP_POSITION = 18
 _FIELD_SIZE = struct.Struct(">i")
 
 _LONG_MIN = -(2**63)
+_LONG_MAX = 2**63 - 1
 
 Buffer = bytes | bytearray | memoryview
 
@@ -117,7 +118,9 @@ def run(messages: Buffer, size_max: int) -> tuple[int, int, int, int]:
     try:
         for message in _messages(data):
             kind = _kind(message) if kind is None else kind
-            if _kind(message) != kind or message.offset <= offsets[-1] or not _is_sum_right(data, message):
+            if _kind(message) != kind or not offsets[-1] < message.offset < _LONG_MAX:
+                break
+            if not _is_sum_right(data, message):
                 break
             if timestamps and message.end > size_max:
                 break

@@ -353,6 +353,7 @@ RUNS = {
     "until the bytes end": ([plain(0, 1), plain(0, 2), plain(0, 3)[:-1]], 2, 2, -1),
     "not of a wrapper": ([wrapper(0, 3, [plain(0, 3)]), plain(0, 4)], 0, -1, -1),
     "not of a negative offset": ([plain(0, -5), plain(0, 2)], 0, -1, -1),
+    "not to an offset that none follows": ([plain(0, 1), plain(0, 2), plain(0, 2**63 - 1)], 2, 2, -1),
     "one alone": ([plain(1, 8, -1)], 1, 8, -1),
     "nothing": ([], 0, -1, -1),
 }
