@@ -18,7 +18,6 @@ from offsetfs.storage.codec_pure import (
     Row,
     headers,
 )
-from offsetfs.storage.message_set import scan as scan_messages
 
 if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
     from offsetfs.storage.codec_pure import decode, encode, find, join, measure, scan, split
@@ -45,6 +44,5 @@ __all__ = [
     "join",
     "measure",
     "scan",
-    "scan_messages",
     "split",
 ]
