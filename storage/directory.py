@@ -216,8 +216,15 @@ class LogDirectory:
             if properties:
                 self._configure(partition.topic, properties)
             self._mark_changed()
+            self._forget(partition)
             self._make(partition)
             return self.log(partition)
+
+    def _forget(self, partition: TopicPartition) -> None:
+        """Drop what the checkpoints say of a partition of this name that was removed: the new one begins at 0."""
+        known = [offsets.pop(partition, None) for offsets in (self._recovery_points, self._log_starts)]
+        if any(known):
+            self.checkpoint()
 
     def _make(self, partition: TopicPartition) -> None:
         path = self._file(str(partition))

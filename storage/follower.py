@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from offsetfs.storage import batch_chain, files
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.names import parse_segment_name
 from offsetfs.storage.recovery import readable_end
 from offsetfs.storage.segment import Segment
 from offsetfs.storage.segments import Segments
@@ -117,7 +117,7 @@ class Follower:
             return
         if old.active.base_offset in inodes and max(inodes) > old.active.base_offset and not self._catch_up():
             return  # what was the active segment is read to its end before the next one counts
-        kept = {s.base_offset: s for s in old if inodes.get(s.base_offset) == s.inode}
+        kept = {s.base_offset: s for s in old if inodes.get(s.base_offset) == s.inode and _has_its_name(s)}
         segments = Segments(kept[base] if base in kept else self._new(base, inode) for base, inode in inodes.items())
         if segments.active is not old.active:
             self._begin(segments.active)
@@ -146,6 +146,6 @@ class Follower:
         self._log.next_offset = max(self._log.next_offset, next_offset)
 
 
-def inode_of(path: str, base_offset: int) -> int:
-    """Return the inode number of the `.log` file of a segment."""
-    return os.stat(os.path.join(path, segment_name(base_offset, ".log"))).st_ino
+def _has_its_name(segment: Segment) -> bool:
+    """Whether the segment was opened by the name that it has, and not as the `.swap` of a swap under way."""
+    return segment.log_path.endswith(".log")

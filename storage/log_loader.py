@@ -7,14 +7,14 @@ Opened for reading, nothing is changed: what is not sound at the end is simply n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from offsetfs.storage import batch_chain, checkpoint, files
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidSnapshot, StorageError
-from offsetfs.storage.follower import Follower, inode_of
+from offsetfs.storage.follower import Follower
 from offsetfs.storage.log import Damage, Log
 from offsetfs.storage.names import TopicPartition, parse_segment_name, segment_name
 from offsetfs.storage.open_files import Pool
@@ -22,6 +22,9 @@ from offsetfs.storage.producers import ProducerState, end_marker
 from offsetfs.storage.recovery import Recovery, end_of_chain, readable_end
 from offsetfs.storage.segment import Segment, SegmentFiles
 from offsetfs.storage.segments import Segments
+
+_SWAP_LOOKS_MAX = 10
+"""How often the files are listed anew when one vanishes meanwhile: a swap takes a broker about a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
     damage: list[Damage] = []
     epochs = _epochs(path, damage)
     content = _content(_segments(path, opening), epochs, opening)
+    if not opening.read_only:
+        content = _beyond_what_was_given_out(content, opening)
     first = content.segments.first.base_offset
     log = Log(
         partition,
@@ -84,13 +89,13 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
 
 
 def _segments(path: str, opening: Opening) -> Segments:
+    if opening.read_only:
+        return _readable_segments(path, opening)
     names = files.names(path)
     parsed = (parse_segment_name(name) for name in names)
     bases = sorted(base for base, suffix in filter(None, parsed) if suffix == ".log")
     if bases:
-        return Segments(_segment(path, base, opening) for base in bases)
-    if opening.read_only:
-        raise StorageError("holds no .log file: open it for writing once, or remove it", path=path)
+        return Segments(Segment(path, base, opening.config, opening.pool) for base in bases)
     foreign = [name for name in names if not _belongs_to_partition(name)]
     if foreign:  # many a directory elsewhere is called `name-1`
         raise StorageError(f"is no partition: it holds {foreign[0]!r} and no .log file", path=path)
@@ -104,10 +109,37 @@ def _belongs_to_partition(name: str) -> bool:
     return parse_segment_name(name) is not None
 
 
-def _segment(path: str, base: int, opening: Opening) -> Segment:
-    if not opening.read_only:
-        return Segment(path, base, opening.config, opening.pool)
-    return Segment(path, base, opening.config, opening.pool, read_only=True, inode=inode_of(path, base))
+def _readable_segments(path: str, opening: Opening) -> Segments:
+    """Return the segments that there would be, were a swap finished that is under way or was cut short by a crash."""
+    for looks_left in reversed(range(_SWAP_LOOKS_MAX)):
+        try:
+            segments = [_readable_segment(path, base, name, opening) for base, name in _readable_logs(path).items()]
+            break
+        except FileNotFoundError:  # a broker swaps just now, or the partition is gone
+            if not looks_left:
+                raise
+    if not segments:
+        raise StorageError("holds no .log file: open it for writing once, or remove it", path=path)
+    return Segments(segments)
+
+
+def _readable_logs(path: str) -> dict[int, str]:
+    """Return the names of the log files by base offset. A `.swap` file is whole, and the old one may be gone."""
+    names = files.names(path)
+    pending = pending_swaps(path, names)
+    parsed = [(name, each) for name in names if (each := parse_segment_name(name)) is not None]
+    logs = {int(base): name for name, (base, suffix) in parsed if suffix == ".log" and name not in pending.removed}
+    swapped = {int(base): name for name, (base, suffix) in parsed if suffix == ".log.swap" and name in pending.renamed}
+    return logs | swapped
+
+
+def _readable_segment(path: str, base: int, name: str, opening: Opening) -> Segment:
+    status = os.stat(os.path.join(path, name))
+    segment = Segment(
+        path, base, opening.config, opening.pool, size=status.st_size, read_only=True, inode=status.st_ino
+    )
+    segment.log_path = os.path.join(path, name)
+    return segment
 
 
 def _epochs(path: str, damage: list[Damage]) -> LeaderEpochCache:
@@ -134,6 +166,21 @@ def _content(segments: Segments, epochs: LeaderEpochCache, opening: Opening) -> 
     return _Content(recovery.segments, recovery.next_offset, recovery.damage, was_recovered=True)
 
 
+def _beyond_what_was_given_out(content: _Content, opening: Opening) -> _Content:
+    """Let a log that lost its end go on behind the offsets that were on disk once, so that none is given out again.
+
+    Kafka begins anew at the log start where the log ends below it, and goes on at the end where that lies below the
+    recovery point.
+    """
+    given_out = max(opening.recovery_point, opening.log_start())
+    if content.next_offset >= given_out:
+        return content
+    active = content.segments.active
+    reason = f"the log ends here, but offsets below {given_out} were on disk once; it goes on with that one"
+    damage = [*content.damage, Damage(active.log_path, active.size, content.next_offset, reason)]
+    return replace(content, next_offset=given_out, damage=damage)
+
+
 @dataclass(frozen=True, slots=True)
 class PendingSwaps:
     """What a compaction or a split left half done: names that go, and names that lose the suffix `.swap`."""
@@ -142,13 +189,14 @@ class PendingSwaps:
     renamed: list[str]
 
 
-def pending_swaps(path: str) -> PendingSwaps:
+def pending_swaps(path: str, names: Sequence[str] | None = None) -> PendingSwaps:
     """Return what `finish_swaps` would do (LogLoader, its first four steps); changes nothing.
 
     `.deleted` and `.cleaned` files go. A `.swap` at or above the lowest `.cleaned` offset goes too; the others replace
     every file in their offset range and lose the suffix.
     """
-    parsed = [(name, p) for name in files.names(path) if (p := parse_segment_name(name)) is not None]
+    names = files.names(path) if names is None else names
+    parsed = [(name, p) for name in names if (p := parse_segment_name(name)) is not None]
     cleaned_min = min((base for _, (base, suffix) in parsed if suffix.endswith(".cleaned")), default=None)
     removed, swaps = [], []
     for name, (base, suffix) in parsed:

@@ -84,6 +84,7 @@ def plan_partition(
         plan.add("begin", segment_name(log_start, ".log"), meaning)
     elif not is_clean or not _ends_well(path, max(logs.paths)):
         _RecoveryPlan(plan, logs, recovery_point).make()
+        plan.next_offset = max(plan.next_offset or 0, recovery_point, log_start)
     _sort_out(plan, findings, logs)
     return plan
 

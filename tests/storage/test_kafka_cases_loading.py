@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from planted_logs import PARTITION, batch, crash, data, marker, plant, sealed, values_of
 
-from offsetfs.storage import log_loader
+from offsetfs.storage import follower, log_loader
 from offsetfs.storage.batch import HEADER_SIZE, parse_header, seal_checksum
-from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, LOG_STARTS, write_offsets
+from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POINTS, read_offsets, write_offsets
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
@@ -138,12 +138,73 @@ def test_a_split_that_was_cut_short_is_finished_or_undone(
         (partition / f"{int(number):020d}.{suffix}").write_bytes(content)
         for index in ("index", "timeindex"):
             (partition / f"{int(number):020d}.{suffix.replace('log', index)}").write_bytes(b"")
+    before = {path.name: path.read_bytes() for path in partition.iterdir()}
+    reader = LogDirectory.open(str(tmp_path), read_only=True).log(PARTITION)
+    assert (values_of(reader), reader.next_offset, reader.damage) == ([*values, b"after"], 5, ())
+    assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
     directory = LogDirectory.open(str(tmp_path))
     log = directory.log(PARTITION)
     log.check()
     assert (values_of(log), log.next_offset, log.damage) == ([*values, b"after"], 5, ())
+    reader.refresh()
+    assert values_of(reader) == [*values, b"after"]
     directory.close()
     assert {path.suffix for path in partition.iterdir()} <= {".log", ".index", ".timeindex", ""}
+
+
+def test_a_log_that_is_opened_while_a_broker_swaps_reads_on_when_it_has_swapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower, "LOOK_INTERVAL_S", 0.0)
+    partition = plant(tmp_path, {4: [AFTER]}, is_clean=False)
+    swapped, old = partition / f"{0:020d}.log.swap", partition / f"{0:020d}.log.deleted"
+    swapped.write_bytes(FIRST + SECOND)
+    old.write_bytes(OLD)
+    reader = LogDirectory.open(str(tmp_path), read_only=True).log(PARTITION)
+    reader.refresh()
+    swapped.rename(swapped.with_suffix(""))
+    old.unlink()
+    reader.refresh()
+    assert values_of(reader) == [b"new 0", b"new 2", b"after"]
+    assert [segment.log_path for segment in reader.snapshot()] == [
+        str(path) for path in sorted(partition.glob("*.log"))
+    ]
+
+
+# --- offsets that were given out ------------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("Offsets that were on disk once are never given out again.")
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("checkpoint", [{"log_start": 10}, {"recovery_point": 10}], ids=lambda known: next(iter(known)))
+def test_a_log_that_ends_below_its_start_or_recovery_point_goes_on_behind_it(
+    checkpoint: Mapping[str, int], is_clean: bool, tmp_path: Path
+) -> None:
+    plant(tmp_path, {0: [batch(0, b"a", b"b")]}, is_clean=is_clean, **checkpoint)
+    start = checkpoint.get("log_start", 0)
+    for _ in range(2):  # it is not forgotten when nothing is appended
+        directory = LogDirectory.open(str(tmp_path))
+        log = directory.log(PARTITION)
+        assert (log.log_start_offset, log.next_offset) == (start, 10)
+        assert [(each.position, each.offset) for each in log.damage] == [(log.size_bytes, 2)]
+        directory.close()
+    directory = LogDirectory.open(str(tmp_path))
+    assert directory.log(PARTITION).append(sealed(b"c")).base_offset == 10
+    directory.close()
+    crash(tmp_path)
+    log = LogDirectory.open(str(tmp_path), read_only=True).log(PARTITION)
+    assert (log.log_start_offset, log.next_offset) == (start, 11)
+    found = log.batch_at(max(start, 2))
+    assert found is not None and found.records()[0].value == b"c"
+
+
+def test_a_partition_made_again_under_its_name_begins_at_zero(tmp_path: Path) -> None:
+    plant(tmp_path, {}, recovery_point=10, log_start=5).rmdir()
+    directory = LogDirectory.open(str(tmp_path))
+    log = directory.create_partition(PARTITION)
+    assert (log.log_start_offset, log.next_offset, log.damage) == (0, 0, ())
+    assert read_offsets(str(tmp_path / RECOVERY_POINTS)) == read_offsets(str(tmp_path / LOG_STARTS)) == {}
+    directory.close()
 
 
 # --- producer snapshots -----------------------------------------------------------------------------------------------
