@@ -15,6 +15,9 @@ from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.names import INTERNAL_TOPICS
 
+PREFERRED_WRITE_BYTES = 1 << 20
+"""What st_blksize says: cat then writes a megabyte at a time, in an eighth of the requests."""
+
 
 class AppendFile:
     """`append` of one partition. `number` says nothing more."""
@@ -26,7 +29,9 @@ class AppendFile:
 
     async def attributes(self, number: int) -> EntryAttributes:
         inode = self._partition.inode(Kind.FIXED, Fixed.APPEND)
-        return self._shared.attributes.file(inode, 0, self._partition.log.modified_ns, mode=APPEND_MODE)
+        entry = self._shared.attributes.file(inode, 0, self._partition.log.modified_ns, mode=APPEND_MODE)
+        entry.st_blksize = PREFERRED_WRITE_BYTES
+        return entry
 
     async def open_for(self, flags: int) -> AppendHandle:
         """Open with the flags of open(2); EROFS for a writer where nothing can be written."""

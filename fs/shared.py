@@ -24,7 +24,7 @@ from offsetfs.storage.record import Record
 from offsetfs.storage.view_map import Maps
 
 RECORD_BYTES_MAX = 8 << 20
-BATCH_BYTES_MAX = 32 << 20
+BATCH_BYTES_MAX = 16 << 20
 BLOCK_BYTES_MAX = 8 << 20
 OPEN_MAPS_MAX = 64
 READ_THREADS = 16

@@ -24,7 +24,6 @@ from offsetfs.storage.batch import (
     Batch,
     BatchHeader,
     parse_header,
-    read_batch,
 )
 from offsetfs.storage.batch_header import ATTRIBUTES_END, BATCH_SIZE_MIN, KEY_POSITIONS
 from offsetfs.storage.errors import (
@@ -41,7 +40,7 @@ from offsetfs.storage.legacy import NO_RUNS, run_header
 BLOCK_BYTES = 1 << 20
 """How much a bulk reader takes at once."""
 
-PROBE_BYTES = 16 << 10
+PROBE_BYTES = 32 << 10
 """How much a look-up takes at once: an index interval (4 KiB) and the batch behind it, in most logs."""
 
 INLINE_INFLATE_BYTES_MAX = 1 << 20
@@ -118,7 +117,8 @@ def load(file: File, position: int, header: BatchHeader, seen: memoryview, *, no
         data = memoryview(file.read(position, header.size, nowait=nowait))
         if len(data) < header.size:
             raise MalformedBatch("the file ends inside the batch", path=file.path, position=position)
-    batch = read_batch(data, 0, path=file.path, file_position=position)
+    batch = Batch(header, data, file.path, position)
+    batch.check()
     if nowait and header.codec:
         _inflate_small(batch)
     return batch

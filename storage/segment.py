@@ -122,6 +122,9 @@ class Segment:
         Raises `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat` for that batch only; with `nowait` `WouldBlock`.
         """
         opened = self.open_files(nowait=nowait)
+        direct = self._find_directly(opened, offset, nowait)
+        if direct is not None:
+            return direct
         position = self.floor_position(opened, offset, nowait)
         passed: tuple[int, BatchHeader, memoryview] | None = None
         found: Batch | None = None
@@ -137,6 +140,25 @@ class Segment:
             # A gap of compaction, or a damaged header that hides how far the batch before reaches: then this raises.
             batch_chain.load(opened.log, *passed, nowait=nowait)
         return found
+
+    def _find_directly(self, opened: SegmentFiles, offset: int, nowait: bool) -> Batch | None:
+        """Return the batch that the index entry behind `offset` names, when it is large and holds `offset`.
+
+        An entry has the last offset of its batch, so the batch of an offset between two entries is the later one's,
+        unless small batches lie between them. One read instead of three. None: look the long way.
+        """
+        floor, following = opened.index.bracket(offset)
+        if following is None or following[1] - floor[1] < 2 * self.config.index_interval_bytes or following[1] <= 0:
+            return None
+        try:
+            for place, header, seen in batch_chain.headers(opened.log, following[1], self.size, nowait=nowait):
+                holds = header.base_offset <= offset <= header.last_offset == following[0]
+                if not holds or header.is_wrapper:
+                    return None
+                return batch_chain.load(opened.log, place, header, seen, nowait=nowait)
+        except (MalformedBatch, UnsupportedFormat):
+            pass  # the entry lies, or the batch is damaged: the long way says which
+        return None
 
     def _find_beyond_damage(self, log: File, error: StorageError, offset: int, nowait: bool) -> Batch | None:
         """The chain broke before `offset` was reached: it may lie behind the damage, or in it."""

@@ -62,6 +62,8 @@ class NullOperations(pyfuse3.Operations):
         entry.st_mode = stat.S_IFDIR | 0o755 if inode in (ROOT, FILES) else stat.S_IFREG | 0o644
         if inode == DATA:
             entry.st_size, entry.st_blksize, entry.attr_timeout = self._data_bytes, PREFERRED_READ_BYTES, NEVER_S
+        elif inode == SINK:
+            entry.st_blksize = PREFERRED_READ_BYTES
         elif inode >= FIRST_FILE:
             entry.st_size = FILE_BYTES
         return entry
