@@ -26,6 +26,7 @@ VERBS = {
     "hand-over": "Give a partition to a stopped Kafka broker.",
     "verify": "Check logs, indexes and checkpoints; change nothing.",
     "repair": "Finish what a crash left, make indexes anew; shows it first.",
+    "dump": "Print segments, indexes and snapshots, as Kafka's tool does.",
     "status": "Show what is mounted, and the partitions of a log directory.",
 }
 """What there is, with the line that `offsetfs --help` shows: listing them must not load them."""

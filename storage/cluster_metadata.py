@@ -34,7 +34,7 @@ def _replicas(name: str, tag: int | None = None, since: int = 0) -> Field:
     return Field(name, "int32", many=True, since=since, nullable=tag is not None, tag=tag, default=None)
 
 
-_TYPES: dict[int, tuple[str, tuple[Field, ...]]] = {
+TYPES: dict[int, tuple[str, tuple[Field, ...]]] = {
     0: (
         "REGISTER_BROKER_RECORD",
         (
@@ -169,6 +169,7 @@ _TYPES: dict[int, tuple[str, tuple[Field, ...]]] = {
     ),
     28: ("CLEAR_ELR_RECORD", (Field("topicName", "string"),)),
 }
+"""By type: its name, and the fields. All are flexible from version 0 on."""
 
 
 def show(offset: int, value: Buffer | None) -> Shown:
@@ -193,11 +194,11 @@ def _text(value: Buffer) -> str:
         )
     type_id, position = _short(value, position, "type")
     version, position = _short(value, position, "version")
-    if type_id not in _TYPES:
+    if type_id not in TYPES:
         raise MalformedMessage(
             f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {type_id}"
         )
-    name, fields = _TYPES[type_id]
+    name, fields = TYPES[type_id]
     return json_text({"type": name, "version": version, "data": _fields(value, position, type_id, version, fields)})
 
 

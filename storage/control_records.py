@@ -29,7 +29,7 @@ _QUORUM_MEMBER = (
 )
 _LEADER_CHANGE = 2
 _NO_DIRECTORY = "A" * 22  # sixteen zero bytes
-_MESSAGES: dict[int, tuple[str, tuple[Field, ...]]] = {
+MESSAGES: dict[int, tuple[str, tuple[Field, ...]]] = {
     _LEADER_CHANGE: (
         "LeaderChange:",
         (
@@ -44,6 +44,8 @@ _MESSAGES: dict[int, tuple[str, tuple[Field, ...]]] = {
     5: ("KRaftVersion", (_VERSION, Field("kRaftVersion", "int16"))),
     6: ("KRaftVoters", (_VERSION, Field("voters", _QUORUM_MEMBER, many=True))),
 }
+"""By type: the word in front of the fields, and the fields."""
+
 _ENDS = {ABORT: "ABORT", COMMIT: "COMMIT"}
 
 
@@ -52,9 +54,9 @@ def show(key: Buffer | None, value: Buffer | None) -> str:
     type_id = _type_of(key)
     if type_id in _ENDS:
         return f"endTxnMarker: {_ENDS[type_id]} coordinatorEpoch: {_coordinator_epoch(value)}"
-    if type_id not in _MESSAGES:
+    if type_id not in MESSAGES:
         return f"controlType: UNKNOWN({type_id})"
-    name, fields = _MESSAGES[type_id]
+    name, fields = MESSAGES[type_id]
     if value is None:
         raise MalformedBatch("a control record without a value")
     try:

@@ -21,6 +21,7 @@ from offsetfs.storage.errors import InvalidSnapshot
 SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX = ".snapshot", ".txnindex"
 
 _VERSION = 1
+_VERSION_SIZE = 2
 _HEADER = Struct(">hIi")
 _CHECKED_FROM = 6
 _ENTRY = Struct(">qhiqiqiq")
@@ -57,17 +58,9 @@ def dump_snapshot(path: str, printer: Printer, report: Report) -> None:
 
 def snapshot_entries(data: bytes) -> Iterator[SnapshotEntry]:
     """Yield the producers in the order of the file; `InvalidSnapshot` before the first when the file is damaged."""
-    version, stored, count = _HEADER.unpack_from(data.ljust(_HEADER.size, b"\0"))
-    if version != _VERSION or len(data) < 2:
-        raise InvalidSnapshot(f"Snapshot contained an unknown file version {version}")
-    room = len(data) - _HEADER.size
-    if room < 0 or count < 0:
-        raise InvalidSnapshot(f"Snapshot failed schema validation: {_schema_fault(room, count)}")
-    if count > room:
-        fault = f"Tried to allocate a collection of size {count}, but there are only {room} bytes remaining."
+    if fault := _fault(data):
         raise InvalidSnapshot(f"Snapshot failed schema validation: {fault}")
-    if count * _ENTRY.size > room:
-        raise InvalidSnapshot("Snapshot failed schema validation: null")
+    _, stored, count = _HEADER.unpack_from(data)
     actual = crc32c(memoryview(data)[_CHECKED_FROM:])
     if actual != stored:
         raise InvalidSnapshot(
@@ -77,8 +70,19 @@ def snapshot_entries(data: bytes) -> Iterator[SnapshotEntry]:
         yield SnapshotEntry(*_ENTRY.unpack_from(data, _HEADER.size + number * _ENTRY.size))
 
 
-def _schema_fault(room: int, count: int) -> str:
-    return "null" if room < 0 else "non-nullable field producerEntries was serialized as null"
+def _fault(data: bytes) -> str | None:
+    """Return what is wrong with the form of a snapshot, "null" where it ends too early; None when it is right."""
+    version, _, count = _HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size, b"\0"))
+    room = len(data) - _HEADER.size
+    if version != _VERSION and len(data) >= _VERSION_SIZE:
+        return f"Snapshot contained an unknown file version {version}"
+    if room < 0 or (count <= room < count * _ENTRY.size):
+        return "null"
+    if count < 0:
+        return "non-nullable field producerEntries was serialized as null"
+    if count > room:
+        return f"Tried to allocate a collection of size {count}, but there are only {room} bytes remaining."
+    return None
 
 
 def _put_producer(entry: SnapshotEntry, printer: Printer) -> None:

@@ -1,0 +1,194 @@
+"""`offsetfs dump`: the options and the output of Kafka's DumpLogSegments, without a JVM, and a little more."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import click
+
+from offsetfs import __version__
+from offsetfs.cli.dump_paths import expanded, listed
+from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.fs.tree import parse_time
+from offsetfs.storage import (
+    cluster_metadata,
+    consumer_offsets,
+    coordinator_records,
+    share_group_state,
+    transaction_state,
+)
+from offsetfs.storage.dump import DumpOptions, dump_file
+from offsetfs.storage.dump_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, WINDOW_BYTES, IndexOptions
+from offsetfs.storage.dump_lines import LineBuffer
+from offsetfs.storage.dump_log import BYTES_MAX, LOG_SUFFIX, Decoder, LogOptions
+from offsetfs.storage.dump_range import Bound, Range, within
+from offsetfs.storage.dump_report import Report
+from offsetfs.storage.errors import StorageError
+
+STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
+
+_DECODERS: dict[str, Decoder] = {
+    "offsets_decoder": partial(coordinator_records.show, consumer_offsets.TYPES),
+    "transaction_log_decoder": partial(coordinator_records.show, transaction_state.TYPES),
+    "cluster_metadata_decoder": lambda offset, _, value: cluster_metadata.show(offset, value),
+    "share_group_state_decoder": partial(coordinator_records.show, share_group_state.TYPES),
+}
+"""By option; of several the first counts, as in Kafka."""
+
+_SIZE = click.IntRange(0, BYTES_MAX)
+
+
+class _ReaderGone(Exception):
+    """Nobody reads standard output any more: `| head` has seen enough."""
+
+
+def _decoder_class(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    told = "Only Kafka's StringDecoder, the default, is known."
+    return click.option(name, metavar="[CLASS]", is_flag=False, flag_value=STRING_DECODER, help=told)
+
+
+@click.command("dump", short_help="Print segments, indexes and snapshots, as Kafka's tool does.")
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
+@click.option("--files", multiple=True, metavar="FILE,FILE…", help="Files to print, as Kafka's tool takes them.")
+@click.option("--print-data-log", is_flag=True, help="Print keys and values too; any decoder option asks for it.")
+@click.option("--deep-iteration", is_flag=True, help="Print records, not only batches; --print-data-log asks for it.")
+@click.option("--skip-record-metadata", is_flag=True, help="Of records print nothing but key and value.")
+@click.option("--from", "start", metavar="WHEN", help="Begin with this offset or time (see above).")
+@click.option("--to", "end", metavar="WHEN", help="End before this offset or time.")
+@click.option("--json", "as_json", is_flag=True, help="An object a line: a batch, or with --print-data-log a record.")
+@click.option("--max-bytes", type=_SIZE, default=BYTES_MAX, metavar="SIZE", help="Look at so much of each log only.")
+@click.option("--offsets-decoder", is_flag=True, help="The log is one of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="The log is one of __transaction_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="The log is __cluster_metadata, or a snapshot of it.")
+@click.option("--share-group-state-decoder", is_flag=True, help="The log is one of __share_group_state.")
+@click.option("--remote-log-metadata-decoder", is_flag=True, help="Kafka's; refused here.")
+@_decoder_class("--key-decoder-class")
+@_decoder_class("--value-decoder-class")
+@click.option("--verify-index-only", is_flag=True, help="Check indexes against their log without printing them.")
+@click.option("--index-sanity-check", is_flag=True, help="Check indexes as a broker does when it starts.")
+@click.option(
+    "--max-message-size", type=_SIZE, default=WINDOW_BYTES, metavar="SIZE", help="Where an index points, look so far."
+)
+@click.version_option(__version__, "--version", message="offsetfs %(version)s, as DumpLogSegments of Kafka 4.1.0")
+def command(
+    paths: tuple[str, ...], files: tuple[str, ...], start: str | None, end: str | None, as_json: bool, **how: Any
+) -> int:
+    """Print what is in log segments, indexes and snapshots, in the words of Kafka's kafka-dump-log.sh.
+
+    PATH is a file, the directory of a partition, or a log directory, behind which partitions may be named. A directory
+    stands for its .log files; with --verify-index-only or --index-sanity-check for its indexes. Nothing is written, and
+    a broker may be running.
+
+    WHEN is an offset; or a time in UTC (2026-11-21T13:05, @1795253676, -15m, now), which means the first record at or
+    after it. Indexes say where that is: the rest is not read.
+
+    \b
+    offsetfs dump /var/lib/kafka/data/orders-0
+    offsetfs dump /var/lib/kafka/data orders-0 users-1 --print-data-log
+    offsetfs dump orders-0 --print-data-log --from -15m
+    offsetfs dump orders-0 --print-data-log --json --from 4200 --to 4300 | jq .value
+    offsetfs dump orders-0 --verify-index-only
+    offsetfs dump data/__consumer_offsets-12 --offsets-decoder
+    offsetfs dump --files 00000000000000000000.log,00000000000000000000.index --deep-iteration
+
+    Damage is said on stderr, and the dump goes on behind it.
+
+    Exit codes: 1 wrong call, 2 system error, 32 something could not be read.
+    """
+    options = DumpOptions(_log_options(how), _index_options(how), as_json)
+    suffixes = (INDEX_SUFFIX, TIME_INDEX_SUFFIX) if _checks_indexes(options) else (LOG_SUFFIX,)
+    chosen = [*listed(files), *expanded(paths, suffixes)]
+    if not paths and not files:
+        raise Failure("nothing to dump: name a file or a directory (see offsetfs dump --help)", WRONG_CALL)
+    try:
+        return _dump(_parts(chosen, Range(_bound("--from", start), _bound("--to", end)), options))
+    except _ReaderGone:
+        return SYSTEM
+
+
+def _dump(parts: Iterable[tuple[str, DumpOptions]]) -> int:
+    lines = LineBuffer(_write)
+    report = Report(partial(_say, lines, ""), partial(_say, lines, "offsetfs dump: "))
+    for path, options in parts:
+        dump_file(path, options, lines, report)
+    lines.flush()
+    for finding in report.findings():
+        click.echo(finding, err=True)
+    return FAILED if report.unreadable else DONE
+
+
+def _parts(chosen: list[str], wanted: Range, options: DumpOptions) -> Iterator[tuple[str, DumpOptions]]:
+    """Yield each file with the options for it; with a range only logs, and only those that reach into it."""
+    if wanted == Range():
+        yield from ((path, options) for path in chosen)
+        return
+    try:
+        for path, log_options in within(chosen, wanted, options.log):
+            yield path, replace(options, log=log_options)
+    except StorageError as error:
+        raise Failure(str(error)) from error
+
+
+# --- options -------------------------------------------------------------------------------------------------------
+
+
+def _log_options(how: dict[str, Any]) -> LogOptions:
+    if how["remote_log_metadata_decoder"]:
+        raise Failure("--remote-log-metadata-decoder: offsetfs cannot read this topic's records", WRONG_CALL)
+    for option in ("key_decoder_class", "value_decoder_class"):
+        if how[option] not in (None, STRING_DECODER):
+            name = option.replace("_", "-")
+            raise Failure(f"--{name} {how[option]}: there is no JVM here; only {STRING_DECODER} is known", WRONG_CALL)
+    decoder = next((_DECODERS[option] for option in _DECODERS if how[option]), None)
+    has_class = how["key_decoder_class"] is not None or how["value_decoder_class"] is not None
+    data = bool(how["print_data_log"] or decoder or has_class)
+    return LogOptions(
+        records=how["deep_iteration"] or data,
+        data=data,
+        metadata=not how["skip_record_metadata"],
+        decoder=decoder,
+        bytes_max=how["max_bytes"],
+    )
+
+
+def _index_options(how: dict[str, Any]) -> IndexOptions:
+    return IndexOptions(how["index_sanity_check"], how["verify_index_only"], how["max_message_size"])
+
+
+def _checks_indexes(options: DumpOptions) -> bool:
+    return options.index.sanity_only or options.index.verify_only
+
+
+def _bound(option: str, text: str | None) -> Bound | None:
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        return Bound(offset=int(text))
+    timestamp = parse_time(text.encode("utf-8", "replace"), int(time.time() * 1000))
+    if timestamp is None:
+        raise Failure(f"{option} {text}: neither an offset nor a time (see offsetfs dump --help)", WRONG_CALL)
+    return Bound(timestamp=timestamp)
+
+
+# --- output --------------------------------------------------------------------------------------------------------
+
+
+def _write(data: memoryview) -> None:
+    """Write to standard output past Python's buffer: pieces are large, and a reader that leaves is noticed here."""
+    sys.stdout.flush()
+    try:
+        while data:
+            data = data[os.write(sys.stdout.fileno(), data) :]
+    except BrokenPipeError:
+        raise _ReaderGone from None
+
+
+def _say(lines: LineBuffer, prefix: str, sentence: str) -> None:
+    lines.flush()  # what was printed before it comes before it
+    click.echo(prefix + sentence, err=True)

@@ -1,0 +1,61 @@
+"""What the arguments of `offsetfs dump` stand for: files, the files of a partition, those of a log directory."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.storage.errors import InvalidName
+from offsetfs.storage.names import TopicPartition, parse_segment_name
+
+_SLASHES = re.compile("/+")
+
+
+def listed(values: Sequence[str]) -> list[str]:
+    """Return the paths in values of --files, which commas separate, written as Java writes them."""
+    paths = [path for value in values for path in value.split(",") if path]
+    return [_SLASHES.sub("/", path.rstrip("/") or "/") for path in paths]
+
+
+def expanded(arguments: Sequence[str], suffixes: Sequence[str]) -> list[str]:
+    """Return the files that the arguments stand for: of a directory those with one of `suffixes`, in name order.
+
+    Names of partitions (`orders-0`) behind a log directory choose among what is in it. `Failure` for what is not there,
+    and for a directory that holds neither.
+    """
+    groups: list[tuple[str, list[str]]] = []
+    for argument in arguments:
+        if groups and _is_partition(argument) and os.path.isdir(os.path.join(groups[-1][0], argument)):
+            groups[-1][1].append(argument)
+        else:
+            groups.append((argument, []))
+    return [file for path, chosen in groups for file in _files(path, chosen, suffixes)]
+
+
+def _files(path: str, chosen: list[str], suffixes: Sequence[str]) -> list[str]:
+    if not os.path.lexists(path):
+        raise Failure(f"{path}: there is no such file or directory")
+    if not os.path.isdir(path):
+        return [path]
+    names = os.listdir(path)
+    if not chosen and any(parse_segment_name(name) for name in names):
+        return _partition_files(path, suffixes)
+    partitions = chosen or [str(each) for each in sorted(TopicPartition.parse(n) for n in names if _is_partition(n))]
+    if not partitions:
+        raise Failure(f"{path}: holds neither segments nor partitions (orders-0)", WRONG_CALL)
+    return [file for name in partitions for file in _partition_files(os.path.join(path, name), suffixes)]
+
+
+def _partition_files(path: str, suffixes: Sequence[str]) -> list[str]:
+    segments = ((name, parse_segment_name(name)) for name in sorted(os.listdir(path)))
+    return [os.path.join(path, name) for name, parsed in segments if parsed and parsed[1] in suffixes]
+
+
+def _is_partition(name: str) -> bool:
+    try:
+        TopicPartition.parse(name)
+    except InvalidName:
+        return False
+    return True
