@@ -1,6 +1,7 @@
 """Every promise of docs/promises.md is quoted, word for word, by a test that holds it."""
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ def promises() -> list[str]:
     return [line.removeprefix("* ") for line in lines if line.startswith("* ")]
 
 
+@functools.cache
 def quoted() -> set[str]:
     """The arguments of all `@pytest.mark.promise(…)` in the tests."""
     found = set()
