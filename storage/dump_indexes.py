@@ -110,11 +110,11 @@ def _check_time(index: _Entries, batch: FoundBatch, timestamp: int, before: int,
 def _max_timestamp(batch: FoundBatch) -> int:
     """Return the largest timestamp of the records, -1 when there are none."""
     if batch.header.magic < MAGIC:
-        return max(-1, *(message.timestamp for message in messages(batch)))
+        return max([-1, *(message.timestamp for message in messages(batch))])
     records = open_records(batch)
     if records.fault is not None:
         raise records.fault
-    return max([-1, *(records.timestamp(records.row(number)) for number in range(len(records)))])
+    return records.max_timestamp()
 
 
 # --- the index -----------------------------------------------------------------------------------------------------
@@ -206,6 +206,7 @@ class _Search:
         self._log = log
         self._report = report
         self._offsets = self._read_offsets()
+        self._count = 0 if self._offsets is None else sum(1 for _ in self._offsets.listed(offset_column=0))
         self._last = (index.base_offset, 0)
 
     def _read_offsets(self) -> _Entries | None:
@@ -229,6 +230,5 @@ class _Search:
         if self._offsets is None:
             return self._last[1] if offset >= self._last[0] else 0
         relative, offsets = offset - self._index.base_offset, self._offsets
-        count = sum(1 for _ in offsets.listed(offset_column=0))
-        place = bisect_right(range(count), relative, key=lambda number: offsets.at(number)[0]) - 1
+        place = bisect_right(range(self._count), relative, key=lambda number: offsets.at(number)[0]) - 1
         return offsets.at(place)[1] if place >= 0 else 0

@@ -49,6 +49,13 @@ class FoundRecords:
     def timestamp(self, row: array[int]) -> int:
         return wrapped(self.base_timestamp + row[1], LONG_MIN) if self.append_time is None else self.append_time
 
+    def max_timestamp(self) -> int:
+        """Return the largest timestamp, at least -1, which is also that of no records at all."""
+        if self.append_time is not None:
+            return max(self.append_time, -1) if self.rows else -1
+        deltas = set(self.rows[1 :: codec.COLUMNS])
+        return max([-1, *(wrapped(self.base_timestamp + delta, LONG_MIN) for delta in deltas)])
+
     def key(self, row: array[int]) -> Buffer | None:
         return None if row[3] < 0 else self.payload[row[2] : row[2] + row[3]]
 
