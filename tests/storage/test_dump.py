@@ -4,6 +4,7 @@ import io
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,12 +89,12 @@ def test_the_indexes_of_a_broker_that_was_killed_end_before_their_zeros(unclean_
 # --- logs of our own -----------------------------------------------------------------------------------------------
 
 
-def batches(*counts: int, first: int = 0, **how: object) -> list[bytearray]:
+def batches(*counts: int, first: int = 0, **how: Any) -> list[bytearray]:
     """Batches of so many records each, with offsets that follow each other."""
     made = []
     for count in counts:
         records = [(b"k%d" % (first + n), b"value %d" % (first + n), (), 1000 + first + n) for n in range(count)]
-        made.append(batch.build(records, base_offset=first, **how))  # type: ignore[arg-type]
+        made.append(batch.build(records, base_offset=first, **how))
         first += count
     return made
 
@@ -234,8 +235,8 @@ def test_a_batch_beyond_the_limit_is_checked_in_pieces_and_not_looked_into(
 @pytest.mark.parametrize(("value", "text"), [(2, "endTxnMarker: ABORT"), (None, "without an epoch")])
 def test_markers_are_explained(new_log: Callable[..., str], value: int | None, text: str) -> None:
     content = None if value is None else struct.pack(">hi", 0, value)
-    how = {"producer_id": 7, "producer_epoch": 0, "transactional": True, "control": True}
-    marker = batch.build([(struct.pack(">hh", 0, 0), content, (), 5)], **how)  # type: ignore[arg-type]
+    record = (struct.pack(">hh", 0, 0), content, (), 5)
+    marker = batch.build([record], producer_id=7, producer_epoch=0, transactional=True, control=True)
     dumped = Dumped([new_log(marker)])
     assert text in (dumped.text if value is not None else dumped.complaints[0])
     assert dumped.text.splitlines()[-1].startswith("| offset: 0 CreateTime: 5 keySize: 4 ")
