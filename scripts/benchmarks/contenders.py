@@ -54,11 +54,15 @@ def append(bench: Bench) -> Iterator[Measure]:
     yield measure
 
 
-@contextlib.contextmanager
-def sink(bench: Bench) -> Iterator[Measure]:
-    """The same `cat` into the null file system."""
-    with mounted.null_fs(bench.folder / "null") as mount:
-        yield lambda number: seconds(_CAT_INTO, bench.lines(), mount.path / "sink")
+def sink(name: str) -> Callable[[Bench], contextlib.AbstractContextManager[Measure]]:
+    """The same `cat` into a file of the null file system."""
+
+    @contextlib.contextmanager
+    def contender(bench: Bench) -> Iterator[Measure]:
+        with mounted.null_fs(bench.folder / "null") as mount:
+            yield lambda number: seconds(_CAT_INTO, bench.lines(), mount.path / name)
+
+    return contender
 
 
 @contextlib.contextmanager
@@ -242,7 +246,8 @@ def memory(bench: Bench) -> Iterator[Measure]:
 
 
 APPEND = Contender("`cat lines >> append`", append)
-SINK = Contender("null file system", sink)
+SINK = Contender("null file system", sink("sink"))
+SINK_1M = Contender("null file system, writes of 1 MiB as into ours", sink("sink-1m"))
 KCAT_PRODUCE = Contender("`kcat -P` into Kafka", kcat_produce)
 DATA = Contender("null file system", data)
 KCAT_CONSUME = Contender("`kcat -C -e` from Kafka", kcat_consume)

@@ -2,7 +2,8 @@
 
     python null_fs.py MOUNT_POINT DATA_BYTES
 
-    sink         takes writes and forgets them                             as `append`
+    sink         takes writes and forgets them                             as `append`, for `cat` 128 KiB at a time
+    sink-1m      the same, asking for a megabyte at a time as ours does    as `append`
     data         DATA_BYTES long, answered from one buffer                 as `values`
     files/N      for every number N, 100 bytes, the same in each           as `<offset>`
 
@@ -29,10 +30,10 @@ from offsetfs.fs.values import PREFERRED_READ_BYTES
 FILE_BYTES = 100
 READ_BYTES_MAX = 1 << 20
 
-ROOT, SINK, DATA, FILES = pyfuse3.ROOT_INODE, 2, 3, 4
+ROOT, SINK, SINK_1M, DATA, FILES = pyfuse3.ROOT_INODE, 2, 3, 4, 5
 FIRST_FILE = 1 << 32
 
-_NAMES = {b"sink": SINK, b"data": DATA, b"files": FILES}
+_NAMES = {b"sink": SINK, b"sink-1m": SINK_1M, b"data": DATA, b"files": FILES}
 
 
 class NullOperations(pyfuse3.Operations):
@@ -62,14 +63,14 @@ class NullOperations(pyfuse3.Operations):
         entry.st_mode = stat.S_IFDIR | 0o755 if inode in (ROOT, FILES) else stat.S_IFREG | 0o644
         if inode == DATA:
             entry.st_size, entry.st_blksize, entry.attr_timeout = self._data_bytes, PREFERRED_READ_BYTES, NEVER_S
-        elif inode == SINK:
+        elif inode == SINK_1M:
             entry.st_blksize = PREFERRED_READ_BYTES
         elif inode >= FIRST_FILE:
             entry.st_size = FILE_BYTES
         return entry
 
     async def open(self, inode: int, flags: int, ctx: pyfuse3.RequestContext) -> FileInfo:
-        is_direct = inode == SINK
+        is_direct = inode in (SINK, SINK_1M)
         return FileInfo(fh=inode, direct_io=is_direct, keep_cache=not is_direct)
 
     async def read(self, fh: int, off: int, size: int) -> bytes:

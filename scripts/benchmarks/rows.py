@@ -26,6 +26,7 @@ ROWS = (
         ours=contenders.APPEND,
         peers=(
             Peer(contenders.SINK, times_as_fast(0.45)),
+            Peer(contenders.SINK_1M, times_as_fast(0.45), is_goal=False),
             Peer(contenders.KCAT_PRODUCE, times_as_fast(6)),
         ),
     ),
