@@ -124,3 +124,22 @@ class LogFenced(StorageError):
 
 class InvalidIndexAppend(StorageError):
     """An index entry that is not beyond the last one, or does not fit. Cure: none, the caller rolls the segment."""
+
+
+# --- when a producer with an id writes (a broker's door) -----------------------------------------------------------
+
+
+class InvalidProducerEpoch(StorageError):
+    """A newer instance of the producer has written already. Cure: the older one ends; it was fenced."""
+
+
+class OutOfOrderSequence(StorageError):
+    """A batch is missing before this one, or came twice long ago. Cure: the producer sends what is missing."""
+
+
+class InvalidTransactionState(StorageError):
+    """A batch outside the transaction that its producer has open. Cure: end the transaction first."""
+
+
+class CoordinatorFenced(StorageError):
+    """A marker of an older transaction coordinator. Cure: none, a newer coordinator has taken over."""
