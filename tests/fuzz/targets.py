@@ -15,7 +15,16 @@ from pathlib import Path
 from crc32c import crc32c
 
 from offsetfs.fs.tree import parse_offset, parse_time
-from offsetfs.storage import batch_chain, checkpoint, files
+from offsetfs.storage import (
+    batch_chain,
+    checkpoint,
+    cluster_metadata,
+    consumer_offsets,
+    control_records,
+    coordinator_records,
+    files,
+    transaction_state,
+)
 from offsetfs.storage.batch import read_batch
 from offsetfs.storage.compression import decompress
 from offsetfs.storage.errors import StorageError
@@ -23,6 +32,7 @@ from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.offset_index import OffsetIndex
 from offsetfs.storage.producers import ProducerState
 from offsetfs.storage.time_index import TimeIndex
+from offsetfs.storage.transaction_index import TransactionIndex
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 INFLATED_BYTES_MAX = 1 << 20
@@ -103,6 +113,25 @@ def _names(data: bytes) -> None:
     assert str(TopicPartition.parse(text)) == text
 
 
+def _transaction_index(data: bytes) -> None:
+    _write(data)
+    index = TransactionIndex.read(_FILE, 0)
+    found, _ = index.collect(0, 2**62)
+    assert len(found) <= len(data) // 34
+
+
+def _coordinator(data: bytes) -> None:
+    """A record of a coordinator's topic: the first byte says where the key ends."""
+    if not data:
+        return
+    key, value = data[1 : 1 + data[0]], data[1 + data[0] :]
+    for types in (consumer_offsets.TYPES, transaction_state.TYPES):
+        shown_key, _ = coordinator_records.show(types, 0, key, value)
+        assert isinstance(shown_key, str)
+    control_records.show(key, value)
+    cluster_metadata.show(0, value)
+
+
 def _write(data: bytes) -> None:
     with open(_FILE, "wb") as file:
         file.write(data)
@@ -119,6 +148,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         "snapshot": _snapshot,
         "checkpoints": _checkpoints,
         "names": _names,
+        "transaction-index": _transaction_index,
+        "coordinator": _coordinator,
     }.items()
 }
 
@@ -130,9 +161,12 @@ def seeds(name: str) -> Iterator[bytes]:
         "offset-index": ".index",
         "time-index": ".timeindex",
         "snapshot": ".snapshot",
+        "transaction-index": ".txnindex",
         "checkpoints": "-checkpoint",
     }
-    if name in ("batch", "compressed"):
+    if name == "coordinator":
+        yield from _records_of_coordinators()
+    elif name in ("batch", "compressed"):
         yield from _batches(name)
     elif name == "names":
         yield from (
@@ -146,6 +180,15 @@ def seeds(name: str) -> Iterator[bytes]:
     else:
         found = sorted(path for path in GOLDEN.rglob(f"*{suffixes[name]}") if 0 < path.stat().st_size < 20_000)
         yield from (path.read_bytes() for path in found[:: max(1, len(found) // SEEDS_MAX)])
+
+
+def _records_of_coordinators() -> Iterator[bytes]:
+    for path in sorted(GOLDEN.glob("kafka-4.1/__*-*/*.log")):
+        with files.opened(str(path)) as log:
+            for batch in batch_chain.batches(log, 0, log.size()):
+                for record in batch.records()[:3]:
+                    key = record.key or b""
+                    yield bytes([len(key) & 255]) + key + (record.value or b"")
 
 
 def _batches(name: str) -> Iterator[bytes]:

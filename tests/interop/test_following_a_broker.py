@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -177,3 +178,16 @@ def test_an_idle_mount_of_a_running_broker_costs_next_to_nothing(
 def cpu_ticks(pid: int) -> int:
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return int(fields[11]) + int(fields[12])
+
+
+def test_verify_beside_a_broker_that_writes_finds_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
+    kafka.create_topic("orders", configs={"segment.bytes": "1048576"})
+    lines = b"".join(b"line %07d\n" % number for number in range(300_000))
+    with ThreadPoolExecutor(1) as pool:
+        producing = pool.submit(kafka.produce, "orders", lines)
+        codes = [cli.run(["verify", str(kafka.log_dir)])]
+        while not producing.done():
+            codes.append(cli.run(["verify", str(kafka.log_dir)]))
+        producing.result()
+    assert set(codes) == {0}
+    assert kafka.consume("orders") == lines
