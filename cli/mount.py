@@ -24,6 +24,10 @@ from offsetfs.storage.names import TopicPartition
 _log = logging.getLogger(__name__)
 
 
+OPEN_SEGMENTS_MAX = 2048
+DESCRIPTORS_FOR_A_SEGMENT = 6  # three while it stays open, as many again for all else
+
+
 @click.command("mount", short_help="Mount a log directory.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("mount_point", metavar="MNT")
@@ -84,6 +88,7 @@ class _Mounting:
         self._mount_point = mount_point
         self._options = options
         self._place = running.own_directory()
+        self._open_segments_max = 1
 
     def run(self, word: Word) -> int:
         """Serve until the end; return the exit code. What goes wrong before the mount answers is told to `word`."""
@@ -109,7 +114,7 @@ class _Mounting:
 
         os.chdir("/")
         os.umask(0o077)
-        _raise_limits()
+        self._open_segments_max = _raise_limits() // DESCRIPTORS_FOR_A_SEGMENT
         open_journal(foreground=not word.is_detached)
         directory = self._open(word)
         daemon: running.Daemon | None = None
@@ -143,6 +148,7 @@ class _Mounting:
                 read_only=self._options.read_only,
                 defaults=self._options.topic_defaults,
                 on_progress=progress,
+                open_segments_max=min(self._open_segments_max, OPEN_SEGMENTS_MAX),
             )
         except (NotALogDirectory, InvalidConfig) as error:
             raise Failure(str(error), WRONG_CALL) from error
@@ -178,11 +184,12 @@ class _Mounting:
             _log.warning("%s: %s", self._place, error)
 
 
-def _raise_limits() -> None:
-    """Take all the descriptors we may have: each appended partition and each segment lately read holds a few."""
+def _raise_limits() -> int:
+    """Take all the descriptors we may have, and return how many: partitions appended to and segments read hold some."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard if hard != resource.RLIM_INFINITY else 1 << 20
 
 
 def _notify(state: str) -> None:

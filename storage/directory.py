@@ -54,8 +54,8 @@ TOPICS = ".offsetfs-topics.json"
 METADATA_TOPIC = "__cluster_metadata"
 """The log of a KRaft controller. It is shown, never written or recovered: that is the controller's."""
 
-OPEN_SEGMENTS_MAX = 48
-"""How many sealed segments stay open: each costs five descriptors, and under random reads 0.6 MB of mapped index."""
+OPEN_SEGMENTS_MAX = 128
+"""How many sealed segments stay open unless the caller has descriptors for more: each costs three."""
 
 LOOK_AT_STARTS_S = 1.0
 _SIGNS = (RECOVERY_POINTS, HIGH_WATERMARKS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
@@ -67,7 +67,7 @@ OnProgress = Callable[[int, int, TopicPartition], None]
 class LogDirectory:
     """The partitions of one directory. Use `open`; every method may be called from any thread."""
 
-    def __init__(self, path: str, *, read_only: bool, defaults: Mapping[str, str]) -> None:
+    def __init__(self, path: str, *, read_only: bool, defaults: Mapping[str, str], open_segments_max: int) -> None:
         self.path = path
         self.read_only = read_only
         self.failed: dict[TopicPartition, Exception] = {}
@@ -75,7 +75,7 @@ class LogDirectory:
         self._lock = DirectoryLock(path)
         self._mutex = threading.RLock()
         self._logs: dict[TopicPartition, Log] = {}
-        self._pool: Pool[SegmentFiles] = Pool(OPEN_SEGMENTS_MAX)
+        self._pool: Pool[SegmentFiles] = Pool(open_segments_max)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
         self._clean_mark: CleanShutdown | None = None
         self._unclean = False
@@ -95,6 +95,7 @@ class LogDirectory:
         read_only: bool = False,
         defaults: Mapping[str, str] = MappingProxyType({}),
         on_progress: OnProgress | None = None,
+        open_segments_max: int = OPEN_SEGMENTS_MAX,
     ) -> LogDirectory:
         """Open the directory at `path`; for writing under its lock, recovering it when it was not closed cleanly.
 
@@ -102,7 +103,9 @@ class LogDirectory:
         `InvalidConfig`, OSError. With `read_only` nothing at all is written, and a broker may be running.
         """
         check_log_directory(path, read_only=read_only)
-        directory = cls(os.path.realpath(path), read_only=read_only, defaults=defaults)
+        directory = cls(
+            os.path.realpath(path), read_only=read_only, defaults=defaults, open_segments_max=open_segments_max
+        )
         if not read_only:
             directory._lock.acquire()
         try:
