@@ -161,10 +161,12 @@ def make_directory(path: str) -> None:
 
 
 def rename(source: str, target: str) -> None:
+    """Give a file another name, in the place of one that has it; survives only `sync_directory`."""
     os.rename(source, target)
 
 
 def remove_file(path: str) -> None:
+    """Remove a file; its name is gone for good only after `sync_directory`."""
     os.unlink(path)
 
 
@@ -180,4 +182,5 @@ def names_with_inodes(path: str) -> list[tuple[str, int]]:
 
 
 def exists(path: str) -> bool:
+    """Whether the name is there, whatever it stands for."""
     return os.path.lexists(path)

@@ -54,6 +54,7 @@ def take(checks: ProducerChecks, header: BatchHeader, control: tuple[int, int] |
 def test_an_unknown_producer_may_begin_anywhere(checks: ProducerChecks) -> None:
     take(checks, batch(17))
     take(checks, batch(18))
+    assert checks.state.entries[PRODUCER].last_sequence == 18
 
 
 @pytest.mark.parametrize(("sequence", "epoch"), [(2, 0), (0, 0), (9, 0), (1, 1)])
