@@ -198,6 +198,21 @@ class Log:
                     return found
         return None
 
+    def list_offset(self, timestamp: int) -> tuple[int, int] | None:
+        """Answer ListOffsets: (offset, timestamp) for a time or one of its four marks; None where no record answers.
+
+        latest (-1): the next offset. earliest (-2) and earliest local (-4): the log start. max timestamp (-3): the
+        first record with the largest timestamp. The timestamp is -1 where none was asked for, as Kafka answers.
+        """
+        match timestamp:
+            case -1:
+                return self.next_offset, -1
+            case -2 | -4:
+                return self.log_start_offset, -1
+            case -3:
+                return self.max_timestamp()
+        return self.find_timestamp(timestamp) if timestamp >= 0 else None
+
     def max_timestamp(self, *, nowait: bool = False) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record with the largest timestamp (ListOffsets -3, KIP-734).
 

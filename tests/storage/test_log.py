@@ -216,3 +216,13 @@ def test_a_reader_may_not_write(make_log: Callable[..., Log], tmp_path: Path) ->
     log = LogDirectory.open(str(tmp_path), read_only=True).log(PARTITION)
     with pytest.raises(ReadOnlyLog):
         log.append(sealed([b"b"]))
+
+
+def test_list_offsets_knows_times_and_marks(make_log: Callable[..., Log]) -> None:
+    log = make_log()
+    assert [log.list_offset(mark) for mark in (-1, -2, -3, -4, 5)] == [(0, -1), (0, -1), None, (0, -1), None]
+    for time in (50, 90, 70):
+        log.append(sealed([b"x"], time))
+    assert [log.list_offset(mark) for mark in (-1, -2, -3, -4)] == [(3, -1), (0, -1), (1, 90), (0, -1)]
+    assert [log.list_offset(time) for time in (0, 51, 91)] == [(0, 50), (1, 90), None]
+    assert log.list_offset(-5) is None
