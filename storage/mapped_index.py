@@ -45,16 +45,20 @@ class MappedIndex:
     __slots__ = ("_count", "_key", "bytes_max", "entry", "file", "writable")
 
     def __init__(self, file: files.File, entry: Struct, *, bytes_max: int, writable: bool) -> None:
+        self._key = object()
         self.file = file
         self.entry = entry
         self.bytes_max = bytes_max
         self.writable = writable
-        self._key = object()
         length = file.size()
         if length % entry.size or length > I32_MAX:
             reason = f"{length} bytes are no whole number of {entry.size}-byte entries, or above {I32_MAX}"
             raise CorruptIndex(reason, path=file.path)
         self._count = self._find_count(length // entry.size, 0)
+
+    def __del__(self) -> None:
+        # Whoever lets go of an index lets go of its file: a map left in the pool would keep the file system busy.
+        _maps.drop(self._key)
 
     @classmethod
     def open(cls, path: str, entry: Struct, *, bytes_max: int, writable: bool, create: bool) -> MappedIndex:

@@ -20,7 +20,7 @@ class Pool(Generic[T]):
     def __init__(self, count_max: int) -> None:
         self.count_max = count_max
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # what an entry that is let go drops in turn may be in this very pool
 
     def peek(self, key: Hashable) -> T | None:
         """Return what is open under `key`, or None; never opens, never waits for the disk."""

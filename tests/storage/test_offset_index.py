@@ -444,3 +444,13 @@ def test_the_sparse_indexes_of_a_broker_that_was_killed_read_without_their_paddi
 
 def padded(data: bytes, size: int) -> bytes:
     return data + bytes(-len(data) % size)
+
+
+def test_an_index_that_is_let_go_keeps_no_file_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.index"
+    path.write_bytes(bytes.fromhex("0000000500001388"))
+    index = OffsetIndex.open(str(path), 0, bytes_max=1 << 20)
+    assert index.lookup(5) == (5, 5000)
+    assert str(path) in Path("/proc/self/maps").read_text()
+    del index
+    assert str(path) not in Path("/proc/self/maps").read_text()
