@@ -176,7 +176,7 @@ def test_offsets_below_the_recovery_point_are_never_given_out_again(crashed: Pat
     directory.close()
 
 
-@pytest.mark.promise("An index that is damaged, missing or lying costs time and no answer.")
+@pytest.mark.promise("An offset or time index that is damaged, missing or lying costs time and no answer.")
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("how", ["missing", "zeros", "random", "odd length", "points into a batch", "points too far"])
 @pytest.mark.parametrize("clean", [True, False])
