@@ -9,6 +9,7 @@ import click
 from offsetfs.cli import preflight, running
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mounts
+from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
@@ -44,6 +45,12 @@ def command(log_directory: str, topic: str, partitions: int, settings: tuple[str
     wanted = [TopicPartition(topic, number) for number in range(partitions)]
     preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
     missing = _missing(log_directory, wanted, if_not_exists)
+    if os.path.exists(os.path.join(log_directory, META_PROPERTIES)):
+        click.echo(
+            f"offsetfs create: warning: {log_directory} is a broker's, which sets aside partitions that it did not "
+            "create; create the topic there, and see offsetfs hand-over",
+            err=True,
+        )
     try:
         _create(log_directory, missing, properties)
     except LogDirectoryLocked as error:

@@ -41,3 +41,12 @@ def test_what_cannot_be_handed_over_is_one_sentence_and_an_exit_code(
     assert cli.run(["hand-over", ours, partition, str(golden_copy)]) == code
     error = capsys.readouterr().err
     assert error.startswith("offsetfs hand-over: ") and told in error and error.count("\n") == 1
+
+
+def test_create_warns_where_a_broker_would_set_the_partition_aside(
+    ours: str, golden_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["create", str(golden_copy), "orders"]) == 0
+    assert "sets aside partitions that it did not create" in capsys.readouterr().err
+    assert cli.run(["create", ours, "orders"]) == 0
+    assert capsys.readouterr().err == ""
