@@ -13,7 +13,6 @@ import json
 import os
 import stat
 import threading
-import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
@@ -30,6 +29,7 @@ from offsetfs.storage.checkpoint import (
     RECOVERY_POINTS,
     CleanShutdown,
 )
+from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.config import DEFAULTS, LogConfig
 from offsetfs.storage.errors import (
     InvalidCheckpoint,
@@ -67,8 +67,11 @@ OnProgress = Callable[[int, int, TopicPartition], None]
 class LogDirectory:
     """The partitions of one directory. Use `open`; every method may be called from any thread."""
 
-    def __init__(self, path: str, *, read_only: bool, defaults: Mapping[str, str], open_segments_max: int) -> None:
+    def __init__(
+        self, path: str, *, read_only: bool, defaults: Mapping[str, str], open_segments_max: int, clock: Clock
+    ) -> None:
         self.path = path
+        self.clock = clock
         self.read_only = read_only
         self.failed: dict[TopicPartition, Exception] = {}
         self._defaults = LogConfig.from_properties(defaults, DEFAULTS)
@@ -96,6 +99,7 @@ class LogDirectory:
         defaults: Mapping[str, str] = MappingProxyType({}),
         on_progress: OnProgress | None = None,
         open_segments_max: int = OPEN_SEGMENTS_MAX,
+        clock: Clock = SYSTEM,
     ) -> LogDirectory:
         """Open the directory at `path`; for writing under its lock, recovering it when it was not closed cleanly.
 
@@ -104,7 +108,11 @@ class LogDirectory:
         """
         check_log_directory(path, read_only=read_only)
         directory = cls(
-            os.path.realpath(path), read_only=read_only, defaults=defaults, open_segments_max=open_segments_max
+            os.path.realpath(path),
+            read_only=read_only,
+            defaults=defaults,
+            open_segments_max=open_segments_max,
+            clock=clock,
         )
         if not read_only:
             directory._lock.acquire()
@@ -193,13 +201,14 @@ class LogDirectory:
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
             is_compacted=config.is_compacted or partition in self._cleaned,
             before_change=self._mark_changed,
+            clock=self.clock,
         )
         return open_log(partition, self._file(str(partition)), opening)
 
     def _log_start(self, partition: TopicPartition) -> int:
         """Return what the checkpoint says, which a running broker writes anew every minute."""
-        if self.read_only and time.monotonic() >= self._next_look_at_starts:
-            self._next_look_at_starts = time.monotonic() + LOOK_AT_STARTS_S
+        if self.read_only and self.clock.monotonic() >= self._next_look_at_starts:
+            self._next_look_at_starts = self.clock.monotonic() + LOOK_AT_STARTS_S
             changed = _changed_ns(self._file(LOG_STARTS))
             if changed != self._starts_changed:
                 self._log_starts, self._starts_changed = self._offsets(LOG_STARTS), changed
@@ -232,7 +241,7 @@ class LogDirectory:
     def _make(self, partition: TopicPartition) -> None:
         path = self._file(str(partition))
         files.make_directory(path)
-        Segment.create(path, 0, self.config_of(partition.topic), self._pool)
+        Segment.create(path, 0, self.config_of(partition.topic), self._pool, clock=self.clock)
         checkpoint.write_epochs(os.path.join(path, LEADER_EPOCHS), [])
         checkpoint.write_topic_id(os.path.join(path, PARTITION_METADATA), self._topic_id(partition.topic))
         files.sync_directory(path)

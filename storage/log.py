@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,6 +21,7 @@ from typing import Protocol
 from offsetfs.storage import batch_chain, files, time_search
 from offsetfs.storage.batch import Batch, parse_header, read_batch, set_append_time, stamp
 from offsetfs.storage.batch_builder import SealedBatch
+from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge, WouldBlock
@@ -80,11 +80,13 @@ class Log:
         read_only: bool = False,
         is_compacted: bool = False,
         before_change: Callable[[], None] = lambda: None,
+        clock: Clock = SYSTEM,
     ) -> None:
         """Take over what recovery found; use `recovery.open_log`. `before_change` runs before the first change."""
         self.partition = partition
         self.path = path
         self.config = config
+        self.clock = clock
         self.read_only = read_only
         self.is_compacted = is_compacted
         """Whether only the latest record of a key is kept, so that a record without a key has no place here."""
@@ -289,7 +291,7 @@ class Log:
         stamp(sealed.data, base_offset, self.leader_epoch)
         if self.config.message_timestamp_type != "LogAppendTime":
             return sealed.max_timestamp
-        now = time.time_ns() // 1_000_000
+        now = self.clock.now_ms()
         set_append_time(sealed.data, now)
         return now
 
@@ -326,7 +328,7 @@ class Log:
     def _roll(self) -> Segment:
         """Seal the active segment and begin one at the end of the log."""
         old = self._segments.active
-        new = Segment.create(self.path, self.next_offset, self.config, self._pool)
+        new = Segment.create(self.path, self.next_offset, self.config, self._pool, clock=self.clock)
         self._names_dirty = True
         new.activate()
         old.deactivate()

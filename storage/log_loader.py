@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from offsetfs.storage import batch_chain, checkpoint, files
+from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidSnapshot, StorageError
@@ -39,6 +40,7 @@ class Opening:
     read_only: bool = False
     is_compacted: bool = False
     before_change: Callable[[], None] = lambda: None
+    clock: Clock = SYSTEM
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
         read_only=opening.read_only,
         is_compacted=opening.is_compacted,
         before_change=opening.before_change,
+        clock=opening.clock,
     )
     if opening.read_only:
         log.follow(Follower(log, opening.log_start))
@@ -95,12 +98,12 @@ def _segments(path: str, opening: Opening) -> Segments:
     parsed = (parse_segment_name(name) for name in names)
     bases = sorted(base for base, suffix in filter(None, parsed) if suffix == ".log")
     if bases:
-        return Segments(Segment(path, base, opening.config, opening.pool) for base in bases)
+        return Segments(Segment(path, base, opening.config, opening.pool, clock=opening.clock) for base in bases)
     foreign = [name for name in names if not _belongs_to_partition(name)]
     if foreign:  # many a directory elsewhere is called `name-1`
         raise StorageError(f"is no partition: it holds {foreign[0]!r} and no .log file", path=path)
     opening.before_change()
-    return Segments([Segment.create(path, opening.log_start(), opening.config, opening.pool)])
+    return Segments([Segment.create(path, opening.log_start(), opening.config, opening.pool, clock=opening.clock)])
 
 
 def _belongs_to_partition(name: str) -> bool:

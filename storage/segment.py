@@ -13,13 +13,13 @@ import contextlib
 import errno
 import os
 import random
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from offsetfs.storage import batch_chain, files, segment_indexes, time_search
 from offsetfs.storage.batch import Batch, BatchHeader
 from offsetfs.storage.batch_builder import SealedBatch
+from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.errors import (
     CorruptBatch,
@@ -63,6 +63,7 @@ class Segment:
         "_max_timestamp",
         "_roll_jitter_ms",
         "base_offset",
+        "clock",
         "config",
         "directory",
         "inode",
@@ -82,6 +83,7 @@ class Segment:
         size: int | None = None,
         read_only: bool = False,
         inode: int | None = None,
+        clock: Clock = SYSTEM,
     ) -> None:
         """Name the segment of `directory` that begins at `base_offset`; `size` None: as long as the file.
 
@@ -95,11 +97,12 @@ class Segment:
         self.size = os.lstat(self.log_path).st_size if size is None else size
         self.pool = pool
         self.inode = inode
+        self.clock = clock
         self._files: SegmentFiles | None = None
         self._max_timestamp: tuple[int, int] | None = None
         self._first_timestamp: int | None = None
         self._bytes_since_index_entry = 0
-        self._created_ms = time.time_ns() // 1_000_000
+        self._created_ms = clock.now_ms()
         jitter_max = min(config.segment_jitter_ms, config.segment_ms)
         self._roll_jitter_ms = random.randrange(jitter_max) if jitter_max > 0 else 0
 
@@ -335,14 +338,22 @@ class Segment:
     # --- writing (the log holds its lock) ----------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, directory: str, base_offset: int, config: LogConfig, pool: Pool[SegmentFiles]) -> Segment:
+    def create(
+        cls,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        pool: Pool[SegmentFiles],
+        *,
+        clock: Clock = SYSTEM,
+    ) -> Segment:
         """Make an empty segment; leftovers of one with the same base offset go first. Its name is not synced."""
         for suffix in (".log", ".index", ".timeindex", ".txnindex"):
             leftover = os.path.join(directory, segment_name(base_offset, suffix))
             if files.exists(leftover):
                 files.remove_file(leftover)
         files.open_file(os.path.join(directory, segment_name(base_offset, ".log")), create=True).close()
-        return cls(directory, base_offset, config, pool, size=0)
+        return cls(directory, base_offset, config, pool, size=0, clock=clock)
 
     def activate(self) -> None:
         """Open for appends: indexes at their full length, as Kafka's active segment has them."""
@@ -420,7 +431,7 @@ class Segment:
             self._first_timestamp = next((header.max_timestamp for _, header in self.headers()), -1)
         if self._first_timestamp >= 0 and timestamp >= 0:
             return timestamp - self._first_timestamp
-        return time.time_ns() // 1_000_000 - self._created_ms
+        return self.clock.now_ms() - self._created_ms
 
     def sync(self) -> None:
         """Make log and indexes survive power loss. After an error nobody may trust the files again."""
