@@ -4,6 +4,9 @@ Follows Kafka's LogSegment. A sealed segment opens its files when they are neede
 writer keeps them open. Indexes are hints: an entry is believed only when the batch it points to agrees, else the index
 is made anew from the log.
 
+A segment that is taken out of its log lives on as long as somebody holds it: its files are renamed (`.deleted`), the
+object follows them, and after they are unlinked what was not open answers ESTALE.
+
 Not here: which segments a log has, offsets and epochs of new batches (log), what to do after a crash (recovery).
 """
 
@@ -13,6 +16,7 @@ import contextlib
 import errno
 import os
 import random
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -42,6 +46,13 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 LOG_BYTES_MAX = 2**31 - 1
 REOPEN_BYTES = 1 << 20
 
+LIVE, REMOVED = "", ".deleted"
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+"""The files of a segment, in the order in which Kafka renames them: indexes without a log are no segment."""
+
+BESIDE = (".snapshot", ".values-map")
+"""What lies beside a segment and is named like it: the producers before it, and the map of its values."""
+
 
 @dataclass(slots=True)
 class SegmentFiles:
@@ -66,8 +77,10 @@ class Segment:
         "clock",
         "config",
         "directory",
+        "ending",
         "inode",
         "log_path",
+        "names_lock",
         "pool",
         "read_only",
         "size",
@@ -84,17 +97,23 @@ class Segment:
         read_only: bool = False,
         inode: int | None = None,
         clock: Clock = SYSTEM,
+        ending: str = LIVE,
     ) -> None:
         """Name the segment of `directory` that begins at `base_offset`; `size` None: as long as the file.
 
-        With `inode` no other file of that name is taken for it: opening answers ESTALE where a broker put another one.
+        With `inode` no other file of that name is taken for it: opening answers ESTALE where another one was put.
+        `ending` is what all its names end in: nothing, or what a segment in the making is called (`.cleaned`).
         """
         self.directory = directory
         self.base_offset = base_offset
         self.config = config
         self.read_only = read_only
-        self.log_path = os.path.join(directory, segment_name(base_offset, ".log"))
-        self.size = os.lstat(self.log_path).st_size if size is None else size
+        self.ending = ending
+        self.log_path = self.path(".log")
+        if size is None:
+            status = os.lstat(self.log_path)
+            size, inode = status.st_size, inode if read_only else status.st_ino
+        self.size = size
         self.pool = pool
         self.inode = inode
         self.clock = clock
@@ -103,8 +122,13 @@ class Segment:
         self._first_timestamp: int | None = None
         self._bytes_since_index_entry = 0
         self._created_ms = clock.now_ms()
+        self.names_lock = threading.Lock()
         jitter_max = min(config.segment_jitter_ms, config.segment_ms)
         self._roll_jitter_ms = random.randrange(jitter_max) if jitter_max > 0 else 0
+
+    def path(self, suffix: str) -> str:
+        """Return the path of the file with this suffix (`.index`, `.snapshot`, …) as it is called now."""
+        return os.path.join(self.directory, segment_name(self.base_offset, suffix + self.ending))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -112,6 +136,11 @@ class Segment:
     def is_active(self) -> bool:
         """Whether this process holds the segment open for appends."""
         return self._files is not None
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the segment was taken out of its log: who holds it may read on, nothing is written for it."""
+        return self.ending == REMOVED
 
     @property
     def modified_ns(self) -> int:
@@ -302,20 +331,23 @@ class Segment:
         return SegmentFiles(log, index, time_index)
 
     def _open_log(self) -> File:
-        try:
-            log = files.open_file(self.log_path)
-        except FileNotFoundError:
-            if self.inode is None:
-                raise
-        else:
-            if self.inode in (None, log.stat().st_ino):
-                return log
+        # A writer's file may be renamed on its way out while this looks for it: first the old name, then the new one.
+        removed = os.path.join(self.directory, segment_name(self.base_offset, ".log" + REMOVED))
+        for path in (self.log_path,) if self.read_only else (self.log_path, removed):
+            try:
+                log = files.open_file(path)
+            except FileNotFoundError:
+                if self.inode is None:
+                    raise
+            else:
+                if self.inode in (None, log.stat().st_ino):
+                    return log
         raise OSError(errno.ESTALE, "the segment was removed or replaced meanwhile", self.log_path)
 
     def _open_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         limit = self.config.segment_index_bytes
-        index = OffsetIndex.open(segment_indexes.path(self, ".index"), self.base_offset, bytes_max=limit)
-        time_index = TimeIndex.open(segment_indexes.path(self, ".timeindex"), self.base_offset, bytes_max=limit)
+        index = OffsetIndex.open(self.path(".index"), self.base_offset, bytes_max=limit)
+        time_index = TimeIndex.open(self.path(".timeindex"), self.base_offset, bytes_max=limit)
         return index, time_index
 
     def _distrust(self, nowait: bool) -> SegmentFiles:
@@ -346,14 +378,16 @@ class Segment:
         pool: Pool[SegmentFiles],
         *,
         clock: Clock = SYSTEM,
+        ending: str = LIVE,
     ) -> Segment:
         """Make an empty segment; leftovers of one with the same base offset go first. Its name is not synced."""
-        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
-            leftover = os.path.join(directory, segment_name(base_offset, suffix))
+        for suffix in SUFFIXES:
+            leftover = os.path.join(directory, segment_name(base_offset, suffix + ending))
             if files.exists(leftover):
                 files.remove_file(leftover)
-        files.open_file(os.path.join(directory, segment_name(base_offset, ".log")), create=True).close()
-        return cls(directory, base_offset, config, pool, size=0, clock=clock)
+        with files.opened(os.path.join(directory, segment_name(base_offset, ".log" + ending)), create=True) as log:
+            inode = log.stat().st_ino
+        return cls(directory, base_offset, config, pool, size=0, inode=inode, clock=clock, ending=ending)
 
     def activate(self) -> None:
         """Open for appends: indexes at their full length, as Kafka's active segment has them."""
@@ -364,11 +398,9 @@ class Segment:
             self._distrust(nowait=False)
         self.max_timestamp()
         limit = self.config.segment_index_bytes
-        index = OffsetIndex.open(
-            segment_indexes.path(self, ".index"), self.base_offset, bytes_max=limit, writable=True, create=True
-        )
+        index = OffsetIndex.open(self.path(".index"), self.base_offset, bytes_max=limit, writable=True, create=True)
         time_index = TimeIndex.open(
-            segment_indexes.path(self, ".timeindex"), self.base_offset, bytes_max=limit, writable=True, create=True
+            self.path(".timeindex"), self.base_offset, bytes_max=limit, writable=True, create=True
         )
         index.preallocate()
         time_index.preallocate()
@@ -437,15 +469,19 @@ class Segment:
         """Make log and indexes survive power loss. After an error nobody may trust the files again."""
         opened = self.open_files()
         if self._files is None:  # rolled since: synced through a descriptor of its own
-            with files.opened(self.log_path, writable=True) as log:
-                log.sync()
-            for suffix in (".index", ".timeindex"):
-                with files.opened(segment_indexes.path(self, suffix), writable=True) as index:
-                    index.sync()
+            with self.names_lock:
+                self._sync_sealed()
             return
         opened.log.sync()
         opened.index.flush()
         opened.time_index.flush()
+
+    def _sync_sealed(self) -> None:
+        if self.is_removed:
+            return
+        for suffix in (".log", ".index", ".timeindex"):
+            with files.opened(self.path(suffix), writable=True) as file:
+                file.sync()
 
     def deactivate(self) -> None:
         """End appends (roll, close): the last time entry, indexes cut to what is valid, files let go."""

@@ -17,7 +17,6 @@ from offsetfs.storage.batch import BatchHeader
 from offsetfs.storage.files import File
 from offsetfs.storage.legacy import TIMELESS_RUNS
 from offsetfs.storage.mapped_index import I32_MAX
-from offsetfs.storage.names import segment_name
 from offsetfs.storage.offset_index import OffsetIndex
 from offsetfs.storage.time_index import TimeIndex
 
@@ -80,7 +79,7 @@ class IndexBuilder:
 
 def path(segment: Segment, suffix: str) -> str:
     """Return the path of the segment's file with this suffix (`.index`, `.timeindex`, …)."""
-    return os.path.join(segment.directory, segment_name(segment.base_offset, suffix))
+    return segment.path(suffix)
 
 
 def rebuild(segment: Segment, log: File) -> tuple[OffsetIndex, TimeIndex]:
@@ -95,20 +94,23 @@ def rebuild(segment: Segment, log: File) -> tuple[OffsetIndex, TimeIndex]:
 
 
 def install(segment: Segment, builder: IndexBuilder) -> tuple[OffsetIndex, TimeIndex]:
-    """Put what the builder collected in the place of the segment's index files, and open them."""
-    limit = segment.config.segment_index_bytes
-    if segment.read_only:
-        with tempfile.TemporaryDirectory(prefix="offsetfs-") as directory:
-            return _write_and_open(directory, segment.base_offset, limit, builder)
-    return _write_and_open(segment.directory, segment.base_offset, limit, builder)
+    """Put what the builder collected in the place of the segment's index files, and open them.
+
+    A segment that is on its way out has no place to put them: another one may have its names.
+    """
+    with segment.names_lock:
+        if not segment.read_only and not segment.is_removed:
+            return _write_and_open(segment, segment.path(".index"), segment.path(".timeindex"), builder)
+    with tempfile.TemporaryDirectory(prefix="offsetfs-") as directory:
+        index_path, time_path = (os.path.join(directory, name) for name in ("index", "timeindex"))
+        return _write_and_open(segment, index_path, time_path, builder)
 
 
 def _write_and_open(
-    directory: str, base_offset: int, bytes_max: int, builder: IndexBuilder
+    segment: Segment, index_path: str, time_path: str, builder: IndexBuilder
 ) -> tuple[OffsetIndex, TimeIndex]:
-    index_path = os.path.join(directory, segment_name(base_offset, ".index"))
-    time_path = os.path.join(directory, segment_name(base_offset, ".timeindex"))
+    base_offset, limit = segment.base_offset, segment.config.segment_index_bytes
     files.replace_file(index_path, bytes(builder.offsets))
     files.replace_file(time_path, bytes(builder.times))
-    index = OffsetIndex.open(index_path, base_offset, bytes_max=bytes_max)
-    return index, TimeIndex.open(time_path, base_offset, bytes_max=bytes_max)
+    index = OffsetIndex.open(index_path, base_offset, bytes_max=limit)
+    return index, TimeIndex.open(time_path, base_offset, bytes_max=limit)
