@@ -1,20 +1,29 @@
-"""Putting a new version of a segment in the place of the old one, so that a crash shows the one or the other.
+"""Putting new segments in the place of old ones, so that a crash shows the ones or the others.
 
-Kafka's LocalLog.replaceSegments, with a sync of the directory where Kafka leaves the order to the file system:
+Any number of old segments, any number of new ones; what is new covers no other offsets than what is old. Kafka's
+LocalLog.replaceSegments, with syncs of the directory where Kafka leaves the order to the file system:
 
-    1. the new files are written as `.cleaned`, synced    crash: removed when the log is opened
-    2. `.cleaned` → `.swap`                                 crash: undone while a `.cleaned` is left, else finished
-    3. the old files → `.deleted`                           crash: finished
-    4. `.swap` → their names                                crash: finished
-    5. `.deleted` files are removed
+    1. the new files are written as `.cleaned`, synced      crash: removed when the log is opened
+    2. `prepare`   `.cleaned` → `.swap`, highest base first  crash: undone while a `.cleaned` is left, else finished
+    3. `retire`    the old files → `.deleted`                crash: finished
+    4. `install`   `.swap` → their names                     crash: finished
+    5. `.deleted` files are removed, some time later
 
-What is left half done is undone or finished by `log_loader.finish_swaps`, by a broker too.
+Renames that no sync of the directory covers may reach the disk each for itself, in any order. So step 2 syncs between
+one base and the next lower one: else the lower could be finished where the higher is undone, and what the old segment
+held of the higher would be gone. And 3 is synced before 4 begins: else new and old segments could both be live, with no
+`.swap` left to tell which is which.
+
+What is left half done is undone or finished by `log_loader.finish_swaps`, by a broker too. A failure in `prepare` has
+been taken back when it is raised. One that comes later leaves a log that the next opening finishes: until then nobody
+may write to it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from offsetfs.storage import files
 from offsetfs.storage.names import segment_name
@@ -22,6 +31,11 @@ from offsetfs.storage.names import segment_name
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
 _ORDER = (".log", ".index", ".timeindex", ".txnindex")
 """In which Kafka renames: the log first, so that indexes without a log are never taken for a segment."""
+
+_BESIDE = (".values-map",)
+"""What describes the bytes of a segment, and goes with them. A snapshot describes what stands before the segment."""
+
+_SNAPSHOT = ".snapshot"
 
 
 def write_cleaned(directory: str, base_offset: int, content: Mapping[str, bytes]) -> None:
@@ -37,19 +51,77 @@ def write_cleaned(directory: str, base_offset: int, content: Mapping[str, bytes]
 
 def swap_in(directory: str, base_offset: int) -> None:
     """Put the `.cleaned` files of a segment in the place of its files. The new version is on disk after return."""
+    for path in replace(directory, [base_offset], [base_offset]):
+        files.remove_file(path)
 
-    def path(suffix: str) -> str:
-        return os.path.join(directory, segment_name(base_offset, suffix))
 
-    new = [suffix for suffix in _ORDER if files.exists(path(suffix + CLEANED))]
-    old = [suffix for suffix in _ORDER if files.exists(path(suffix))]
-    for suffix in new:
-        files.rename(path(suffix + CLEANED), path(suffix + SWAP))
+def replace(directory: str, new: Sequence[int], old: Sequence[int]) -> list[str]:
+    """Put the `.cleaned` files of the segments `new` in the place of the segments `old`, both by base offset.
+
+    On disk after return. Returns the paths of the `.deleted` files, which are the caller's to remove, now or later.
+    """
+    prepare(directory, new)
+    deleted = retire(directory, new, old)
+    install(directory, new)
+    return deleted
+
+
+def prepare(directory: str, new: Iterable[int]) -> None:
+    """Rename the files of the segments `new` from `.cleaned` to `.swap`: from here on a crash means the new ones.
+
+    Their names as `.cleaned` must be on disk. On an OSError both kinds are removed as far as that goes, before it is
+    raised.
+    """
+    bases = sorted(new, reverse=True)
+    try:
+        for base in bases:
+            _rename(directory, base, _ORDER, CLEANED, SWAP)
+            files.sync_directory(directory)
+    except OSError:
+        discard(directory, bases)
+        raise
+
+
+def discard(directory: str, new: Iterable[int]) -> None:
+    """Remove the `.swap` and `.cleaned` files of the segments `new`, as far as that goes; for one that came to nothing.
+
+    While a `.cleaned` of the lowest is there, a crash undoes all: those go last.
+    """
+    bases = sorted(new, reverse=True)
+    for ending in (SWAP, CLEANED):
+        for base in bases:
+            for suffix in _ORDER:
+                with contextlib.suppress(OSError):
+                    files.remove_file(os.path.join(directory, segment_name(base, suffix + ending)))
+
+
+def retire(directory: str, new: Iterable[int], old: Iterable[int]) -> list[str]:
+    """Rename the files of the segments `old` to `.deleted`; return their paths. On disk after return.
+
+    The snapshot at a base that lives on among `new` stays, and so does an index of a segment whose log is gone already.
+    """
+    kept, deleted = set(new), list[str]()
+    for base in sorted(old):
+        suffixes = (*_ORDER, *_BESIDE) if base in kept else (*_ORDER, *_BESIDE, _SNAPSHOT)
+        deleted += _rename(directory, base, suffixes, "", DELETED)
     files.sync_directory(directory)
-    for suffix in old:
-        files.rename(path(suffix), path(suffix + DELETED))
-    for suffix in new:
-        files.rename(path(suffix + SWAP), path(suffix))
+    return deleted
+
+
+def install(directory: str, new: Iterable[int]) -> None:
+    """Give the `.swap` files of the segments `new` their names. On disk after return."""
+    for base in sorted(new):
+        _rename(directory, base, _ORDER, SWAP, "")
     files.sync_directory(directory)
-    for suffix in old:
-        files.remove_file(path(suffix + DELETED))
+
+
+def _rename(directory: str, base: int, suffixes: Iterable[str], before: str, after: str) -> list[str]:
+    """Give the files of a segment another ending; return their new paths. Those that are not there are passed over."""
+    renamed = []
+    for suffix in suffixes:
+        source = os.path.join(directory, segment_name(base, suffix + before))
+        if files.exists(source):
+            target = os.path.join(directory, segment_name(base, suffix + after))
+            files.rename(source, target)
+            renamed.append(target)
+    return renamed
