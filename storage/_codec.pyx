@@ -12,18 +12,19 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcpy
+
+from offsetfs.storage._record cimport (
+    COLUMN_COUNT, FINE, HEADER_NAME, RECORD_BYTES_MIN, VARLONG_BYTES_MAX, Cursor, Fault, Row, field_size, put_field,
+    put_varint, read_field, read_record, reason, step_over, varint_size,
+)
 
 from array import array as _array
 
 from offsetfs.storage.errors import MalformedBatch
 
 cdef enum:
-    COLUMN_COUNT = 8
-    RECORD_BYTES_MIN = 7
-    VARINT_BYTES_MAX = 5
-    VARLONG_BYTES_MAX = 10
     ROWS_AT_FIRST = 1024
 
 cdef int64_t INT_MAX = 0x7FFFFFFF
@@ -31,45 +32,6 @@ cdef array _row_template = _array("q")
 
 COLUMNS = COLUMN_COUNT
 RECORD_SIZE_MIN = RECORD_BYTES_MIN
-
-cdef enum Fault:
-    FINE = 0
-    VARINT_CUT
-    VARINT_LONG
-    RECORD_CUT
-    FIELD_CUT
-    HEADER_COUNT
-    HEADER_NAME
-    RECORD_REST
-
-cdef tuple _REASONS = (
-    "",
-    "a varint runs over the end",
-    "a varint of too many bytes",
-    "a record longer than what is left",
-    "a field longer than what is left",
-    "a record of an impossible number of headers",
-    "a header without a name",
-    "bytes left over in a record",
-)
-
-
-cdef struct Row:
-    int64_t offset_delta
-    int64_t timestamp_delta
-    int64_t key_position
-    int64_t key_size
-    int64_t value_position
-    int64_t value_size
-    int64_t headers_position
-    int64_t headers_count
-
-
-cdef struct Cursor:  # what is left of a payload, or of one record in it
-    const uint8_t* data
-    Py_ssize_t position
-    Py_ssize_t end
-
 
 # --- writing -------------------------------------------------------------------------------------------------------
 
@@ -240,44 +202,6 @@ cdef int64_t long_of(value) except? -1:
         return value
     except OverflowError:
         raise ValueError(f"{value} does not fit 64 bits") from None
-
-
-cdef inline Py_ssize_t put_varint(uint8_t* out, int64_t value) noexcept nogil:
-    """Write a varint or varlong, at most 10 bytes; return how many."""
-    cdef uint64_t rest = zigzag(value)
-    cdef Py_ssize_t size = 0
-    while rest > 0x7F:
-        out[size] = <uint8_t>(rest & 0x7F | 0x80)
-        rest >>= 7
-        size += 1
-    out[size] = <uint8_t>rest
-    return size + 1
-
-
-cdef inline Py_ssize_t varint_size(int64_t value) noexcept nogil:
-    cdef uint64_t rest = zigzag(value)
-    cdef Py_ssize_t size = 1
-    while rest > 0x7F:
-        rest >>= 7
-        size += 1
-    return size
-
-
-cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
-    cdef uint64_t raw = <uint64_t>value
-    return (raw << 1) ^ (0 - (raw >> 63))
-
-
-cdef inline Py_ssize_t field_size(Py_ssize_t size) noexcept nogil:
-    return varint_size(size) + (size if size > 0 else 0)
-
-
-cdef inline uint8_t* put_field(uint8_t* out, const void* data, Py_ssize_t size) noexcept nogil:
-    out += put_varint(out, size)
-    if size > 0:
-        memcpy(out, data, size)
-        out += size
-    return out
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -458,133 +382,4 @@ cdef class Payload:
     cdef int complain(self) except -1:
         if self.fault == FINE:
             raise MalformedBatch(f"{self.cursor.end - self.cursor.position} bytes left over behind the last record")
-        raise MalformedBatch(f"record {self.done}, byte {self.cursor.position} of the records: {_REASONS[self.fault]}")
-
-
-cdef Fault read_record(Cursor* cursor, Row* row) noexcept nogil:
-    """Read the record at the cursor and step behind it. The cursor stays on a fault."""
-    cdef Cursor record
-    cdef int32_t count
-    cdef int64_t field_position, size
-    cdef Fault fault = open_record(cursor, &record)
-    if fault != FINE:
-        return fault
-    fault = read_varlong(&record, &row.timestamp_delta)
-    if fault != FINE:
-        return fault
-    fault = read_varint(&record, &count)
-    if fault != FINE:
-        return fault
-    row.offset_delta = count
-    fault = read_field(&record, &row.key_position, &row.key_size)
-    if fault != FINE:
-        return fault
-    fault = read_field(&record, &row.value_position, &row.value_size)
-    if fault != FINE:
-        return fault
-    fault = read_varint(&record, &count)
-    if fault != FINE:
-        return fault
-    if count < 0 or count > record.end - record.position:
-        return HEADER_COUNT
-    row.headers_position = record.position
-    row.headers_count = count
-    while count > 0:
-        fault = read_field(&record, &field_position, &size)
-        if fault != FINE:
-            return fault
-        if size < 0:
-            return HEADER_NAME
-        fault = read_field(&record, &field_position, &size)
-        if fault != FINE:
-            return fault
-        count -= 1
-    if record.position != record.end:
-        return RECORD_REST
-    cursor.position = record.end
-    return FINE
-
-
-cdef Fault step_over(Cursor* cursor, int64_t* offset_delta) noexcept nogil:
-    """Read no more of a record than its offset delta, and step behind it."""
-    cdef Cursor record
-    cdef int64_t timestamp_delta
-    cdef int32_t delta
-    cdef Fault fault = open_record(cursor, &record)
-    if fault != FINE:
-        return fault
-    fault = read_varlong(&record, &timestamp_delta)
-    if fault != FINE:
-        return fault
-    fault = read_varint(&record, &delta)
-    if fault != FINE:
-        return fault
-    offset_delta[0] = delta
-    cursor.position = record.end
-    return FINE
-
-
-cdef inline Fault open_record(const Cursor* cursor, Cursor* record) noexcept nogil:
-    """Read the length and step over the attributes; `record` then ends where the record does."""
-    cdef int32_t size
-    cdef Fault fault
-    record[0] = cursor[0]
-    fault = read_varint(record, &size)
-    if fault != FINE:
-        return fault
-    if size < 1 or size > record.end - record.position:
-        return RECORD_CUT
-    record.end = record.position + size
-    record.position += 1
-    return FINE
-
-
-cdef inline Fault read_field(Cursor* cursor, int64_t* position, int64_t* size) noexcept nogil:
-    """Read a size and step over the bytes it counts; any negative size is a null, -1."""
-    cdef int32_t declared
-    cdef Fault fault = read_varint(cursor, &declared)
-    if fault != FINE:
-        return fault
-    if declared > cursor.end - cursor.position:
-        return FIELD_CUT
-    position[0] = cursor.position
-    if declared < 0:
-        size[0] = -1
-    else:
-        size[0] = declared
-        cursor.position += declared
-    return FINE
-
-
-cdef inline Fault read_varint(Cursor* cursor, int32_t* value) noexcept nogil:
-    cdef uint32_t raw = 0, byte
-    cdef int shift = 0
-    while True:
-        if cursor.position >= cursor.end:
-            return VARINT_CUT
-        byte = cursor.data[cursor.position]
-        cursor.position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            value[0] = <int32_t>((raw >> 1) ^ (0 - (raw & 1)))
-            return FINE
-        shift += 7
-        if shift == 7 * VARINT_BYTES_MAX:
-            return VARINT_LONG
-
-
-cdef inline Fault read_varlong(Cursor* cursor, int64_t* value) noexcept nogil:
-    cdef uint64_t raw = 0, byte
-    cdef int shift = 0
-    while True:
-        if cursor.position >= cursor.end:
-            return VARINT_CUT
-        byte = cursor.data[cursor.position]
-        cursor.position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            value[0] = <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
-            return FINE
-        shift += 7
-        if shift == 7 * VARLONG_BYTES_MAX:
-            return VARINT_LONG
+        raise MalformedBatch(f"record {self.done}, byte {self.cursor.position} of the records: {reason(self.fault).decode()}")
