@@ -122,6 +122,14 @@ class LogFenced(StorageError):
     """An earlier write or sync failed, so nothing later is acknowledged. Cure: fix the disk, mount again."""
 
 
+class PolicyViolation(StorageError):
+    """The topic's `cleanup.policy` does not allow it. Cure: add `delete` to it, or leave the records to compaction."""
+
+
+class SegmentsChanged(StorageError):
+    """Retention or truncation took a segment that was being rewritten. Cure: none, the next pass sees what is left."""
+
+
 class InvalidIndexAppend(StorageError):
     """An index entry that is not beyond the last one, or does not fit. Cure: none, the caller rolls the segment."""
 

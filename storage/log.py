@@ -6,31 +6,38 @@ under a lock; readers take the immutable segment map and the sizes they find, an
 Durability: after `append` the records are in the segment file (they survive the death of this process); after `flush`
 they are on disk. A write that cannot be undone or a failed sync fences the log: nothing later is acknowledged.
 
-Not here: opening a directory after a crash (recovery), several partitions (directory).
+What becomes of a log later is told in modules of their own, which hold it with `changing` meanwhile: retention,
+truncation, compaction with replacement, record_deletion. Not here either: opening a directory after a crash
+(recovery), several partitions (directory).
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from offsetfs.storage import batch_chain, files, time_search
+from offsetfs.storage import batch_chain, files, list_offsets, record_deletion, replacement, time_search
 from offsetfs.storage.batch import Batch, parse_header, read_batch, set_append_time, stamp
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.config import LogConfig
+from offsetfs.storage.deletions import Deletions
 from offsetfs.storage.epochs import LeaderEpochCache
-from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge, WouldBlock
+from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge, UnknownPartition
 from offsetfs.storage.names import TopicPartition, segment_name
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.producers import ProducerState, end_marker
 from offsetfs.storage.segment import Segment, SegmentFiles
 from offsetfs.storage.segments import Segments
 from offsetfs.storage.transactions import Transactions
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a full disk answers: the caller's to solve, and no reason to distrust the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +87,15 @@ class Log:
         read_only: bool = False,
         is_compacted: bool = False,
         before_change: Callable[[], None] = lambda: None,
+        save_log_start: Callable[[int], None] = lambda offset: None,
+        deletions: Deletions | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
-        """Take over what recovery found; use `recovery.open_log`. `before_change` runs before the first change."""
+        """Take over what recovery found; use `log_loader.open_log`. `before_change` runs before each kind of change.
+
+        `save_log_start` puts a log start into the checkpoint, on disk after return; `deletions` takes what is to be
+        unlinked later.
+        """
         self.partition = partition
         self.path = path
         self.config = config
@@ -96,6 +109,8 @@ class Log:
         self.damage = damage
         self.fenced: OSError | None = None
         self.epochs = epochs
+        self.deletions = deletions if deletions is not None else Deletions(clock)
+        self.save_log_start = save_log_start
         self._load_producers = load_producers
         self._producers: ProducerState | None = None
         self._pool = pool
@@ -106,6 +121,7 @@ class Log:
         self._names_dirty = False
         self._before_change = before_change
         self._changed = False
+        self._is_deleted = False
         self._follower: Follower | None = None
         self.transactions = Transactions(self)
 
@@ -121,12 +137,13 @@ class Log:
     @property
     def is_gone(self) -> bool:
         """Whether the partition was deleted, made anew or cut below this log: ask the directory for it again."""
-        return self._follower is not None and self._follower.is_gone
+        return self._is_deleted or (self._follower is not None and self._follower.is_gone)
 
     def adopt(self, segments: Segments) -> None:
         """Put another segment map in place, because the files changed; the log start moves with its first segment."""
         self.log_start_offset = max(self.log_start_offset, segments.first.base_offset)
         self._segments = segments
+        self._dirty = [segment for segment in self._dirty if not segment.is_removed]
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -190,15 +207,9 @@ class Log:
     ) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record, in offset order, with a timestamp ≥ `timestamp`; or None.
 
-        ListOffsets with a time (KIP-79). `shows` says which batches count. Costs one look-up in the first segment whose
-        largest timestamp reaches it.
+        `shows` says which batches count. Costs one look-up in the first segment whose largest timestamp reaches it.
         """
-        for segment in self._segments:
-            if segment.max_timestamp(nowait=nowait)[0] >= timestamp:
-                found = segment.find_timestamp(timestamp, self.log_start_offset, shows=shows, nowait=nowait)
-                if found is not None:
-                    return found
-        return None
+        return list_offsets.find_timestamp(self, timestamp, shows=shows, nowait=nowait)
 
     def list_offset(self, timestamp: int) -> tuple[int, int] | None:
         """Answer ListOffsets: (offset, timestamp) for a time or one of its four marks; None where no record answers.
@@ -206,28 +217,11 @@ class Log:
         latest (-1): the next offset. earliest (-2) and earliest local (-4): the log start. max timestamp (-3): the
         first record with the largest timestamp. The timestamp is -1 where none was asked for, as Kafka answers.
         """
-        match timestamp:
-            case -1:
-                return self.next_offset, -1
-            case -2 | -4:
-                return self.log_start_offset, -1
-            case -3:
-                return self.max_timestamp()
-        return self.find_timestamp(timestamp) if timestamp >= 0 else None
+        return list_offsets.list_offset(self, timestamp)
 
     def max_timestamp(self, *, nowait: bool = False) -> tuple[int, int] | None:
-        """Return (offset, timestamp) of the first record with the largest timestamp (ListOffsets -3, KIP-734).
-
-        Costs one look-up; a walk over all headers where a transaction marker, which is no record, is the latest.
-        """
-        best = max((segment.max_timestamp(nowait=nowait)[0] for segment in self._segments), default=-1)
-        found = self.find_timestamp(best, nowait=nowait) if best >= 0 else None
-        if found is not None or best < 0:
-            return found
-        if nowait:
-            raise WouldBlock("a transaction marker is the latest", path=self.path)
-        best = max((time_search.max_data_timestamp(segment) for segment in self._segments), default=-1)
-        return self.find_timestamp(best) if best >= 0 else None
+        """Return (offset, timestamp) of the first record with the largest timestamp (ListOffsets -3, KIP-734)."""
+        return list_offsets.max_timestamp(self, nowait=nowait)
 
     def last_stable_offset(self, *, nowait: bool = False) -> int:
         """Return the offset below which no transaction is open; the log end when none is. See `transactions`.
@@ -273,6 +267,8 @@ class Log:
     def _check_writable(self) -> None:
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
+        if self._is_deleted:
+            raise UnknownPartition("the partition was deleted", path=self.path)
         if self.fenced is not None:
             raise LogFenced(f"an earlier write failed: {self.fenced.strerror}", path=self.path)
 
@@ -306,7 +302,7 @@ class Log:
         except OSError as error:
             # A full disk is the caller's to solve, and the log is as it was. Anything else means that the disk
             # lost a write, or could not take it back.
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or self._file_size(segment) != size:
+            if error.errno not in FULL or self._file_size(segment) != size:
                 self.fenced = error
             raise
         if segment not in self._dirty:
@@ -358,7 +354,7 @@ class Log:
         """
         with self._flush_lock:
             with self._lock:
-                if self.fenced is not None:
+                if self.fenced is not None or self._is_deleted:
                     self._check_writable()
                 target, dirty, names = self.next_offset, self._dirty, self._names_dirty
                 self._dirty, self._names_dirty = [], False
@@ -371,6 +367,66 @@ class Log:
                 self.fenced = error
                 raise
             self.recovery_point = max(self.recovery_point, target)
+
+    # --- later -------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """Hold the log for a change of its files: nothing is appended, rolled or flushed meanwhile; reading goes on."""
+        with self._flush_lock, self._lock:
+            self._check_writable()
+            self._before_change()
+            yield
+
+    @contextlib.contextmanager
+    def fencing(self) -> Iterator[None]:
+        """Fence the log when an OSError is raised inside: nobody knows then how much of the change is on disk."""
+        try:
+            yield
+        except OSError as error:
+            self.fenced = error
+            raise
+
+    def configure(self, config: LogConfig, *, is_compacted: bool | None = None) -> None:
+        """Go by other settings from now on, for the segments too; those of index size begin with the next segment."""
+        with self._lock:
+            self.config = config
+            self.is_compacted = config.is_compacted if is_compacted is None else is_compacted
+            for segment in self._segments:
+                segment.configure(config)
+
+    def raise_log_start(self, offset: int) -> None:
+        """Let the log begin at `offset`, in memory; the files stay. It never falls and does not pass the end."""
+        with self._lock:
+            self.log_start_offset = max(self.log_start_offset, min(offset, self.next_offset))
+            try:
+                self.epochs.truncate_from_start(self.log_start_offset)
+            except OSError as error:
+                if error.errno not in FULL:  # else they go the next time: an epoch too many misleads nobody
+                    raise
+
+    def delete_records(self, offset: int) -> int:
+        """Delete the records below `offset` (-1: all there are); return the log start, on disk after return.
+
+        Raises `PolicyViolation` where the topic does not delete, `OffsetOutOfRange`. See record_deletion.
+        """
+        return record_deletion.delete_records(self, offset)
+
+    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
+        """Put `new`, whose files are called `.cleaned`, in the place of `old`; on disk after return. See replacement.
+
+        Raises `SegmentsChanged`, and nothing is changed, where one of `old` is no sealed segment of the log any more.
+        """
+        replacement.replace_segments(self, new, old)
+
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that were idle for so long and have no open transaction; return how many."""
+        with self._lock:
+            return self._producers.expire(now_ms, expiration_ms) if self._producers is not None else 0
+
+    def mark_deleted(self, path: str) -> None:
+        """Take note that the partition was deleted, its directory renamed to `path`. Who reads may read on."""
+        self._is_deleted, self.path = True, path
 
     def close(self) -> None:
         """Flush, trim the indexes to what is valid, save the producer state. A fenced log is only let go."""

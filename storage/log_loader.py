@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from offsetfs.storage import batch_chain, checkpoint, files
 from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.config import LogConfig
+from offsetfs.storage.deletions import Deletions
 from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidSnapshot, StorageError
 from offsetfs.storage.follower import Follower
@@ -40,6 +41,8 @@ class Opening:
     read_only: bool = False
     is_compacted: bool = False
     before_change: Callable[[], None] = lambda: None
+    save_log_start: Callable[[int], None] = lambda offset: None
+    deletions: Deletions | None = None
     clock: Clock = SYSTEM
 
 
@@ -82,6 +85,8 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
         read_only=opening.read_only,
         is_compacted=opening.is_compacted,
         before_change=opening.before_change,
+        save_log_start=opening.save_log_start,
+        deletions=opening.deletions,
         clock=opening.clock,
     )
     if opening.read_only:

@@ -100,6 +100,20 @@ class ProducerState:
         body = b"".join([len(rows).to_bytes(4, "big"), *rows])
         return _VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers whose last batch is `expiration_ms` old by its own time; return how many.
+
+        One with an open transaction never expires: its end is still to come.
+        """
+        expired = [
+            producer_id
+            for producer_id, entry in self.entries.items()
+            if entry.current_txn_first_offset == NONE and now_ms - entry.timestamp >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self.entries[producer_id]
+        return len(expired)
+
     def replay(self, header: BatchHeader, control: tuple[int, int] | None = None) -> None:
         """Take note of the next batch of the log.
 

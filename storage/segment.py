@@ -123,8 +123,13 @@ class Segment:
         self._bytes_since_index_entry = 0
         self._created_ms = clock.now_ms()
         self.names_lock = threading.Lock()
-        jitter_max = min(config.segment_jitter_ms, config.segment_ms)
-        self._roll_jitter_ms = random.randrange(jitter_max) if jitter_max > 0 else 0
+        self._roll_jitter_ms = _draw_jitter_ms(config)
+
+    def configure(self, config: LogConfig) -> None:
+        """Go by other settings from now on. How long open index files may get stays as it is."""
+        if (config.segment_jitter_ms, config.segment_ms) != (self.config.segment_jitter_ms, self.config.segment_ms):
+            self._roll_jitter_ms = _draw_jitter_ms(config)
+        self.config = config
 
     def path(self, suffix: str) -> str:
         """Return the path of the file with this suffix (`.index`, `.snapshot`, …) as it is called now."""
@@ -501,3 +506,9 @@ class Segment:
         assert size == self.size, self.log_path
         for offset, position in self.open_files().index.entries():
             assert self.batch_at_position(position).base_offset <= offset, (self.log_path, offset)
+
+
+def _draw_jitter_ms(config: LogConfig) -> int:
+    """Return by how much this segment is rolled early, so that the segments of many logs do not roll at once."""
+    jitter_max = min(config.segment_jitter_ms, config.segment_ms)
+    return random.randrange(jitter_max) if jitter_max > 0 else 0

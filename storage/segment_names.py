@@ -11,10 +11,13 @@ Nothing here is synced: the caller syncs the directory once for all its renames.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from offsetfs.storage import files
+from offsetfs.storage.deletions import Deletions
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.segment import BESIDE, REMOVED, SUFFIXES, Segment
 
@@ -29,14 +32,35 @@ def rename(segment: Segment, ending: str, suffixes: Sequence[str] = SUFFIXES) ->
             source, target = segment.path(suffix), _named(segment, suffix + ending)
             if source != target and files.exists(source):
                 files.rename(source, target)
-        segment.ending = ending
-        segment.log_path = segment.path(".log")
+        follow(segment, ending)
 
 
-def take_out(segment: Segment, *, keep_producers: bool = False) -> None:
-    """Rename everything of the segment to `.deleted`; with `keep_producers` its snapshot stays."""
-    beside = [suffix for suffix in BESIDE if suffix != ".snapshot" or not keep_producers]
-    rename(segment, REMOVED, [*SUFFIXES, *beside])
+def follow(segment: Segment, ending: str) -> None:
+    """Take note that the names of the segment's files end in `ending` now."""
+    segment.ending = ending
+    segment.log_path = segment.path(".log")
+
+
+def take_out(segment: Segment) -> None:
+    """Rename everything of the segment to `.deleted`."""
+    rename(segment, REMOVED, (*SUFFIXES, *BESIDE))
+
+
+@contextlib.contextmanager
+def taking_out(segments: Sequence[Segment]) -> Iterator[None]:
+    """Hold the names of segments while somebody renames their files to `.deleted`; they go by these names after."""
+    with contextlib.ExitStack() as held:
+        for segment in segments:
+            held.enter_context(segment.names_lock)
+        yield
+        for segment in segments:
+            follow(segment, REMOVED)
+
+
+def unlink_later(segments: Sequence[Segment], deletions: Deletions, delay_ms: int) -> None:
+    """Have the files of segments that were taken out removed `delay_ms` milliseconds from now."""
+    for segment in segments:
+        deletions.add(functools.partial(unlink, segment), delay_ms)
 
 
 def unlink(segment: Segment) -> None:

@@ -1,0 +1,54 @@
+"""Offsets by time: what a log answers to ListOffsets (KIP-79, KIP-734).
+
+A time costs one look-up in the first segment whose largest timestamp reaches it. The four marks below zero ask for the
+ends of the log and for its latest record. Follows UnifiedLog.fetchOffsetByTimestamp.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetfs.storage import time_search
+from offsetfs.storage.errors import WouldBlock
+
+if TYPE_CHECKING:
+    from offsetfs.storage.log import Log
+
+
+def find_timestamp(
+    log: Log, timestamp: int, *, shows: time_search.Shows = time_search.shows_data, nowait: bool = False
+) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of the first record, in offset order, with a timestamp ≥ `timestamp`; or None."""
+    for segment in log.snapshot():
+        if segment.max_timestamp(nowait=nowait)[0] >= timestamp:
+            found = segment.find_timestamp(timestamp, log.log_start_offset, shows=shows, nowait=nowait)
+            if found is not None:
+                return found
+    return None
+
+
+def list_offset(log: Log, timestamp: int) -> tuple[int, int] | None:
+    """Return (offset, timestamp) for a time or a mark; the timestamp is -1 where none was asked for, as Kafka's."""
+    match timestamp:
+        case -1:
+            return log.next_offset, -1
+        case -2 | -4:
+            return log.log_start_offset, -1
+        case -3:
+            return max_timestamp(log)
+    return find_timestamp(log, timestamp) if timestamp >= 0 else None
+
+
+def max_timestamp(log: Log, *, nowait: bool = False) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of the first record with the largest timestamp; None when no record has one.
+
+    A transaction marker is no record: where one is the latest, this walks over all headers.
+    """
+    best = max((segment.max_timestamp(nowait=nowait)[0] for segment in log.snapshot()), default=-1)
+    found = find_timestamp(log, best, nowait=nowait) if best >= 0 else None
+    if found is not None or best < 0:
+        return found
+    if nowait:
+        raise WouldBlock("a transaction marker is the latest", path=log.path)
+    best = max((time_search.max_data_timestamp(segment) for segment in log.snapshot()), default=-1)
+    return find_timestamp(log, best) if best >= 0 else None
