@@ -20,18 +20,15 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offsetfs.storage import batch_chain, files, segment_indexes, time_search
+from offsetfs.storage import batch_chain, files, offset_order, segment_indexes, time_search
 from offsetfs.storage.batch import Batch, BatchHeader
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.errors import (
-    CorruptBatch,
     CorruptIndex,
-    DecompressionLimit,
     InvalidIndexAppend,
     MalformedBatch,
-    StorageError,
     UnsupportedFormat,
     WouldBlock,
 )
@@ -45,6 +42,7 @@ from offsetfs.storage.time_index import TimeIndex
 RELATIVE_OFFSET_MAX = 2**31 - 1
 LOG_BYTES_MAX = 2**31 - 1
 REOPEN_BYTES = 1 << 20
+OFFSET_SIZE = 8
 
 LIVE, REMOVED = "", ".deleted"
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
@@ -54,7 +52,7 @@ BESIDE = (".snapshot", ".values-map")
 """What lies beside a segment and is named like it: the producers before it, and the map of its values."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class SegmentFiles:
     """The open files of a segment. They close when the last reader lets go."""
 
@@ -152,31 +150,61 @@ class Segment:
         """When the log file last changed, nanoseconds since 1970."""
         return os.stat(self.log_path).st_mtime_ns
 
-    def find(self, offset: int, *, nowait: bool = False) -> Batch | None:
+    def find(self, offset: int, *, offset_end: int | None = None, nowait: bool = False) -> Batch | None:
         """Return the first batch whose last offset is ≥ `offset`, checksum verified; None when there is none.
 
-        Costs an index look-up and a walk of one index interval, whatever the size of the segment.
-        Raises `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat` for that batch only; with `nowait` `WouldBlock`.
+        `offset_end`: where the next segment begins, which tells batches that lie. Costs an index look-up and a walk of
+        one index interval, whatever the size of the segment. Raises `CorruptBatch`, `MalformedBatch`,
+        `UnsupportedFormat` when the offset is in what is damaged; with `nowait` `WouldBlock`.
         """
         opened = self.open_files(nowait=nowait)
         direct = self._find_directly(opened, offset, nowait)
         if direct is not None:
             return direct
         position = self.floor_position(opened, offset, nowait)
-        passed: tuple[int, BatchHeader, memoryview] | None = None
-        found: Batch | None = None
         try:
-            for place, header, seen in batch_chain.headers(opened.log, position, self.size, nowait=nowait):
-                if header.last_offset >= offset:
-                    found = batch_chain.load(opened.log, place, header, seen, nowait=nowait)
-                    break
-                passed = place, header, seen
-        except (MalformedBatch, UnsupportedFormat) as error:
-            return self._find_beyond_damage(opened.log, error, offset, nowait)
-        if passed is not None and (found is None or found.base_offset > offset):
-            # A gap of compaction, or a damaged header that hides how far the batch before reaches: then this raises.
-            batch_chain.load(opened.log, *passed, nowait=nowait)
-        return found
+            return self._walk_to(opened.log, position, offset, offset_end, nowait)
+        except offset_order.UNREADABLE:
+            if nowait:
+                raise WouldBlock("looks over damage", path=self.log_path) from None
+        entry_offset, _ = opened.index.lookup(offset)
+        position = self.floor_position(opened, entry_offset - 1, nowait) if position else 0
+        return offset_order.find_over_damage(
+            opened.log, position, self.size, offset, offset_min=self.base_offset, offset_end=offset_end
+        )
+
+    def _walk_to(self, log: File, position: int, offset: int, offset_end: int | None, nowait: bool) -> Batch | None:
+        """Walk from `position` on; raise when the chain breaks, or offsets do not rise: then it is not to be believed.
+
+        Where the offset is in none of them, the batch before is verified, too: a damaged header hides how far it goes.
+        """
+        passed: tuple[int, BatchHeader, memoryview] | None = None
+        for place, header, seen in batch_chain.headers(log, position, self.size, nowait=nowait):
+            if passed is not None and header.base_offset <= passed[1].last_offset:
+                raise MalformedBatch(f"offset {header.base_offset} stands too late", path=log.path, position=place)
+            if header.last_offset >= offset:
+                found = batch_chain.load(log, place, header, seen, nowait=nowait)
+                if found.base_offset > offset and passed is not None:
+                    batch_chain.load(log, *passed, nowait=nowait)
+                self._check_behind(log, place, header, seen, offset_end, nowait)
+                return found
+            passed = place, header, seen
+        if passed is not None:
+            batch_chain.load(log, *passed, nowait=nowait)
+        return None
+
+    def _check_behind(
+        self, log: File, place: int, header: BatchHeader, seen: memoryview, offset_end: int | None, nowait: bool
+    ) -> None:
+        """Raise when the next batch, or the next segment, begins before this batch ends."""
+        behind, following = place + header.size, offset_end
+        if behind + OFFSET_SIZE <= self.size:
+            begins = seen[header.size : header.size + OFFSET_SIZE]
+            if len(begins) < OFFSET_SIZE:
+                begins = memoryview(log.read(behind, OFFSET_SIZE, nowait=nowait))
+            following = int.from_bytes(begins, "big")
+        if following is not None and following <= header.last_offset:
+            raise MalformedBatch(f"offset {following} follows {header.last_offset}", path=log.path, position=place)
 
     def _find_directly(self, opened: SegmentFiles, offset: int, nowait: bool) -> Batch | None:
         """Return the batch that the index entry behind `offset` names, when it is large and holds `offset`.
@@ -196,19 +224,6 @@ class Segment:
         except (MalformedBatch, UnsupportedFormat):
             pass  # the entry lies, or the batch is damaged: the long way says which
         return None
-
-    def _find_beyond_damage(self, log: File, error: StorageError, offset: int, nowait: bool) -> Batch | None:
-        """The chain broke before `offset` was reached: it may lie behind the damage, or in it."""
-        if nowait:
-            raise WouldBlock("looks for the next sound batch", path=log.path)
-        position = batch_chain.next_sound(log, error.position or 0, self.size)
-        for place, header, seen in batch_chain.headers(log, position, self.size):
-            if header.last_offset >= offset:
-                batch = batch_chain.load(log, place, header, seen)
-                if place == position and batch.base_offset > offset:
-                    break  # the offset is one of those that the damage took
-                return batch
-        raise error
 
     def batch_at_position(self, position: int, *, nowait: bool = False) -> Batch:
         """Return the batch that begins at byte `position`, checksum verified."""
@@ -278,7 +293,7 @@ class Segment:
                 else:
                     first = header.base_offset
                 return self.base_offset <= first <= (offset if header.is_wrapper else entry_offset)
-        except (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit):
+        except offset_order.UNREADABLE:
             pass
         return False
 

@@ -42,6 +42,11 @@ class Segments:
         for base in self._by_base.islice(place):
             yield self._by_base[base]
 
+    def base_behind(self, segment: Segment) -> int | None:
+        """Return where the segment behind `segment` begins; None behind the last."""
+        place = self._by_base.bisect_right(segment.base_offset)
+        return int(self._by_base.peekitem(place)[0]) if place < len(self._by_base) else None
+
     @property
     def first(self) -> Segment:
         segment: Segment = self._by_base.peekitem(0)[1]
