@@ -13,6 +13,11 @@ from pyfuse3 import EntryAttributes
 FOREVER_S = 1e9  # 31 years; the kernel adds it to its clock without overflow
 NEVER_S = 0.0
 DIRECTORY_S = 1.0  # every path is walked through them: asking each time costs two requests more for each open
+REMOVABLE_S = 1.0
+"""How long the name of a record or a sealed segment is believed. What it names never changes; but retention, compaction
+and a running broker remove it, and no later than this the name is gone for everybody. A `cat` pays nothing for it, or,
+when the last one is longer ago than this, one request in twenty times its own length."""
+
 
 RECORD_MODE = 0o444
 APPEND_MODE = 0o220

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import OrderedDict
+from collections.abc import Hashable
 
 from offsetfs.storage.batch import Batch
+
+Source = Hashable
+"""What a batch was read from: a partition, as long as its segments stay."""
 
 
 class BatchCache:
@@ -16,42 +20,42 @@ class BatchCache:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes = 0
-        self._batches: OrderedDict[tuple[int, int], tuple[Batch, int]] = OrderedDict()
-        self._bases: dict[int, list[int]] = {}  # base offsets of what is kept, sorted, by partition number
+        self._batches: OrderedDict[tuple[Source, int], tuple[Batch, int]] = OrderedDict()
+        self._bases: dict[Source, list[int]] = {}  # base offsets of what is kept, sorted
 
-    def find(self, partition: int, offset: int) -> Batch | None:
-        """Return the kept batch of the partition whose range holds `offset`."""
-        bases = self._bases.get(partition)
+    def find(self, source: Source, offset: int) -> Batch | None:
+        """Return the kept batch of that source whose range holds `offset`."""
+        bases = self._bases.get(source)
         if not bases:
             return None
         place = bisect_right(bases, offset) - 1
         if place < 0:
             return None
-        key = (partition, bases[place])
+        key = (source, bases[place])
         batch = self._batches[key][0]
         if batch.header.last_offset < offset:
             return None
         self._batches.move_to_end(key)
         return batch
 
-    def keep(self, partition: int, batch: Batch) -> None:
+    def keep(self, source: Source, batch: Batch) -> None:
         """Keep a batch. Its buffer counts with its inflated records; one larger than all room is not kept."""
-        key, size = (partition, batch.base_offset), _memory(batch)
+        key, size = (source, batch.base_offset), _memory(batch)
         if key in self._batches or size > self.bytes_max:
             return
         self._batches[key] = (batch, size)
-        insort(self._bases.setdefault(partition, []), key[1])
+        insort(self._bases.setdefault(source, []), key[1])
         self.bytes += size
         while self.bytes > self.bytes_max:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        (partition, base_offset), (_, size) = self._batches.popitem(last=False)
+        (source, base_offset), (_, size) = self._batches.popitem(last=False)
         self.bytes -= size
-        bases = self._bases[partition]
+        bases = self._bases[source]
         del bases[bisect_right(bases, base_offset) - 1]
         if not bases:
-            del self._bases[partition]
+            del self._bases[source]
 
 
 def _memory(batch: Batch) -> int:

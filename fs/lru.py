@@ -41,3 +41,7 @@ class Lru(Generic[V]):
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.bytes -= entry[1]
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self.bytes = 0

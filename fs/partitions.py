@@ -12,6 +12,7 @@ from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.isolation import LogView
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.segments import Segments
 
 
 class Partition:
@@ -24,6 +25,8 @@ class Partition:
         self.anchor = 0
         self._shared = shared
         self._log: Log | None = None
+        self._seen = Segments()
+        self._replacements = 0
         self._view: LogView | None = None
         self._opening = trio.Lock()
 
@@ -48,6 +51,15 @@ class Partition:
     def is_open(self) -> bool:
         return self._log is not None
 
+    @property
+    def source(self) -> tuple[int, int]:
+        """Names what is read from the log: another one after each compaction, lest caches show what it removed."""
+        snapshot = self.log.snapshot()
+        if snapshot is not self._seen:
+            self._replacements += has_replaced(self._seen, snapshot)
+            self._seen = snapshot
+        return self.number, self._replacements
+
     async def open(self) -> None:
         """Open the log, in a thread; what is wrong with it is raised here, each time. ESTALE when it is gone.
 
@@ -66,6 +78,14 @@ class Partition:
     def offset_inode(self, kind: Kind, offset: int) -> int:
         """Return the inode number of something that an offset names; OverflowError 10¹² records after the first."""
         return pack(kind, self.number, offset - self.anchor)
+
+
+def has_replaced(old: Segments, new: Segments) -> bool:
+    """Whether `new` has other segments than `old` has where both hold offsets: those that follow the old are growth."""
+    if not len(old):
+        return False
+    known, end = {id(segment) for segment in old}, old.active.base_offset
+    return any(id(segment) not in known for segment in new if segment.base_offset <= end)
 
 
 class Partitions:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from offsetfs.fs.attributes import FOREVER_S, NEVER_S, milliseconds_ns, set_times
+from offsetfs.fs.attributes import FOREVER_S, NEVER_S, REMOVABLE_S, milliseconds_ns, set_times
 from offsetfs.fs.ends import newest_start
 from offsetfs.fs.inodes import Kind
 from offsetfs.fs.nodes import Reply
@@ -70,7 +70,8 @@ class RecordListing:
             row = self._page[self._place]
             entry.st_ino = self._partition.offset_inode(Kind.RECORD, row.offset)
             entry.st_size = max(row.size, 0)
-            entry.attr_timeout = entry.entry_timeout = FOREVER_S if row.size >= 0 else NEVER_S
+            entry.attr_timeout = FOREVER_S if row.size >= 0 else NEVER_S
+            entry.entry_timeout = REMOVABLE_S if row.size >= 0 else NEVER_S
             set_times(entry, row.mtime_ns)
             if not reply(b"%d" % row.offset, entry, first_place + row.offset + 1 - anchor):
                 self._next = row.offset

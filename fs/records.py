@@ -1,7 +1,9 @@
 """`<offset>`: one file for each record, its value bytes.
 
-A record never changes, so the kernel may believe name, size and content for ever. A look-up decodes the record and
-keeps it for a moment: the open and the read that follow find it. The batch is kept as well, for its neighbours.
+A record never changes, so the kernel may believe size and content for ever. It may be removed, so the kernel believes
+its name for a second only: then it asks again, whoever holds the file open reads on, and all others get ENOENT. A
+look-up decodes the record and keeps it for a moment: the open and the read that follow find it. The batch is kept as
+well, for its neighbours.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Callable
 
 from pyfuse3 import ENOATTR, EntryAttributes, FUSEError
 
-from offsetfs.fs.attributes import FOREVER_S, milliseconds_ns
+from offsetfs.fs.attributes import FOREVER_S, REMOVABLE_S, milliseconds_ns
 from offsetfs.fs.inodes import Kind
 from offsetfs.fs.nodes import Opened
 from offsetfs.fs.partitions import Partition
@@ -50,25 +52,26 @@ class RecordFiles:
 
     def _attributes(self, inode: int, shown: Shown) -> EntryAttributes:
         return self._shared.attributes.file(
-            inode, len(shown.value), shown.mtime_ns, attr_timeout_s=FOREVER_S, entry_timeout_s=FOREVER_S
+            inode, len(shown.value), shown.mtime_ns, attr_timeout_s=FOREVER_S, entry_timeout_s=REMOVABLE_S
         )
 
     # --- finding ---------------------------------------------------------------------------------------------------
 
     async def _shown(self, inode: int, offset: int) -> Shown:
-        shown = self._shared.records.get(inode)
+        source = self._partition.source
+        shown = self._shared.records.get((inode, source))
         if shown is None:
-            batch = self._shared.batches.find(self._partition.number, offset)
+            batch = self._shared.batches.find(source, offset)
             if batch is None:
                 batch = await self._shared.answer(self._partition.log.batch_at, offset)
                 if batch is None or batch.base_offset > offset:
                     raise FUSEError(errno.ENOENT)  # the end of the log, or a gap that compaction left
-                self._shared.batches.keep(self._partition.number, batch)
+                self._shared.batches.keep(source, batch)
             if not await self._shared.answer(self._partition.view.shows, batch.header):
                 raise FUSEError(errno.ENOENT)  # of no record, or of one that does not count
             shown = self._show(batch, offset)
             size = len(shown.value) + len(shown.record.key or b"") + _SHOWN_OVERHEAD_BYTES
-            self._shared.records.put(inode, shown, size)
+            self._shared.records.put((inode, source), shown, size)
         elif offset < self._partition.log.log_start_offset:
             raise FUSEError(errno.ENOENT)  # retention was faster
         return shown

@@ -51,10 +51,10 @@ class Shared:
         self.nursery = nursery
         self.attributes = Attributes(options.uid, options.gid, options.umask)
         self.notes = Notes()
-        self.records: Lru[Shown] = Lru(RECORD_BYTES_MAX)  # by inode
+        self.records: Lru[Shown] = Lru(RECORD_BYTES_MAX)  # by inode, and what it was read from
         self.batches = BatchCache(BATCH_BYTES_MAX)
         self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined values, see values.py
-        self.maps: Maps = Pool(OPEN_MAPS_MAX)
+        self.maps: Maps = Pool(OPEN_MAPS_MAX, finds_held=True)
         self._limiter = trio.CapacityLimiter(READ_THREADS)
 
     @property

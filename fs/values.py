@@ -4,8 +4,9 @@ Its size is a sum over all records, which view maps know (storage.partition_valu
 made in threads: the name is listed only when all of them are there, a look-up waits ten seconds and then answers
 EAGAIN, and the building goes on.
 
-The inode carries a generation. When retention cuts the head, the name gets the next one; whoever has the old one open
-keeps its numbering, and reads ESTALE where the bytes are gone.
+The inode carries a generation. When retention cuts the head, or compaction replaces segments, the name gets the next
+one; whoever has the old one open keeps its numbering and reads on, `file.delete.delay.ms` longer than the segments last,
+and the one it is at to its end. Then it reads ESTALE.
 
 Reading: blocks of joined values, a few megabytes of them kept. What the page cache holds is joined on the event loop:
 a megabyte takes a fifth of a millisecond, and handing it to a thread as long again. When a block had to be waited for,
@@ -186,6 +187,7 @@ class ValuesHandle:
         self._inode = inode
         self._closed = closed
         self._current: tuple[int, int, memoryview] = (0, 0, memoryview(b""))  # start, end and bytes of the last block
+        self._held: object = None  # keeps the segment of the last block open
         self._next = 0  # the byte at which a reader that goes forward reads next
         self._waits = False  # the last block had to be waited for: so will the next
         self._coming: dict[int, trio.Event] = {}  # blocks being read ahead, by their first byte
@@ -205,6 +207,7 @@ class ValuesHandle:
         while position < end and (located := self._view.locate(position)) is not None:
             block = memoryview(await self._block(located))
             self._current = (located.start, located.end, block)
+            self._held = self._view.hold(located)
             pieces.append(block[position - located.start : end - located.start])
             position = located.end
             if is_sequential and self._waits:

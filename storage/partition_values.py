@@ -1,8 +1,10 @@
 """`values` of a whole partition: one growing file over all segments, and where each of its bytes comes from.
 
 A view begins at the log start it was made with and never changes its past: it grows, and keeps its numbering when
-retention takes segments away (reading what is gone is ESTALE). Whoever opens the name afresh gets a `successor`, which
-begins at the new log start and takes over the maps of the segments that are still there.
+retention and compaction take segments away. Their bytes are read on as long as their files are there, or open; then
+reading them is ESTALE. So is growing, where something was removed that the view had not come to: it never skips.
+Whoever opens the name afresh gets a `successor`, which begins at the new log start and takes over the maps of the
+segments that are still there.
 
 All batches that are not control batches are shown, those of open and aborted transactions too; with
 `is_committed_only` only what is committed below the last stable offset. Maps of such a view are never put on disk nor
@@ -18,6 +20,7 @@ import os
 import sys
 import threading
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from offsetfs.storage import files
@@ -66,6 +69,7 @@ class PartitionValues:
         self._starts: list[int] = []
         self._inherited: dict[int, Part] = {}
         self._seen: tuple[Segments | None, int] = (None, -1)
+        self._snapshot: Segments | None = None  # that of the last refresh, whether it came to the end or not
         self._lock = threading.Lock()
         self._left = 0  # bytes of log that this refresh may still read
         self._start_is_known = False
@@ -123,14 +127,34 @@ class PartitionValues:
 
     def _grow(self, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
         self._sweep(snapshot, nowait)
-        after = self._parts[-1].segment.base_offset if self._parts else -1
         if self._parts and not self._extend(self._parts[-1], snapshot, end_offset, nowait):
             return False
+        following, self._snapshot = self._following(snapshot, nowait), snapshot
         return all(
             self._extend(self._part(segment, snapshot, nowait), snapshot, end_offset, nowait)
-            for segment in snapshot.from_floor(max(after, self.start_offset))
-            if after < segment.base_offset <= end_offset
+            for segment in following
+            if segment.base_offset <= end_offset
         )
+
+    def _following(self, snapshot: Segments, nowait: bool) -> Iterator[Segment]:
+        """Return the segments behind the last part. ESTALE when what comes next was removed or replaced meanwhile."""
+        if not self._parts:
+            return snapshot.from_floor(self.start_offset)
+        last = self._parts[-1].segment
+        if _holds(snapshot, last):
+            return _behind(snapshot, last)
+        following = next(_behind(self._snapshot, last), None) if self._snapshot is not None else None
+        if following is None:  # it was the active one: the next began where it ended
+            if nowait:
+                raise WouldBlock("looks for the end of a removed segment", path=last.log_path)
+            base_offset = max((header.next_offset for _, header in last.headers()), default=last.base_offset)
+            following = snapshot.floor(base_offset)
+            is_there = following is not None and following.base_offset == base_offset
+        else:
+            is_there = _holds(snapshot, following)
+        if following is None or not is_there:
+            raise OSError(errno.ESTALE, "what comes next was removed; open `values` again", last.log_path)
+        return snapshot.from_floor(following.base_offset)
 
     def _part(self, segment: Segment, snapshot: Segments, nowait: bool) -> Part:
         """Add a segment at the end, with the map it has, or an empty one."""
@@ -195,10 +219,13 @@ class PartitionValues:
             return
         if nowait:
             raise WouldBlock("a view map is to be written", path=part.segment.log_path)
-        try:
-            part.map.save(part.segment.directory, self._maps)
-        except OSError:
-            return  # a full disk costs a map, not the view
+        with part.segment.names_lock:
+            if part.segment.is_removed:
+                return
+            try:
+                part.map.save(part.segment, self._maps)
+            except OSError:
+                return  # a full disk costs a map, not the view
 
     def _sweep(self, snapshot: Segments, nowait: bool) -> None:
         """Once: remove maps whose segments are gone."""
@@ -217,28 +244,39 @@ class PartitionValues:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def locate(self, byte: int) -> Located | None:
-        """Return where byte `byte` comes from; None at the end. ESTALE when retention or compaction took that away."""
+        """Return where byte `byte` comes from; None at the end."""
         if byte >= self.size:
             return None
         part = self._parts[bisect_right(self._starts, byte) - 1]
-        self._check_held(part.segment)
         block = part.map.block(byte - part.start)
         return Located(part.segment, block, part.start + block.output, part.start + block.output_end)
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
         """Return the whole output of a located block, which nobody changes.
 
-        ESTALE as `locate`, the error of a batch that was damaged since; with `nowait` `WouldBlock`.
+        ESTALE when the segment's files are gone; the error of a batch that was damaged since; with `nowait`
+        `WouldBlock`.
         """
         segment, block = located.segment, located.block
-        self._check_held(segment)
         if nowait and block.position_end - block.position > 2 * NOWAIT_BYTES_MAX:
             raise WouldBlock("a long block", path=segment.log_path, position=block.position)
         return join_block(segment, block, shows=self._view.shows, nowait=nowait)
 
-    def _check_held(self, segment: Segment) -> None:
-        if not _holds(self._log.snapshot(), segment):
-            raise OSError(errno.ESTALE, "the segment is gone; open `values` again", segment.log_path)
+    def hold(self, located: Located) -> object:
+        """Return what a reader of a located block keeps, to read its segment to the end whatever becomes of it."""
+        place = bisect_right(self._starts, located.start) - 1
+        part = self._parts[max(place, 0)]
+        try:
+            return part.segment.open_files(nowait=True), part.map.mapping() if part.map.is_kept else None
+        except WouldBlock:
+            return None
+
+
+def _behind(snapshot: Segments, segment: Segment) -> Iterator[Segment]:
+    """Yield what follows `segment`, which the snapshot holds."""
+    segments = snapshot.from_floor(segment.base_offset)
+    next(segments)
+    return segments
 
 
 def _holds(snapshot: Segments, segment: Segment) -> bool:

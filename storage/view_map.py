@@ -7,13 +7,16 @@ batches count 0, and so do batches that cannot be read: they are reported, and t
 
 A map grows with its segment. That of a sealed segment is kept beside the log as `<base offset>.values-map`, a name that
 Kafka ignores (docs/format/values-map.md). It describes what it was made from and is dropped when that is not what the
-log holds: it may cost time, never a wrong byte. Maps have no counterpart in Kafka.
+log holds: it may cost time, never a wrong byte. It goes where its segment goes: beside one that was removed it is read on
+until both are unlinked. Maps have no counterpart in Kafka.
 
 Threads: one extends, any number read; `size` and the entries a reader finds below it belong together.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import mmap
 import os
 import struct
@@ -27,7 +30,7 @@ from offsetfs.storage.batch_header import Buffer
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.open_files import Pool
-from offsetfs.storage.segment import Segment
+from offsetfs.storage.segment import REMOVED, Segment
 from offsetfs.storage.time_search import Shows, shows_data
 from offsetfs.storage.view_blocks import Block, OnDamage, measure, measure_below, walk
 
@@ -54,6 +57,7 @@ class ViewMap:
         "_batches",
         "_entries",
         "_first_crc",
+        "_header",
         "_last",
         "_mapped",
         "_shows",
@@ -71,7 +75,8 @@ class ViewMap:
         self.reached = (0, 0)  # (output bytes, log bytes), put in place as one
         self.has_damage = False
         self._entries: bytearray | None = bytearray()
-        self._mapped: tuple[Maps, str] | None = None
+        self._mapped: tuple[Maps, Segment] | None = None
+        self._header = b""  # of the map on disk, if it is there
         self._batches = 0
         self._first_crc = 0
         self._last = (0, 0)  # position of the last batch, checksum of its header
@@ -122,9 +127,23 @@ class ViewMap:
         """Return the bytes of the entries."""
         if self._entries is not None:
             return self._entries
+        return memoryview(self.mapping())[_HEADER.size :]
+
+    def mapping(self) -> mmap.mmap:
+        """Return the map as it lies on disk, which must be there; who keeps it can go on looking things up in it."""
         assert self._mapped is not None
-        maps, path = self._mapped
-        return memoryview(maps.get(path, lambda: _map(path)))[_HEADER.size :]
+        maps, segment = self._mapped
+        return maps.get(self, lambda: self._open(segment))
+
+    def _open(self, segment: Segment) -> mmap.mmap:
+        """Map the file anew. ESTALE where it was removed with its segment, or is another segment's by now."""
+        removed = os.path.join(segment.directory, segment_name(segment.base_offset, SUFFIX + REMOVED))
+        for path in (segment.path(SUFFIX), removed):
+            with contextlib.suppress(FileNotFoundError):
+                mapped = _map(path)
+                if mapped[: len(self._header)] == self._header:
+                    return mapped
+        raise OSError(errno.ESTALE, "the segment's map is gone", segment.path(SUFFIX))
 
     # --- growing ---------------------------------------------------------------------------------------------------
 
@@ -175,15 +194,14 @@ class ViewMap:
 
     # --- keeping ---------------------------------------------------------------------------------------------------
 
-    def save(self, directory: str, maps: Maps) -> None:
+    def save(self, segment: Segment, maps: Maps) -> None:
         """Put the finished map of a sealed segment beside its log, and let go of the memory."""
         if self._entries is None:
             return
         assert self._shows is shows_data, "only maps of all data lie beside a log"
-        path = os.path.join(directory, segment_name(self.base_offset, SUFFIX))
-        files.replace_file(path, self._dump())
-        maps.drop(path)
-        self._mapped, self._entries = (maps, path), None
+        data = self._dump()
+        files.replace_file(segment.path(SUFFIX), data)
+        self._mapped, self._header, self._entries = (maps, segment), data[: _HEADER.size], None
 
     def _dump(self) -> bytes:
         assert self._entries is not None
@@ -195,10 +213,8 @@ class ViewMap:
     @classmethod
     def load(cls, segment: Segment, maps: Maps) -> ViewMap | None:
         """Return the map kept beside a sealed segment; None when there is none, or it does not describe this log."""
-        path = os.path.join(segment.directory, segment_name(segment.base_offset, SUFFIX))
-        maps.drop(path)
         try:
-            mapped = _map(path)
+            mapped = _map(segment.path(SUFFIX))
         except OSError:
             return None
         if len(mapped) < _HEADER.size:
@@ -211,7 +227,7 @@ class ViewMap:
         if len(mapped) != _HEADER.size + count * _ENTRY.size or crc32c(memoryview(mapped)[_CRC_START:]) != checksum:
             return None
         loaded = cls(base_offset)
-        loaded._entries, loaded._mapped = None, (maps, path)
+        loaded._entries, loaded._mapped, loaded._header = None, (maps, segment), mapped[: _HEADER.size]
         loaded.count, loaded.reached = count, (size, log_bytes)
         loaded._batches, loaded._first_crc, loaded._last = batches, first_crc, (position, last_crc)
         return loaded if loaded._describes(segment) else None

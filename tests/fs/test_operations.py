@@ -18,6 +18,7 @@ from offsetfs.fs import values
 from offsetfs.fs.directories import PartitionDirectory
 from offsetfs.fs.operations import Operations
 from offsetfs.fs.options import MountOptions
+from offsetfs.storage import segment_names
 from offsetfs.storage.batch_builder import BatchBuilder
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, WouldBlock
@@ -200,16 +201,22 @@ async def test_when_the_head_is_cut_the_name_gets_a_new_inode_and_old_handles_ke
     old = await world.look("orders-0", "values")
     handle = await operations.open(old.st_ino, 0, CTX)
     first = world.log.snapshot().first
+    world.log.flush()
     world.log._segments = world.log.snapshot().without([first])
+    segment_names.take_out(first)
     world.log.log_start_offset = world.log.snapshot().first.base_offset
     gone = world.log.log_start_offset
     new = await world.look("orders-0", "values")
     assert new.st_ino != old.st_ino
     assert new.st_size == sum(map(len, parts[gone:]))
     assert (await operations.getattr(old.st_ino, CTX)).st_size == sum(map(len, parts))
-    assert await errno_of(operations.read(handle.fh, 0, 10)) == "ESTALE"
+    assert bytes(await operations.read(handle.fh, 0, 10)) == parts[0][:10], "as long as the files are there"
+    segment_names.unlink(first)
+    assert bytes(await operations.read(handle.fh, 0, 10)) == parts[0][:10], "as long as the handle is at this segment"
     start = sum(map(len, parts[:gone]))
     assert bytes(await operations.read(handle.fh, start, len(parts[gone]))) == parts[gone]
+    world.operations._shared.blocks.clear()
+    assert await errno_of(operations.read(handle.fh, 0, 10)) == "ESTALE"
     parts.append(world.append([b"new"]))
     assert (await operations.getattr(old.st_ino, CTX)).st_size == sum(map(len, parts))
     await operations.release(handle.fh)

@@ -230,7 +230,7 @@ def test_the_map_of_a_sealed_old_segment_is_kept_and_believed(tmp_path: Path) ->
             maps: Maps = Pool(4)
             made = ViewMap(segment.base_offset)
             made.extend(segment, segment.size, on_damage=pytest.fail)
-            made.save(segment.directory, maps)
+            made.save(segment, maps)
             kept = ViewMap.load(segment, maps)
             assert kept is not None and kept.is_kept and kept.reached == made.reached
         other = copy / partition / log.snapshot().first.log_path.rpartition("/")[2]

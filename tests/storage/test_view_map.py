@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage import view_map
+from offsetfs.storage import segment_names, view_map
 from offsetfs.storage.batch import build
 from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.compression import Compression
@@ -18,6 +18,7 @@ from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.partition_values import PartitionValues
+from offsetfs.storage.segment import Segment
 from offsetfs.storage.view_map import SUFFIX, Maps, ViewMap
 
 pytestmark = pytest.mark.unit
@@ -333,16 +334,59 @@ def test_the_view_begins_at_the_log_start(log: Log, start: int) -> None:
     assert view.refresh(nowait=True)
 
 
+def take_out(log: Log, segments: Sequence[Segment]) -> None:
+    """Do what retention does to segments, but for the delay."""
+    log.flush()
+    log._segments = log.snapshot().without(segments)
+    for segment in segments:
+        segment_names.take_out(segment)
+
+
+def test_a_segment_that_a_reader_holds_is_read_to_its_end_though_it_is_gone(log: Log, view: PartitionValues) -> None:
+    expected = fill(log, 60)
+    first, second = log.snapshot().values()[:2]
+    assert view.refresh()
+    located = view.locate(0)
+    assert located is not None
+    view.read(located)
+    held = view.hold(located)
+    take_out(log, [first])
+    log.log_start_offset = second.base_offset
+    segment_names.unlink(first)
+    assert content(view) == bytes(expected)
+    del held
+    with pytest.raises(OSError, match="removed"):
+        content(view)
+
+
+def test_a_view_goes_on_behind_a_segment_that_was_removed_and_never_skips_one(log: Log, view: PartitionValues) -> None:
+    expected = fill(log, 10)
+    assert view.refresh()
+    old = log.snapshot()
+    log.roll()
+    expected += fill(log, 1)
+    take_out(log, old.values())
+    assert view.refresh() and view.size == len(expected), "the next segment is there"
+    log.roll()
+    fill(log, 1)
+    log.roll()
+    take_out(log, log.snapshot().values()[:-1])
+    with pytest.raises(OSError, match="what comes next was removed"):
+        view.refresh()
+
+
 def test_an_old_view_keeps_its_numbering_and_a_new_one_begins_at_the_new_start(log: Log, view: PartitionValues) -> None:
     expected = fill(log, 60)
     assert view.refresh() and view.is_current
     first, second = log.snapshot().values()[:2]
-    log._segments = log.snapshot().without([first])
+    take_out(log, [first])
     log.log_start_offset = second.base_offset
     assert not view.is_current
     assert view.refresh() and view.size == len(expected)
-    with pytest.raises(OSError, match="gone"):
-        view.locate(0)
+    assert content(view) == bytes(expected), "as long as its files are there"
+    segment_names.unlink(first)
+    with pytest.raises(OSError, match="removed"):
+        content(view)
     successor = view.successor()
     assert successor.refresh() and successor.is_current
     assert content(successor) == expected[-successor.size :]
