@@ -19,9 +19,13 @@ def find_timestamp(
     log: Log, timestamp: int, *, shows: time_search.Shows = time_search.shows_data, nowait: bool = False
 ) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the first record, in offset order, with a timestamp ≥ `timestamp`; or None."""
-    for segment in log.snapshot():
+    segments = log.snapshot()
+    for segment in segments:
         if segment.max_timestamp(nowait=nowait)[0] >= timestamp:
-            found = segment.find_timestamp(timestamp, log.log_start_offset, shows=shows, nowait=nowait)
+            offset_end = segments.base_behind(segment)
+            found = segment.find_timestamp(
+                timestamp, log.log_start_offset, shows=shows, offset_end=offset_end, nowait=nowait
+            )
             if found is not None:
                 return found
     return None

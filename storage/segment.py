@@ -316,10 +316,16 @@ class Segment:
         offset_min: int,
         *,
         shows: time_search.Shows = time_search.shows_data,
+        offset_end: int | None = None,
         nowait: bool = False,
     ) -> tuple[int, int] | None:
-        """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None."""
-        return time_search.find_timestamp(self, timestamp, offset_min, shows=shows, nowait=nowait)
+        """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
+
+        `offset_end` as for `find`.
+        """
+        return time_search.find_timestamp(
+            self, timestamp, offset_min, shows=shows, offset_end=offset_end, nowait=nowait
+        )
 
     def note_growth(self, header: BatchHeader) -> None:
         """Take in a batch that another process wrote behind the last one."""

@@ -32,9 +32,18 @@ def shows_data(header: BatchHeader, *, nowait: bool = False) -> bool:
 
 
 def find_timestamp(
-    segment: Segment, timestamp: int, offset_min: int, *, shows: Shows = shows_data, nowait: bool = False
+    segment: Segment,
+    timestamp: int,
+    offset_min: int,
+    *,
+    shows: Shows = shows_data,
+    offset_end: int | None = None,
+    nowait: bool = False,
 ) -> tuple[int, int] | None:
-    """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None."""
+    """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
+
+    Costs a look-up by time, and one by the offset that was found: a batch may lie about its own (see `offset_order`).
+    """
     opened = segment.open_files(nowait=nowait)
     _, offset = sound_entry(segment, opened, opened.time_index.lookup(timestamp), nowait=nowait)
     position = segment.floor_position(opened, max(offset, offset_min), nowait)
@@ -44,9 +53,12 @@ def find_timestamp(
         try:
             batch = batch_chain.load(opened.log, place, header, seen, nowait=nowait)
             found = _first_at_or_after(batch, timestamp, offset_min)
+            if found is None:
+                continue
+            holder = segment.find(found[0], offset_end=offset_end, nowait=nowait)
         except (CorruptBatch, MalformedBatch, UnsupportedFormat):
             continue
-        if found is not None:
+        if holder is not None and place <= (holder.position or 0) < place + header.size:
             return found
     return None
 
