@@ -184,3 +184,16 @@ def names_with_inodes(path: str) -> list[tuple[str, int]]:
 def exists(path: str) -> bool:
     """Whether the name is there, whatever it stands for."""
     return os.path.lexists(path)
+
+
+def modified_ns(path: str) -> int:
+    """Return when a file last changed, nanoseconds since 1970; 0 when there is none."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def remove_directory(path: str) -> None:
+    """Remove an empty directory; its name is gone for good only after `sync_directory` of the one above."""
+    os.rmdir(path)
