@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping
@@ -108,7 +107,7 @@ class LogDirectory:
         """
         check_log_directory(path, read_only=read_only)
         directory = cls(
-            os.path.realpath(path),
+            files.real_path(path),
             read_only=read_only,
             defaults=defaults,
             open_segments_max=open_segments_max,
@@ -157,7 +156,7 @@ class LogDirectory:
 
     def partitions(self) -> list[TopicPartition]:
         """Return all partitions, sorted. Costs a listing when the directory has changed."""
-        changed = os.stat(self.path).st_mtime_ns
+        changed = files.status(self.path).st_mtime_ns
         if changed != self._listing[0]:
             self._listing = (changed, sorted(_partitions_in(self.path)))
         return self._listing[1]
@@ -166,10 +165,7 @@ class LogDirectory:
         """Whether the partition is there; costs one lstat."""
         if not self.read_only and partition in self._logs:
             return True
-        try:
-            return stat.S_ISDIR(os.lstat(self._file(str(partition))).st_mode)
-        except OSError:
-            return False
+        return files.is_directory(self._file(str(partition)))
 
     def log(self, partition: TopicPartition) -> Log:
         """Return the log of `partition`, opening it when it is first asked for (which may wait for the disk)."""
@@ -335,7 +331,7 @@ class LogDirectory:
 def check_log_directory(path: str, *, read_only: bool) -> None:
     """Raise `NotALogDirectory` unless `path` is a directory that holds a log directory, or nothing at all."""
     try:
-        entries = os.listdir(path)
+        entries = files.names(path)
     except FileNotFoundError:
         raise NotALogDirectory("there is no such directory", path=path) from None
     except NotADirectoryError:
@@ -359,17 +355,15 @@ def _is_partition(name: str) -> bool:
 def _holds_a_log(path: str, name: str) -> bool:
     """Whether `name` is called like a partition and is one: a .log file in it, or nothing yet."""
     partition = os.path.join(path, name)
-    if not _is_partition(name) or os.path.islink(partition) or not os.path.isdir(partition):
+    if not _is_partition(name) or not files.is_directory(partition):
         return False
-    names = os.listdir(partition)
+    names = files.names(partition)
     return not names or any(file.endswith(".log") for file in names)
 
 
 def _partitions_in(path: str) -> list[TopicPartition]:
     """Return what parses as a partition; directories being deleted or moved (`….<uuid>-delete`) do not."""
-    with os.scandir(path) as entries:
-        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    return [TopicPartition.parse(name) for name in names if _is_partition(name)]
+    return [TopicPartition.parse(name) for name in files.directory_names(path) if _is_partition(name)]
 
 
 def _read_topics(path: str) -> dict[str, dict[str, str]]:
@@ -388,7 +382,7 @@ def _read_topics(path: str) -> dict[str, dict[str, str]]:
 
 def _changed_ns(path: str) -> int:
     try:
-        return os.stat(path).st_mtime_ns
+        return files.status(path).st_mtime_ns
     except FileNotFoundError:
         return 0
 

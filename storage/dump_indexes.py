@@ -134,7 +134,7 @@ class _Entries:
         name = os.path.basename(path).split(".")[0]
         if not (name.isascii() and name.isdigit()):
             raise InvalidName("the name of an index begins with its base offset", path=path)
-        return cls(path, int(name), entry, files.read_file(os.path.realpath(path), FILE_BYTES_MAX))
+        return cls(path, int(name), entry, files.read_file(files.real_path(path), FILE_BYTES_MAX))
 
     @property
     def count(self) -> int:
@@ -154,7 +154,7 @@ class _Entries:
 
     def beside(self, suffix: str) -> str:
         """Return the path of another file of the same segment."""
-        directory = os.path.dirname(os.path.realpath(self.path))
+        directory = os.path.dirname(files.real_path(self.path))
         return os.path.join(directory, os.path.basename(self.path).split(".")[0] + suffix)
 
     def fail(self, reason: str) -> CorruptIndex:

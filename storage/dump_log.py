@@ -57,7 +57,7 @@ class BatchWriter(Protocol):
 
 def dump_log(path: str, options: LogOptions, writer: BatchWriter, printer: Printer, report: Report) -> None:
     """Give the batches of the file `path` to `writer`; OSError when it cannot be opened."""
-    with files.opened(os.path.realpath(path)) as file:
+    with files.opened(files.real_path(path)) as file:
         _put_title(path, printer, report)
         is_limited = options.bytes_max != BYTES_MAX
         end = min(file.size(), options.bytes_max) if is_limited else file.size()

@@ -16,6 +16,7 @@ from offsetfs.storage.dump_log import LOG_SUFFIX, LogOptions
 from offsetfs.storage.dump_pure import LONG_MAX, LONG_MIN
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import parse_segment_name
+from offsetfs.storage import files
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.segment import Segment, SegmentFiles
 
@@ -64,7 +65,7 @@ def _within_log(paths: list[str], wanted: Range, options: LogOptions) -> Iterato
 
 
 def _segment(path: str, pool: Pool[SegmentFiles]) -> Segment:
-    directory = os.path.dirname(os.path.realpath(path))
+    directory = os.path.dirname(files.real_path(path))
     return Segment(directory, _base_offset(path), DEFAULTS, pool, read_only=True)
 
 

@@ -50,7 +50,7 @@ class SnapshotEntry:
 def dump_snapshot(path: str, printer: Printer, report: Report) -> None:
     """Write a line for each producer of the snapshot `path`; OSError when it cannot be read."""
     try:
-        for entry in snapshot_entries(files.read_file(os.path.realpath(path))):
+        for entry in snapshot_entries(files.read_file(files.real_path(path))):
             _put_producer(entry, printer)
     except InvalidSnapshot as error:
         report.told(error.reason)
@@ -110,7 +110,7 @@ def _put_producer(entry: SnapshotEntry, printer: Printer) -> None:
 
 def dump_transaction_index(path: str, printer: Printer) -> None:
     """Write a line for each aborted transaction of the index `path`; `CorruptIndex`, OSError."""
-    for entry in transaction_index.entries(os.path.realpath(path)):
+    for entry in transaction_index.entries(files.real_path(path)):
         printer.entry(
             {
                 "version": entry.version,

@@ -12,12 +12,14 @@ import errno
 import mmap
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 
 from offsetfs.storage.errors import WouldBlock
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # O_NONBLOCK: opening a planted FIFO must not wait
 Buffer = bytes | bytearray | memoryview
+Map = mmap.mmap
 
 
 class File:
@@ -79,7 +81,7 @@ class File:
         """Make bytes and size survive power loss. After an error nobody may trust the file again."""
         os.fsync(self.fd)
 
-    def map(self, length: int) -> mmap.mmap:
+    def map(self, length: int) -> Map:
         """Map the first `length` bytes (at least 1) read only."""
         return mmap.mmap(self.fd, length, prot=mmap.PROT_READ)
 
@@ -160,8 +162,20 @@ def make_directory(path: str) -> None:
     _give_to_owner(path)
 
 
+def remove_directory(path: str) -> None:
+    """Remove an empty directory; its name is gone for good only after `sync_directory` of the one above."""
+    os.rmdir(path)
+
+
+@contextlib.contextmanager
+def temporary_directory() -> Iterator[str]:
+    """A directory elsewhere, for what a reader needs and may not write; gone with all in it at the end of the block."""
+    with tempfile.TemporaryDirectory(prefix="offsetfs-") as path:
+        yield path
+
+
 def rename(source: str, target: str) -> None:
-    """Give a file another name, in the place of one that has it; survives only `sync_directory`."""
+    """Give a file or directory another name, in the place of one that has it; survives only `sync_directory`."""
     os.rename(source, target)
 
 
@@ -179,6 +193,30 @@ def names_with_inodes(path: str) -> list[tuple[str, int]]:
     """Return (name, inode number) of what is in a directory, in no order; costs no stat of any of it."""
     with os.scandir(path) as entries:
         return [(entry.name, entry.inode()) for entry in entries]
+
+
+def directory_names(path: str) -> list[str]:
+    """Return the names of the directories in a directory, in no order; links to directories are not among them."""
+    with os.scandir(path) as entries:
+        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def status(path: str) -> os.stat_result:
+    """Return size, times and inode number of what has the name, be it a link."""
+    return os.lstat(path)
+
+
+def is_directory(path: str) -> bool:
+    """Whether the name stands for a directory, and not for a link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def real_path(path: str) -> str:
+    """Return the absolute path without links on the way."""
+    return os.path.realpath(path)
 
 
 def exists(path: str) -> bool:

@@ -49,7 +49,7 @@ class Follower:
         self._log_start = log_start
         self._now = now
         self._next_look = 0.0
-        status = os.stat(log.path)
+        status = files.status(log.path)
         self._directory = status.st_ino
         self._names_changed = -1  # looked at once more: they may have changed while the log was opened
 
@@ -62,10 +62,10 @@ class Follower:
         try:
             self._look()
         except FileNotFoundError:
-            self.is_gone = not os.path.isdir(self._log.path)
+            self.is_gone = not files.is_directory(self._log.path)
 
     def _look(self) -> None:
-        status = os.stat(self._log.path)
+        status = files.status(self._log.path)
         if status.st_ino != self._directory:
             self.is_gone = True
             return
@@ -100,7 +100,7 @@ class Follower:
     @staticmethod
     def _size_of(active: Segment) -> int:
         try:
-            status = os.stat(active.log_path)
+            status = files.status(active.log_path)
         except FileNotFoundError:  # deleted or renamed: the open file still has its bytes
             return active.open_files().log.size()
         return status.st_size if status.st_ino == active.inode else active.open_files().log.size()

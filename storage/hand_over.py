@@ -101,11 +101,11 @@ def _check_ready(log: Log, broker: str, target: str) -> None:
         )
     if CleanShutdown.read(broker) is None:
         raise HandOverRefused("the broker was not stopped cleanly: start it and stop it once more", path=broker)
-    if not os.path.isdir(target) or checkpoint.read_topic_id(os.path.join(target, PARTITION_METADATA)) is None:
+    if not files.is_directory(target) or checkpoint.read_topic_id(os.path.join(target, PARTITION_METADATA)) is None:
         raise HandOverRefused(f"the broker has no {name}: start it, create topic {topic}, stop it", path=broker)
     present = files.names(target)
     logs = [os.path.join(target, file) for file in present if file.endswith(".log")]
-    if any(os.stat(path).st_size for path in logs) and not any(file.endswith(SUFFIX) for file in present):
+    if any(files.status(path).st_size for path in logs) and not any(file.endswith(SUFFIX) for file in present):
         raise HandOverRefused("the broker's partition holds records already, and keeps them", path=target)
 
 

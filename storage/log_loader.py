@@ -142,7 +142,7 @@ def _readable_logs(path: str) -> dict[int, str]:
 
 
 def _readable_segment(path: str, base: int, name: str, opening: Opening) -> Segment:
-    status = os.stat(os.path.join(path, name))
+    status = files.status(os.path.join(path, name))
     segment = Segment(
         path, base, opening.config, opening.pool, size=status.st_size, read_only=True, inode=status.st_ino
     )

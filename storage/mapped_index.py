@@ -20,7 +20,6 @@ Costs: one descriptor, and one more while it is mapped (Python's map keeps a dup
 
 from __future__ import annotations
 
-import mmap
 from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
@@ -30,7 +29,7 @@ from offsetfs.storage.errors import CorruptIndex, InvalidIndexAppend
 from offsetfs.storage.open_files import Pool
 
 I32_MAX = 2**31 - 1  # a relative offset, and a position, is an i32
-View = mmap.mmap | bytes
+View = files.Map | bytes
 
 MAPS_MAX = 48
 """How many indexes are mapped at a time, in the whole process. A mapped index of 2 MB soon counts 0.6 MB of resident

@@ -109,7 +109,7 @@ class Segment:
         self.ending = ending
         self.log_path = self.path(".log")
         if size is None:
-            status = os.lstat(self.log_path)
+            status = files.status(self.log_path)
             size, inode = status.st_size, inode if read_only else status.st_ino
         self.size = size
         self.pool = pool
@@ -148,7 +148,7 @@ class Segment:
     @property
     def modified_ns(self) -> int:
         """When the log file last changed, nanoseconds since 1970."""
-        return os.stat(self.log_path).st_mtime_ns
+        return files.status(self.log_path).st_mtime_ns
 
     def find(self, offset: int, *, offset_end: int | None = None, nowait: bool = False) -> Batch | None:
         """Return the first batch whose last offset is ≥ `offset`, checksum verified; None when there is none.

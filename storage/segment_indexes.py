@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
 from typing import TYPE_CHECKING
 
 from offsetfs.storage import batch_chain, files
@@ -101,7 +100,7 @@ def install(segment: Segment, builder: IndexBuilder) -> tuple[OffsetIndex, TimeI
     with segment.names_lock:
         if not segment.read_only and not segment.is_removed:
             return _write_and_open(segment, segment.path(".index"), segment.path(".timeindex"), builder)
-    with tempfile.TemporaryDirectory(prefix="offsetfs-") as directory:
+    with files.temporary_directory() as directory:
         index_path, time_path = (os.path.join(directory, name) for name in ("index", "timeindex"))
         return _write_and_open(segment, index_path, time_path, builder)
 

@@ -66,7 +66,7 @@ class Verification:
         self._inflated_bytes_max = inflated_bytes_max
         self.partitions = self._all_partitions() if partitions is None else list(partitions)
         for partition in self.partitions:
-            if not os.path.isdir(self._file(str(partition))):
+            if not files.is_directory(self._file(str(partition))):
                 raise UnknownPartition(f"no partition {partition}", path=path)
         self._done, self._total = 0, 0
 
@@ -90,7 +90,7 @@ class Verification:
         try:
             PartitionCheck(path, circumstances, self._report, self.tally, self._add_bytes).run()
         except OSError as error:
-            if circumstances.is_live and not os.path.isdir(path):
+            if circumstances.is_live and not files.is_directory(path):
                 return  # deleted meanwhile
             place = error.filename if isinstance(error.filename, str) else path
             Reporter(self._report, place).damage("cannot-read", f"{error.strerror or error}; its neighbours were read")
@@ -121,7 +121,7 @@ class Verification:
 
     def _all_partitions(self) -> list[TopicPartition]:
         parsed = (_parsed(name) for name in files.names(self.path))
-        return sorted(each for each in parsed if each is not None and os.path.isdir(self._file(str(each))))
+        return sorted(each for each in parsed if each is not None and files.is_directory(self._file(str(each))))
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -156,7 +156,7 @@ class Verification:
     def _look_at_name(self, name: str) -> None:
         if name.endswith(".tmp"):
             self._reporter(name).notice("left-over", "a file that was about to replace another")
-        elif os.path.isdir(self._file(name)) and _parsed(name) is None:
+        elif files.is_directory(self._file(name)) and _parsed(name) is None:
             if _MOVED.match(name):
                 self._reporter(name).notice("left-over", "a partition that a broker set aside; it settles it")
             elif name not in ("remote-log-index-cache", "lost+found"):
@@ -186,7 +186,7 @@ def _parsed(name: str) -> TopicPartition | None:
 def _log_bytes(path: str) -> int:
     """Return the bytes of the logs in a partition, 0 when it cannot be listed."""
     try:
-        with os.scandir(path) as entries:
-            return sum(entry.stat(follow_symlinks=False).st_size for entry in entries if entry.name.endswith(".log"))
+        logs = [os.path.join(path, name) for name in files.names(path) if name.endswith(".log")]
+        return sum(files.status(log).st_size for log in logs)
     except OSError:
         return 0

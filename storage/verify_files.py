@@ -65,7 +65,7 @@ class PartitionFiles:
             elif suffix in INDEXES:
                 self.indexes.add((parsed[0], suffix))
         elif _CUT.match(suffix):
-            reporter.notice("cut", f"{os.lstat(reporter.path).st_size} bytes that recovery took from the log and kept")
+            reporter.notice("cut", f"{files.status(reporter.path).st_size} bytes that recovery took from the log and kept")
         elif name not in _BESIDE and not _METADATA_FILE.match(name):
             under_way = next((meaning for ending, meaning in _UNDER_WAY.items() if name.endswith(ending)), None)
             if under_way is None:
@@ -82,12 +82,12 @@ class PartitionFiles:
                 reporter.notice("left-over", "an index without its log; a broker removes it")
         for base in self.logs:
             log = os.path.join(path, segment_name(base, ".log"))
-            if (base, ".index") not in self.indexes and os.lstat(log).st_size:
+            if (base, ".index") not in self.indexes and files.status(log).st_size:
                 Reporter(report, log).notice("index-missing", "has no .index: it is made anew from the log")
 
 
 def _is_regular(path: str) -> bool:
     try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
+        return stat.S_ISREG(files.status(path).st_mode)
     except FileNotFoundError:
         return True  # gone meanwhile, which whoever opens it will see

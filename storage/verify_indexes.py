@@ -252,7 +252,7 @@ def _entries(
     except CorruptIndex as error:
         reporter.damage("index-shape", f"{error.reason}: it is made anew from the log")
         return iter(())
-    zeros = os.stat(reporter.path).st_size - count * size
+    zeros = files.status(reporter.path).st_size - count * size
     if zeros > size and not may_be_padded:  # one entry of zeros may be the first of all: time 0 at the base offset
         meaning = f"{zeros} bytes of zeros behind its entries, which a broker takes for entries"
         reporter.notice("index-padding", meaning, position=count * size)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import mmap
 import os
 import struct
 from bisect import bisect_right
@@ -47,7 +46,7 @@ _ENTRY = struct.Struct(">qII")
 _OUTPUT = struct.Struct(">q")
 _U32_MAX = 2**32 - 1
 
-Maps = Pool[mmap.mmap]
+Maps = Pool[files.Map]
 
 
 class ViewMap:
@@ -129,13 +128,13 @@ class ViewMap:
             return self._entries
         return memoryview(self.mapping())[_HEADER.size :]
 
-    def mapping(self) -> mmap.mmap:
+    def mapping(self) -> files.Map:
         """Return the map as it lies on disk, which must be there; who keeps it can go on looking things up in it."""
         assert self._mapped is not None
         maps, segment = self._mapped
         return maps.get(self, lambda: self._open(segment))
 
-    def _open(self, segment: Segment) -> mmap.mmap:
+    def _open(self, segment: Segment) -> files.Map:
         """Map the file anew. ESTALE where it was removed with its segment, or is another segment's by now."""
         removed = os.path.join(segment.directory, segment_name(segment.base_offset, SUFFIX + REMOVED))
         for path in (segment.path(SUFFIX), removed):
@@ -244,7 +243,7 @@ class ViewMap:
         )
 
 
-def _map(path: str) -> mmap.mmap:
+def _map(path: str) -> files.Map:
     with files.opened(path) as file:
         size = file.size()
         if size == 0:
