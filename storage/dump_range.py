@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from offsetfs.storage import files
 from offsetfs.storage.config import DEFAULTS
 from offsetfs.storage.dump_log import LOG_SUFFIX, LogOptions
 from offsetfs.storage.dump_pure import LONG_MAX, LONG_MIN
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import parse_segment_name
-from offsetfs.storage import files
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.segment import Segment, SegmentFiles
 

@@ -6,7 +6,6 @@ failure.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct

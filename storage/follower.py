@@ -16,7 +16,6 @@ answers ESTALE (see Segment).
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING

@@ -65,7 +65,8 @@ class PartitionFiles:
             elif suffix in INDEXES:
                 self.indexes.add((parsed[0], suffix))
         elif _CUT.match(suffix):
-            reporter.notice("cut", f"{files.status(reporter.path).st_size} bytes that recovery took from the log and kept")
+            size = files.status(reporter.path).st_size
+            reporter.notice("cut", f"{size} bytes that recovery took from the log and kept")
         elif name not in _BESIDE and not _METADATA_FILE.match(name):
             under_way = next((meaning for ending, meaning in _UNDER_WAY.items() if name.endswith(ending)), None)
             if under_way is None:

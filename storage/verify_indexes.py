@@ -14,7 +14,6 @@ A file says its faults in one finding, the first with the number of the others.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from struct import Struct
 
