@@ -162,11 +162,6 @@ def make_directory(path: str) -> None:
     _give_to_owner(path)
 
 
-def remove_directory(path: str) -> None:
-    """Remove an empty directory; its name is gone for good only after `sync_directory` of the one above."""
-    os.rmdir(path)
-
-
 @contextlib.contextmanager
 def temporary_directory() -> Iterator[str]:
     """A directory elsewhere, for what a reader needs and may not write; gone with all in it at the end of the block."""
@@ -222,16 +217,3 @@ def real_path(path: str) -> str:
 def exists(path: str) -> bool:
     """Whether the name is there, whatever it stands for."""
     return os.path.lexists(path)
-
-
-def modified_ns(path: str) -> int:
-    """Return when a file last changed, nanoseconds since 1970; 0 when there is none."""
-    try:
-        return os.stat(path).st_mtime_ns
-    except FileNotFoundError:
-        return 0
-
-
-def remove_directory(path: str) -> None:
-    """Remove an empty directory; its name is gone for good only after `sync_directory` of the one above."""
-    os.rmdir(path)
