@@ -38,7 +38,8 @@ class Kind(IntEnum):
     VALUES = 2
     """The generation of `values`: retention and compaction begin a new one."""
     SEGMENT = 3
-    """Base offset × 8 + the place of the suffix in `tree.SEGMENT_SUFFIXES`."""
+    """The place of a file among those of this partition's segments that were seen so far: compaction and retention put
+    other files under the same names."""
     LINK = 4
     """`first`, `latest`: the offset they point to."""
     TIME_LINK = 5

@@ -1,7 +1,9 @@
 """`segments/*`: the real files of the log, byte for byte, with their real sizes, blocks and times. Read only.
 
-Sealed files are believed for ever by a mount that is the only writer; the active segment's, and every file of a
-read-only mount, which a broker may compact under it, are asked for each time.
+Attributes of sealed files are believed for ever by a mount that is the only writer; those of the active segment, and of
+every file of a read-only mount, which a broker may compact under it, are asked for each time. Names are believed for a
+second: retention removes what they name, and compaction puts another file in its place. That one is another inode, so
+whoever has the old file open, or found it before, reads the old one on until it is unlinked, then ESTALE.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from pyfuse3 import EntryAttributes, FUSEError
 
-from offsetfs.fs.attributes import FOREVER_S, NEVER_S
+from offsetfs.fs.attributes import FOREVER_S, NEVER_S, REMOVABLE_S
 from offsetfs.fs.inodes import Fixed, Kind
 from offsetfs.fs.nodes import Buffer, Listing, Opened, ShortListing
 from offsetfs.fs.partitions import Partition
@@ -20,16 +24,32 @@ from offsetfs.fs.shared import Shared
 from offsetfs.fs.tree import SEGMENT_SUFFIXES, parse_segment_file
 from offsetfs.storage import files
 from offsetfs.storage.names import segment_name
+from offsetfs.storage.segment import Segment
 
-_SUFFIX_BITS = 3
+_SNAPSHOT = ".snapshot"
+_NUMBER_MIN = 1000
+"""Files are numbered from here on: the directory has its number in `Fixed`, far below."""
+
+
+class _File(NamedTuple):
+    """A file as it was found under a name: of a segment, or, like producer snapshots, of none."""
+
+    base_offset: int
+    suffix: str
+    segment: Segment | None
+    identity: tuple[int, int]  # inode on disk, and when it was written, where nobody writes it further
 
 
 class SegmentFiles:
-    """The directory `segments` and its files. `number` of a file: base offset less anchor, and its suffix below."""
+    """The directory `segments` and its files. `number` of a file: its place among those seen so far."""
 
     def __init__(self, shared: Shared, partition: Partition) -> None:
         self._shared = shared
         self._partition = partition
+        self._numbers: dict[_File, int] = {}
+        self._files: dict[int, _File] = {}
+        self._last_number = _NUMBER_MIN - 1
+        self._seen: object = None  # the segment map at the last look
 
     def directory(self) -> EntryAttributes:
         inode = self._partition.inode(Kind.FIXED, Fixed.SEGMENTS)
@@ -39,62 +59,115 @@ class SegmentFiles:
         parsed = parse_segment_file(name)
         if parsed is None:
             return None
+        path = os.path.join(self._partition.path, name.decode())
         try:
-            return self._entry(*parsed)
+            status = os.lstat(path)
         except FileNotFoundError:
             return None
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        return self._found(parsed[0], SEGMENT_SUFFIXES[parsed[1]], status)
 
     async def attributes(self, number: int) -> EntryAttributes:
         if number == Fixed.SEGMENTS:
             return self.directory()
-        return self._entry(*self._parts(number))
+        file = self._numbered(number)
+        return self._entry(number, file, self._status(file))
 
-    def _entry(self, base_offset: int, suffix: int) -> EntryAttributes:
-        path = self._path(base_offset, suffix)
-        status = os.lstat(path)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", path)
-        number = (base_offset - self._partition.anchor) << _SUFFIX_BITS | suffix
-        timeout_s = FOREVER_S if self._is_sealed(base_offset) else NEVER_S
+    # --- names, files and numbers ------------------------------------------------------------------------------------
+
+    def _found(self, base_offset: int, suffix: str, status: os.stat_result) -> EntryAttributes:
+        """Return the entry of a file that was found under its name."""
+        segment = self._segment(base_offset) if suffix != _SNAPSHOT else None
+        written_ns = status.st_mtime_ns if segment is None else 0
+        file = _File(base_offset, suffix, segment, (status.st_ino, written_ns))
+        return self._entry(self._number_of(file), file, status)
+
+    def _segment(self, base_offset: int) -> Segment | None:
+        segment = self._partition.log.snapshot().floor(base_offset)
+        return segment if segment is not None and segment.base_offset == base_offset else None
+
+    def _number_of(self, file: _File) -> int:
+        self._forget_unlinked()
+        number = self._numbers.get(file)
+        if number is None:
+            number = self._last_number = self._last_number + 1
+            self._numbers[file], self._files[number] = number, file
+        return number
+
+    def _forget_unlinked(self) -> None:
+        """When segments came or went: keep no memory of files that are gone. Their numbers are not given again."""
+        snapshot = self._partition.log.snapshot()
+        if snapshot is self._seen:
+            return
+        self._seen = snapshot
+        for number, file in list(self._files.items()):
+            if not os.path.lexists(self._path(file)):
+                del self._files[number], self._numbers[file]
+
+    def _numbered(self, number: int) -> _File:
+        file = self._files.get(number)
+        if file is None:
+            raise FUSEError(errno.ESTALE)
+        return file
+
+    def _path(self, file: _File) -> str:
+        if file.segment is not None:
+            return file.segment.path(file.suffix)  # follows the file when it is renamed on its way out
+        return os.path.join(self._partition.path, segment_name(file.base_offset, file.suffix))
+
+    def _status(self, file: _File) -> os.stat_result:
+        """Return the status of that very file; ESTALE when another one has its name, or none."""
+        try:
+            status = os.lstat(self._path(file))
+        except FileNotFoundError:
+            raise FUSEError(errno.ESTALE) from None
+        if status.st_ino != file.identity[0]:
+            raise FUSEError(errno.ESTALE)
+        return status
+
+    def _entry(self, number: int, file: _File, status: os.stat_result) -> EntryAttributes:
+        is_sealed = (
+            not self._shared.is_read_only and file.base_offset < self._partition.log.snapshot().active.base_offset
+        )
         return self._shared.attributes.file(
             self._partition.inode(Kind.SEGMENT, number),
             status.st_size,
             status.st_mtime_ns,
             blocks=status.st_blocks,
-            attr_timeout_s=timeout_s,
-            entry_timeout_s=timeout_s,
+            attr_timeout_s=FOREVER_S if is_sealed else NEVER_S,
+            entry_timeout_s=REMOVABLE_S if is_sealed else NEVER_S,
         )
 
-    def _is_sealed(self, base_offset: int) -> bool:
-        return not self._shared.is_read_only and base_offset < self._partition.log.snapshot().active.base_offset
-
-    def _parts(self, number: int) -> tuple[int, int]:
-        return self._partition.anchor + (number >> _SUFFIX_BITS), number & (1 << _SUFFIX_BITS) - 1
-
-    def _path(self, base_offset: int, suffix: int) -> str:
-        return os.path.join(self._partition.path, segment_name(base_offset, SEGMENT_SUFFIXES[suffix]))
+    # --- listing and opening -----------------------------------------------------------------------------------------
 
     async def listing(self, number: int) -> Listing:
-        return ShortListing(await self._shared.in_thread(self._entries))
-
-    def _entries(self) -> list[tuple[bytes, EntryAttributes]]:
-        entries = []
-        for name in sorted(files.names(self._partition.path)):
-            parsed = parse_segment_file(name.encode("utf-8", "surrogateescape"))
-            if parsed is None or parsed[0] < self._partition.anchor:
-                continue
-            try:
-                entries.append((name.encode(), self._entry(*parsed)))
-            except OSError:
-                continue  # gone since, or no file: nothing that one could read
-        return entries
+        found = await self._shared.in_thread(lambda: list(_segment_files(self._partition.path)))
+        return ShortListing([(name, self._found(base, suffix, status)) for name, base, suffix, status in found])
 
     async def open(self, number: int) -> Opened:
-        path = self._path(*self._parts(number))
+        file = self._numbered(number)
         try:
-            return Opened(SegmentHandle(self._shared, files.open_file(path)))
+            opened = files.open_file(self._path(file))
         except FileNotFoundError:
             raise FUSEError(errno.ESTALE) from None
+        if opened.stat().st_ino != file.identity[0]:
+            raise FUSEError(errno.ESTALE)
+        return Opened(SegmentHandle(self._shared, opened))
+
+
+def _segment_files(directory: str) -> Iterator[tuple[bytes, int, str, os.stat_result]]:
+    """Yield name, base offset, suffix and status of the files in a partition's directory that `segments` shows."""
+    for name in sorted(files.names(directory)):
+        parsed = parse_segment_file(name.encode("utf-8", "surrogateescape"))
+        if parsed is None:
+            continue
+        try:
+            status = os.lstat(os.path.join(directory, name))
+        except FileNotFoundError:
+            continue  # gone since
+        if stat.S_ISREG(status.st_mode):
+            yield name.encode(), parsed[0], SEGMENT_SUFFIXES[parsed[1]], status
 
 
 class SegmentHandle:

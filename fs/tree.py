@@ -20,7 +20,7 @@ from enum import IntEnum
 from offsetfs.storage.names import OFFSET_MAX, parse_segment_name
 
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
-"""The files of a segment that `segments/` shows. Their places go into inode numbers: only ever add at the end."""
+"""The files of a segment that `segments/` shows."""
 
 TIMESTAMP_MAX = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z: the calendar of `by-time` ends here."""

@@ -5,8 +5,8 @@ made in threads: the name is listed only when all of them are there, a look-up w
 EAGAIN, and the building goes on.
 
 The inode carries a generation. When retention cuts the head, or compaction replaces segments, the name gets the next
-one; whoever has the old one open keeps its numbering and reads on, `file.delete.delay.ms` longer than the segments last,
-and the one it is at to its end. Then it reads ESTALE.
+one; whoever has the old one open keeps its numbering and reads on: `file.delete.delay.ms` longer than the segments
+last, and the one it is at to its end. Then it reads ESTALE.
 
 Reading: blocks of joined values, a few megabytes of them kept. What the page cache holds is joined on the event loop:
 a megabyte takes a fifth of a millisecond, and handing it to a thread as long again. When a block had to be waited for,

@@ -7,8 +7,8 @@ batches count 0, and so do batches that cannot be read: they are reported, and t
 
 A map grows with its segment. That of a sealed segment is kept beside the log as `<base offset>.values-map`, a name that
 Kafka ignores (docs/format/values-map.md). It describes what it was made from and is dropped when that is not what the
-log holds: it may cost time, never a wrong byte. It goes where its segment goes: beside one that was removed it is read on
-until both are unlinked. Maps have no counterpart in Kafka.
+log holds: it may cost time, never a wrong byte. It goes where its segment goes: beside one that was removed it is read
+on until both are unlinked. Maps have no counterpart in Kafka.
 
 Threads: one extends, any number read; `size` and the entries a reader finds below it belong together.
 """
