@@ -162,6 +162,11 @@ def make_directory(path: str) -> None:
     _give_to_owner(path)
 
 
+def remove_directory(path: str) -> None:
+    """Remove an empty directory; its name is gone for good only after `sync_directory` of the one above."""
+    os.rmdir(path)
+
+
 @contextlib.contextmanager
 def temporary_directory() -> Iterator[str]:
     """A directory elsewhere, for what a reader needs and may not write; gone with all in it at the end of the block."""
