@@ -24,7 +24,7 @@ FORBIDDEN_MODULES = {
     "subprocess",
     "socket",
 }
-ALLOWED_OF_OS = {"environ", "path", "sep", "fspath"}
+ALLOWED_OF_OS = {"environ", "path", "sep", "fspath", "urandom"}
 ALLOWED_OF_PATH = {"join", "basename", "dirname", "relpath", "splitext"}
 
 
