@@ -176,8 +176,9 @@ class Log:
         self._check_range(offset)
         if offset == self.next_offset:
             return None
-        for segment in self._segments.from_floor(offset):
-            batch = segment.find(offset, nowait=nowait)
+        segments = self._segments
+        for segment in segments.from_floor(offset):
+            batch = segment.find(offset, offset_end=segments.base_behind(segment), nowait=nowait)
             if batch is not None:
                 return batch
         return None
