@@ -110,24 +110,34 @@ def truthful(bounds: Sequence[tuple[int, int]], offset_min: int, offset_end: int
     """Say of each (base offset, last offset), in the order of the file, whether it is to be believed.
 
     Those are that make the longest rising row within `[offset_min, offset_end)`; of two such rows the one with fewer
-    gaps. Costs the square of their number.
+    gaps, and then the one that ends lower: most bits of an offset are high ones. Where rows are equal even so, what is
+    not in all of them is not believed. Costs the square of their number.
     """
-    end = offset_end if offset_end is not None else 2**63
-    weights: list[int] = []
-    followed: list[int] = []
-    for here, (base, last) in enumerate(bounds):
-        best, before = (1 if base == offset_min else 0), -1
-        for earlier in range(here):
-            if weights[earlier] and bounds[earlier][1] < base:
-                weight = weights[earlier] + (bounds[earlier][1] + 1 == base)
-                if weight > best:
-                    best, before = weight, earlier
-        is_possible = offset_min <= base <= last < end
-        weights.append(best + 2 if is_possible else 0)
-        followed.append(before)
-    believed = [False] * len(bounds)
-    place = max(range(len(bounds)), key=weights.__getitem__, default=-1)
-    while place >= 0 and weights[place]:
-        believed[place] = True
-        place = followed[place]
-    return believed
+    end = 2**63 if offset_end is None else offset_end
+    possible = [place for place, (base, last) in enumerate(bounds) if offset_min <= base <= last < end]
+    ending: dict[int, _Row] = {}
+    for place in possible:
+        base = bounds[place][0]
+        row = _Row(2 + (base == offset_min), frozenset((place,)))
+        for earlier in ending:
+            if bounds[earlier][1] < base:
+                longer = ending[earlier].weight + 2 + (bounds[earlier][1] + 1 == base)
+                row = row.or_better(_Row(longer, ending[earlier].sure | {place}))
+        ending[place] = row
+    best = max(((row.weight, -bounds[place][1]) for place, row in ending.items()), default=None)
+    sure = [row.sure for place, row in ending.items() if (row.weight, -bounds[place][1]) == best]
+    believed = frozenset[int]().union(*sure[:1]).intersection(*sure)
+    return [place in believed for place in range(len(bounds))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The heaviest rising rows that end in one place: their weight, and the places that are in each of them."""
+
+    weight: int
+    sure: frozenset[int]
+
+    def or_better(self, other: _Row) -> _Row:
+        if other.weight == self.weight:
+            return _Row(self.weight, self.sure & other.sure)
+        return max(self, other, key=lambda row: row.weight)

@@ -15,6 +15,7 @@ from offsetfs.storage.batch import Batch, BatchHeader
 from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, UnsupportedFormat
 from offsetfs.storage.legacy import RUNS, TIMELESS_RUNS
+from offsetfs.storage.units import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from offsetfs.storage.segment import Segment, SegmentFiles
@@ -45,7 +46,10 @@ def find_timestamp(
     Costs a look-up by time, and one by the offset that was found: a batch may lie about its own (see `offset_order`).
     """
     opened = segment.open_files(nowait=nowait)
-    _, offset = sound_entry(segment, opened, opened.time_index.lookup(timestamp), nowait=nowait)
+    entry = opened.time_index.lookup(timestamp)
+    if entry[0] > timestamp:  # the index is out of order
+        entry = (NO_TIMESTAMP, segment.base_offset)
+    _, offset = sound_entry(segment, opened, entry, nowait=nowait)
     position = segment.floor_position(opened, max(offset, offset_min), nowait)
     for place, header, seen in batch_chain.walk(opened.log, position, segment.size, nowait=nowait, runs=RUNS):
         if header.max_timestamp < timestamp or header.last_offset < offset_min or not shows(header, nowait=nowait):
