@@ -284,7 +284,7 @@ class Segment:
         Before 0.11 the entry of a compressed set had the offset of its first record, which only its inside knows. The
         set is inflated when that matters: when it ends behind `offset`, and might be the one that is looked for.
         """
-        if not 0 <= position < self.size:
+        if not 0 <= position < self.size or entry_offset > offset:  # the latter where the index is out of order
             return False
         try:
             for place, header, seen in batch_chain.headers(log, position, self.size, nowait=nowait, block_bytes=64):
