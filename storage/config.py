@@ -8,7 +8,6 @@ done (tiered storage), the only legal value is the one that asks for nothing. Fo
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -19,14 +18,15 @@ from offsetfs.storage.config_values import (
     LONG_MAX,
     Choice,
     Flag,
-    Fraction,
     Kind,
     Level,
+    Number,
     Several,
     Value,
     Version,
     Whole,
-    shown,
+    kind_named,
+    parse_value,
 )
 from offsetfs.storage.errors import InvalidConfig
 
@@ -63,7 +63,7 @@ class LogConfig:
     retention_bytes: int = _setting(-1, Whole(-1, LONG_MAX))
     file_delete_delay_ms: int = _milliseconds(60_000)
     delete_retention_ms: int = _milliseconds(DAY_MS)
-    min_cleanable_dirty_ratio: float = _setting(0.5, Fraction())
+    min_cleanable_dirty_ratio: float = _setting(0.5, Number(0, 1))
     min_compaction_lag_ms: int = _milliseconds(0)
     max_compaction_lag_ms: int = _milliseconds(LONG_MAX, 1)
 
@@ -151,15 +151,14 @@ def property_name(field_name: str) -> str:
     return field_name.replace("_", ".")
 
 
+def check_name(name: str) -> None:
+    """Raise InvalidConfig unless there is a setting of this name."""
+    kind_named(_KINDS, name)
+
+
 def parse_property(name: str, text: str) -> Value:
     """Return the value that `text` means for the setting `name`; InvalidConfig names setting, value and range."""
-    kind = _KINDS.get(name)
-    if kind is None:
-        nearest = difflib.get_close_matches(name[:100].replace("_", "."), NAMES, n=1, cutoff=0.0)
-        raise InvalidConfig(f"there is no setting {shown(name)}; the nearest is {nearest[0]}")
-    value = kind.parse(name, text)
-    kind.check(name, value)
-    return value
+    return parse_value(_KINDS, name, text)
 
 
 _KINDS: dict[str, Kind] = {property_name(setting.name): setting.metadata["kind"] for setting in fields(LogConfig)}

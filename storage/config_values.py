@@ -6,7 +6,9 @@ blanks around it are cut, `true` and `false` in any case, lists at commas.
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +22,7 @@ TEXT_LENGTH_MAX = 1000  # no setting needs more; protects int() and the error me
 Value = int | float | str | tuple[str, ...]  # a bool is an int
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}\Z")
-_FRACTION = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?\Z")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?\Z")
 _VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){1,3}(?:-IV[0-9]{1,4})?\Z")
 
 
@@ -94,21 +96,28 @@ _LEVELS_LEGAL = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fraction:
-    """A number in `[0, 1]`."""
+class Number:
+    """A number in `[low, high]`."""
+
+    low: float
+    high: float
 
     def parse(self, name: str, text: str) -> float:
         stripped = text.strip()
-        if len(stripped) > TEXT_LENGTH_MAX or not _FRACTION.match(stripped):
-            raise _refused(name, text, "a number in 0…1")
+        if len(stripped) > TEXT_LENGTH_MAX or not _NUMBER.match(stripped):
+            raise _refused(name, text, self.legal)
         return float(stripped)
 
     def check(self, name: str, value: object) -> None:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-            raise _refused(name, value, "a number in 0…1")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not self.low <= value <= self.high:
+            raise _refused(name, value, self.legal)
 
     def format(self, value: object) -> str:
         return str(value)
+
+    @property
+    def legal(self) -> str:
+        return f"a number in {self.low:g}…{self.high:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +198,23 @@ class Version:
 
     def format(self, value: object) -> str:
         return str(value)
+
+
+def kind_named(kinds: Mapping[str, Kind], name: str) -> Kind:
+    """Return what the setting `name` can be; InvalidConfig, with the nearest there is, when there is none of it."""
+    kind = kinds.get(name)
+    if kind is None:
+        nearest = difflib.get_close_matches(name[:100].replace("_", "."), kinds, n=1, cutoff=0.0)
+        raise InvalidConfig(f"there is no setting {shown(name)}; the nearest is {nearest[0]}")
+    return kind
+
+
+def parse_value(kinds: Mapping[str, Kind], name: str, text: str) -> Value:
+    """Return the value that `text` means for the setting `name`; InvalidConfig names setting, value and range."""
+    kind = kind_named(kinds, name)
+    value = kind.parse(name, text)
+    kind.check(name, value)
+    return value
 
 
 def shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""A log directory: the partitions in it, its lock, its checkpoints.
+"""A log directory: the partitions in it, its lock, their settings and checkpoints.
 
 Follows Kafka's LogManager for one `log.dirs` entry. Partitions are opened when they are first asked for, so that ten
 thousand of them cost a listing. After an unclean shutdown all of them are recovered before anything is served.
@@ -9,20 +9,19 @@ the first change comes, and returns with `close`.
 
 from __future__ import annotations
 
-import json
+import contextlib
+import functools
 import os
 import threading
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from offsetfs.storage import checkpoint, files
+from offsetfs.storage import checkpoint, files, partition_deletion
 from offsetfs.storage.checkpoint import (
     CLEAN_SHUTDOWN,
-    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
-    LOG_STARTS,
     META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINTS,
@@ -30,8 +29,10 @@ from offsetfs.storage.checkpoint import (
 )
 from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.config import DEFAULTS, LogConfig
+from offsetfs.storage.deletions import Deletions
+from offsetfs.storage.directory_checkpoints import DirectoryCheckpoints
+from offsetfs.storage.directory_config import DIRECTORY_DEFAULTS, DirectoryConfig
 from offsetfs.storage.errors import (
-    InvalidCheckpoint,
     InvalidName,
     LogFenced,
     NotALogDirectory,
@@ -42,13 +43,12 @@ from offsetfs.storage.errors import (
 )
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.log import Log
+from offsetfs.storage.log_home import LogHome
 from offsetfs.storage.log_loader import Opening, open_log
 from offsetfs.storage.names import TopicPartition, check_topic
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.segment import Segment, SegmentFiles
-
-TOPICS = ".offsetfs-topics.json"
-"""Settings per topic, for directories without a broker: {"version": 0, "topics": {topic: {name: value}}}."""
+from offsetfs.storage.topic_settings import TOPICS, Changes, TopicSettings
 
 METADATA_TOPIC = "__cluster_metadata"
 """The log of a KRaft controller. It is shown, never written or recovered: that is the controller's."""
@@ -56,7 +56,6 @@ METADATA_TOPIC = "__cluster_metadata"
 OPEN_SEGMENTS_MAX = 128
 """How many sealed segments stay open unless the caller has descriptors for more: each costs three."""
 
-LOOK_AT_STARTS_S = 1.0
 _SIGNS = (RECOVERY_POINTS, HIGH_WATERMARKS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
 
 OnProgress = Callable[[int, int, TopicPartition], None]
@@ -67,27 +66,33 @@ class LogDirectory:
     """The partitions of one directory. Use `open`; every method may be called from any thread."""
 
     def __init__(
-        self, path: str, *, read_only: bool, defaults: Mapping[str, str], open_segments_max: int, clock: Clock
+        self,
+        path: str,
+        *,
+        read_only: bool,
+        defaults: Mapping[str, str],
+        open_segments_max: int,
+        clock: Clock,
+        config: DirectoryConfig,
     ) -> None:
         self.path = path
+        self.config = config
         self.clock = clock
         self.read_only = read_only
         self.failed: dict[TopicPartition, Exception] = {}
+        self.deletions = Deletions(clock)
+        """Files and directories that were renamed for their removal; `run_due` removes those whose time has come."""
         self._defaults = LogConfig.from_properties(defaults, DEFAULTS)
+        self._given = frozenset(defaults)
         self._lock = DirectoryLock(path)
         self._mutex = threading.RLock()
+        self._config_mutex = threading.Lock()
         self._logs: dict[TopicPartition, Log] = {}
-        self._pool: Pool[SegmentFiles] = Pool(open_segments_max)
+        self._pool: Pool[SegmentFiles] = Pool(open_segments_max, finds_held=True)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
         self._clean_mark: CleanShutdown | None = None
         self._unclean = False
         self._marked = False
-        self._topics: dict[str, dict[str, str]] = {}
-        self._recovery_points: dict[TopicPartition, int] = {}
-        self._log_starts: dict[TopicPartition, int] = {}
-        self._next_look_at_starts = 0.0
-        self._starts_changed = 0
-        self._cleaned: Collection[TopicPartition] = ()
 
     @classmethod
     def open(
@@ -99,10 +104,11 @@ class LogDirectory:
         on_progress: OnProgress | None = None,
         open_segments_max: int = OPEN_SEGMENTS_MAX,
         clock: Clock = SYSTEM,
+        config: DirectoryConfig = DIRECTORY_DEFAULTS,
     ) -> LogDirectory:
         """Open the directory at `path`; for writing under its lock, recovering it when it was not closed cleanly.
 
-        `defaults` are topic settings under Kafka's names. Raises `NotALogDirectory`, `LogDirectoryLocked`,
+        `defaults` are topic settings under Kafka's names, `config` the settings of the directory as a whole. Raises `NotALogDirectory`, `LogDirectoryLocked`,
         `InvalidConfig`, OSError. With `read_only` nothing at all is written, and a broker may be running.
         """
         check_log_directory(path, read_only=read_only)
@@ -112,6 +118,7 @@ class LogDirectory:
             defaults=defaults,
             open_segments_max=open_segments_max,
             clock=clock,
+            config=config,
         )
         if not read_only:
             directory._lock.acquire()
@@ -124,20 +131,15 @@ class LogDirectory:
 
     def _load(self, on_progress: OnProgress | None) -> None:
         self._clean_mark = CleanShutdown.read(self.path)
-        self._recovery_points = self._offsets(RECOVERY_POINTS)
-        self._log_starts = self._offsets(LOG_STARTS)
-        # A broker's settings are in its metadata, not here; but what its cleaner has cleaned is a compacted topic.
-        self._cleaned = self._offsets(CLEANER_OFFSETS).keys()
-        self._topics = _read_topics(self._file(TOPICS))
+        self._checkpoints = DirectoryCheckpoints(self.path, read_only=self.read_only, clock=self.clock)
+        self._settings = TopicSettings(self.path, self._defaults, self.clock)
         self._unclean = self._clean_mark is None
-        if self._unclean and not self.read_only:
+        if self.read_only:
+            return
+        for left_over in partition_deletion.deleted_directories(self.path):
+            self._remove_later(left_over, self._defaults.file_delete_delay_ms)
+        if self._unclean:
             self._recover_all(on_progress)
-
-    def _offsets(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return checkpoint.read_offsets(self._file(name))
-        except InvalidCheckpoint:
-            return {}  # as Kafka: all recovery points 0, log starts from the first segment. Time, not records.
 
     def _recover_all(self, on_progress: OnProgress | None) -> None:
         partitions = self.partitions()
@@ -174,9 +176,11 @@ class LogDirectory:
             return log
         with self._mutex:
             log = self._logs.get(partition)
-            if log is None or log.is_gone:
-                log = self._logs[partition] = self._open_log(partition)
-            return log
+            if log is not None and not log.is_gone:
+                return log
+            log = self._logs[partition] = self._open_log(partition)
+        self._apply({partition.topic}, [log])  # the settings may have changed while it was opened
+        return log
 
     def opened(self, partition: TopicPartition) -> Log | None:
         """Return the log when it is open already; never waits."""
@@ -191,48 +195,46 @@ class LogDirectory:
         opening = Opening(
             config,
             self._pool,
-            recovery_point=self._recovery_points.get(partition, 0),
-            log_start=lambda: self._log_start(partition),
+            recovery_point=self._checkpoints.recovery_point(partition),
+            log_start=lambda: self._checkpoints.log_start(partition),
             clean=not self._unclean,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
-            is_compacted=config.is_compacted or partition in self._cleaned,
-            before_change=self._mark_changed,
-            clock=self.clock,
+            is_compacted=self._is_compacted(partition, config),
+            home=self._home_of(partition),
         )
         return open_log(partition, self._file(str(partition)), opening)
 
-    def _log_start(self, partition: TopicPartition) -> int:
-        """Return what the checkpoint says, which a running broker writes anew every minute."""
-        if self.read_only and self.clock.monotonic() >= self._next_look_at_starts:
-            self._next_look_at_starts = self.clock.monotonic() + LOOK_AT_STARTS_S
-            changed = _changed_ns(self._file(LOG_STARTS))
-            if changed != self._starts_changed:
-                self._log_starts, self._starts_changed = self._offsets(LOG_STARTS), changed
-        return self._log_starts.get(partition, 0)
+    def _home_of(self, partition: TopicPartition) -> LogHome:
+        return LogHome(
+            clock=self.clock,
+            deletions=self.deletions,
+            before_change=self._mark_changed,
+            save_log_start=lambda offset: self._checkpoints.raise_log_starts({partition: offset}),
+            cut_checkpoints=functools.partial(self._checkpoints.cut, partition),
+            restart_checkpoints=functools.partial(self._checkpoints.restart, partition),
+        )
 
     def create_partition(self, partition: TopicPartition, properties: Mapping[str, str] | None = None) -> Log:
         """Make an empty partition; on disk after return. `properties` become settings of the whole topic.
 
         Raises `PartitionExists`, `InvalidName`, `InvalidConfig`, `ReadOnlyLog`, OSError.
         """
+        if self.read_only:
+            raise ReadOnlyLog("opened for reading", path=self.path)
+        check_topic(partition.topic)
+        self._check_free(partition)
+        if properties:
+            self.configure(partition.topic, properties)
         with self._mutex:
-            if self.read_only:
-                raise ReadOnlyLog("opened for reading", path=self.path)
-            check_topic(partition.topic)
-            if self.has(partition):
-                raise PartitionExists("the partition exists already", path=self._file(str(partition)))
-            if properties:
-                self._configure(partition.topic, properties)
+            self._check_free(partition)
             self._mark_changed()
-            self._forget(partition)
+            self._checkpoints.forget(partition)
             self._make(partition)
-            return self.log(partition)
+        return self.log(partition)
 
-    def _forget(self, partition: TopicPartition) -> None:
-        """Drop what the checkpoints say of a partition of this name that was removed: the new one begins at 0."""
-        known = [offsets.pop(partition, None) for offsets in (self._recovery_points, self._log_starts)]
-        if any(known):
-            self.checkpoint()
+    def _check_free(self, partition: TopicPartition) -> None:
+        if self.has(partition):
+            raise PartitionExists("the partition exists already", path=self._file(str(partition)))
 
     def _make(self, partition: TopicPartition) -> None:
         path = self._file(str(partition))
@@ -250,19 +252,96 @@ class LogDirectory:
         known = (checkpoint.read_topic_id(path) for path in siblings)
         return next(filter(None, known), None) or uuid.uuid4().bytes
 
+    def delete_partition(self, partition: TopicPartition) -> None:
+        """Delete a partition: its name is free after return, on disk; its content goes after `file.delete.delay.ms`.
+
+        Readers of its log read on until then. With the last partition of a topic the topic's settings go. Raises
+        `UnknownPartition`, `ReadOnlyLog`, OSError.
+        """
+        if self.read_only or partition.topic == METADATA_TOPIC:
+            raise ReadOnlyLog("opened for reading", path=self.path)
+        with self._hold(partition) as log:
+            if not self.has(partition):
+                raise UnknownPartition(f"no partition {partition}", path=self.path)
+            self._mark_changed()
+            delay_ms = self.config_of(partition.topic).file_delete_delay_ms
+            renamed = partition_deletion.rename_partition(self.path, partition, log)
+            self._logs.pop(partition, None)
+            self.failed.pop(partition, None)
+            self._listing = (-1, [])
+            self._remove_later(renamed, delay_ms, log)
+            self._checkpoints.forget(partition)
+            if not any(other.topic == partition.topic for other in self.partitions()):
+                self._settings.forget(partition.topic)
+
+    @contextlib.contextmanager
+    def _hold(self, partition: TopicPartition) -> Iterator[Log | None]:
+        """Hold a log, if it is open, and the table of logs. In this order: a log that changes asks the directory."""
+        while True:
+            log = self._logs.get(partition)
+            with contextlib.nullcontext() if log is None else log.held(), self._mutex:
+                if self._logs.get(partition) is log:
+                    yield log
+                    return
+
+    def _remove_later(self, path: str, delay_ms: int, log: Log | None = None) -> None:
+        def remove() -> None:
+            partition_deletion.remove_tree(path)
+            if log is not None:
+                partition_deletion.let_go(log)
+
+        self.deletions.add(remove, delay_ms)
+
     # --- settings ----------------------------------------------------------------------------------------------------
 
     def config_of(self, topic: str) -> LogConfig:
         """Return the settings of `topic`: its own, over those given to `open`, over Kafka's defaults."""
-        return LogConfig.from_properties(self._topics.get(topic, {}), self._defaults)
+        return self._settings.config_of(topic)
 
-    def _configure(self, topic: str, properties: Mapping[str, str]) -> None:
-        merged = {**self._topics.get(topic, {}), **properties}
-        LogConfig.from_properties(merged, self._defaults)
-        topics = {**self._topics, topic: merged}
-        text = json.dumps({"version": 0, "topics": topics}, indent=1, sort_keys=True) + "\n"
-        files.replace_file(self._file(TOPICS), text.encode())
-        self._topics = topics
+    def knows_policy(self, topic: str) -> bool:
+        """Whether it is known here what is to become of old records: a broker's settings are in its metadata.
+
+        Where it is not, nothing may be removed that a start offset has not given up.
+        """
+        told = self._given | self._settings.of(topic).keys()
+        return not files.exists(self._file(META_PROPERTIES)) or "cleanup.policy" in told or "retention.ms" in told
+
+    def configure(self, topic: str, changes: Changes) -> None:
+        """Set topic settings by Kafka's names, None takes one away; on disk and in force after return.
+
+        Raises `InvalidConfig` for a name that there is not, an illegal value, or one that contradicts another; then
+        nothing is changed. `InvalidName`, `ReadOnlyLog`, OSError.
+        """
+        if self.read_only:
+            raise ReadOnlyLog("opened for reading", path=self.path)
+        with self._config_mutex:
+            self._settings.change(topic, changes)
+            self._apply({topic})
+
+    def refresh_config(self) -> StorageError | OSError | None:
+        """Take in what another process changed in the settings; return why what it wrote does not hold, or None.
+
+        Costs one stat, at most every 10 ms. To be called before an append and before each duty.
+        """
+        if self._config_mutex.acquire(blocking=False):  # else somebody is at it
+            try:
+                self._apply(self._settings.refresh())
+            finally:
+                self._config_mutex.release()
+        return self._settings.problem
+
+    def _apply(self, topics: set[str], logs: Iterable[Log] | None = None) -> None:
+        """Have logs go by the settings as they are now. Not to be called under the mutex: it takes the logs' locks."""
+        for log in (list(self._logs.values()) if logs is None else logs) if topics else ():
+            config = self.config_of(log.partition.topic)
+            if log.partition.topic in topics and log.config is not config:
+                log.configure(config, is_compacted=self._is_compacted(log.partition, config))
+
+    def _is_compacted(self, partition: TopicPartition, config: LogConfig) -> bool:
+        """A broker's settings are in its metadata, not here; but what its cleaner has cleaned is a compacted topic."""
+        if "cleanup.policy" in self._given | self._settings.of(partition.topic).keys():
+            return config.is_compacted
+        return config.is_compacted or self._checkpoints.is_cleaned(partition)
 
     # --- checkpoints and the end -------------------------------------------------------------------------------------
 
@@ -280,19 +359,38 @@ class LogDirectory:
         if self.read_only or not self._marked:
             return
         with self._mutex:
-            logs = [log for log in self._logs.values() if not log.read_only]
-            self._recovery_points |= {log.partition: log.recovery_point for log in logs}
-            self._log_starts |= {log.partition: log.log_start_offset for log in logs}
-            watermarks = self._offsets(HIGH_WATERMARKS) | {log.partition: log.recovery_point for log in logs}
-            starts = {p: o for p, o in self._log_starts.items() if not self._is_plain_start(p, o)}
-            checkpoint.write_offsets(self._file(RECOVERY_POINTS), self._recovery_points)
-            checkpoint.write_offsets(self._file(LOG_STARTS), starts)
-            checkpoint.write_offsets(self._file(HIGH_WATERMARKS), watermarks)
+            self._checkpoints.save([log for log in self._logs.values() if not log.read_only])
 
-    def _is_plain_start(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether the first segment's name says the same; Kafka writes only what it does not say."""
-        log = self._logs.get(partition)
-        return log is not None and log.snapshot().first.base_offset >= offset
+    def raise_log_starts(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Let logs begin at later offsets, which they do after return and after any crash; files stay where they are.
+
+        Everything below is synced first. One write of the checkpoint for all of them; when that fails nothing changes.
+        """
+        logs = {partition: self.log(partition) for partition in starts}
+        for partition, start in starts.items():
+            if start > logs[partition].recovery_point:
+                logs[partition].flush()
+        self._mark_changed()
+        self._checkpoints.raise_log_starts(starts)
+        for partition, start in starts.items():
+            logs[partition].raise_log_start(start)
+
+    def cleaner_offset(self, partition: TopicPartition) -> int | None:
+        """Return the offset where the next compaction of the partition begins; None: at its beginning.
+
+        A checkpoint that lies, beyond the log or below its start, says nothing: that costs a compaction of all of it.
+        """
+        offset, log = self._checkpoints.cleaner_offset(partition), self._logs.get(partition)
+        if offset is None or (log is not None and not log.log_start_offset <= offset <= log.next_offset):
+            return None
+        return offset
+
+    def set_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
+        """Note how far the partition was compacted; on disk after return. None: compact all of it the next time."""
+        if self.read_only:
+            raise ReadOnlyLog("opened for reading", path=self.path)
+        self._mark_changed()
+        self._checkpoints.set_cleaner_offset(partition, offset, set(self.partitions()))
 
     def flush(self) -> None:
         """Make everything appended so far survive power loss. The first failure is raised after all were tried."""
@@ -317,6 +415,7 @@ class LogDirectory:
                 for log in self._logs.values():
                     _try(log.close, errors)
                 _try(self.checkpoint, errors)
+                _try(self._remove_what_waits, errors)
                 errors += [log.fenced for log in self._logs.values() if log.fenced is not None]
                 if self._marked and not errors:
                     (self._clean_mark or CleanShutdown()).write(self.path)
@@ -326,6 +425,10 @@ class LogDirectory:
                 self._lock.release()
         if len(errors) > len(self.failed):
             raise errors[len(self.failed)]
+
+    def _remove_what_waits(self) -> None:
+        """Remove what waits for its removal: nobody reads here any more, and no queue outlives the process."""
+        self.deletions.run_all()
 
 
 def check_log_directory(path: str, *, read_only: bool) -> None:
@@ -364,27 +467,6 @@ def _holds_a_log(path: str, name: str) -> bool:
 def _partitions_in(path: str) -> list[TopicPartition]:
     """Return what parses as a partition; directories being deleted or moved (`….<uuid>-delete`) do not."""
     return [TopicPartition.parse(name) for name in files.directory_names(path) if _is_partition(name)]
-
-
-def _read_topics(path: str) -> dict[str, dict[str, str]]:
-    try:
-        content = json.loads(files.read_file(path))
-        topics: dict[str, dict[str, str]] = content["topics"]
-        for topic, properties in topics.items():
-            check_topic(topic)
-            LogConfig.from_properties(properties, DEFAULTS)
-    except FileNotFoundError:
-        return {}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidCheckpoint(f"no settings of topics: {error}; mend or remove it", path=path) from error
-    return topics
-
-
-def _changed_ns(path: str) -> int:
-    try:
-        return files.status(path).st_mtime_ns
-    except FileNotFoundError:
-        return 0
 
 
 def _try(action: Callable[[], None], errors: list[Exception]) -> None:

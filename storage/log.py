@@ -24,11 +24,10 @@ from typing import Protocol
 from offsetfs.storage import batch_chain, files, list_offsets, record_deletion, replacement, time_search
 from offsetfs.storage.batch import Batch, parse_header, read_batch, set_append_time, stamp
 from offsetfs.storage.batch_builder import SealedBatch
-from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.config import LogConfig
-from offsetfs.storage.deletions import Deletions
 from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge, UnknownPartition
+from offsetfs.storage.log_home import LogHome
 from offsetfs.storage.names import TopicPartition, segment_name
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.producers import ProducerState, end_marker
@@ -86,20 +85,14 @@ class Log:
         damage: tuple[Damage, ...] = (),
         read_only: bool = False,
         is_compacted: bool = False,
-        before_change: Callable[[], None] = lambda: None,
-        save_log_start: Callable[[int], None] = lambda offset: None,
-        deletions: Deletions | None = None,
-        clock: Clock = SYSTEM,
+        home: LogHome | None = None,
     ) -> None:
-        """Take over what recovery found; use `log_loader.open_log`. `before_change` runs before each kind of change.
-
-        `save_log_start` puts a log start into the checkpoint, on disk after return; `deletions` takes what is to be
-        unlinked later.
-        """
+        """Take over what recovery found; use `log_loader.open_log`."""
         self.partition = partition
         self.path = path
         self.config = config
-        self.clock = clock
+        self.home = home or LogHome()
+        self.clock = self.home.clock
         self.read_only = read_only
         self.is_compacted = is_compacted
         """Whether only the latest record of a key is kept, so that a record without a key has no place here."""
@@ -109,8 +102,6 @@ class Log:
         self.damage = damage
         self.fenced: OSError | None = None
         self.epochs = epochs
-        self.deletions = deletions if deletions is not None else Deletions(clock)
-        self.save_log_start = save_log_start
         self._load_producers = load_producers
         self._producers: ProducerState | None = None
         self._pool = pool
@@ -119,7 +110,6 @@ class Log:
         self._flush_lock = threading.Lock()
         self._dirty: list[Segment] = []
         self._names_dirty = False
-        self._before_change = before_change
         self._changed = False
         self._is_deleted = False
         self._follower: Follower | None = None
@@ -277,7 +267,7 @@ class Log:
         """Do once, before the first append: the directory's clean mark goes, the active segment is opened."""
         if self._changed:
             return
-        self._before_change()
+        self.home.before_change()
         self._producers = self._load_producers(self)
         self._segments.active.activate()
         if self.epochs.latest is None:
@@ -373,10 +363,10 @@ class Log:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold the log for a change of its files: nothing is appended, rolled or flushed meanwhile; reading goes on."""
-        with self._flush_lock, self._lock:
+        """Hold the log for a change of its files; raise what an append would when it takes none."""
+        with self.held():
             self._check_writable()
-            self._before_change()
+            self.home.before_change()
             yield
 
     @contextlib.contextmanager
@@ -424,6 +414,12 @@ class Log:
         """Forget producers that were idle for so long and have no open transaction; return how many."""
         with self._lock:
             return self._producers.expire(now_ms, expiration_ms) if self._producers is not None else 0
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the log: nothing is appended, rolled or flushed meanwhile; reading goes on."""
+        with self._flush_lock, self._lock:
+            yield
 
     def mark_deleted(self, path: str) -> None:
         """Take note that the partition was deleted, its directory renamed to `path`. Who reads may read on."""

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from offsetfs.storage import batch_chain, checkpoint, files
-from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.config import LogConfig
-from offsetfs.storage.deletions import Deletions
 from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidSnapshot, StorageError
 from offsetfs.storage.follower import Follower
 from offsetfs.storage.log import Damage, Log
+from offsetfs.storage.log_home import LogHome
 from offsetfs.storage.names import TopicPartition, parse_segment_name, segment_name
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.producers import ProducerState, end_marker
@@ -40,10 +39,7 @@ class Opening:
     clean: bool = True
     read_only: bool = False
     is_compacted: bool = False
-    before_change: Callable[[], None] = lambda: None
-    save_log_start: Callable[[int], None] = lambda offset: None
-    deletions: Deletions | None = None
-    clock: Clock = SYSTEM
+    home: LogHome = field(default_factory=LogHome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +80,7 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
         damage=tuple(damage + content.damage),
         read_only=opening.read_only,
         is_compacted=opening.is_compacted,
-        before_change=opening.before_change,
-        save_log_start=opening.save_log_start,
-        deletions=opening.deletions,
-        clock=opening.clock,
+        home=opening.home,
     )
     if opening.read_only:
         log.follow(Follower(log, opening.log_start))
@@ -103,12 +96,12 @@ def _segments(path: str, opening: Opening) -> Segments:
     parsed = (parse_segment_name(name) for name in names)
     bases = sorted(base for base, suffix in filter(None, parsed) if suffix == ".log")
     if bases:
-        return Segments(Segment(path, base, opening.config, opening.pool, clock=opening.clock) for base in bases)
+        return Segments(Segment(path, base, opening.config, opening.pool, clock=opening.home.clock) for base in bases)
     foreign = [name for name in names if not _belongs_to_partition(name)]
     if foreign:  # many a directory elsewhere is called `name-1`
         raise StorageError(f"is no partition: it holds {foreign[0]!r} and no .log file", path=path)
-    opening.before_change()
-    return Segments([Segment.create(path, opening.log_start(), opening.config, opening.pool, clock=opening.clock)])
+    opening.home.before_change()
+    return Segments([Segment.create(path, opening.log_start(), opening.config, opening.pool, clock=opening.home.clock)])
 
 
 def _belongs_to_partition(name: str) -> bool:
@@ -168,7 +161,7 @@ def _content(segments: Segments, epochs: LeaderEpochCache, opening: Opening) -> 
         end = end_of_chain(active)
         if end is not None:
             return _Content(segments, end, [])
-    opening.before_change()
+    opening.home.before_change()
     recovery = Recovery(segments, epochs, opening.recovery_point)
     recovery.run()
     return _Content(recovery.segments, recovery.next_offset, recovery.damage, was_recovered=True)

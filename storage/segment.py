@@ -518,6 +518,11 @@ class Segment:
         opened.index.trim()
         opened.time_index.trim()  # not closed: a reader may still look something up, and the last one closes
 
+    def release(self) -> None:
+        """Let the open files go as they are: the segment is no log's any more."""
+        self._files = None
+        self.pool.let_go(self)
+
     def check(self) -> None:
         """Assert what must hold between any two operations; for tests."""
         expected, size = self.base_offset, 0

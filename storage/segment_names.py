@@ -73,7 +73,7 @@ def unlink(segment: Segment) -> None:
             if files.exists(segment.path(suffix)):
                 files.remove_file(segment.path(suffix))
         segment.inode = -1  # of no file: the number may be given to another one now
-    segment.pool.drop(segment)
+    segment.pool.let_go(segment)
 
 
 def move(segment: Segment, directory: str) -> None:

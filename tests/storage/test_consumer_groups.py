@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage import consumer_groups, follower
-from offsetfs.storage import directory as directory_module
+from offsetfs.storage import consumer_groups, directory_checkpoints, follower
 from offsetfs.storage.batch import build
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.consumer_groups import ConsumerGroups, Lag
@@ -69,7 +68,7 @@ def marker(producer_id: int, kind: int) -> SealedBatch:
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "LOOK_INTERVAL_S", 0.0)
-    monkeypatch.setattr(directory_module, "LOOK_AT_STARTS_S", 0.0)
+    monkeypatch.setattr(directory_checkpoints, "LOOK_AT_STARTS_S", 0.0)
 
 
 @pytest.fixture

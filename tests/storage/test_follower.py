@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage import directory as directory_module
-from offsetfs.storage import follower
+from offsetfs.storage import directory_checkpoints, follower
 from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.compression import Compression
 from offsetfs.storage.directory import LogDirectory
@@ -34,7 +33,7 @@ def values_of(log: Log) -> list[bytes | None]:
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "LOOK_INTERVAL_S", 0.0)
-    monkeypatch.setattr(directory_module, "LOOK_AT_STARTS_S", 0.0)
+    monkeypatch.setattr(directory_checkpoints, "LOOK_AT_STARTS_S", 0.0)
 
 
 @pytest.fixture

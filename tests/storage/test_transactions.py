@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.storage import directory as directory_module
-from offsetfs.storage import follower, transactions
+from offsetfs.storage import directory_checkpoints, follower, transactions
 from offsetfs.storage.batch import build
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.directory import LogDirectory
@@ -291,7 +290,7 @@ def test_log_and_follower_agree_with_a_model_over_rolls_and_reopenings(
     path, model = tmp_path_factory.mktemp("log"), Model()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(follower, "LOOK_INTERVAL_S", 0.0)
-        patch.setattr(directory_module, "LOOK_AT_STARTS_S", 0.0)
+        patch.setattr(directory_checkpoints, "LOOK_AT_STARTS_S", 0.0)
         directory = LogDirectory.open(str(path), defaults={"segment.bytes": "1000", "index.interval.bytes": "200"})
         log = directory.create_partition(PARTITION)
         for step in before:
