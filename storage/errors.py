@@ -126,6 +126,10 @@ class PolicyViolation(StorageError):
     """The topic's `cleanup.policy` does not allow it. Cure: add `delete` to it, or leave the records to compaction."""
 
 
+class CompactionCancelled(StorageError):
+    """Somebody asked a round of compaction to end. Cure: none, the next one begins where this one did."""
+
+
 class SegmentsChanged(StorageError):
     """Retention or truncation took a segment that was being rewritten. Cure: none, the next pass sees what is left."""
 

@@ -30,7 +30,7 @@ from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, Re
 from offsetfs.storage.log_home import LogHome
 from offsetfs.storage.names import TopicPartition, segment_name
 from offsetfs.storage.open_files import Pool
-from offsetfs.storage.producers import ProducerState, end_marker
+from offsetfs.storage.producers import ProducerEntry, ProducerState, end_marker
 from offsetfs.storage.segment import Segment, SegmentFiles
 from offsetfs.storage.segments import Segments
 from offsetfs.storage.transactions import Transactions
@@ -409,6 +409,13 @@ class Log:
         Raises `SegmentsChanged`, and nothing is changed, where one of `old` is no sealed segment of the log any more.
         """
         replacement.replace_segments(self, new, old)
+
+    def producers(self) -> dict[int, ProducerEntry]:
+        """Return what is known of each active producer, by its id. Reads the newest snapshot when asked first."""
+        with self._lock:
+            if self._producers is None:
+                self._producers = self._load_producers(self)
+            return dict(self._producers.entries)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that were idle for so long and have no open transaction; return how many."""
