@@ -1,0 +1,125 @@
+"""Small disks of real file systems, in files, that can be filled, cut off from power and snapshot.
+
+A disk is mounted through a loop device that the kernel gives back with the unmount, so that nothing is left behind
+where a test ends, however it ends in order. Its image lies in memory where there is room: the tests wait for the file
+system, not for the machine's own disk. Needs root.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_SHUT_DOWN = 0x8004587D  # FS_IOC_GOINGDOWN, which `xfs_io -x -c shutdown` sends, to ext4 too
+_WITH_LOG, _WITHOUT_LOG = 1, 2
+_MEMORY = Path("/dev/shm")
+_MEMORY_BYTES_MIN = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """How a file system is made and mounted."""
+
+    make: tuple[str, ...]
+    options: str = "rw"
+    size: int = 48 << 20
+
+
+EXT4 = ("mkfs.ext4", "-q", "-F")
+XFS = ("mkfs.xfs", "-q", "-f")
+FILE_SYSTEMS = {
+    "ext4 data=ordered": FileSystem(EXT4, "data=ordered"),
+    "ext4 data=journal": FileSystem(EXT4, "data=journal"),
+    "ext4 data=writeback": FileSystem(EXT4, "data=writeback"),
+    "ext4 with blocks of 1 KiB": FileSystem((*EXT4, "-b", "1024"), "data=ordered"),
+    "xfs": FileSystem(XFS, size=300 << 20),  # mkfs.xfs makes none below
+}
+NEEDS = ("root", "loop", "mkfs.ext4", "mkfs.xfs")
+
+
+class Disk:
+    """An image with a file system, and the place where it is mounted, or not. Use `made`."""
+
+    def __init__(self, system: FileSystem, image: Path, path: Path) -> None:
+        self.system = system
+        self.image = image
+        self.path = path
+
+    @property
+    def log(self) -> Path:
+        """The log directory on it."""
+        return self.path / "log"
+
+    def mount(self) -> None:
+        """Mount it, which replays the journal after a power cut."""
+        _run("mount", "-o", f"loop,{self.system.options}", self.image, self.path)
+        self.log.mkdir(exist_ok=True)
+
+    def unmount(self) -> None:
+        """Unmount it, if it is mounted; what is in the page cache goes to the image, unless the power was cut."""
+        if os.path.ismount(self.path):
+            _run("umount", self.path)
+
+    def cut(self, *, with_log: bool) -> None:
+        """Cut the power: nothing that is not on disk gets there any more, but, `with_log`, the journal as it stands.
+
+        With it, names and sizes are on disk whose data is not.
+        """
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.ioctl(folder, _SHUT_DOWN, struct.pack("I", _WITH_LOG if with_log else _WITHOUT_LOG))
+        finally:
+            os.close(folder)
+
+    def write_back(self) -> None:
+        """Put everything on disk that is in the page cache, as the kernel does now and then."""
+        _run("sync", "-f", self.path)
+
+    def close(self) -> None:
+        try:
+            self.unmount()
+        except subprocess.CalledProcessError:
+            subprocess.run(["umount", "-l", self.path], check=False)  # gone when the last user is; the error stays one
+            raise
+
+
+@contextmanager
+def memory(scratch: Path) -> Iterator[Path]:
+    """A directory for images: in memory where there is some, else in `scratch`."""
+    roomy = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES_MIN
+    folder = Path(tempfile.mkdtemp(prefix="offsetfs-crash-", dir=_MEMORY if roomy else scratch))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def made(system: FileSystem, scratch: Path, *, images: Path | None = None) -> Iterator[Disk]:
+    """A new disk, mounted below `scratch`, its image in `images` (left out: in memory); unmounted at the end."""
+    with ExitStack() as stack:
+        folder = images or stack.enter_context(memory(scratch))
+        disk = Disk(system, folder / "image", scratch / "disk")
+        with disk.image.open("wb") as image:
+            image.truncate(system.size)
+        _run(*system.make, disk.image)
+        disk.path.mkdir()
+        stack.callback(disk.close)
+        disk.mount()
+        yield disk
+
+
+def _run(*command: str | Path) -> None:
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except subprocess.CalledProcessError as error:
+        error.add_note(error.stderr)
+        raise

@@ -1,0 +1,91 @@
+"""Row 5: a writer is killed at one system call that changes the disk after the other, until it comes through whole."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from history import History
+from nursery import Nursery, Writer
+from programme import Row
+from scenarios import SCENARIOS, Scenario
+
+CALLS = ("pwrite64", "f(data)?sync", "ftruncate", "openat", "mkdir(at)?", "rename(at2?)?", "(unlink|rmdir)(at)?")
+"""What the engine changes the disk with. Opening counts because it makes files; strace skips a call that it kills."""
+
+_CALLS_MAX = 2000
+
+
+def play(seed: int, scratch: Path) -> int:
+    """Play one scenario, whose turn it is, once for each of its calls."""
+    scenario = list(SCENARIOS.values())[seed % len(SCENARIOS)]
+    with Nursery() as nursery:
+        kills = [_kill_at_each(nursery, scenario, call, seed, scratch) for call in CALLS]
+    assert sum(kills) > len(CALLS), f"killed {sum(kills)} times: were the calls traced?"
+    return sum(kills)
+
+
+def _kill_at_each(nursery: Nursery, scenario: Scenario, call: str, seed: int, scratch: Path) -> int:
+    """Kill at the first, second, … use of `call`, until the writer ends by itself; return how often it was killed."""
+    prepared = History(seed)
+    template = scratch / "before"
+    shutil.rmtree(template, ignore_errors=True)
+    template.mkdir()
+    scenario.prepare(template, prepared)
+    for count in range(1, _CALLS_MAX):
+        path = scratch / f"{scenario.name}-{CALLS.index(call)}-{count}"
+        shutil.copytree(template, path)
+        history = copy.deepcopy(prepared)
+        killed = _live(nursery, scenario, path, history, (f"/^{call}$", f"signal=SIGKILL:when={count}"))
+        nursery.verify(os.fspath(path), history)
+        shutil.rmtree(path)
+        if not killed:
+            assert history.closed or scenario.name == "roll"
+            return count - 1
+    raise AssertionError(f"{call} was called more than {_CALLS_MAX} times")
+
+
+def _live(nursery: Nursery, scenario: Scenario, path: Path, history: History, fault: tuple[str, str]) -> bool:
+    """Live the scenario under strace; return whether it was killed."""
+    task = {"name": scenario.name, "path": os.fspath(path), "seed": history.seed, "number": 1}
+    writer = nursery.start("scenario", gate=True, **task)
+    with _traced(writer, *fault):
+        writer.go()
+        for line in writer.lines():
+            history.take(line)
+        ended = writer.end()
+    assert not ended.finding, ended.finding
+    return ended.killed
+
+
+@contextmanager
+def _traced(writer: Writer, calls: str, what: str) -> Iterator[None]:
+    expressions = ["-e", f"trace={calls}", "-e", f"inject={calls}:{what}"]
+    command = ["strace", "-f", *expressions, "-o", os.devnull, "-p", str(writer.pid)]
+    strace = subprocess.Popen(command, stderr=subprocess.PIPE)
+    assert strace.stderr is not None
+    with strace.stderr:
+        try:
+            said = strace.stderr.readline()
+            assert b"attached" in said, said
+            yield
+        finally:
+            writer.kill()
+            strace.wait()
+
+
+ROW = Row(
+    5,
+    "system_calls",
+    "a writer is killed at each call that changes the disk",
+    play,
+    seeds_in_ci=range(len(SCENARIOS)),
+    goal=400,
+    unit="kills",
+    needs=("strace",),
+)

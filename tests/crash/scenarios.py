@@ -1,0 +1,92 @@
+"""Short lives in which each system call matters: what a writer does while it is killed at one call after the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from history import History, Partition, timestamp_of
+from life import Life
+from old_messages import message
+
+from offsetfs.storage.convert import convert
+from offsetfs.storage.names import segment_name
+
+OLD_SEGMENTS = 2
+OLD_RECORDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`prepare` fills a directory and tells the history of it; `live` runs in the writer that is killed."""
+
+    name: str
+    prepare: Callable[[Path, History], None]
+    live: Callable[[Life], None]
+
+
+def _nothing(_path: Path, _history: History) -> None:
+    pass
+
+
+def _rolls(life: Life) -> None:
+    """Make a partition, append to it over two rolls, and flush what spans them."""
+    life.open()
+    life.make()
+    for step in (Life.append, Life.roll, Life.append, Life.flush, Life.append, Life.roll, Life.append, Life.flush):
+        step(life)
+
+
+def _stops(life: Life) -> None:
+    """Append, write the checkpoints, close in order; and once more, where there is a mark to take away."""
+    for _ in range(2):
+        life.open()
+        if not life.directory.partitions():
+            life.make()
+        for step in (Life.append, Life.flush, Life.append, Life.checkpoint, Life.append, Life.close):
+            step(life)
+        life.say("closed")
+
+
+def _old_log(path: Path, history: History) -> None:
+    """A log of two segments in format v1, as a broker of 0.10 left it, closed in order."""
+    partition = history.of("orders-0")
+    partition.begin(0, 0)
+    (path / partition.name).mkdir()
+    for number in range(OLD_SEGMENTS):
+        first = number * OLD_RECORDS
+        data = b"".join(_old_message(partition, offset) for offset in range(first, first + OLD_RECORDS))
+        (path / partition.name / segment_name(first, ".log")).write_bytes(data)
+    partition.synced = OLD_SEGMENTS * OLD_RECORDS
+    (path / ".kafka_cleanshutdown").touch()
+
+
+def _old_message(partition: Partition, offset: int) -> bytes:
+    key, value = partition.record(offset)
+    return message(1, offset, key, value, timestamp_of(offset))
+
+
+def _swaps(life: Life) -> None:
+    """Convert an old log: each of its segments is swapped for a new version."""
+    life.open()
+    [partition] = life.directory.partitions()
+    convert(life.directory.log(partition))
+    life.close()
+    life.say("closed")
+
+
+SCENARIOS = {
+    each.name: each
+    for each in (
+        Scenario("roll", _nothing, _rolls),
+        Scenario("stop", _nothing, _stops),
+        Scenario("swap", _old_log, _swaps),
+    )
+}
+
+
+def play(name: str, path: str, seed: int, number: int, say: Callable[[str], None]) -> None:
+    """Live the scenario called `name`."""
+    SCENARIOS[name].live(Life(os.fspath(path), seed, number, 0, say))
