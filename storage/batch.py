@@ -47,6 +47,7 @@ __all__ = [
     "Batch",
     "BatchHeader",
     "build",
+    "check_header",
     "parse_header",
     "read_batch",
     "seal_checksum",
@@ -96,7 +97,7 @@ class Batch:
             if self.header.magic < MAGIC:
                 legacy.check(self.header, self.data)
             else:
-                _check(self.header, self.data)
+                check_header(self.header, crc32c(self.data[CRC_START:]))
         except StorageError as error:
             raise self._placed(error) from None
 
@@ -214,10 +215,10 @@ class Batch:
         return type(error)(error.reason, path=self.path, position=self.position, offset=self.header.base_offset)
 
 
-def _check(header: BatchHeader, data: memoryview) -> None:
-    actual = crc32c(data[CRC_START:])
-    if actual != header.crc:
-        raise CorruptBatch(f"checksum {actual:#010x} where {header.crc:#010x} is stored")
+def check_header(header: BatchHeader, checksum: int) -> None:
+    """Raise what `Batch.check` raises, for a v2 batch whose bytes have this checksum."""
+    if checksum != header.crc:
+        raise CorruptBatch(f"checksum {checksum:#010x} where {header.crc:#010x} is stored")
     if header.base_offset < 0 or header.last_offset_delta < 0 or header.last_offset >= _LONG_MAX:
         raise MalformedBatch(f"offsets {header.base_offset} + {header.last_offset_delta}")
     if header.count < 0:

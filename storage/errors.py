@@ -91,6 +91,10 @@ class MalformedBatch(StorageError):
     """The checksum holds, or cannot be asked, but the structure is wrong. Cure: as `CorruptBatch`."""
 
 
+class OffsetBeyondSegment(StorageError):
+    """An offset more than 2³¹−1 above its segment's base, which no index can hold. Cure: the segment is split."""
+
+
 class CorruptIndex(StorageError):
     """An index file that cannot be one: torn, or out of order. Cure: none needed, it is made anew from the log."""
 
