@@ -47,9 +47,8 @@ def find_timestamp(
     """
     opened = segment.open_files(nowait=nowait)
     entry = opened.time_index.lookup(timestamp)
-    if entry[0] > timestamp:  # the index is out of order
-        entry = (NO_TIMESTAMP, segment.base_offset)
-    _, offset = sound_entry(segment, opened, entry, nowait=nowait)
+    in_order = entry[0] <= timestamp
+    _, offset = sound_entry(segment, opened, entry if in_order else (NO_TIMESTAMP, 0), nowait=nowait)
     position = segment.floor_position(opened, max(offset, offset_min), nowait)
     for place, header, seen in batch_chain.walk(opened.log, position, segment.size, nowait=nowait, runs=RUNS):
         if header.max_timestamp < timestamp or header.last_offset < offset_min or not shows(header, nowait=nowait):
@@ -103,10 +102,10 @@ def sound_entry(segment: Segment, opened: SegmentFiles, entry: tuple[int, int], 
     """Return `entry` when the batch it names has its timestamp, else an entry that stands for the beginning."""
     timestamp, offset = entry
     if timestamp < 0:
-        return entry
+        return NO_TIMESTAMP, segment.base_offset
     position = segment.floor_position(opened, offset, nowait)
     for _, header, _ in batch_chain.walk(opened.log, position, segment.size, nowait=nowait):
         if header.last_offset >= offset:
             agrees = header.base_offset <= offset and header.max_timestamp == timestamp
-            return entry if agrees else (-1, segment.base_offset)
-    return -1, segment.base_offset
+            return entry if agrees else (NO_TIMESTAMP, segment.base_offset)
+    return NO_TIMESTAMP, segment.base_offset
