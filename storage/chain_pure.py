@@ -1,9 +1,9 @@
-"""The headers of a block of v2 batches as rows of numbers, in plain Python: what `_chain.pyx` is held equal to by tests.
+"""The headers of a block of v2 batches as rows of numbers, in plain Python: `_chain.pyx` is held equal to it by tests.
 
 Small batches are many, and taking each of them in hand costs more than reading it. So who walks a log in bulk takes the
 headers of a block at once, as an array with `COLUMNS` numbers a batch (the names of the columns are below), and looks
 at columns of it. A walk ends at the first thing that is not a batch as it should be, and says nothing about it:
-`batch_chain` looks at that one, and names what is wrong. Formats v0 and v1 end a walk, too (`sound_rows` goes on there).
+`batch_chain` looks at that one, and names what is wrong. Formats v0 and v1 end a walk, too (`row_walk` goes on there).
 
 docs/format/record-batch.md draws a batch. Follows Kafka's DefaultRecordBatch and LogSegment.recover.
 """

@@ -20,12 +20,15 @@ from crc32c import crc32c
 from offsetfs.storage import batch_chain, chain
 from offsetfs.storage.batch import check_header
 from offsetfs.storage.batch_header import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, parse_header
-from offsetfs.storage.errors import MalformedBatch, OffsetBeyondSegment, StorageError, UnsupportedFormat
+from offsetfs.storage.errors import CorruptBatch, MalformedBatch, OffsetBeyondSegment, StorageError, UnsupportedFormat
 from offsetfs.storage.files import File
 from offsetfs.storage.legacy import NO_RUNS, TIMELESS_RUNS
 
 BLOCK_BYTES = 4 << 20
 """How much is read at once. Batches above `max.message.bytes` (1 MiB unless it is raised) are rare."""
+
+UNSOUND = (CorruptBatch, MalformedBatch, UnsupportedFormat)
+"""What is raised for a batch that is damaged, or that nobody here can read."""
 
 _PIECE_BYTES = 1 << 20
 _LONG_MAX = 2**63 - 1
@@ -99,6 +102,17 @@ def sound_rows(
             yield rows
             position = rows.end
             offset_min = header.next_offset if offset_min >= 0 else -1
+
+
+def rows_over_damage(file: File, position: int, end: int) -> Iterator[Rows]:
+    """Yield batches as `sound_rows` does, offsets as they come, stepping over what is damaged to the next sound one."""
+    while position < end:
+        try:
+            for rows in sound_rows(file, position, end):
+                yield rows
+                position = rows.end
+        except UNSOUND:
+            position = batch_chain.next_sound(file, position, end)
 
 
 def header_rows(file: File, position: int, end: int, *, nowait: bool = False) -> Iterator[Rows]:

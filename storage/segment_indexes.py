@@ -8,45 +8,26 @@ that may write nothing gets them as unnamed temporary files.
 from __future__ import annotations
 
 import os
-import struct
+from array import array
 from typing import TYPE_CHECKING
 
-from offsetfs.storage import batch_chain, files
+from offsetfs.storage import chain, files, row_walk
 from offsetfs.storage.batch import BatchHeader
 from offsetfs.storage.files import File
-from offsetfs.storage.legacy import TIMELESS_RUNS
-from offsetfs.storage.mapped_index import I32_MAX
 from offsetfs.storage.offset_index import OffsetIndex
 from offsetfs.storage.time_index import TimeIndex
 
 if TYPE_CHECKING:
     from offsetfs.storage.segment import Segment
 
-_OFFSET_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
-
 
 class IndexBuilder:
-    """Collects the entries of both indexes while somebody walks the log."""
+    """Collects the entries of both indexes while somebody walks the log, batch by batch or in rows (`chain`)."""
 
-    __slots__ = (
-        "_base_offset",
-        "_indexed_position",
-        "_interval_bytes",
-        "_last_offset",
-        "_time_entry",
-        "max_timestamp",
-        "offsets",
-        "times",
-    )
+    __slots__ = ("_state", "offsets", "times")
 
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
-        self._base_offset = base_offset
-        self._interval_bytes = interval_bytes
-        self._indexed_position = 0
-        self._last_offset = base_offset - 1
-        self._time_entry = -1
-        self.max_timestamp = (-1, base_offset)
+        self._state = chain.index_state(base_offset, interval_bytes)
         self.offsets = bytearray()
         self.times = bytearray()
 
@@ -55,25 +36,22 @@ class IndexBuilder:
 
         One whose offset cannot be where it stands is not indexed: the checksum does not cover it.
         """
-        if not self._last_offset < header.last_offset <= self._base_offset + I32_MAX:
-            return
-        self._last_offset = header.last_offset
-        if header.max_timestamp > self.max_timestamp[0]:
-            self.max_timestamp = (header.max_timestamp, header.last_offset)
-        if position - self._indexed_position > self._interval_bytes:
-            self.offsets += _OFFSET_ENTRY.pack(header.last_offset - self._base_offset, position)
-            self._add_time_entry()
-            self._indexed_position = position
+        self.add_rows(chain.row(position, header))
+
+    def add_rows(self, numbers: array[int]) -> None:
+        """Take note of batches as `add` does."""
+        offsets, times = chain.index(numbers, self._state)
+        self.offsets += offsets
+        self.times += times
 
     def finish(self) -> None:
         """Add the time entry that every sealed segment ends with."""
-        self._add_time_entry()
+        self.times += chain.index_end(self._state)
 
-    def _add_time_entry(self) -> None:
-        timestamp, offset = self.max_timestamp
-        if timestamp > self._time_entry:
-            self.times += _TIME_ENTRY.pack(timestamp, offset - self._base_offset)
-            self._time_entry = timestamp
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) if none."""
+        return chain.index_timestamp(self._state)
 
 
 def path(segment: Segment, suffix: str) -> str:
@@ -84,10 +62,8 @@ def path(segment: Segment, suffix: str) -> str:
 def rebuild(segment: Segment, log: File) -> tuple[OffsetIndex, TimeIndex]:
     """Return both indexes made from the batches of `log`; damaged ones are stepped over and not indexed."""
     builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
-    for batch in batch_chain.batches(
-        log, 0, segment.size, on_damage=lambda _error, _position: None, runs=TIMELESS_RUNS
-    ):
-        builder.add(batch.position or 0, batch.header)
+    for rows in row_walk.rows_over_damage(log, 0, segment.size):
+        builder.add_rows(rows.numbers)
     builder.finish()
     return install(segment, builder)
 

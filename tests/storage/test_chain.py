@@ -193,7 +193,7 @@ def one_by_one(file: files.File, end: int) -> tuple[list[list[int]], str]:
     found = []
     try:
         for batch in batch_chain.batches(file, 0, end, runs=TIMELESS_RUNS):
-            found.append(chain.row(batch.position or 0, batch.header).tolist())
+            found += [chain.row(batch.position or 0, batch.header).tolist()]
     except StorageError as error:
         return found, str(error)
     return found, ""
