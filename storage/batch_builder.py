@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offsetfs.storage import codec, varint
+from offsetfs.storage import codec, record_json, varint
 from offsetfs.storage.batch_header import HEADER_SIZE, MAGIC, BatchHeader, seal_checksum, write_header
 from offsetfs.storage.compression import UNCOMPRESSED, Compression, compress
+from offsetfs.storage.record_json import JsonSplit
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
 
 RECORD_OVERHEAD_MAX = 21
@@ -91,6 +92,25 @@ class BatchBuilder:
         if count > self.count:
             self._note(timestamp, count, rest - start)
         return rest
+
+    def split_json(self, data: Buffer, start: int, end: int, now_ms: int, *, needs_key: bool = False) -> JsonSplit:
+        """Take the whole lines of `data[start:end]`, each a JSON object, as records, as many as fit and are right.
+
+        `start` of the answer is where the rest begins. There a line is wrong (`fault`), or finds no room: then
+        `record_bytes` is its size as `record_size` tells it, and says whether it ever will. `now_ms`: the timestamp of
+        records that name none. `needs_key` refuses those without a key. Blank lines are stepped over.
+        """
+        assert not self._sealed
+        base_timestamp = self._base_timestamp if self.count else None
+        split = record_json.split_json(
+            data, start, end, self._buffer, self.size, self.count, base_timestamp, now_ms, _COUNT_MAX, needs_key
+        )
+        self.size = split.position
+        if split.offset_delta > self.count:
+            assert split.base_timestamp is not None
+            self._note(split.max_timestamp, split.offset_delta, split.values_bytes)
+            self._base_timestamp = split.base_timestamp
+        return split
 
     def append(
         self, key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]], timestamp: int

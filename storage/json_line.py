@@ -52,12 +52,7 @@ _WHOLE = re.compile(rb"-?[0-9]+")
 _ESCAPE = re.compile(rb'\\(?:(?P<short>["\\/bfnrt])|u(?P<code>[0-9a-fA-F]{4}))')
 _LOW_HALF = re.compile(rb"\\u(?P<code>[dD][c-fC-F][0-9a-fA-F]{2})")
 _SHORT_ESCAPES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
-_CHARACTERS = re.compile(  # of a string: all but quote, backslash and controls, in well-formed UTF-8
-    rb"(?:[\x20\x21\x23-\x5b\x5d-\x7f]++"
-    rb"|[\xc2-\xdf][\x80-\xbf]"
-    rb"|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
-    rb"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*+"
-)
+_CHARACTERS = re.compile(rb'[^"\\\x00-\x1f]*')  # of a string, as they stand
 
 _OF_A_RECORD = (b"key", b"value", b"headers", b"timestamp")
 _OF_A_HEADER = (b"key", b"value")
@@ -253,12 +248,20 @@ class _Line:
         parts = []
         self.at += 1
         while True:
-            parts.append(self.match(_CHARACTERS))
+            parts.append(self.characters())
             if self.takes(b'"'):
                 return b"".join(parts)
             if self.next != b"\\":
-                self.fail_here(RAW_CONTROL if self.next < b" " else NOT_UTF8)
+                self.fail_here(RAW_CONTROL)
             parts.append(self.escape())
+
+    def characters(self) -> bytes:
+        start, run = self.at, self.match(_CHARACTERS)
+        try:
+            run.decode()
+        except UnicodeDecodeError as error:
+            self.fail(NOT_UTF8, start + error.start)
+        return run
 
     def escape(self) -> bytes:
         start, escape = self.at, _ESCAPE.match(self.data, self.at)
