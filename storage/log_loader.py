@@ -58,11 +58,12 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
     Costs a directory listing and the last index interval after a clean shutdown, else a read of everything from the
     recovery point on. Raises OSError and StorageError for this partition alone.
     """
-    if not opening.read_only and not opening.clean:
-        finish_swaps(path)
+    swaps = finish_swaps(path) if not opening.read_only and not opening.clean else PendingSwaps([], [])
     damage: list[Damage] = []
     epochs = _epochs(path, damage)
-    content = _content(_segments(path, opening), epochs, opening)
+    segments = _segments(path, opening)
+    has_gaps = opening.is_compacted or swaps.reach(segments.first.base_offset)
+    content = _content(segments, epochs, opening, has_gaps=has_gaps)
     if not opening.read_only:
         content = _beyond_what_was_given_out(content, opening)
     first = content.segments.first.base_offset
@@ -152,7 +153,7 @@ def _epochs(path: str, damage: list[Damage]) -> LeaderEpochCache:
         return LeaderEpochCache(file, [])
 
 
-def _content(segments: Segments, epochs: LeaderEpochCache, opening: Opening) -> _Content:
+def _content(segments: Segments, epochs: LeaderEpochCache, opening: Opening, *, has_gaps: bool) -> _Content:
     active = segments.active
     if opening.read_only:
         active.size, next_offset, damaged = readable_end(active, opening.recovery_point if opening.clean else 0)
@@ -162,7 +163,7 @@ def _content(segments: Segments, epochs: LeaderEpochCache, opening: Opening) -> 
         if end is not None:
             return _Content(segments, end, [])
     opening.home.before_change()
-    recovery = Recovery(segments, epochs, opening.recovery_point)
+    recovery = Recovery(segments, epochs, opening.recovery_point, has_gaps=has_gaps)
     recovery.run()
     return _Content(recovery.segments, recovery.next_offset, recovery.damage, was_recovered=True)
 
@@ -188,6 +189,11 @@ class PendingSwaps:
 
     removed: list[str]
     renamed: list[str]
+
+    def reach(self, offset: int) -> bool:
+        """Whether any of it lies at `offset` or above; what retention left to be removed lies below a log's first."""
+        parsed = (parse_segment_name(name) for name in self.removed + self.renamed)
+        return any(base >= offset for base, _ in filter(None, parsed))
 
 
 def pending_swaps(path: str, names: Sequence[str] | None = None) -> PendingSwaps:
@@ -215,8 +221,8 @@ def pending_swaps(path: str, names: Sequence[str] | None = None) -> PendingSwaps
     return PendingSwaps(removed, [name for name, _, _ in swaps])
 
 
-def finish_swaps(path: str) -> None:
-    """Finish or undo what a compaction or a split left half done: `pending_swaps` says what that is."""
+def finish_swaps(path: str) -> PendingSwaps:
+    """Finish or undo what a compaction or a split left half done, and return what that was."""
     pending = pending_swaps(path)
     for name in pending.removed:
         files.remove_file(os.path.join(path, name))
@@ -224,6 +230,7 @@ def finish_swaps(path: str) -> None:
         files.rename(os.path.join(path, name), os.path.join(path, name.removesuffix(".swap")))
     if pending.renamed:
         files.sync_directory(path)
+    return pending
 
 
 def _next_offset_of(path: str, name: str, base: int) -> int:

@@ -1,10 +1,13 @@
 """What a crash left: verify the segments from the recovery point on, make their indexes anew, cut what is not sound.
 
-Follows Kafka's LogLoader.recoverLog and LogSegment.recover, with two stricter rules:
+Follows Kafka's LogLoader.recoverLog and LogSegment.recover, with three stricter rules:
 
 * only what lies beyond the recovery point is ever cut. Damage before it was once on disk; it is reported, stepped
   over, and stays where it is;
-* what is cut is kept beside the log, as `<base offset>.cut-<position>`, a name that Kafka ignores.
+* what is cut is kept beside the log, as `<base offset>.cut-<position>`, a name that Kafka ignores;
+* a segment that ends, with a whole batch, before the next one begins has lost its end in a power cut: the kernel wrote
+  the newer file first. What follows is cut as well. A compacted log has such gaps by nature, and does without the rule
+  because its segments are synced when they roll.
 """
 
 from __future__ import annotations
@@ -28,16 +31,25 @@ _COPY_BYTES = 1 << 20
 class Recovery:
     """One partition's recovery. After `run`: `segments`, `next_offset` and `damage` say what it came to."""
 
-    def __init__(self, segments: Segments, epochs: LeaderEpochCache, recovery_point: int) -> None:
+    def __init__(
+        self, segments: Segments, epochs: LeaderEpochCache, recovery_point: int, *, has_gaps: bool = False
+    ) -> None:
+        """Recover `segments`; `has_gaps`: offsets are missing in them by nature, because they were compacted."""
         self.segments = segments
         self.next_offset = segments.first.base_offset
         self.damage: list[Damage] = []
         self._epochs = epochs
         self._recovery_point = recovery_point
+        self._has_gaps = has_gaps
 
     def run(self) -> None:
         """Verify everything from the recovery point on. What is left is on disk after return."""
+        last: Segment | None = None
         for segment in self.segments.from_floor(self._recovery_point):
+            if last is not None and self._is_after_a_hole(segment):
+                self._set_aside_after(last)
+                break
+            last = segment
             if self._recover(segment):
                 self._set_aside_after(segment)
                 break
@@ -45,6 +57,10 @@ class Recovery:
         path = self.segments.first.directory
         _remove_snapshots_above(path, self.next_offset)
         files.sync_directory(path)
+
+    def _is_after_a_hole(self, segment: Segment) -> bool:
+        """Whether the end of the segment before was lost. One gap within a segment shows that the log was compacted."""
+        return self._recovery_point <= self.next_offset < segment.base_offset and not self._has_gaps
 
     def _recover(self, segment: Segment) -> bool:
         """Verify one segment and make its indexes anew; return whether it had to be cut."""
@@ -73,6 +89,7 @@ class Recovery:
                 header = batch.header
                 if not self._fits(segment, header):
                     return position, f"offset {header.base_offset} cannot follow {self.next_offset - 1}"
+                self._has_gaps = self._has_gaps or header.base_offset > self.next_offset
                 builder.add(position, header)
                 self._learn_epoch(header.leader_epoch, header.base_offset)
                 position += header.size
@@ -114,13 +131,13 @@ class Recovery:
         )
 
     def _set_aside_after(self, last: Segment) -> None:
-        """Take the segments after a cut out of the log: their records would leave a hole before them."""
+        """Take the segments after a cut or a hole out of the log."""
         later = [segment for segment in self.segments if segment.base_offset > last.base_offset]
         for segment in later:
             _unlink_existing(segment, (".index", ".timeindex", ".txnindex", ".snapshot"))
             kept = segment_indexes.path(segment, ".cut-0")
             files.rename(segment.log_path, kept)
-            reason = f"follows a cut; the whole segment is kept in {os.path.basename(kept)}"
+            reason = f"follows a cut or a hole; the whole segment is kept in {os.path.basename(kept)}"
             self.damage.append(Damage(segment.log_path, 0, segment.base_offset, reason))
         self.segments = self.segments.without(later)
 

@@ -2,12 +2,14 @@
 
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
+from offsetfs.storage import files
 from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS, read_offsets, write_offsets
 from offsetfs.storage.compression import Compression
@@ -23,9 +25,9 @@ BATCH_SIZE = 61 + 6 + 1 + 100 + 1  # header, record overhead (two bytes of lengt
 COUNT = 20
 
 
-def sealed(value: bytes, timestamp: int) -> SealedBatch:
+def sealed(value: bytes, timestamp: int, key: bytes | None = None) -> SealedBatch:
     builder = BatchBuilder(1 << 16, Compression("none"))
-    assert builder.append(None, value, (), timestamp)
+    assert builder.append(key, value, (), timestamp)
     return builder.seal()
 
 
@@ -50,6 +52,24 @@ def crashed(tmp_path: Path) -> Path:
     directory._lock.release()
     shutil.copytree(path, tmp_path / "crashed")
     return tmp_path / "crashed"
+
+
+@pytest.fixture
+def rolled(tmp_path: Path) -> Callable[..., Path]:
+    """Call it with settings: four segments of five batches as `kill -9` leaves them, nothing synced by a flush."""
+
+    def make(properties: Mapping[str, str] = MappingProxyType({}), key: bytes | None = None) -> Path:
+        path = tmp_path / "rolled"
+        path.mkdir()
+        directory = LogDirectory.open(str(path))
+        log = directory.create_partition(PARTITION, {"segment.bytes": "900", **properties})
+        for number in range(COUNT):
+            log.append(sealed(value(number), 1000 + number, key))
+        assert len(log.snapshot()) == 4
+        directory._lock.release()
+        return path
+
+    return make
 
 
 def segment_file(path: Path, suffix: str = ".log") -> Path:
@@ -252,3 +272,50 @@ def test_recovered_offsets_reach_the_checkpoint(crashed: Path) -> None:
     directory.close()
     assert read_offsets(str(crashed / RECOVERY_POINTS)) == {PARTITION: COUNT}
     assert (crashed / CLEAN_SHUTDOWN).exists()
+
+
+# --- the end of a segment that is not the last one -------------------------------------------------------------------
+
+
+def lose_the_end(path: Path, base: int, batches: int) -> None:
+    """What a power cut leaves where the kernel had written later segments first: a whole batch ends the file."""
+    file = path / "orders-0" / f"{base:020d}.log"
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 5 * batches])
+
+
+@pytest.mark.parametrize("batches", [0, 3])
+def test_a_segment_that_lost_its_end_ends_the_log(rolled: Callable[..., Path], batches: int) -> None:
+    path = rolled()
+    lose_the_end(path, 5, batches)
+    directory, log = recovered(path)
+    assert values_of(log) == [value(n) for n in range(5 + batches)] and log.next_offset == 5 + batches
+    assert [damage.offset for damage in log.damage] == [10, 15]
+    assert sorted(path.glob("orders-0/*.cut-0")) == [path / "orders-0" / f"{base:020d}.cut-0" for base in (10, 15)]
+    goes_on(path, log, directory)
+
+
+def test_a_gap_between_segments_of_a_compacted_log_is_no_damage(rolled: Callable[..., Path]) -> None:
+    path = rolled({"cleanup.policy": "compact"}, b"key")
+    lose_the_end(path, 5, 2)
+    _, log = recovered(path)
+    assert log.damage == () and log.next_offset == COUNT
+
+
+def test_a_log_with_gaps_elsewhere_was_compacted_and_keeps_what_follows_a_gap(rolled: Callable[..., Path]) -> None:
+    path = rolled()
+    first = path / "orders-0" / f"{0:020d}.log"
+    data, size = first.read_bytes(), first.stat().st_size // 5
+    first.write_bytes(data[: 2 * size] + data[3 * size :])
+    lose_the_end(path, 5, 3)
+    _, log = recovered(path)
+    assert log.damage == () and log.next_offset == COUNT
+
+
+def test_a_compacted_log_is_on_disk_up_to_where_it_rolled(
+    rolled: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(files.File, "sync", lambda file: synced.append(file.path.rpartition("/")[2]))
+    rolled({"cleanup.policy": "compact"}, b"key")
+    assert [name for name in synced if name.endswith(".log")][-3:] == [f"{base:020d}.log" for base in (0, 5, 10)]
