@@ -88,6 +88,8 @@ class LogDirectory:
         self._mutex = threading.RLock()
         self._config_mutex = threading.Lock()
         self._logs: dict[TopicPartition, Log] = {}
+        self._lent: set[TopicPartition] = set()  # open for the sake of a duty alone
+        self._given_back: dict[TopicPartition, Log] = {}  # closed since the last checkpoint, which is to know them
         self._pool: Pool[SegmentFiles] = Pool(open_segments_max, finds_held=True)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
         self._clean_mark: CleanShutdown | None = None
@@ -108,8 +110,9 @@ class LogDirectory:
     ) -> LogDirectory:
         """Open the directory at `path`; for writing under its lock, recovering it when it was not closed cleanly.
 
-        `defaults` are topic settings under Kafka's names, `config` the settings of the directory as a whole. Raises `NotALogDirectory`, `LogDirectoryLocked`,
-        `InvalidConfig`, OSError. With `read_only` nothing at all is written, and a broker may be running.
+        `defaults` are topic settings under Kafka's names, `config` the settings of the directory as a whole. Raises
+        `NotALogDirectory`, `LogDirectoryLocked`, `InvalidConfig`, OSError. With `read_only` nothing at all is written,
+        and a broker may be running.
         """
         check_log_directory(path, read_only=read_only)
         directory = cls(
@@ -172,15 +175,48 @@ class LogDirectory:
     def log(self, partition: TopicPartition) -> Log:
         """Return the log of `partition`, opening it when it is first asked for (which may wait for the disk)."""
         log = self._logs.get(partition)
-        if log is not None and not log.is_gone:
+        if log is not None and not log.is_gone and partition not in self._lent and self._logs.get(partition) is log:
             return log
         with self._mutex:
+            self._lent.discard(partition)
             log = self._logs.get(partition)
             if log is not None and not log.is_gone:
                 return log
             log = self._logs[partition] = self._open_log(partition)
         self._apply({partition.topic}, [log])  # the settings may have changed while it was opened
         return log
+
+    @contextlib.contextmanager
+    def borrowed(self, partition: TopicPartition) -> Iterator[Log]:
+        """Lend the log of `partition` to a duty. One that nobody else had open, or asked for meanwhile, is closed then.
+
+        So a pass over ten thousand partitions leaves no more logs open than it found.
+        """
+        with self._mutex:
+            log = self._logs.get(partition)
+            is_new = log is None or log.is_gone
+            if log is None or is_new:
+                log = self._logs[partition] = self._open_log(partition)
+                self._lent.add(partition)
+        try:
+            self._apply({partition.topic} if is_new else set(), [log])
+            yield log
+        finally:
+            if is_new:
+                self._take_back(log)
+
+    def _take_back(self, log: Log) -> None:
+        """Close a lent log, unless somebody uses it by now. One that is fenced stays: `close` has to know of it."""
+        partition = log.partition
+        with self._mutex:
+            try:
+                if partition in self._lent and self._logs.get(partition) is log and log.fenced is None:
+                    log.close()
+                    del self._logs[partition]
+                    if log.recovery_point != self._checkpoints.recovery_point(partition):
+                        self._given_back[partition] = log
+            finally:
+                self._lent.discard(partition)  # at last: until then nobody takes the log without the mutex
 
     def opened(self, partition: TopicPartition) -> Log | None:
         """Return the log when it is open already; never waits."""
@@ -267,6 +303,7 @@ class LogDirectory:
             delay_ms = self.config_of(partition.topic).file_delete_delay_ms
             renamed = partition_deletion.rename_partition(self.path, partition, log)
             self._logs.pop(partition, None)
+            self._given_back.pop(partition, None)
             self.failed.pop(partition, None)
             self._listing = (-1, [])
             self._remove_later(renamed, delay_ms, log)
@@ -359,14 +396,16 @@ class LogDirectory:
         if self.read_only or not self._marked:
             return
         with self._mutex:
-            self._checkpoints.save([log for log in self._logs.values() if not log.read_only])
+            logs = [log for log in self._logs.values() if not log.read_only]
+            self._checkpoints.save([*self._given_back.values(), *logs])
+            self._given_back.clear()
 
     def raise_log_starts(self, starts: Mapping[TopicPartition, int]) -> None:
         """Let logs begin at later offsets, which they do after return and after any crash; files stay where they are.
 
         Everything below is synced first. One write of the checkpoint for all of them; when that fails nothing changes.
         """
-        logs = {partition: self.log(partition) for partition in starts}
+        logs = {partition: self.opened(partition) or self.log(partition) for partition in starts}
         for partition, start in starts.items():
             if start > logs[partition].recovery_point:
                 logs[partition].flush()
