@@ -310,6 +310,16 @@ class Segment:
             self._max_timestamp = time_search.measure_max_timestamp(self)
         return self._max_timestamp
 
+    def reaches_timestamp(self, timestamp: int) -> bool:
+        """Whether a record is of `timestamp` or later; where no record has a time, whether the file is.
+
+        Costs a look at the time index where that says yes; no is said only after a walk over what lies behind it.
+        """
+        if self._max_timestamp is None and time_search.last_entry(self)[0] >= max(timestamp, 0):
+            return True
+        largest = self.max_timestamp()[0]
+        return (largest if largest >= 0 else self.modified_ns // 1_000_000) >= timestamp
+
     def find_timestamp(
         self,
         timestamp: int,

@@ -76,6 +76,18 @@ def unlink(segment: Segment) -> None:
     segment.pool.let_go(segment)
 
 
+def unlink_now(segment: Segment) -> None:
+    """Remove the files of a segment without renaming them before: who has not opened them gets ESTALE."""
+    with segment.names_lock:
+        for suffix in (*SUFFIXES, *BESIDE):
+            for path in (_named(segment, suffix), _named(segment, suffix + REMOVED)):
+                if files.exists(path):
+                    files.remove_file(path)
+        follow(segment, REMOVED)
+        segment.inode = -1
+    segment.pool.let_go(segment)
+
+
 def move(segment: Segment, directory: str) -> None:
     """Take note that the directory of the segment was renamed."""
     with segment.names_lock:

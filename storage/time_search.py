@@ -76,6 +76,12 @@ def _first_at_or_after(batch: Batch, timestamp: int, offset_min: int) -> tuple[i
     return None
 
 
+def last_entry(segment: Segment) -> tuple[int, int]:
+    """Return the last entry of the time index, when it is sound: the latest record is at least of that time."""
+    opened = segment.open_files()
+    return sound_entry(segment, opened, opened.time_index.last_entry, nowait=False)
+
+
 def measure_max_timestamp(segment: Segment) -> tuple[int, int]:
     """Return the largest timestamp and the last offset of the first batch that has it; (-1, base offset) if none.
 
