@@ -16,6 +16,8 @@ from crc32c import crc32c
 
 from offsetfs.fs.tree import parse_offset, parse_time
 from offsetfs.storage import (
+    _json_lines,
+    _record_json,
     batch_chain,
     checkpoint,
     cluster_metadata,
@@ -23,9 +25,13 @@ from offsetfs.storage import (
     control_records,
     coordinator_records,
     files,
+    json_lines_pure,
+    record_json_pure,
     transaction_state,
 )
 from offsetfs.storage.batch import read_batch
+from offsetfs.storage.batch_builder import BatchBuilder
+from offsetfs.storage.batch_json import joined_json
 from offsetfs.storage.compression import decompress
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition, parse_segment_name
@@ -56,6 +62,40 @@ def _batch(data: bytes) -> None:
     rows, values, size = batch.rows(), batch.joined(), batch.measured()
     assert len(values) == size and len(rows) % 8 == 0
     assert len(batch.records()) == len(rows) // 8
+
+
+def _json_of_batch(data: bytes) -> None:
+    """A batch's lines of JSON, by both codecs."""
+    batch = read_batch(data, check=False)
+    payload = batch.payload(INFLATED_BYTES_MAX)
+    if batch.header.magic == 2:
+        frame = {"prefix": b"{", "base_offset": batch.header.base_offset, "base_timestamp": batch.header.base_timestamp}
+        outcomes = []
+        for twin in (_record_json, record_json_pure):
+            try:
+                lines = twin.join_json(payload, batch.header.count, **frame)
+                assert twin.measure_json(payload, batch.header.count, **frame) == len(lines)
+                outcomes.append(bytes(lines))
+            except StorageError as error:
+                outcomes.append(type(error).__name__.encode())
+        assert outcomes[0] == outcomes[1]
+
+
+def _json_lines_of(data: bytes) -> None:
+    """Lines that somebody appends, by both codecs; what is taken is printed, and taken again."""
+    target, twin_target, start = bytearray(len(data) + 100), bytearray(len(data) + 100), 0
+    while start < len(data):
+        arguments = (data, start, len(data), target, 0, 0, None, 7, 1 << 30)
+        split = json_lines_pure.split_json(*arguments)
+        assert split == _json_lines.split_json(*arguments[:3], twin_target, *arguments[4:])
+        assert target == twin_target
+        start = data.find(b"\n", split.start) + 1 or len(data)
+    builder = BatchBuilder(61 + len(target))
+    if builder.split_json(data, 0, len(data), 7).offset_delta:
+        batch = read_batch(builder.seal().data)
+        lines, again = bytes(joined_json(batch, b'{"offset":')), BatchBuilder(61 + len(target))
+        assert again.split_json(lines, 0, len(lines), 8).start == len(lines)
+        assert bytes(again.seal().data) == bytes(batch.data)
 
 
 def _chain(data: bytes) -> None:
@@ -150,6 +190,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         "names": _names,
         "transaction-index": _transaction_index,
         "coordinator": _coordinator,
+        "json-of-batch": _json_of_batch,
+        "json-lines": _json_lines_of,
     }.items()
 }
 
@@ -166,7 +208,10 @@ def seeds(name: str) -> Iterator[bytes]:
     }
     if name == "coordinator":
         yield from _records_of_coordinators()
-    elif name in ("batch", "compressed"):
+    elif name == "json-lines":
+        batches = (read_batch(data) for data in _batches("batch"))
+        yield from (bytes(joined_json(batch, b'{"offset":'))[:4000] + b'\n{"key":"\\u00e9"}\n' for batch in batches)
+    elif name in ("batch", "json-of-batch", "compressed"):
         yield from _batches(name)
     elif name == "names":
         yield from (
@@ -197,5 +242,5 @@ def _batches(name: str) -> Iterator[bytes]:
         with files.opened(str(path)) as log:
             for batch in batch_chain.batches(log, 0, log.size(), on_damage=lambda error, position: None):
                 header = batch.header
-                yield bytes(batch.data) if name == "batch" else bytes([header.codec]) + bytes(batch.data[61:])
+                yield bytes([header.codec]) + bytes(batch.data[61:]) if name == "compressed" else bytes(batch.data)
                 break
