@@ -43,6 +43,7 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 LOG_BYTES_MAX = 2**31 - 1
 REOPEN_BYTES = 1 << 20
 OFFSET_SIZE = 8
+OFFSET_END = 2**63
 
 LIVE, REMOVED = "", ".deleted"
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
@@ -202,7 +203,7 @@ class Segment:
             begins = seen[header.size : header.size + OFFSET_SIZE]
             if len(begins) < OFFSET_SIZE:
                 begins = memoryview(log.read(behind, OFFSET_SIZE, nowait=nowait))
-            following = int.from_bytes(begins, "big")
+            following = min(int.from_bytes(begins, "big"), OFFSET_END if offset_end is None else offset_end)
         if following is not None and following <= header.last_offset:
             raise MalformedBatch(f"offset {following} follows {header.last_offset}", path=log.path, position=place)
 
