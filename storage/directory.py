@@ -20,8 +20,10 @@ from types import MappingProxyType
 from offsetfs.storage import checkpoint, files, partition_deletion
 from offsetfs.storage.checkpoint import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
+    LOG_STARTS,
     META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINTS,
@@ -44,7 +46,7 @@ from offsetfs.storage.errors import (
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.log import Log
 from offsetfs.storage.log_home import LogHome
-from offsetfs.storage.log_loader import Opening, open_log
+from offsetfs.storage.log_loader import Opening, belongs_to_partition, open_log
 from offsetfs.storage.names import TopicPartition, check_topic
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.segment import Segment, SegmentFiles
@@ -56,7 +58,7 @@ METADATA_TOPIC = "__cluster_metadata"
 OPEN_SEGMENTS_MAX = 128
 """How many sealed segments stay open unless the caller has descriptors for more: each costs three."""
 
-_SIGNS = (RECOVERY_POINTS, HIGH_WATERMARKS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
+_SIGNS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
 
 OnProgress = Callable[[int, int, TopicPartition], None]
 """Called during recovery with partitions done, partitions in all, and the one that comes next."""
@@ -478,7 +480,8 @@ def check_log_directory(path: str, *, read_only: bool) -> None:
         raise NotALogDirectory("there is no such directory", path=path) from None
     except NotADirectoryError:
         raise NotALogDirectory("is not a directory", path=path) from None
-    if any(name in _SIGNS for name in entries) or any(_holds_a_log(path, name) for name in entries):
+    # A crash may leave the first of its files without a name of its own, and a partition without a log.
+    if any(name.removesuffix(".tmp") in _SIGNS for name in entries) or any(_holds_a_log(path, n) for n in entries):
         return
     if [name for name in entries if name not in (".lock", "lost+found")]:
         raise NotALogDirectory("holds neither partitions (orders-0) nor Kafka's checkpoints", path=path)
@@ -495,12 +498,12 @@ def _is_partition(name: str) -> bool:
 
 
 def _holds_a_log(path: str, name: str) -> bool:
-    """Whether `name` is called like a partition and is one: a .log file in it, or nothing yet."""
+    """Whether `name` is called like a partition, or like a deleted one, and is one: it holds a log or nothing else."""
     partition = os.path.join(path, name)
-    if not _is_partition(name) or not files.is_directory(partition):
+    if not (_is_partition(name) or partition_deletion.is_deleted(name)) or not files.is_directory(partition):
         return False
     names = files.names(partition)
-    return not names or any(file.endswith(".log") for file in names)
+    return any(file.endswith(".log") for file in names) or all(belongs_to_partition(file) for file in names)
 
 
 def _partitions_in(path: str) -> list[TopicPartition]:

@@ -98,14 +98,15 @@ def _segments(path: str, opening: Opening) -> Segments:
     bases = sorted(base for base, suffix in filter(None, parsed) if suffix == ".log")
     if bases:
         return Segments(Segment(path, base, opening.config, opening.pool, clock=opening.home.clock) for base in bases)
-    foreign = [name for name in names if not _belongs_to_partition(name)]
+    foreign = [name for name in names if not belongs_to_partition(name)]
     if foreign:  # many a directory elsewhere is called `name-1`
         raise StorageError(f"is no partition: it holds {foreign[0]!r} and no .log file", path=path)
     opening.home.before_change()
     return Segments([Segment.create(path, opening.log_start(), opening.config, opening.pool, clock=opening.home.clock)])
 
 
-def _belongs_to_partition(name: str) -> bool:
+def belongs_to_partition(name: str) -> bool:
+    """Whether a file in a partition's directory may be one of the partition's, by its name."""
     if name.removesuffix(".tmp") in (checkpoint.LEADER_EPOCHS, checkpoint.PARTITION_METADATA):
         return True
     return parse_segment_name(name) is not None
