@@ -15,22 +15,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from offsetfs.storage import batch_chain, files, list_offsets, record_deletion, replacement, time_search
-from offsetfs.storage.batch import Batch, parse_header, read_batch, set_append_time, stamp
+from offsetfs.storage import batch_chain, files, list_offsets, record_deletion, replacement, time_search, truncation
+from offsetfs.storage.batch import Batch, set_append_time, stamp
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge, UnknownPartition
 from offsetfs.storage.log_home import LogHome
-from offsetfs.storage.names import TopicPartition, segment_name
+from offsetfs.storage.log_producers import Load, LogProducers
+from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.open_files import Pool
-from offsetfs.storage.producers import ProducerEntry, ProducerState, end_marker
+from offsetfs.storage.producers import ProducerEntry
 from offsetfs.storage.segment import Segment, SegmentFiles
 from offsetfs.storage.segments import Segments
 from offsetfs.storage.transactions import Transactions
@@ -81,7 +81,7 @@ class Log:
         next_offset: int,
         recovery_point: int,
         epochs: LeaderEpochCache,
-        load_producers: Callable[[Log], ProducerState],
+        load_producers: Load,
         damage: tuple[Damage, ...] = (),
         read_only: bool = False,
         is_compacted: bool = False,
@@ -102,8 +102,7 @@ class Log:
         self.damage = damage
         self.fenced: OSError | None = None
         self.epochs = epochs
-        self._load_producers = load_producers
-        self._producers: ProducerState | None = None
+        self._producers = LogProducers(load_producers)
         self._pool = pool
         self._segments = segments
         self._lock = threading.Lock()
@@ -251,7 +250,7 @@ class Log:
             last_offset = base_offset + sealed.count - 1
             segment = self._segment_for(sealed.size, last_offset, timestamp)
             self._write(segment, sealed, base_offset, timestamp)
-            self._note_producer(sealed)
+            self._producers.note(sealed)
             self.next_offset = last_offset + 1
             return Appended(base_offset, last_offset, timestamp)
 
@@ -268,7 +267,7 @@ class Log:
         if self._changed:
             return
         self.home.before_change()
-        self._producers = self._load_producers(self)
+        self._producers.know(self)
         self._segments.active.activate()
         if self.epochs.latest is None:
             self.epochs.assign(0, self.next_offset)
@@ -299,12 +298,6 @@ class Log:
         if segment not in self._dirty:
             self._dirty.append(segment)
 
-    def _note_producer(self, sealed: SealedBatch) -> None:
-        header = parse_header(sealed.data)
-        if self._producers is not None and header.producer_id >= 0:
-            marker = end_marker(read_batch(sealed.data, check=False)) if header.is_control else None
-            self._producers.replay(header, marker)
-
     @staticmethod
     def _file_size(segment: Segment) -> int:
         try:
@@ -315,18 +308,18 @@ class Log:
     def _roll(self) -> Segment:
         """Seal the active segment and begin one at the end of the log."""
         old = self._segments.active
+        if self.is_compacted:
+            self._sync_before_roll(old)
         new = Segment.create(self.path, self.next_offset, self.config, self._pool, clock=self.clock)
         self._names_dirty = True
         new.activate()
         old.deactivate()
-        if self.is_compacted:
-            self._sync_sealed(old)
-        self._save_producers()
+        self._producers.save(self)
         self._segments = self._segments.plus(new)
         return new
 
-    def _sync_sealed(self, segment: Segment) -> None:
-        """Put a segment on disk before anything behind it can get there.
+    def _sync_before_roll(self, segment: Segment) -> None:
+        """Put a segment on disk before there is one behind it.
 
         Recovery takes a gap between two segments for an end that was lost, and cuts there; where compaction makes gaps
         it cannot tell, so none may be lost.
@@ -345,12 +338,6 @@ class Log:
             if self._segments.active.size:
                 self._prepare_for_change()
                 self._roll()
-
-    def _save_producers(self) -> None:
-        """Write `<next offset>.snapshot`, so that a broker need not read the log to know its producers."""
-        if self._producers is not None:
-            path = os.path.join(self.path, segment_name(self.next_offset, ".snapshot"))
-            files.replace_file(path, self._producers.dump())
 
     def flush(self) -> None:
         """Make everything appended before this call survive power loss; `recovery_point` moves on.
@@ -418,6 +405,23 @@ class Log:
         """
         return record_deletion.delete_records(self, offset)
 
+    def truncate_to(self, offset: int) -> bool:
+        """Cut the records from `offset` on; return whether there were any. On disk after return. See truncation."""
+        return truncation.truncate_to(self, offset)
+
+    def truncate_fully(self, offset: int) -> None:
+        """Empty the log, which begins and goes on at `offset`. On disk after return. See truncation."""
+        truncation.truncate_fully(self, offset)
+
+    def end_at(self, next_offset: int, segments: Segments) -> None:
+        """Take over what a truncation left. The caller holds the log."""
+        self._segments, self.next_offset, self.recovery_point = segments, next_offset, next_offset
+        self.log_start_offset = max(min(self.log_start_offset, next_offset), segments.first.base_offset)
+        self._dirty = [segment for segment in self._dirty if segments.floor(segment.base_offset) is segment]
+        self._producers.know_anew(self)
+        if self._changed:
+            segments.active.activate()
+
     def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
         """Put `new`, whose files are called `.cleaned`, in the place of `old`; on disk after return. See replacement.
 
@@ -428,14 +432,12 @@ class Log:
     def producers(self) -> dict[int, ProducerEntry]:
         """Return what is known of each active producer, by its id. Reads the newest snapshot when asked first."""
         with self._lock:
-            if self._producers is None:
-                self._producers = self._load_producers(self)
-            return dict(self._producers.entries)
+            return dict(self._producers.know(self).entries)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that were idle for so long and have no open transaction; return how many."""
         with self._lock:
-            return self._producers.expire(now_ms, expiration_ms) if self._producers is not None else 0
+            return self._producers.expire(now_ms, expiration_ms)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -454,7 +456,7 @@ class Log:
         if self.fenced is None:
             self.flush()
             self._segments.active.deactivate()
-            self._save_producers()
+            self._producers.save(self)
             files.sync_directory(self.path)
 
     def check(self) -> None:

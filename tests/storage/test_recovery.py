@@ -315,7 +315,24 @@ def test_a_log_with_gaps_elsewhere_was_compacted_and_keeps_what_follows_a_gap(ro
 def test_a_compacted_log_is_on_disk_up_to_where_it_rolled(
     rolled: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[str] = []
-    monkeypatch.setattr(files.File, "sync", lambda file: synced.append(file.path.rpartition("/")[2]))
+    happened: list[str] = []
+    opened, wrote = files.open_file, files.File.write
+
+    def open_file(path: str, *, writable: bool = False, create: bool = False) -> files.File:
+        if create and not Path(path).exists():
+            happened.append(f"made {Path(path).name}")
+        return opened(path, writable=writable, create=create)
+
+    def write(file: files.File, position: int, data: bytes) -> None:
+        happened.append(f"wrote {Path(file.path).name}")
+        wrote(file, position, data)
+
+    monkeypatch.setattr(files, "open_file", open_file)
+    monkeypatch.setattr(files.File, "write", write)
+    monkeypatch.setattr(files.File, "sync", lambda file: happened.append(f"synced {Path(file.path).name}"))
     rolled({"cleanup.policy": "compact"}, b"key")
-    assert [name for name in synced if name.endswith(".log")][-3:] == [f"{base:020d}.log" for base in (0, 5, 10)]
+    for name, following in ((f"{base:020d}.log", f"{base + 5:020d}.log") for base in (0, 5, 10)):
+        assert [each for each in happened if each in (f"wrote {name}", f"synced {name}", f"made {following}")][-2:] == [
+            f"synced {name}",
+            f"made {following}",
+        ]
