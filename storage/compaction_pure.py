@@ -164,7 +164,11 @@ class Indexer:
         return self._bounds.floor
 
     def run(self, block: Buffer, start: int, end: int) -> tuple[int, int]:
-        """Walk over the plain batches of `block[start:end]`; return where the next one begins, and the status."""
+        """Walk over the plain batches of `block[start:end]`; return where the next one begins, and the status.
+
+        Of a batch whose records are none, some keys may be in the map when it is left to the caller: who finds it so
+        throws the map away.
+        """
         if not 0 <= start <= end <= len(block):
             raise ValueError("a walk outside of its block")
         view = memoryview(block)[:end]
