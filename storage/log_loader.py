@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from offsetfs.storage import batch_chain, checkpoint, files
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.epochs import LeaderEpochCache
-from offsetfs.storage.errors import InvalidCheckpoint, InvalidSnapshot, StorageError
+from offsetfs.storage.errors import InvalidCheckpoint, StorageError
 from offsetfs.storage.follower import Follower
 from offsetfs.storage.log import Damage, Log
 from offsetfs.storage.log_home import LogHome
-from offsetfs.storage.names import TopicPartition, parse_segment_name, segment_name
+from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.open_files import Pool
-from offsetfs.storage.producers import ProducerState, end_marker
+from offsetfs.storage.producer_loading import load_producers
 from offsetfs.storage.recovery import Recovery, end_of_chain, readable_end
 from offsetfs.storage.segment import Segment, SegmentFiles
 from offsetfs.storage.segments import Segments
@@ -77,7 +77,7 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
         next_offset=content.next_offset,
         recovery_point=min(opening.recovery_point, content.next_offset) if opening.read_only else content.next_offset,
         epochs=epochs,
-        load_producers=lambda log: load_producers(log, clean=opening.clean),
+        load_producers=lambda log, was_cut: load_producers(log, clean=opening.clean and not was_cut),
         damage=tuple(damage + content.damage),
         read_only=opening.read_only,
         is_compacted=opening.is_compacted,
@@ -238,35 +238,3 @@ def _next_offset_of(path: str, name: str, base: int) -> int:
     with files.opened(os.path.join(path, name)) as log:
         chain = batch_chain.headers(log, 0, log.size())
         return max((header.next_offset for _, header, _ in chain), default=base)
-
-
-def load_producers(log: Log, *, clean: bool) -> ProducerState:
-    """Return the state of idempotent and transactional producers at the end of the log (§ ProducerStateManager).
-
-    The newest sound snapshot, and a replay of the batches behind it. A cleanly closed log without any snapshot has no
-    producers, as Kafka assumes too; after a crash it is replayed from its beginning.
-    """
-    offsets = sorted(_snapshot_offsets(log.path, log.next_offset), reverse=True)
-    state, start = ProducerState.empty(), log.log_start_offset
-    for offset in offsets:
-        path = os.path.join(log.path, segment_name(offset, ".snapshot"))
-        try:
-            state, start = ProducerState.load(files.read_file(path), path), offset
-            break
-        except InvalidSnapshot:
-            continue
-    else:
-        if clean and not offsets:
-            return state
-    for segment in log.snapshot().from_floor(start):
-        for position, header in segment.headers(segment.position_of(start), over_damage=True):
-            # The checksum was not asked: an offset beyond the end comes from a damaged header, not from a producer.
-            if header.producer_id >= 0 and start <= header.base_offset <= header.last_offset < log.next_offset:
-                marker = end_marker(segment.batch_at_position(position)) if header.is_control else None
-                state.replay(header, marker)
-    return state
-
-
-def _snapshot_offsets(path: str, offset_max: int) -> list[int]:
-    parsed = (parse_segment_name(name) for name in files.names(path))
-    return [base for base, suffix in filter(None, parsed) if suffix == ".snapshot" and base <= offset_max]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from planted_logs import PARTITION, batch, crash, data, marker, plant, sealed, values_of
 
-from offsetfs.storage import follower, log_loader
+from offsetfs.storage import follower, producer_loading
 from offsetfs.storage.batch import HEADER_SIZE, parse_header, seal_checksum
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POINTS, read_offsets, write_offsets
 from offsetfs.storage.directory import LogDirectory
@@ -226,7 +226,7 @@ def state_of(path: Path, *, is_clean: bool = True) -> ProducerState:
         crash(path)
     directory = LogDirectory.open(str(path))
     try:
-        return log_loader.load_producers(directory.log(PARTITION), clean=is_clean)
+        return producer_loading.load_producers(directory.log(PARTITION), clean=is_clean)
     finally:
         directory.close()
 

@@ -1,0 +1,124 @@
+"""Knowing the producers at some offset of a log: the newest snapshot before it, and a replay of the batches since.
+
+Follows Kafka's ProducerStateManager.loadFromSnapshot and UnifiedLog.rebuildProducerState. Batches come in rows
+(`row_walk`): of a stretch without markers only the first and the last batch of a producer are looked at, so that a
+replay costs little more than reading the log.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from offsetfs.storage import batch_chain, chain, files, row_walk
+from offsetfs.storage.batch_header import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from offsetfs.storage.errors import InvalidSnapshot, StorageError
+from offsetfs.storage.files import File
+from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.producers import ProducerState, end_marker
+from offsetfs.storage.row_walk import Rows
+from offsetfs.storage.segment import Segment
+from offsetfs.storage.segments import Segments
+
+if TYPE_CHECKING:
+    from offsetfs.storage.log import Log
+
+_LONG_MAX = 2**63 - 1
+
+
+def load_producers(log: Log, *, clean: bool) -> ProducerState:
+    """Return the state of producers at the end of a log; see `load`."""
+    return load(log.path, log.snapshot(), log.next_offset, log_start=log.log_start_offset, clean=clean)
+
+
+def load(path: str, segments: Segments, end: int, *, log_start: int, clean: bool) -> ProducerState:
+    """Return the state of idempotent and transactional producers before offset `end` of the log in directory `path`.
+
+    A cleanly closed log without any snapshot has no producers, as Kafka assumes too; after a crash it is replayed from
+    its beginning. Damage on the way is stepped over. Raises OSError.
+    """
+    offsets = sorted((offset for offset in _snapshot_offsets(path) if offset <= end), reverse=True)
+    for offset in offsets:
+        try:
+            state, start = _read(path, offset), offset
+            break
+        except InvalidSnapshot:
+            continue
+    else:
+        state, start = ProducerState.empty(), log_start
+        if clean and not offsets:
+            return state
+    for segment in segments.from_floor(start):
+        if segment.base_offset >= end:
+            break
+        _replay_segment(state, segment, start, end)
+    return state
+
+
+def save(path: str, offset: int, state: ProducerState) -> None:
+    """Write the snapshot of what is known before `offset`. On disk after return, its name too."""
+    files.replace_file(os.path.join(path, segment_name(offset, ".snapshot")), state.dump())
+
+
+def _read(path: str, offset: int) -> ProducerState:
+    file = os.path.join(path, segment_name(offset, ".snapshot"))
+    return ProducerState.load(files.read_file(file), file)
+
+
+def _snapshot_offsets(path: str) -> list[int]:
+    parsed = (parse_segment_name(name) for name in files.names(path))
+    return [int(base) for base, suffix in filter(None, parsed) if suffix == ".snapshot"]
+
+
+def _replay_segment(state: ProducerState, segment: Segment, start: int, end: int) -> None:
+    log, position = segment.open_files().log, segment.position_of(start)
+    for rows in row_walk.header_rows(log, position, segment.size):
+        replay(state, rows, log, start=start, end=end)
+
+
+def replay(state: ProducerState, rows: Rows, log: File, *, start: int = 0, end: int = _LONG_MAX) -> None:
+    """Take note of the batches of `rows`, in their order; of those that lie in `[start, end)`.
+
+    Where checksums were not asked, an offset beyond the end comes from a damaged header, not from a producer.
+    """
+    ids = rows.column(chain.PRODUCER_ID)
+    if max(ids) < 0:
+        return
+    flags, data = rows.column(chain.ATTRIBUTES), list[int]()
+    for row in _rows_in(rows, ids, start, end):
+        if flags[row] & CONTROL_FLAG:
+            _replay_data(state, rows, ids, flags, data)
+            data = []
+            _, header, _ = rows.batch(row)
+            state.replay(header, _marker(rows, row, log))
+        else:
+            data.append(row)
+    _replay_data(state, rows, ids, flags, data)
+
+
+def _rows_in(rows: Rows, ids: array[int], start: int, end: int) -> Iterator[int]:
+    """Yield the numbers of the rows of producers that lie in `[start, end)`."""
+    bases, deltas = rows.column(chain.BASE_OFFSET), rows.column(chain.LAST_OFFSET_DELTA)
+    for row, (producer, base, delta) in enumerate(zip(ids, bases, deltas, strict=True)):
+        if producer >= 0 and start <= base <= base + delta < end:
+            yield row
+
+
+def _replay_data(state: ProducerState, rows: Rows, ids: array[int], flags: array[int], chosen: Sequence[int]) -> None:
+    """Take note of data batches: of a producer's, the last one says all, and the first where a transaction begins."""
+    if len({flags[row] & TRANSACTIONAL_FLAG for row in chosen}) > 1:
+        wanted = set(chosen)
+    else:
+        wanted = {*{ids[row]: row for row in chosen}.values(), *{ids[row]: row for row in reversed(chosen)}.values()}
+    for row in sorted(wanted):
+        state.replay(rows.batch(row)[1])
+
+
+def _marker(rows: Rows, row: int, log: File) -> tuple[int, int] | None:
+    """Return the marker in a control batch; None where it cannot be read: its transaction stays open then."""
+    try:
+        return end_marker(batch_chain.load(log, *rows.batch(row)))
+    except StorageError:
+        return None
