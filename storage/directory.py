@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from offsetfs.storage import checkpoint, files, partition_deletion
+from offsetfs.storage.cautious_clock import CautiousClock
 from offsetfs.storage.checkpoint import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -80,6 +81,8 @@ class LogDirectory:
         self.path = path
         self.config = config
         self.clock = clock
+        self.cautious_clock = CautiousClock(clock)
+        """What retention and compaction go by: it doubts a clock that jumps ahead."""
         self.read_only = read_only
         self.failed: dict[TopicPartition, Exception] = {}
         self.deletions = Deletions(clock)
