@@ -27,6 +27,9 @@ from offsetfs.storage.legacy import NO_RUNS, TIMELESS_RUNS
 BLOCK_BYTES = 4 << 20
 """How much is read at once. Batches above `max.message.bytes` (1 MiB unless it is raised) are rare."""
 
+HEADER_BLOCK_BYTES = 64 << 10
+"""How much is read at once where the records of large batches are of no interest."""
+
 UNSOUND = (CorruptBatch, MalformedBatch, UnsupportedFormat)
 """What is raised for a batch that is damaged, or that nobody here can read."""
 
@@ -73,6 +76,10 @@ class Rows:
         """Return one number of each batch."""
         return self.numbers[column :: chain.COLUMNS]
 
+    def flagged(self, flag: int) -> list[int]:
+        """Return the numbers of the batches that have one of the attributes `flag`."""
+        return [row for row, attributes in enumerate(self.column(chain.ATTRIBUTES)) if attributes & flag]
+
     def batch(self, row: int) -> tuple[int, BatchHeader, memoryview]:
         """Return position, header and bytes of one batch, as `batch_chain.headers` yields them."""
         position = self.numbers[row * chain.COLUMNS + chain.POSITION]
@@ -89,7 +96,7 @@ def sound_rows(
     `MalformedBatch`; one above `offset_max` raises `OffsetBeyondSegment`. Their checksums hold then: they do not cover
     the offset.
     """
-    window = _Window(file, end)
+    window = _Window(file, end, BLOCK_BYTES)
     while position < end:
         rows = window.sound(position, offset_min, offset_max)
         if rows is not None:
@@ -121,7 +128,7 @@ def header_rows(file: File, position: int, end: int, *, nowait: bool = False) ->
     The bytes of a batch may reach beyond those that were read. With `nowait` `WouldBlock` where the disk or a search
     behind damage is needed.
     """
-    window = _Window(file, end, nowait=nowait)
+    window = _Window(file, end, HEADER_BLOCK_BYTES, nowait=nowait)
     while position < end:
         rows = window.headers(position)
         if rows is not None:
@@ -140,11 +147,12 @@ def header_rows(file: File, position: int, end: int, *, nowait: bool = False) ->
 class _Window:
     """A stretch of the file in memory, that moves forward."""
 
-    __slots__ = ("_buffer", "_end", "_file", "_length", "_nowait", "_start")
+    __slots__ = ("_block_bytes", "_buffer", "_end", "_file", "_length", "_nowait", "_start")
 
-    def __init__(self, file: File, end: int, *, nowait: bool = False) -> None:
+    def __init__(self, file: File, end: int, block_bytes: int, *, nowait: bool = False) -> None:
         self._file = file
         self._end = end
+        self._block_bytes = block_bytes
         self._nowait = nowait
         self._buffer = memoryview(b"")
         self._start = self._length = 0
@@ -174,7 +182,7 @@ class _Window:
             header = parse_header(seen)
         except (MalformedBatch, UnsupportedFormat):
             return None
-        is_giant = header.magic == MAGIC and BLOCK_BYTES < header.size <= self._end - position
+        is_giant = header.magic == MAGIC and self._block_bytes < header.size <= self._end - position
         return header if is_giant else None
 
     def _places(self, position: int) -> Iterator[int]:
@@ -188,7 +196,7 @@ class _Window:
 
     def _slide(self, position: int) -> None:
         if not self._buffer:
-            self._buffer = memoryview(bytearray(min(BLOCK_BYTES, self._end - position)))
+            self._buffer = memoryview(bytearray(min(self._block_bytes, self._end - position)))
         kept = max(self._start + self._length - position, 0)
         if kept:
             self._buffer[:kept] = self._buffer[position - self._start : self._length]

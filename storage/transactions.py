@@ -26,8 +26,9 @@ from collections.abc import Iterator
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from offsetfs.storage import batch_chain, files, segment_indexes
+from offsetfs.storage import files, row_walk, segment_indexes
 from offsetfs.storage.batch import Batch, BatchHeader, read_batch
+from offsetfs.storage.batch_header import TRANSACTIONAL_FLAG
 from offsetfs.storage.errors import CorruptIndex, InvalidSnapshot, StorageError, WouldBlock
 from offsetfs.storage.files import File
 from offsetfs.storage.names import parse_segment_name, segment_name
@@ -223,10 +224,11 @@ class SegmentTransactions:
         if nowait and end - self.position > NOWAIT_BYTES_MAX:
             raise WouldBlock("a long stretch was not looked at for transactions", path=self.segment.log_path)
         log = self.segment.open_files(nowait=nowait).log
-        for place, header, seen in batch_chain.walk(log, self.position, end, nowait=nowait):
-            if header.is_transactional:
-                self._take(log, place, header, seen, nowait)
-            self.position = place + header.size
+        for rows in row_walk.header_rows(log, self.position, end, nowait=nowait):
+            for row in rows.flagged(TRANSACTIONAL_FLAG):
+                self.position, header, seen = rows.batch(row)
+                self._take(log, self.position, header, seen, nowait)
+            self.position = rows.end
         self.position = end
 
     def _take(self, log: File, place: int, header: BatchHeader, seen: memoryview, nowait: bool) -> None:

@@ -234,7 +234,8 @@ def test_a_damaged_log_is_walked_alike(tmp_path_factory: pytest.TempPathFactory,
     path = tmp_path_factory.mktemp("log") / "log"
     path.write_bytes(log)
     with pytest.MonkeyPatch.context() as patch, files.opened(str(path)) as file:
-        patch.setattr(row_walk, "BLOCK_BYTES", data.draw(st.sampled_from([61, 100, 150, 1 << 20])))
+        for name in ("BLOCK_BYTES", "HEADER_BLOCK_BYTES"):
+            patch.setattr(row_walk, name, data.draw(st.sampled_from([61, 100, 150, 1 << 20])))
         assert by_rows(file, len(log)) == one_by_one(file, len(log))
         walked = [chain.row(place, header).tolist() for place, header, _ in batch_chain.walk(file, 0, len(log))]
         assert [row for rows in row_walk.header_rows(file, 0, len(log)) for row in split(rows)] == walked
