@@ -6,9 +6,9 @@ import os
 
 import click
 
-from offsetfs.cli import preflight, running
+from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
-from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mounts
+from offsetfs.cli.served import daemon_of
 from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.directory import LogDirectory
@@ -90,7 +90,7 @@ def _create(log_directory: str, missing: list[TopicPartition], properties: dict[
 def _create_through_mount(
     log_directory: str, missing: list[TopicPartition], properties: dict[str, str], locked: LogDirectoryLocked
 ) -> None:
-    daemon = _daemon_of(os.path.realpath(log_directory))
+    daemon = daemon_of(log_directory)
     if daemon is None:
         raise Failure(f"{locked} (a broker's own tools create topics)") from locked
     if "create" not in daemon.options:
@@ -99,8 +99,3 @@ def _create_through_mount(
         raise Failure(f"{log_directory} is mounted at {daemon.mount_point}: unmount it to create with --config")
     for partition in missing:
         os.mkdir(os.path.join(daemon.mount_point, str(partition)))
-
-
-def _daemon_of(directory: str) -> running.Daemon | None:
-    ours = (running.find(mount.device, running.own_directory()) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE)
-    return next((daemon for daemon in ours if daemon and daemon.directory == directory and daemon.is_alive), None)

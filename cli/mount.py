@@ -18,6 +18,7 @@ from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, 
 from offsetfs.cli.journal import open_journal
 from offsetfs.fs.options import MountOptions, OptionError
 from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory_config import DirectoryConfig
 from offsetfs.storage.errors import InvalidConfig, NotALogDirectory, StorageError
 from offsetfs.storage.names import TopicPartition
 
@@ -46,6 +47,8 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     \b
     ro              read only; a broker may go on using the directory
     create          mkdir makes partitions; LOGDIR may be empty
+    delete          rmdir removes partitions, with all their records
+    delete-records  an offset written to `start` deletes the records below it
     isolation=read_committed
                     show no record of an open or aborted transaction
                     (read_uncommitted: all; segments and info show all)
@@ -59,7 +62,8 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     uid=N gid=N umask=OCT
                     owner and missing permissions of what is shown (you, 027)
     allow_other     let other users in
-    NAME=VALUE      any topic setting of Kafka's, as default for topics
+    NAME=VALUE      any topic setting of Kafka's, as default for topics, or a
+                    broker's, such as log.retention.check.interval.ms
 
     Exit codes: 1 wrong call or permissions, 2 system error, 4 internal error, 8 interrupted, 32 mount failed.
     """
@@ -149,6 +153,7 @@ class _Mounting:
                 defaults=self._options.topic_defaults,
                 on_progress=progress,
                 open_segments_max=min(self._open_segments_max, OPEN_SEGMENTS_MAX),
+                config=DirectoryConfig.from_properties(self._options.directory_settings),
             )
         except (NotALogDirectory, InvalidConfig) as error:
             raise Failure(str(error), WRONG_CALL) from error

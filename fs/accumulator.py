@@ -77,9 +77,9 @@ class Accumulator:
 
         Never waits. Less than `end` means: there is no room now (`make_room`), or the line there is larger than
         `batch_bytes_max`. OSError EROFS, EIO (fenced), EINVAL (a compacted log takes no record without a key), ENOSPC,
-        ESHUTDOWN before anything is taken. `timestamp`: milliseconds.
+        ESHUTDOWN, ESTALE (deleted) before anything is taken. `timestamp`: milliseconds.
         """
-        self._check(end - start, has_key=False)
+        self.check(end - start, has_key=False)
         while start < end:
             batch = self._open or self._begin(self._capacity)
             if batch is None:
@@ -113,7 +113,7 @@ class Accumulator:
         The caller has compared `batch_size` with `batch_bytes_max`.
         """
         size = self.batch_size(key, value, headers)
-        self._check(size, has_key=key is not None)
+        self.check(size, has_key=key is not None)
         while True:
             batch = self._open or self._begin(max(size, self._capacity))
             if batch is None:
@@ -145,12 +145,16 @@ class Accumulator:
         """Whether `split` would take something now."""
         return self._open is not None or (not self._queue.is_full and self._means.buffers.has_room(self._capacity))
 
-    def _check(self, size: int, *, has_key: bool) -> None:
+    def check(self, size: int, *, has_key: bool) -> None:
+        """Raise OSError as `split` does when a record of about `size` bytes could not be taken, room or not."""
+        self._all.refresh_config()
+        if self.log.is_gone:
+            raise OSError(errno.ESTALE, "the partition was deleted", str(self.partition))
         if self._options.read_only or self.log.read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         self._check_fenced()
         if self.log.is_compacted and not has_key:
-            raise OSError(errno.EINVAL, "a compacted topic takes no record without a key", str(self.partition))
+            raise OSError(errno.EINVAL, "the topic is compacted, and lines have no key", f"append to {self.partition}")
         if self._all.is_stopped:
             raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
         if self._open is None:
@@ -268,6 +272,7 @@ class Accumulators:
             on_append,
         )
         self._directory = directory
+        self.refresh_config = directory.refresh_config
         self.filling: set[Accumulator] = set()  # those with an open batch
         self.writers: set[Writer] = set()  # open handles, for the end of the mount
         self.is_stopped = False
@@ -278,9 +283,15 @@ class Accumulators:
     def of(self, partition: TopicPartition) -> Accumulator:
         """Return the accumulator of `partition`; errors of `LogDirectory.log` when it is asked for the first time."""
         accumulator = self._of.get(partition)
-        if accumulator is None:
+        if accumulator is None or accumulator.log.is_gone:
             accumulator = self._of[partition] = Accumulator(self, self._directory.log(partition))
         return accumulator
+
+    async def forget(self, partition: TopicPartition) -> None:
+        """Write what was taken for a partition that is about to be deleted, and let go of it."""
+        accumulator = self._of.pop(partition, None)
+        if accumulator is not None:
+            await accumulator.drain()
 
     def _give_way(self) -> None:
         """Somebody waits for memory: what lingers, lingers no longer."""

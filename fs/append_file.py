@@ -34,7 +34,10 @@ class AppendFile:
         return entry
 
     async def open_for(self, flags: int) -> AppendHandle:
-        """Open with the flags of open(2); EROFS for a writer where nothing can be written."""
+        """Open with the flags of open(2); EROFS for a writer where nothing can be written, EPERM where nothing may be.
+
+        Lines have no key, so a compacted topic takes none: `write` refuses them, for the topic's settings may change.
+        """
         if flags & os.O_ACCMODE != os.O_RDONLY and (self._shared.is_read_only or self._partition.log.read_only):
             raise FUSEError(errno.EROFS)
         if flags & os.O_ACCMODE != os.O_RDONLY:
@@ -42,15 +45,8 @@ class AppendFile:
         return AppendHandle(self._accumulators.of(self._partition.name), flags)
 
     def _refuse_what_would_do_harm(self) -> None:
-        """Lines have no key: a broker's own topics and compacted ones must not get any.
-
-        A broker does not start over a record of its own state that it cannot parse; a compacted log refuses records
-        without a key (Kafka's LogValidator), and the cleaner would drop them.
-        """
+        """Refuse a broker's own topics: it does not start over a record of its own state that it cannot parse."""
         name = self._partition.name
         if name.topic in INTERNAL_TOPICS:
             self._shared.notes.say(f"EPERM append to {name}: a broker keeps its own state there, lines are refused")
             raise FUSEError(errno.EPERM)
-        if self._partition.log.is_compacted:
-            self._shared.notes.say(f"EINVAL append to {name}: the topic is compacted, and lines have no key")
-            raise FUSEError(errno.EINVAL)

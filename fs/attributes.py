@@ -56,7 +56,10 @@ class Attributes:
         return entry
 
     def directory(self, inode: int, mtime_ns: int = 0, *, writable: bool = False) -> EntryAttributes:
-        """Return those of a directory; `writable`: mkdir works in it. One link: the count says nothing, as in btrfs."""
+        """Return those of a directory; `writable`: mkdir or rmdir works in it.
+
+        One link: the count says nothing, as in btrfs.
+        """
         mode = WRITABLE_DIRECTORY_MODE if writable else DIRECTORY_MODE
         entry = self._entry(inode, stat.S_IFDIR | (mode & self._kept_bits), 0, mtime_ns)
         entry.attr_timeout = entry.entry_timeout = DIRECTORY_S

@@ -21,6 +21,7 @@ from offsetfs.fs.record_listing import RecordListing
 from offsetfs.fs.records import RecordFiles
 from offsetfs.fs.segment_files import SegmentFiles
 from offsetfs.fs.shared import Shared
+from offsetfs.fs.start_file import StartFile
 from offsetfs.fs.texts import Text, partition_texts
 from offsetfs.fs.tree import parse_offset
 from offsetfs.fs.values import ValuesFile
@@ -43,6 +44,7 @@ class PartitionTree:
         self.records = RecordFiles(shared, partition)
         self.values = ValuesFile(shared, partition)
         self.append = AppendFile(shared, partition, accumulators)
+        self.start = StartFile(shared, partition, accumulators)
         self.texts = partition_texts(shared, partition)
         self._segments = SegmentFiles(shared, partition)
         self.links: dict[int, Link] = {}
@@ -59,6 +61,7 @@ class PartitionTree:
             key(Kind.RECORD, 0): self.records,
             key(Kind.VALUES, 0): self.values,
             key(Kind.SEGMENT, 0): self._segments,
+            Fixed.START: self.start,
             **self.texts,
         }
         self.named: dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]] = self._names()
@@ -73,7 +76,7 @@ class PartitionTree:
         return {
             b"first": self._ends.first,
             b"latest": self._ends.latest,
-            b"start": lambda: self.texts[Fixed.START].attributes(0),
+            b"start": lambda: self.start.attributes(0),
             b"next": lambda: self.texts[Fixed.NEXT].attributes(0),
             b"info": lambda: self.texts[Fixed.INFO].attributes(0),
             b"append": lambda: self.append.attributes(0),
@@ -104,15 +107,21 @@ class PartitionDirectory:
         """Return what is in the partition, as it is now; ESTALE when another partition has taken the name.
 
         The kernel then asks for the name again. Every request passes here, so this is where a log that a broker
-        writes is looked at again.
+        writes is looked at again, and settings that a command may have changed.
         """
+        tree = await self.remains()
+        if self._partition.is_gone:
+            raise FUSEError(errno.ESTALE)
+        return tree
+
+    async def remains(self) -> PartitionTree:
+        """Return what was in the partition when it was opened, be it gone: for those who have something of it open."""
         if self._tree is None:
             await self._partition.open()
             if self._tree is None:
                 self._tree = PartitionTree(self._shared, self._partition, self._accumulators)
+        self._shared.refresh_config()
         self._partition.log.refresh()
-        if self._partition.is_gone:
-            raise FUSEError(errno.ESTALE)
         return self._tree
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
@@ -181,7 +190,7 @@ class RootDirectory:
     async def attributes(self, number: int) -> EntryAttributes:
         options = self._shared.options
         mtime_ns = os.stat(self._shared.directory.path).st_mtime_ns
-        writable = options.create and not self._shared.is_read_only
+        writable = (options.create or options.delete) and not self._shared.is_read_only
         return self._shared.attributes.directory(ROOT, mtime_ns, writable=writable)
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:

@@ -32,6 +32,8 @@ ERRNO: dict[type[BaseException], int] = {
     errors.RecordTooLarge: errno.EMSGSIZE,
     errors.ReadOnlyLog: errno.EROFS,
     errors.LogFenced: errno.EIO,
+    errors.PolicyViolation: errno.EPERM,
+    errors.SegmentsChanged: errno.EAGAIN,
     # anything else of the engine's
     errors.StorageError: errno.EIO,
     MemoryError: errno.ENOMEM,

@@ -40,7 +40,6 @@ class AppendHandle:
         self.wants_offsets = flags & os.O_ACCMODE == os.O_RDWR
         self.code: int | None = None
         self._accumulator = accumulator
-        self._line_bytes_max = line_bytes_max(accumulator.batch_bytes_max)
         self._is_nonblocking = bool(flags & os.O_NONBLOCK)
         self._is_synchronous = bool(flags & os.O_DSYNC)  # O_SYNC holds its bit
         self._carry = bytearray()  # the unfinished line
@@ -112,7 +111,10 @@ class AppendHandle:
 
     def _carry_on(self, data: bytes, start: int) -> int:
         """Keep `data[start:]`, the beginning or the middle of a line; return how many bytes are taken now."""
+        if start == len(data):
+            return start
         try:
+            self._accumulator.check(len(data) - start, has_key=False)  # when the line ends, nobody may listen any more
             self._check_size(len(self._carry) + len(data) - start)
         except OSError:
             if start == 0:
@@ -122,7 +124,7 @@ class AppendHandle:
         return len(data)
 
     def _check_size(self, line_size: int) -> None:
-        if line_size > self._line_bytes_max:
+        if line_size > line_bytes_max(self._accumulator.batch_bytes_max):
             self._is_refused = True
             self._carry.clear()
             raise _error(errno.EMSGSIZE)

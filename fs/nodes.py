@@ -3,8 +3,9 @@
 directories     /, orders-0, .offsetfs       values         values
 record_listing  the records in `ls`          segment_files  segments/*
 records         <offset>                     append_file    append
-links           first, latest                texts          README, start, next, info, .offsetfs/*
-by_time         by-time/**                   groups         groups/**
+links           first, latest                start_file     start
+by_time         by-time/**                   texts          README, next, info, .offsetfs/*
+groups          groups/**
 """
 
 from __future__ import annotations

@@ -31,12 +31,19 @@ from offsetfs.fs.nodes import Directory, File, Handle, Listing, Node
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.shared import Shared
+from offsetfs.fs.start_file import StartHandle
 from offsetfs.fs.texts import mount_texts
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 
 _log = logging.getLogger(__name__)
+
+Sink = AppendHandle | StartHandle
+"""An open file that can be written to."""
+
+_OPEN_LONG = frozenset({Kind.RECORD, Kind.VALUES, Kind.SEGMENT})
+"""Kinds of files that are read over a time in which what they show may be removed."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,7 +90,7 @@ class Operations(pyfuse3.Operations):
             key(Kind.GROUP_LAG, 0): groups.lags,
             key(Kind.GROUP_COMMIT, 0): groups.commits,
         }
-        self._handles: dict[int, bytes | Handle | AppendHandle] = {}
+        self._handles: dict[int, bytes | Handle | Sink] = {}
         self._listings: dict[int, Listing] = {}
         self._last_handle = 0
 
@@ -132,7 +139,9 @@ class Operations(pyfuse3.Operations):
         if not partition:
             node = self._directories.get(which) or self._files.get(which)
         else:
-            tree = await self._numbered(partition).tree()
+            directory = self._numbered(partition)
+            # Who has a file open asks for its attributes, too, and a partition may be gone by then.
+            tree = await (directory.remains() if kind in _OPEN_LONG else directory.tree())
             node = tree.files.get(which) or tree.directories.get(which) or tree.links.get(which)
             if which == Fixed.APPEND:
                 node = tree.append
@@ -160,8 +169,10 @@ class Operations(pyfuse3.Operations):
         self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
     ) -> EntryAttributes:
         kind, partition, number = unpack(inode)
-        is_append = partition > 0 and (kind, number) == (Kind.FIXED, Fixed.APPEND)
-        if not is_append or self._shared.is_read_only or not fields.update_size:
+        is_sink = partition > 0 and kind == Kind.FIXED and number in (Fixed.APPEND, Fixed.START)
+        if not is_sink or self._shared.is_read_only or not fields.update_size:
+            raise self._shared.refusal()
+        if number == Fixed.START and not self._shared.options.delete_records:
             raise self._shared.refusal()
         if attr.st_size != 0:
             raise FUSEError(errno.EINVAL)
@@ -230,6 +241,17 @@ class Operations(pyfuse3.Operations):
         await self._shared.in_thread(lambda: self._shared.directory.create_partition(wanted))
         return self._directory_of(self._partitions.of(wanted)).entry()
 
+    @guarded
+    async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
+        if parent_inode != pyfuse3.ROOT_INODE or self._shared.is_read_only or not self._shared.options.delete:
+            raise self._shared.refusal()
+        partition = self._partitions.find(name)
+        if partition is None:
+            raise self._shared.refusal()
+        await self.accumulators.forget(partition.name)
+        await self._shared.in_thread(lambda: self._shared.directory.delete_partition(partition.name))
+        self._shared.wake_duties()
+
     # --- open files --------------------------------------------------------------------------------------------------
 
     @guarded
@@ -241,6 +263,8 @@ class Operations(pyfuse3.Operations):
             tree = await self._numbered(partition).tree()
             if kind == Kind.FIXED and number == Fixed.APPEND:
                 return self._handle(await tree.append.open_for(flags), direct=True)
+            if kind == Kind.FIXED and number == Fixed.START:
+                return self._handle(tree.start.open_for(flags), direct=True)
             files = tree.files
         if flags & os.O_ACCMODE != os.O_RDONLY:
             raise self._shared.refusal()
@@ -250,7 +274,7 @@ class Operations(pyfuse3.Operations):
         opened = await node.open(number)
         return self._handle(opened.handle, direct=opened.direct)
 
-    def _handle(self, handle: bytes | Handle | AppendHandle, *, direct: bool) -> FileInfo:
+    def _handle(self, handle: bytes | Handle | Sink, *, direct: bool) -> FileInfo:
         self._last_handle += 1
         self._handles[self._last_handle] = handle
         # What is told of appended records is a stream: a shell that could seek would read on and seek back.
@@ -269,20 +293,20 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def write(self, fh: int, off: int, buf: bytes) -> int:
         handle = self._handles[fh]
-        if not isinstance(handle, AppendHandle):
+        if not isinstance(handle, Sink):
             raise FUSEError(errno.EBADF)
         return await handle.write(buf)
 
     @guarded
     async def flush(self, fh: int) -> None:
         handle = self._handles[fh]
-        if isinstance(handle, AppendHandle):
+        if isinstance(handle, Sink):
             await handle.flush()
 
     @guarded
     async def fsync(self, fh: int, datasync: bool) -> None:
         handle = self._handles[fh]
-        if isinstance(handle, AppendHandle):
+        if isinstance(handle, Sink):
             await handle.fsync()
 
     @guarded
@@ -294,7 +318,7 @@ class Operations(pyfuse3.Operations):
     # --- what is refused ---------------------------------------------------------------------------------------------
 
     async def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        """Records cannot be changed, removed or named otherwise, and nothing but a partition can be made."""
+        """Records cannot be changed or named otherwise, and nothing but a partition can be made or removed by name."""
         raise self._shared.refusal()
 
-    create = mknod = symlink = link = rename = unlink = rmdir = setxattr = removexattr = _refuse
+    create = mknod = symlink = link = rename = unlink = setxattr = removexattr = _refuse

@@ -1,11 +1,13 @@
 """What `-o` may say: the options of a mount, checked when they are built.
 
 `MountOptions` is plain values with defaults; `parse` reads the texts that follow `-o` on a command line or stand in
-the fourth field of fstab. Names with a minus (`flush-ms`) steer the mount, names with dots (`flush.ms`) are Kafka's
-topic settings, taken as defaults for topics of this directory. An unknown name is an error that offers the nearest
-legal one; options that only concern mount(8) and systemd are passed over.
+the fourth field of fstab. Names with a minus (`flush-ms`) steer the mount, names with dots are Kafka's: topic settings
+(`flush.ms`), taken as defaults for topics of this directory, and a broker's (`log.retention.check.interval.ms`), which
+say when and how the duties of the directory are done. An unknown name is an error that offers the nearest legal one;
+options that only concern mount(8) and systemd are passed over.
 
-Not here: what mount(2) is told (mount), the settings of one topic (storage.config).
+Not here: what mount(2) is told (mount), the settings of one topic (storage.config), those of a directory
+(storage.directory_config).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offsetfs.storage import config
+from offsetfs.storage import config, directory_config
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
 
@@ -70,6 +72,10 @@ class MountOptions:
     read_only: bool = False
     create: bool = False
     """mkdir makes partitions, and an empty directory may be mounted."""
+    delete: bool = False
+    """rmdir removes partitions, with everything in them."""
+    delete_records: bool = False
+    """An offset written to `start` deletes the records below it."""
     listed_max: int | None = LISTED_MAX
     """How many of the newest records `ls` of a partition shows; None: all of them."""
     linger_ms: int = 5
@@ -90,6 +96,8 @@ class MountOptions:
     """Whether records of open and aborted transactions are shown: read_uncommitted, or read_committed."""
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """Kafka's topic settings by Kafka's names, for topics that say nothing themselves."""
+    directory_settings: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's settings of a broker by Kafka's names, as far as they concern logs."""
     request_timeout_s: float | None = None
     """How long the kernel lets a request wait before it ends the mount; not an option, the mount reads it."""
 
@@ -106,9 +114,12 @@ class MountOptions:
         """
         values: dict[str, Any] = {}
         topic_defaults: dict[str, str] = {}
+        directory_settings: dict[str, str] = {}
         for name, value in _items(texts):
             if name in config.NAMES:
                 topic_defaults[name] = _required(name, value)
+            elif name in directory_config.NAMES:
+                directory_settings[name] = _required(name, value)
             elif name in _OPTIONS:
                 target, read = _OPTIONS[name]
                 values[target] = read(name, value)
@@ -116,7 +127,7 @@ class MountOptions:
                 values["read_only"] = False
             elif not _is_ignored(name, value):
                 raise OptionError(_unknown(name))
-        options = cls(**values, topic_defaults=topic_defaults)
+        options = cls(**values, topic_defaults=topic_defaults, directory_settings=directory_settings)
         options._check()
         return options
 
@@ -126,16 +137,24 @@ class MountOptions:
                 f"buffer-bytes={self.buffer_bytes} must hold at least {BUFFER_BATCHES_MIN} batches"
                 f" of batch-bytes={self.batch_bytes}"
             )
-        if self.read_only and self.create:
-            raise OptionError("ro and create exclude each other")
+        for name in ("create", "delete", "delete-records"):
+            if self.read_only and getattr(self, name.replace("-", "_")):
+                raise OptionError(f"ro and {name} exclude each other")
         try:
             config.LogConfig.from_properties(self.topic_defaults)
+            directory_config.DirectoryConfig.from_properties(self.directory_settings)
         except InvalidConfig as error:
             raise OptionError(str(error)) from error
 
     def texts(self) -> dict[str, str]:
         """Return every option by its name in `-o`, as text; `parse` takes it back."""
-        flags = {"ro": self.read_only, "create": self.create, "allow_other": self.allow_other}
+        flags = {
+            "ro": self.read_only,
+            "create": self.create,
+            "delete": self.delete,
+            "delete-records": self.delete_records,
+            "allow_other": self.allow_other,
+        }
         limits = {"flush-messages": self.flush_messages, "flush-ms": self.flush_ms}
         return {
             **{name: "" for name, is_set in flags.items() if is_set},
@@ -149,6 +168,7 @@ class MountOptions:
             "umask": f"{self.umask:03o}",
             "isolation": self.isolation,
             **self.topic_defaults,
+            **self.directory_settings,
         }
 
 
@@ -224,6 +244,8 @@ _COUNT_MAX = 2**63 - 1
 _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "ro": ("read_only", _flag),
     "create": ("create", _flag),
+    "delete": ("delete", _flag),
+    "delete-records": ("delete_records", _flag),
     "list": ("listed_max", _or_word("none", 0, _or_word("all", None, _number(0, 10**9)))),
     "linger-ms": ("linger_ms", _number(0, 60_000)),
     "batch-bytes": ("batch_bytes", _size(BATCH_BYTES_MIN, BATCH_BYTES_LIMIT)),
@@ -262,5 +284,5 @@ def _is_ignored(name: str, value: str | None) -> bool:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, [*_OPTIONS, *config.NAMES], n=1)
+    near = difflib.get_close_matches(name, [*_OPTIONS, *config.NAMES, *directory_config.NAMES], n=1)
     return f"unknown option {name!r}" + (f", did you mean {near[0]}?" if near else "")

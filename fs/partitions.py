@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import trio
@@ -23,6 +24,8 @@ class Partition:
         self.name = name
         self.path = os.path.join(shared.directory.path, str(name))
         self.anchor = 0
+        self.named_at = -math.inf
+        """When the kernel was last told the name of a record, on trio's clock."""
         self._shared = shared
         self._log: Log | None = None
         self._seen = Segments()

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
+import trio
+
 from offsetfs.fs.attributes import FOREVER_S, NEVER_S, REMOVABLE_S, milliseconds_ns, set_times
 from offsetfs.fs.ends import newest_start
 from offsetfs.fs.inodes import Kind
@@ -52,6 +54,12 @@ class RecordListing:
     async def reply(self, offset: int | None, first_place: int, reply: Reply) -> None:
         """Reply the records from `offset` on (None: the first listed). The place after one: `first_place` + offset + 1,
         less the anchor."""
+        try:
+            await self._reply(offset, first_place, reply)
+        finally:
+            self._partition.named_at = trio.current_time()
+
+    async def _reply(self, offset: int | None, first_place: int, reply: Reply) -> None:
         if self._begin is None:
             begin, self._end = await self._shared.in_thread(self._find_bounds)
             self._begin = begin
@@ -68,6 +76,9 @@ class RecordListing:
                     self._next = self._end
                     return
             row = self._page[self._place]
+            if row.offset < self._partition.log.log_start_offset:
+                self._place += 1  # deleted since the page was made
+                continue
             entry.st_ino = self._partition.offset_inode(Kind.RECORD, row.offset)
             entry.st_size = max(row.size, 0)
             entry.attr_timeout = FOREVER_S if row.size >= 0 else NEVER_S

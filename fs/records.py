@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
+import trio
 from pyfuse3 import ENOATTR, EntryAttributes, FUSEError
 
 from offsetfs.fs.attributes import FOREVER_S, REMOVABLE_S, milliseconds_ns
@@ -32,23 +33,30 @@ class RecordFiles:
     def __init__(self, shared: Shared, partition: Partition) -> None:
         self._shared = shared
         self._partition = partition
+        self._open: dict[int, RecordHandle] = {}  # by number; a record that is open is shown whatever becomes of it
 
     async def lookup(self, offset: int) -> EntryAttributes | None:
         end = await self._shared.answer(self._partition.view.end_offset)
         if not self._partition.log.log_start_offset <= offset < end:
             return None
         inode = self._partition.offset_inode(Kind.RECORD, offset)
-        return self._attributes(inode, await self._shown(inode, offset))
+        shown = await self._shown(inode, offset)
+        if offset < self._partition.log.log_start_offset:
+            return None  # it was deleted meanwhile, and nobody may be told its name any more
+        self._partition.named_at = trio.current_time()
+        return self._attributes(inode, shown)
 
     async def attributes(self, number: int) -> EntryAttributes:
-        offset = self._partition.anchor + number
-        inode = self._partition.offset_inode(Kind.RECORD, offset)
-        return self._attributes(inode, await self._shown(inode, offset))
+        inode = self._partition.inode(Kind.RECORD, number)
+        return self._attributes(inode, await self._numbered(number))
 
     async def open(self, number: int) -> Opened:
-        offset = self._partition.anchor + number
-        shown = await self._shown(self._partition.offset_inode(Kind.RECORD, offset), offset)
-        return Opened(shown.value)
+        handle = self._open.get(number)
+        if handle is None:
+            shown = await self._numbered(number)
+            handle = self._open.setdefault(number, RecordHandle(self._open, number, shown))
+        handle.users += 1
+        return Opened(handle)
 
     def _attributes(self, inode: int, shown: Shown) -> EntryAttributes:
         return self._shared.attributes.file(
@@ -105,8 +113,31 @@ class RecordFiles:
         return [XATTR_PREFIX + name for name, describe in _XATTRS.items() if describe(shown) is not None]
 
     async def _numbered(self, number: int) -> Shown:
+        handle = self._open.get(number)
+        if handle is not None:
+            return handle.shown
         offset = self._partition.anchor + number
         return await self._shown(self._partition.offset_inode(Kind.RECORD, offset), offset)
+
+
+class RecordHandle:
+    """A record that somebody has open, once for all of them."""
+
+    __slots__ = ("_number", "_open", "shown", "users")
+
+    def __init__(self, opened: dict[int, RecordHandle], number: int, shown: Shown) -> None:
+        self.shown = shown
+        self.users = 0
+        self._open = opened
+        self._number = number
+
+    async def read(self, position: int, size: int) -> bytes:
+        return self.shown.value[position : position + size]
+
+    async def release(self) -> None:
+        self.users -= 1
+        if not self.users:
+            del self._open[self._number]
 
 
 def segment_mtime_ns(partition: Partition, offset: int) -> int:

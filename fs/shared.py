@@ -55,7 +55,17 @@ class Shared:
         self.batches = BatchCache(BATCH_BYTES_MAX)
         self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined values, see values.py
         self.maps: Maps = Pool(OPEN_MAPS_MAX, finds_held=True)
+        self._config_problem: Exception | None = None
+        self.wake_duties: Callable[[], None] = lambda: None
+        """Called when something was done that leaves a duty behind, sooner than the next is due."""
         self._limiter = trio.CapacityLimiter(READ_THREADS)
+
+    def refresh_config(self) -> None:
+        """Take in what `offsetfs config` changed; tell once why something that was written there does not hold."""
+        problem = self.directory.refresh_config()
+        if problem is not None and problem is not self._config_problem:
+            self.notes.add(problem, "settings of topics")
+        self._config_problem = problem
 
     @property
     def is_read_only(self) -> bool:

@@ -1,4 +1,4 @@
-"""Small files whose content is made when they are looked at: README, start, next, info, errors, version.
+"""Small files whose content is made when they are looked at: README, next, info, errors, version.
 
 What may change is opened past the page cache: each open file has its own snapshot, whatever size another one saw.
 """
@@ -35,11 +35,13 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat orders-0/info                     everything else, as JSON
     getfattr -d orders-0/42               key, headers, timestamp, producer, ...
     mkdir payments-0                      a new partition (mount option create)
+    rmdir payments-0                      removes it with all in it (mount option delete)
+    echo 1234 > orders-0/start            deletes the records below 1234 (mount option delete-records)
     cat groups/billing/orders-0           the offset that a consumer group has committed
     cat groups/billing/lag                and how far it is behind, partition by partition
     cat .offsetfs/errors                  what went wrong lately, where, and what helps
 
-Records cannot be changed or removed. An error's name says what it is about: EBADMSG a checksum, EUCLEAN a malformed
+Records cannot be changed. An error's name says what it is about: EBADMSG a checksum, EUCLEAN a malformed
 batch, EOPNOTSUPP a format that is not known.
 """
 
@@ -95,11 +97,8 @@ def mount_texts(shared: Shared) -> dict[int, Text]:
 
 
 def partition_texts(shared: Shared, partition: Partition) -> dict[int, Text]:
-    """Return start, next and info of an open partition."""
+    """Return next and info of an open partition."""
     log = partition.log
-
-    async def start() -> bytes:
-        return b"%d\n" % log.log_start_offset
 
     async def following() -> bytes:
         return b"%d\n" % log.next_offset
@@ -111,7 +110,6 @@ def partition_texts(shared: Shared, partition: Partition) -> dict[int, Text]:
         return Text(shared, partition.inode(Kind.FIXED, fixed), content, lambda: log.modified_ns)
 
     return {
-        Fixed.START: text(Fixed.START, start),
         Fixed.NEXT: text(Fixed.NEXT, following),
         Fixed.INFO: text(Fixed.INFO, info),
     }

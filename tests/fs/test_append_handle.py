@@ -133,6 +133,9 @@ class Collector:
     batch_bytes_max = 1 << 20
     request_timeout_s = None
 
+    def check(self, size, *, has_key):
+        """Whatever it is, it may be taken."""
+
     def __init__(self) -> None:
         self.values: list[bytes] = []
 
