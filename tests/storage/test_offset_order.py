@@ -1,0 +1,162 @@
+"""Batches that lie about their offsets, and what is found around them."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from planted_logs import PARTITION, batch, plant
+
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.errors import MalformedBatch, StorageError
+from offsetfs.storage.log import Log
+from offsetfs.storage.names import segment_name
+from offsetfs.storage.offset_order import truthful
+from offsetfs.storage.time_index import ENTRY as TIME_ENTRY
+
+pytestmark = pytest.mark.unit
+
+BATCHES = 12
+EACH = 10
+
+
+@dataclass(frozen=True)
+class Case:
+    """Offsets of batches in the order of the file, and which of them are to be believed."""
+
+    name: str
+    bounds: Sequence[tuple[int, int]]
+    believed: Sequence[int]
+    offset_end: int | None = None
+
+
+CASES = [
+    Case("all rise", [(0, 9), (10, 19), (40, 49)], [0, 1, 2]),
+    Case("one too high", [(0, 9), (60, 69), (20, 29), (30, 39)], [0, 2, 3]),
+    Case("one too high, before the last", [(0, 9), (60, 69), (20, 29)], [0, 2]),
+    Case("the last beyond the next segment", [(0, 9), (10, 19), (60, 69)], [0, 1], 30),
+    Case("one too low", [(0, 9), (4, 13), (20, 29)], [0, 2]),
+    Case("one below the segment", [(-5, -1), (10, 19), (20, 29)], [1, 2]),
+    Case("two of the same", [(0, 3), (5, 5), (5, 5), (6, 6)], [0, 3]),
+    Case("three places swapped", [(1, 5), (42, 42), (32, 32), (19, 19)], [0, 3]),
+    Case("ends before it begins", [(5, 4)], []),
+    Case("nothing", [], []),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_those_are_believed_that_make_the_longest_rising_row(case: Case) -> None:
+    found = truthful(case.bounds, 0, case.offset_end)
+    assert [place for place, is_true in enumerate(found) if is_true] == list(case.believed)
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> Path:
+    """Two segments with twelve batches of ten records each, timestamps 1000, 1001 … by the batch, no indexes."""
+    base, contents = BATCHES * EACH, dict[int, list[bytes]]()
+    for start in (0, base):
+        contents[start] = [
+            batch(start + n * EACH, *[b"%d" % (start + n * EACH + i) for i in range(EACH)], timestamp=1000 + n)
+            for n in range(BATCHES)
+        ]
+    return plant(tmp_path, contents) / segment_name(0, ".log")
+
+
+def place_of(number: int) -> int:
+    return sum(
+        len(batch(n * EACH, *[b"%d" % (n * EACH + i) for i in range(EACH)], timestamp=1000 + n)) for n in range(number)
+    )
+
+
+def change(file: Path, position: int, form: str, value: int) -> None:
+    with file.open("r+b") as stream:
+        stream.seek(position)
+        stream.write(struct.pack(form, value))
+
+
+def opened(file: Path) -> Log:
+    return LogDirectory.open(os.fspath(file.parents[1]), read_only=True).log(PARTITION)
+
+
+def value_at(log: Log, offset: int) -> bytes | None:
+    found = log.batch_at(offset)
+    record = found.record(offset) if found is not None else None
+    return None if record is None else record.value
+
+
+def check_all_but(log: Log, damaged: int, error: type[StorageError]) -> None:
+    """Every record reads as itself; those of batch `damaged` raise `error`."""
+    for offset in range(2 * BATCHES * EACH):
+        if offset // EACH == damaged:
+            with pytest.raises(error):
+                log.batch_at(offset)
+        else:
+            assert value_at(log, offset) == b"%d" % offset, offset
+
+
+@pytest.mark.promise(
+    "A damaged batch fails alone: its neighbours stay readable, "
+    "and `info` or the error tells path, position and offset."
+)
+@pytest.mark.parametrize("bit", [0, 3, 7, 20, 30])
+def test_a_damaged_header_that_reaches_over_its_neighbours_hides_none(log_file: Path, bit: int) -> None:
+    change(log_file, place_of(4) + 23, ">i", (EACH - 1) ^ (1 << bit))  # the last offset delta
+    check_all_but(opened(log_file), 4, StorageError)
+
+
+@pytest.mark.parametrize("bit", [3, 4, 7, 16, 30, 40, 62])
+@pytest.mark.parametrize("number", [2, 6, BATCHES - 1])
+def test_a_batch_whose_offset_cannot_stand_where_it_is_fails_alone(log_file: Path, number: int, bit: int) -> None:
+    change(log_file, place_of(number), ">q", (number * EACH) ^ (1 << bit))
+    check_all_but(opened(log_file), number, MalformedBatch)
+
+
+def test_several_damaged_places_are_stepped_over(log_file: Path) -> None:
+    for number in (3, 5, 6):
+        change(log_file, place_of(number) + 16, ">b", 99)
+    log = opened(log_file)
+    for offset in range(BATCHES * EACH):
+        if offset // EACH in (3, 5, 6):
+            with pytest.raises(StorageError):
+                log.batch_at(offset)
+        else:
+            assert value_at(log, offset) == b"%d" % offset
+
+
+def test_a_time_leads_to_no_batch_that_lies_about_its_offset(log_file: Path) -> None:
+    change(log_file, place_of(4), ">q", 999)
+    log = opened(log_file)
+    assert log.find_timestamp(1003) == (3 * EACH, 1003)
+    assert log.find_timestamp(1004) == (5 * EACH, 1005)
+
+
+@pytest.mark.promise("An offset or time index that is damaged, missing or lying costs time and no answer.")
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [(1003, 39), (1009, 99), (1004, 49), (1011, 119)],
+        [(1003, 39), (-(2**60), 99), (-(2**61), 99), (2**62, 119)],
+        [(1011, 119), (1003, 39), (1002, 29), (1011, 119)],
+    ],
+    ids=["out of order", "below zero", "falling"],
+)
+def test_a_time_index_out_of_order_costs_no_answer(log_file: Path, entries: list[tuple[int, int]]) -> None:
+    index = log_file.with_suffix(".index")
+    index.write_bytes(b"".join(struct.pack(">ii", n * EACH + EACH - 1, place_of(n)) for n in range(1, BATCHES)))
+    log_file.with_suffix(".timeindex").write_bytes(b"".join(TIME_ENTRY.pack(*entry) for entry in entries))
+    log = opened(log_file)
+    for number in range(BATCHES):
+        assert log.find_timestamp(1000 + number) == (number * EACH, 1000 + number)
+
+
+@pytest.mark.promise("An offset or time index that is damaged, missing or lying costs time and no answer.")
+def test_an_offset_index_out_of_order_costs_no_answer(log_file: Path) -> None:
+    entries = [(n * EACH + EACH - 1, place_of(n)) for n in range(1, BATCHES)]
+    entries[2:8] = entries[7:1:-1]
+    log_file.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
+    log_file.with_suffix(".timeindex").write_bytes(b"")
+    check_all_but(opened(log_file), -1, StorageError)
