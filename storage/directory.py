@@ -418,7 +418,8 @@ class LogDirectory:
         self._mark_changed()
         self._checkpoints.raise_log_starts(starts)
         for partition, start in starts.items():
-            logs[partition].raise_log_start(start)
+            with contextlib.suppress(OSError):  # of the leader epochs: that log is fenced, its neighbours are not
+                logs[partition].raise_log_start(start)
 
     def cleaner_offset(self, partition: TopicPartition) -> int | None:
         """Return the offset where the next compaction of the partition begins; None: at its beginning.

@@ -396,6 +396,7 @@ class Log:
                 self.epochs.truncate_from_start(self.log_start_offset)
             except OSError as error:
                 if error.errno not in FULL:  # else they go the next time: an epoch too many misleads nobody
+                    self.fenced = error
                     raise
 
     def delete_records(self, offset: int) -> int:
