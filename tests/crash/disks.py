@@ -13,6 +13,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ _SHUT_DOWN = 0x8004587D  # FS_IOC_GOINGDOWN, which `xfs_io -x -c shutdown` sends
 _WITH_LOG, _WITHOUT_LOG = 1, 2
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES_MIN = 1 << 30
+_TRIES_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ FILE_SYSTEMS = {
     "ext4 data=journal": FileSystem(EXT4, "data=journal"),
     "ext4 data=writeback": FileSystem(EXT4, "data=writeback"),
     "ext4 with blocks of 1 KiB": FileSystem((*EXT4, "-b", "1024"), "data=ordered"),
-    "xfs": FileSystem(XFS, size=300 << 20),  # mkfs.xfs makes none below
+    "xfs": FileSystem(XFS, "nouuid", 300 << 20),  # mkfs.xfs makes none below; nouuid: a copy may be mounted beside it
 }
 NEEDS = ("root", "loop", "mkfs.ext4", "mkfs.xfs")
 
@@ -52,6 +54,7 @@ class Disk:
         self.system = system
         self.image = image
         self.path = path
+        self._is_mounted = False  # a stat of an XFS without power is an error, and says nothing
 
     @property
     def log(self) -> Path:
@@ -61,12 +64,14 @@ class Disk:
     def mount(self) -> None:
         """Mount it, which replays the journal after a power cut."""
         _run("mount", "-o", f"loop,{self.system.options}", self.image, self.path)
+        self._is_mounted = True
         self.log.mkdir(exist_ok=True)
 
     def unmount(self) -> None:
         """Unmount it, if it is mounted; what is in the page cache goes to the image, unless the power was cut."""
-        if os.path.ismount(self.path):
-            _run("umount", self.path)
+        if self._is_mounted:
+            _until_not_busy("umount", self.path)
+        self._is_mounted = False
 
     def cut(self, *, with_log: bool) -> None:
         """Cut the power: nothing that is not on disk gets there any more, but, `with_log`, the journal as it stands.
@@ -115,6 +120,15 @@ def made(system: FileSystem, scratch: Path, *, images: Path | None = None) -> It
         stack.callback(disk.close)
         disk.mount()
         yield disk
+
+
+def _until_not_busy(*command: str | Path) -> None:
+    """Run it again for a while: the kernel gives a loop device, and its image, back a moment after the unmount."""
+    for _ in range(_TRIES_MAX):
+        if subprocess.run(command, check=False, capture_output=True).returncode == 0:
+            return
+        time.sleep(0.02)
+    _run(*command)
 
 
 def _run(*command: str | Path) -> None:

@@ -126,6 +126,9 @@ class History:
     def dump(self) -> str:
         return json.dumps(asdict(self))
 
+    def copy(self) -> History:
+        return History.load(self.dump())
+
     @classmethod
     def load(cls, text: str) -> History:
         content = json.loads(text)
@@ -179,7 +182,7 @@ def check_log(log: Log, history: Partition) -> None:
 def _check_damage(log: Log) -> None:
     """Recovery may cut what was never on disk. Anything else that it found was once, and is damage."""
     for damage in log.damage:
-        assert "; cut " in damage.reason or damage.reason.startswith("follows a cut"), damage
+        assert "; cut " in damage.reason or damage.reason.startswith("follows a cut or a hole"), damage
 
 
 def _check_keys(log: Log, history: Partition, records: Iterable[Record]) -> None:

@@ -31,7 +31,8 @@ DEFAULTS = {
 BATCH_BYTES_MAX = 9000
 _CODECS = ("none", "none", "none", "lz4", "zstd")
 _COUNTS = (1, 1, 2, 5, 12, 40)
-PARTITIONS_MAX = 4
+NAMES = ("orders-0", "orders-1", "keyed-2", "orders-3")
+"""The partitions, in the order in which they are made; those that are `keyed` are compacted."""
 
 
 @dataclass
@@ -87,10 +88,11 @@ class Life:
 
     def make(self) -> None:
         """Make another partition, unless there are enough."""
-        number = len(self.directory.partitions())
-        if number < PARTITIONS_MAX:
-            topic, properties = ("keyed", {"cleanup.policy": "compact"}) if number % 3 == 2 else ("orders", {})
-            self._opened(self.directory.create_partition(TopicPartition(topic, number), properties))
+        known = self.directory.partitions()
+        name = next((name for name in map(TopicPartition.parse, NAMES) if name not in known), None)
+        if name is not None:
+            properties = {"cleanup.policy": "compact"} if name.topic == "keyed" else {}
+            self._opened(self.directory.create_partition(name, properties))
 
     def append(self) -> None:
         """Append a batch of a random size and codec."""

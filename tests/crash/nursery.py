@@ -168,12 +168,15 @@ class Nursery:
 
 
 class Writer:
-    """A process that may be killed. Read what it says with `lines` or `line`, then ask `end` how it ended."""
+    """A process that may be killed. Read what it says with `lines` or `line`, then ask `end` how it ended.
+
+    `finding`: the exception that ended it, as far as it was read.
+    """
 
     def __init__(self, nursery: Nursery, pid: int) -> None:
         self._nursery = nursery
         self._ended: Ended | None = None
-        self._finding = ""
+        self.finding = ""
         self.pid = pid
 
     def line(self, timeout: float = SILENCE_SECONDS_MAX) -> str | None:
@@ -184,11 +187,11 @@ class Writer:
         if line is None:
             return None
         if line.startswith("finding "):
-            self._finding = json.loads(line.removeprefix("finding "))
+            self.finding = json.loads(line.removeprefix("finding "))
             return self.line()
         if line.startswith("ended "):
             code, status = map(int, line.split()[1:])
-            self._ended = Ended(code != os.CLD_EXITED, status, self._finding)
+            self._ended = Ended(code != os.CLD_EXITED, status, self.finding)
             self._nursery._reaped()
             return None
         return line
@@ -197,6 +200,11 @@ class Writer:
         """Yield what it says until it ends."""
         while (line := self.line()) is not None:
             yield line
+
+    def drain(self) -> None:
+        """Let go of what it still says."""
+        for _ in self.lines():
+            pass
 
     def go(self) -> None:
         """Let it through its gate."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import shutil
 import subprocess
@@ -40,7 +39,7 @@ def _kill_at_each(nursery: Nursery, scenario: Scenario, call: str, seed: int, sc
     for count in range(1, _CALLS_MAX):
         path = scratch / f"{scenario.name}-{CALLS.index(call)}-{count}"
         shutil.copytree(template, path)
-        history = copy.deepcopy(prepared)
+        history = prepared.copy()
         killed = _live(nursery, scenario, path, history, (f"/^{call}$", f"signal=SIGKILL:when={count}"))
         nursery.verify(os.fspath(path), history)
         shutil.rmtree(path)
