@@ -11,18 +11,16 @@ nothing writes as many between two looks at the limit. Where it is passed, the l
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from offsetfs.storage._json_text cimport character_size, first_marked, load, specials
-from offsetfs.storage._varint cimport read_varint, read_varlong
+from offsetfs.storage._record cimport FINE, RECORD_BYTES_MIN, Cursor, Fault, Row, read_field, read_record, reason
 
-from offsetfs.storage import codec
 from offsetfs.storage.errors import DecompressionLimit, MalformedBatch
 from offsetfs.storage.record_json_pure import JSON_BYTES_MAX, PREFIX_SIZE_MAX
 
 cdef enum:
-    RECORD_BYTES_MIN = 7
     SLACK = 2048  # more than a prefix and all that is fixed in a line
     BYTES_AT_FIRST_MAX = 32 << 20
 
@@ -40,30 +38,16 @@ cdef const char* APPEND_TIME = b',"timestamp_type":"LogAppendTime"'
 assert PREFIX_SIZE_MAX <= SLACK // 2
 
 cdef enum State:
-    FINE
+    DONE
     FULL  # the sink's limit is passed
     NOT_TEXT
     MALFORMED
     TOO_MUCH
 
 
-cdef struct Record:
-    int64_t timestamp_delta
-    int32_t offset_delta
-    int32_t key_size
-    int32_t value_size
-    int32_t headers_count
-    Py_ssize_t key
-    Py_ssize_t value
-    Py_ssize_t headers
-    Py_ssize_t end
-
-
-cdef struct Span:  # a payload, or what is left of one record in it
+cdef struct Span:
     const uint8_t* data
-    Py_ssize_t position
-    Py_ssize_t end
-    Py_ssize_t readable  # where the whole payload ends
+    Py_ssize_t end  # of the whole payload: so far may be read
 
 
 cdef struct Sink:
@@ -169,69 +153,75 @@ cdef Frame frame_of(
 cdef class Payload:
     """A payload held for reading, and how far its records have been turned into lines."""
 
-    cdef object source
     cdef Py_buffer buffer
     cdef bint is_held
-    cdef Span span
+    cdef Cursor cursor
     cdef Py_ssize_t count, done
+    cdef Fault fault
 
     def __cinit__(self, payload, count):
-        self.source = payload
         PyObject_GetBuffer(payload, &self.buffer, PyBUF_SIMPLE)
         self.is_held = True
         if not 0 <= count <= self.buffer.len // RECORD_BYTES_MIN:
             raise MalformedBatch(f"{count} records in {self.buffer.len} bytes")
         self.count = count
-        self.span.data = <const uint8_t*>self.buffer.buf
-        self.span.end = self.span.readable = self.buffer.len
+        self.cursor.data = <const uint8_t*>self.buffer.buf
+        self.cursor.end = self.buffer.len
 
     def __dealloc__(self):
         if self.is_held:
             PyBuffer_Release(&self.buffer)
 
     cdef Py_ssize_t estimate(self, const Frame* frame) noexcept nogil:
-        """Return what the lines take when nothing is escaped and the first record tells the length of all numbers."""
+        """Return what the lines take when nothing is escaped and there are no headers."""
         cdef Py_ssize_t each = frame.prefix_size + 78 + number_size(frame.base_offset + self.count)
         each += number_size(frame.append_time if frame.has_append_time else frame.base_timestamp)
-        return self.span.end + each * self.count
+        return self.cursor.end + each * self.count
 
     cdef State put_lines(self, const Frame* frame, Sink* sink) noexcept nogil:
         """Go on with the lines; on FULL the next call begins again with the line that found no room."""
-        cdef Record record
+        cdef Span span
+        cdef Row row
         cdef Py_ssize_t position, used
         cdef int64_t offset
-        cdef State state = FINE
+        cdef State state = DONE
+        span.data, span.end = self.cursor.data, self.cursor.end
         while self.done < self.count:
-            position = self.span.position
-            if not read_record(&self.span, &record):
+            position = self.cursor.position
+            self.fault = read_record(&self.cursor, &row)
+            if self.fault != FINE:
                 return MALFORMED
-            offset = <int64_t>(<uint64_t>frame.base_offset + <uint64_t><int64_t>record.offset_delta)
-            if frame.first_offset <= offset <= frame.last_offset and state == FINE:
+            offset = <int64_t>(<uint64_t>frame.base_offset + <uint64_t>row.offset_delta)
+            if frame.first_offset <= offset <= frame.last_offset and state == DONE:
                 used = sink.used
-                if not put_line(frame, &self.span, &record, offset, sink):
-                    self.span.position = position
+                if not put_line(frame, &span, &row, offset, sink):
+                    self.cursor.position = position
                     sink.used = used
                     return FULL
                 if sink.used > frame.bytes_max:
                     state = TOO_MUCH  # what follows is still to be looked at, for it may be no record at all
             self.done += 1
-        if self.count and self.span.position != self.span.end:
+        if self.count and self.cursor.position != self.cursor.end:
             return MALFORMED
         return state
 
     cdef int complain(self, State state, bytes_max) except -1:
         if state == TOO_MUCH:
             raise DecompressionLimit(f"the records take more than {bytes_max} bytes as JSON")
-        if state == MALFORMED:
-            codec.measure(self.source, self.count)  # says it in its words
-            raise MalformedBatch(f"record {self.done}: changed while it was read")
-        return 0
+        if state != MALFORMED:
+            return 0
+        if self.fault == FINE:
+            raise MalformedBatch(f"{self.cursor.end - self.cursor.position} bytes left over behind the last record")
+        where = f"record {self.done}, byte {self.cursor.position} of the records"
+        raise MalformedBatch(f"{where}: {reason(self.fault).decode()}")
 
 
 # --- a line --------------------------------------------------------------------------------------------------------
 
 
-cdef bint put_line(const Frame* frame, const Span* span, const Record* record, int64_t offset, Sink* sink) noexcept nogil:
+cdef bint put_line(
+    const Frame* frame, const Span* span, const Row* row, int64_t offset, Sink* sink
+) noexcept nogil:
     """Write the line of a record; false when the sink was full, and then it holds rubbish behind `used`."""
     cdef int64_t timestamp = frame.append_time
     if sink.used > sink.limit:
@@ -243,29 +233,28 @@ cdef bint put_line(const Frame* frame, const Span* span, const Record* record, i
         put_number(sink, timestamp)
         put(sink, APPEND_TIME, 33)
     else:
-        put_number(sink, <int64_t>(<uint64_t>frame.base_timestamp + <uint64_t>record.timestamp_delta))
+        put_number(sink, <int64_t>(<uint64_t>frame.base_timestamp + <uint64_t>row.timestamp_delta))
         put(sink, CREATE_TIME, 30)
-    if not put_field(sink, b',"key', 5, span, record.key, record.key_size):
+    if not put_field(sink, b',"key', 5, span, row.key_position, row.key_size):
         return False
-    if not put_field(sink, b',"value', 7, span, record.value, record.value_size):
+    if not put_field(sink, b',"value', 7, span, row.value_position, row.value_size):
         return False
     put(sink, b',"headers":[', 12)
-    if record.headers_count and not put_headers(sink, span, record):
+    if row.headers_count and not put_headers(sink, span, row):
         return False
     put(sink, b"]}\n", 3)
     return True
 
 
-cdef bint put_headers(Sink* sink, const Span* span, const Record* record) noexcept nogil:
+cdef bint put_headers(Sink* sink, const Span* span, const Row* row) noexcept nogil:
     """Write headers that were found sound; checked once more, for another thread may have written since."""
-    cdef Span rest = span[0]
-    cdef Py_ssize_t name, value
-    cdef int32_t name_size, value_size, number
-    rest.position, rest.end = record.headers, record.end
-    for number in range(record.headers_count):
+    cdef Cursor rest
+    cdef int64_t name, name_size, value, value_size, number
+    rest.data, rest.position, rest.end = span.data, row.headers_position, span.end
+    for number in range(row.headers_count):
         if sink.used > sink.limit:
             return False
-        if not read_field(&rest, &name, &name_size) or not read_field(&rest, &value, &value_size):
+        if read_field(&rest, &name, &name_size) != FINE or read_field(&rest, &value, &value_size) != FINE:
             return True
         if number:
             put(sink, b",", 1)
@@ -288,13 +277,13 @@ cdef bint put_field(
         return True
     used = sink.used
     put(sink, b'":"', 3)
-    state = put_text(sink, span.data + position, size, span.readable - position)
+    state = put_text(sink, span.data + position, size, span.end - position)
     if state == NOT_TEXT:
         sink.used = used
         put(sink, b'_b64":"', 7)
         state = put_base64(sink, span.data + position, size)
     put(sink, b'"', 1)
-    return state == FINE
+    return state == DONE
 
 
 cdef State put_text(Sink* sink, const uint8_t* data, Py_ssize_t left, Py_ssize_t readable) noexcept nogil:
@@ -334,11 +323,13 @@ cdef State put_text(Sink* sink, const uint8_t* data, Py_ssize_t left, Py_ssize_t
         left -= run
         readable -= run
     sink.used = used
-    return FINE
+    return DONE
 
 
-cdef inline Py_ssize_t put_characters(uint8_t* out, Py_ssize_t* used, const uint8_t* data, Py_ssize_t left) noexcept nogil:
-    """Copy up to 64 characters that are not ASCII; return the bytes they take, with `used` -1 when they are no UTF-8."""
+cdef inline Py_ssize_t put_characters(
+    uint8_t* out, Py_ssize_t* used, const uint8_t* data, Py_ssize_t left
+) noexcept nogil:
+    """Copy some characters that are not ASCII; return the bytes they take. `used` is -1 when they are no UTF-8."""
     cdef Py_ssize_t done = 0, size, byte
     while done < left and done < 256 and data[done] >= 0x80:
         size = character_size(data + done, left - done)
@@ -400,7 +391,7 @@ cdef State put_base64(Sink* sink, const uint8_t* data, Py_ssize_t size) noexcept
             data += 3
             size -= 3
     sink.used += needed
-    return FINE
+    return DONE
 
 
 cdef inline void put(Sink* sink, const char* text, Py_ssize_t size) noexcept nogil:
@@ -440,53 +431,3 @@ cdef inline Py_ssize_t number_size(int64_t number) noexcept nogil:
         rest //= 10000
         size += 4
     return size + (rest >= 10) + (rest >= 100) + (rest >= 1000)
-
-
-# --- a record ------------------------------------------------------------------------------------------------------
-
-
-cdef bint read_record(Span* span, Record* record) noexcept nogil:
-    """Read the record here and step behind it; false, and no step, when it is none."""
-    cdef Span body = span[0]
-    cdef Py_ssize_t position, taken
-    cdef int32_t size, number
-    if not read_size(&body, &size) or size < 1 or size > body.end - body.position:
-        return False
-    body.end = body.position + size
-    body.position += 1  # the attributes
-    taken = read_varlong(body.data + body.position, body.end - body.position, &record.timestamp_delta)
-    body.position += taken
-    if taken == 0 or not read_size(&body, &record.offset_delta):
-        return False
-    if not read_field(&body, &record.key, &record.key_size) or not read_field(&body, &record.value, &record.value_size):
-        return False
-    if not read_size(&body, &record.headers_count):
-        return False
-    if record.headers_count < 0 or record.headers_count > body.end - body.position:
-        return False
-    record.headers = body.position
-    for number in range(record.headers_count):
-        if not read_field(&body, &position, &size) or size < 0 or not read_field(&body, &position, &size):
-            return False
-    if body.position != body.end:
-        return False
-    record.end = span.position = body.end
-    return True
-
-
-cdef inline bint read_size(Span* span, int32_t* size) noexcept nogil:
-    cdef Py_ssize_t taken = read_varint(span.data + span.position, span.end - span.position, size)
-    span.position += taken
-    return taken > 0
-
-
-cdef inline bint read_field(Span* span, Py_ssize_t* position, int32_t* size) noexcept nogil:
-    """Read a size and step over the bytes it counts; any negative size is a null, -1."""
-    if not read_size(span, size) or size[0] > span.end - span.position:
-        return False
-    position[0] = span.position
-    if size[0] < 0:
-        size[0] = -1
-    else:
-        span.position += size[0]
-    return True

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsetfs.storage import (
+    _codec,
     _record_json,
     batch_chain,
     codec,
+    codec_pure,
     files,
     json_line,
     record_json,
@@ -283,7 +285,7 @@ MALFORMED = {
 @pytest.mark.parametrize(("payload", "count"), MALFORMED.values(), ids=MALFORMED)
 def test_a_payload_that_is_none_is_refused_in_the_words_of_the_codec(twin, payload, count):
     with pytest.raises(MalformedBatch) as said:
-        (codec if twin is _record_json else sys.modules["offsetfs.storage.codec_pure"]).measure(payload, count)
+        (_codec if twin is _record_json else codec_pure).measure(payload, count)
     for question in (twin.join_json, twin.measure_json):
         with pytest.raises(MalformedBatch) as answer:
             question(payload, count, **FRAME)
