@@ -93,7 +93,7 @@ class LogDirectory:
         self._mutex = threading.RLock()
         self._config_mutex = threading.Lock()
         self._logs: dict[TopicPartition, Log] = {}
-        self._lent: set[TopicPartition] = set()  # open for the sake of a duty alone
+        self._lent: dict[TopicPartition, int] = {}  # open for the sake of a duty alone, and in which thread
         self._given_back: dict[TopicPartition, Log] = {}  # closed since the last checkpoint, which is to know them
         self._pool: Pool[SegmentFiles] = Pool(open_segments_max, finds_held=True)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
@@ -184,7 +184,8 @@ class LogDirectory:
         if log is not None and not log.is_gone and partition not in self._lent and self._logs.get(partition) is log:
             return log
         with self._mutex:
-            self._lent.discard(partition)
+            if self._lent.get(partition) != threading.get_ident():
+                self._lent.pop(partition, None)  # there is another who keeps it
             log = self._logs.get(partition)
             if log is not None and not log.is_gone:
                 return log
@@ -203,7 +204,7 @@ class LogDirectory:
             is_new = log is None or log.is_gone
             if log is None or is_new:
                 log = self._logs[partition] = self._open_log(partition)
-                self._lent.add(partition)
+                self._lent[partition] = threading.get_ident()
         try:
             self._apply({partition.topic} if is_new else set(), [log])
             yield log
@@ -222,7 +223,7 @@ class LogDirectory:
                     if log.recovery_point != self._checkpoints.recovery_point(partition):
                         self._given_back[partition] = log
             finally:
-                self._lent.discard(partition)  # at last: until then nobody takes the log without the mutex
+                self._lent.pop(partition, None)  # at last: until then nobody takes the log without the mutex
 
     def opened(self, partition: TopicPartition) -> Log | None:
         """Return the log when it is open already; never waits."""
@@ -420,6 +421,10 @@ class LogDirectory:
         for partition, start in starts.items():
             with contextlib.suppress(OSError):  # of the leader epochs: that log is fenced, its neighbours are not
                 logs[partition].raise_log_start(start)
+
+    def known_log_start(self, partition: TopicPartition) -> int:
+        """Return the log start that is in the checkpoint, 0 when none is: the first segment then says where it is."""
+        return self._checkpoints.log_start(partition)
 
     def cleaner_offset(self, partition: TopicPartition) -> int | None:
         """Return the offset where the next compaction of the partition begins; None: at its beginning.
