@@ -113,9 +113,10 @@ class DirectoryCheckpoints:
             self._change(LOG_STARTS, self._offsets[LOG_STARTS] | raised)
 
     def cut(self, partition: TopicPartition, offset: int, cleaner_offset_max: int) -> None:
-        """Let no offset of the partition lie beyond `offset`, that of the cleaner beyond `cleaner_offset_max`."""
+        """Let a log that is synced end at `offset`; its cleaner has seen at most what is below `cleaner_offset_max`."""
         with self._lock:
-            for name, most in ((RECOVERY_POINTS, offset), (LOG_STARTS, offset), (CLEANER_OFFSETS, cleaner_offset_max)):
+            self._change(RECOVERY_POINTS, self._offsets[RECOVERY_POINTS] | {partition: offset})
+            for name, most in ((LOG_STARTS, offset), (CLEANER_OFFSETS, cleaner_offset_max)):
                 offsets = self._offsets[name]
                 if offsets.get(partition, 0) > most:
                     self._change(name, offsets | {partition: most})

@@ -26,8 +26,9 @@ class LogHome:
     save_log_start: Callable[[int], None] = lambda offset: None
     """Puts a log start into the checkpoint, where it only rises; on disk after return."""
 
-    cut_checkpoints: Callable[[int, int], None] = lambda offset, log_start: None
-    """Called before the log is truncated to an offset: no checkpoint says more than that, on disk after return."""
+    cut_checkpoints: Callable[[int, int], None] = lambda offset, cleaner_offset_max: None
+    """Called with the offset to which a log that is synced is about to be cut, and that to which it may count as
+    compacted: the checkpoints say so, on disk after return."""
 
     restart_checkpoints: Callable[[int], None] = lambda offset: None
     """Called when the log was emptied, to begin anew at an offset: all checkpoints say so, on disk after return."""

@@ -74,7 +74,7 @@ def _cut(log: Log, offset: int) -> None:
         _take_out(log, later)
         _remove_snapshots(log.path, offset + 1)
         cut = _cut_segment(last, position, offset)
-        _cut_epochs(log, offset)
+        _cut_epochs(log, cut_from=offset, next_offset=offset)
         log.end_at(offset, segments.without(later).plus(cut))
 
 
@@ -84,18 +84,18 @@ def _empty(log: Log, offset: int) -> None:
         segments.active.deactivate()
         _take_out(log, segments.values())
         _remove_snapshots(log.path, 0)
-        _cut_epochs(log, 0)
+        _cut_epochs(log, cut_from=0, next_offset=offset)
         log.home.restart_checkpoints(offset)
         active = Segment.create(log.path, offset, log.config, segments.active.pool, clock=log.clock)
         files.sync_directory(log.path)
         log.end_at(offset, Segments([active]))
 
 
-def _cut_epochs(log: Log, offset: int) -> None:
+def _cut_epochs(log: Log, *, cut_from: int, next_offset: int) -> None:
     latest = log.leader_epoch
-    log.epochs.truncate_from_end(offset)
+    log.epochs.truncate_from_end(cut_from)
     if log.epochs.latest is None and latest >= 0:
-        log.epochs.assign(latest, offset)  # the leader is the same
+        log.epochs.assign(latest, next_offset)  # the leader is the same
 
 
 def _take_out(log: Log, segments: Sequence[Segment]) -> None:

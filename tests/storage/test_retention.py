@@ -27,6 +27,12 @@ LONG_MAX = 2**63 - 1
 Make = Callable[..., SmallLog]
 
 
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power is cut here: hundreds of syncs would only take time."""
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock(NOW)
@@ -310,10 +316,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def watch(name: str) -> None:
         real = getattr(files, name)
 
-        def call(*args: str | bytes) -> object:
+        def call(*args: str | bytes, **named: bool) -> object:
             last = str(args[1] if name == "rename" else args[0])
             done.append(f"{name} {os.path.basename(last)}")
-            return real(*args)
+            return real(*args, **named)
 
         monkeypatch.setattr(files, name, call)
 
@@ -395,11 +401,11 @@ def test_on_a_full_disk_one_segment_makes_room_for_the_checkpoint(make: Make, mo
     small.log.flush()
     real, seen = files.replace_file, []
 
-    def full_until_something_goes(path: str, data: bytes) -> None:
+    def full_until_something_goes(path: str, data: bytes, **named: bool) -> None:
         if path.endswith(LOG_STARTS) and "00000000000000000000.log" in os.listdir(small.log.path):
             seen.append(small.log.log_start_offset)
             raise OSError(errno.ENOSPC, "full")
-        real(path, data)
+        real(path, data, **named)
 
     monkeypatch.setattr(files, "replace_file", full_until_something_goes)
     (removed,) = run(small)
