@@ -8,11 +8,13 @@ a segment of the source had passed it. Follows the writing half of Kafka's Clean
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
 
 from offsetfs.storage import files
 from offsetfs.storage.batch_header import Buffer, parse_header
 from offsetfs.storage.files import File
+from offsetfs.storage.names import segment_name
 from offsetfs.storage.offset_map import OutputIndexer
 from offsetfs.storage.segment import LOG_BYTES_MAX, RELATIVE_OFFSET_MAX, SUFFIXES, Segment
 from offsetfs.storage.swap import CLEANED
@@ -35,6 +37,7 @@ class Output:
         self._throttle = throttle
         self._segments: list[Segment] = []
         self._file: File | None = None
+        self._may_overflow = False
         self._begin(base_offset)
 
     def put(self, data: Buffer) -> None:
@@ -104,7 +107,6 @@ class Output:
         like = self._like
         segment = Segment.create(like.directory, base_offset, like.config, like.pool, clock=like.clock, ending=CLEANED)
         self._segments.append(segment)
-        self._may_overflow = False
         self._file = files.open_file(segment.log_path, writable=True)
         limit = like.config.segment_index_bytes
         entries_max = max(min(limit // _OFFSET_ENTRY_SIZE, limit // _TIME_ENTRY_SIZE - 1), 0)
@@ -142,13 +144,15 @@ class Output:
         return self._segments
 
     def discard(self) -> None:
-        """Remove what was written, as far as that goes."""
+        """Remove what was written, as far as that goes, unless it has another name by now: then it is in use."""
         if self._file is not None:
             self._file.close()
         for segment in self._segments:
             for suffix in SUFFIXES:
                 with contextlib.suppress(OSError):
-                    files.remove_file(segment.path(suffix))
+                    files.remove_file(
+                        os.path.join(segment.directory, segment_name(segment.base_offset, suffix + CLEANED))
+                    )
 
 
 def _write(path: str, content: Buffer) -> None:

@@ -1,7 +1,8 @@
 """A limit on bytes a second for work in the background, so that it leaves the disk to others.
 
-What was read and written is reported; when more went by than the rate allows, the caller is made to sleep until it does
-not. Looked at no more often than every 300 ms, so that a small piece costs nothing. Follows Kafka's Throttler.
+What was read and written is reported; when more went by than the rate allows, the caller is made to sleep until it
+does not. A sleep is for what 300 ms allow, or more, so that small pieces cost nothing. Follows Kafka's Throttler, which
+looks only every 300 ms, however much went by.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-WINDOW_SECONDS_MIN = 0.3
+WINDOW_SECONDS = 0.3
 
 
 class Throttle:
@@ -20,7 +21,7 @@ class Throttle:
         bytes_per_second: float,
         *,
         monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         if not bytes_per_second > 0:
             raise ValueError(f"{bytes_per_second} bytes a second")
@@ -35,9 +36,9 @@ class Throttle:
         self._window_bytes += count
         now = self._monotonic()
         elapsed = now - self._window_start
-        if elapsed < WINDOW_SECONDS_MIN:
-            return
         ahead = self._window_bytes / self.bytes_per_second - elapsed
+        if max(elapsed, ahead) < WINDOW_SECONDS:
+            return
         if ahead > 0:
             self._sleep(ahead)
             now = self._monotonic()
