@@ -135,8 +135,11 @@ def read_file(path: str, bytes_max: int = 1 << 26) -> bytes:
         return bytes(file.read(0, size))
 
 
-def replace_file(path: str, data: bytes) -> None:
-    """Put `data` in the place of `path`: whole and on disk after return, the old content or the new before."""
+def replace_file(path: str, data: bytes, *, sync_name: bool = True) -> None:
+    """Put `data` in the place of `path`: whole and on disk after return, the old content or the new before.
+
+    With `sync_name` false the caller syncs the directory: until then it may still be the old content.
+    """
     temporary = path + ".tmp"
     with opened(temporary, create=True) as file:
         file.truncate(0)
@@ -145,7 +148,8 @@ def replace_file(path: str, data: bytes) -> None:
         file.write(0, data)
         file.sync()
     os.replace(temporary, path)
-    sync_directory(os.path.dirname(path))
+    if sync_name:
+        sync_directory(os.path.dirname(path))
 
 
 def sync_directory(path: str) -> None:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 from offsetfs.storage import batch_chain, files
 from offsetfs.storage.errors import StorageError
+from offsetfs.storage.log_end import readable_end
 from offsetfs.storage.names import parse_segment_name
-from offsetfs.storage.recovery import readable_end
 from offsetfs.storage.segment import Segment
 from offsetfs.storage.segments import Segments
 

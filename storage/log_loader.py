@@ -1,28 +1,34 @@
 """Opening a partition: what is on disk becomes a `Log`, after a clean shutdown and after a crash.
 
-Follows Kafka's LogLoader: left-over suffixes first, then the segments, then recovery when the shutdown was not clean.
+Follows Kafka's LogLoader, in its order: swaps that were cut short are finished or undone (`leftovers`), the segments
+are taken in and split where they hold too many offsets (`overflow`), and when the shutdown was not clean the log is
+recovered (`recovery`). What is only garbage goes with the first change, so that a directory which is opened and not
+written to stays as it was.
+
 Opened for reading, nothing is changed: what is not sound at the end is simply not shown.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from offsetfs.storage import batch_chain, checkpoint, files
+from offsetfs.storage import checkpoint, files, leftovers, overflow
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import InvalidCheckpoint, StorageError
 from offsetfs.storage.follower import Follower
 from offsetfs.storage.log import Damage, Log
+from offsetfs.storage.log_end import end_of_chain, readable_end
 from offsetfs.storage.log_home import LogHome
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.producer_loading import load_producers
-from offsetfs.storage.recovery import Recovery, end_of_chain, readable_end
-from offsetfs.storage.segment import Segment, SegmentFiles
+from offsetfs.storage.recovery import OnBytes, Recovery
+from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment, SegmentFiles
 from offsetfs.storage.segments import Segments
+from offsetfs.storage.transaction_index import SUFFIX as TRANSACTION_INDEX
 
 _SWAP_LOOKS_MAX = 10
 """How often the files are listed anew when one vanishes meanwhile: a swap takes a broker about a millisecond."""
@@ -39,6 +45,10 @@ class Opening:
     clean: bool = True
     read_only: bool = False
     is_compacted: bool = False
+    is_brokers: bool = False
+    """Whether a broker wrote here: then nothing is known of gaps between segments."""
+    on_bytes: OnBytes = lambda count: None
+    """Told, during recovery, how many bytes more were verified."""
     home: LogHome = field(default_factory=LogHome)
 
 
@@ -48,8 +58,8 @@ class _Content:
 
     segments: Segments
     next_offset: int
-    damage: list[Damage]
-    was_recovered: bool = False
+    damage: list[Damage] = field(default_factory=list)
+    has_transactions: bool = False
 
 
 def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
@@ -58,13 +68,12 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
     Costs a directory listing and the last index interval after a clean shutdown, else a read of everything from the
     recovery point on. Raises OSError and StorageError for this partition alone.
     """
-    swaps = finish_swaps(path) if not opening.read_only and not opening.clean else PendingSwaps([], [])
     damage: list[Damage] = []
     epochs = _epochs(path, damage)
-    segments = _segments(path, opening)
-    has_gaps = opening.is_compacted or swaps.reach(segments.first.base_offset)
-    content = _content(segments, epochs, opening, has_gaps=has_gaps)
-    if not opening.read_only:
+    if opening.read_only:
+        content, home = _read(path, opening), opening.home
+    else:
+        content, home = _load(path, epochs, opening)
         content = _beyond_what_was_given_out(content, opening)
     first = content.segments.first.base_offset
     log = Log(
@@ -81,18 +90,87 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
         damage=tuple(damage + content.damage),
         read_only=opening.read_only,
         is_compacted=opening.is_compacted,
-        home=opening.home,
+        home=home,
     )
     if opening.read_only:
         log.follow(Follower(log, opening.log_start))
-    if content.was_recovered:
+    if content.has_transactions:
         log.transactions.rebuild_indexes(opening.recovery_point)
     return log
 
 
+# --- for writing -----------------------------------------------------------------------------------------------------
+
+
+def _load(path: str, epochs: LeaderEpochCache, opening: Opening) -> tuple[_Content, LogHome]:
+    """Return what a writer finds, and the surroundings of its log."""
+    names = files.names(path)
+    swaps = leftovers.pending_swaps(path, names)
+    if swaps.is_swap or not opening.clean:
+        opening.home.before_change()
+        leftovers.finish_swaps(path)
+        names = files.names(path)
+    content = _end_of_clean(path, opening) if opening.clean else None
+    if content is None:
+        opening.home.before_change()
+        return _recovered(path, epochs, opening, swaps), opening.home
+    strays = leftovers.stray_snapshots(names, offset_max=content.next_offset)
+    garbage = [] if swaps.is_swap else swaps.garbage
+    waiting = [*garbage, *leftovers.orphans(names), *strays]
+    before_change = leftovers.swept_with_the_first_change(path, waiting, opening.home.before_change)
+    return content, replace(opening.home, before_change=before_change)
+
+
+def _end_of_clean(path: str, opening: Opening) -> _Content | None:
+    """Return a log that was closed cleanly; None when it does not end with a whole batch all the same."""
+    while True:
+        segments = _segments(path, opening)
+        end = end_of_chain(segments.active)
+        if end is None:
+            return None
+        overflowed = _overflowed(segments, end)
+        if overflowed is None:
+            return _Content(segments, end)
+        opening.home.before_change()
+        overflow.split(overflowed)
+
+
+def _overflowed(segments: Segments, end: int) -> Segment | None:
+    """Return a segment with offsets too far above its base. Looked into is only what leaves room for them."""
+    bases = [segment.base_offset for segment in segments]
+    for segment, behind in zip(segments, [*bases[1:], end], strict=True):
+        if behind - 1 - segment.base_offset > RELATIVE_OFFSET_MAX:
+            last = end_of_chain(segment)
+            if last is not None and last - 1 - segment.base_offset > RELATIVE_OFFSET_MAX:
+                is_last = segment is segments.active
+                if overflow.is_overflowed(segment, None if is_last else behind):
+                    return segment
+    return None
+
+
+def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: leftovers.PendingSwaps) -> _Content:
+    while True:
+        segments = _segments(path, opening)
+        recovery = Recovery(
+            segments,
+            epochs,
+            opening.recovery_point,
+            log_start=opening.log_start(),
+            has_gaps=opening.is_compacted or opening.is_brokers or swaps.reach(segments.first.base_offset),
+            on_bytes=opening.on_bytes,
+        )
+        recovery.run()
+        if not recovery.was_split:
+            has_indexes = any(files.exists(segment.path(TRANSACTION_INDEX)) for segment in recovery.segments)
+            return _Content(
+                recovery.segments,
+                recovery.next_offset,
+                recovery.damage,
+                has_transactions=recovery.has_transactions or has_indexes,
+            )
+
+
 def _segments(path: str, opening: Opening) -> Segments:
-    if opening.read_only:
-        return _readable_segments(path, opening)
     names = files.names(path)
     parsed = (parse_segment_name(name) for name in names)
     bases = sorted(base for base, suffix in filter(None, parsed) if suffix == ".log")
@@ -112,6 +190,17 @@ def belongs_to_partition(name: str) -> bool:
     return parse_segment_name(name) is not None
 
 
+# --- for reading -----------------------------------------------------------------------------------------------------
+
+
+def _read(path: str, opening: Opening) -> _Content:
+    """Return what a reader is shown."""
+    segments = _readable_segments(path, opening)
+    active = segments.active
+    active.size, next_offset, damaged = readable_end(active, opening.recovery_point if opening.clean else 0)
+    return _Content(segments, next_offset, [damaged] if damaged else [])
+
+
 def _readable_segments(path: str, opening: Opening) -> Segments:
     """Return the segments that there would be, were a swap finished that is under way or was cut short by a crash."""
     for looks_left in reversed(range(_SWAP_LOOKS_MAX)):
@@ -129,7 +218,7 @@ def _readable_segments(path: str, opening: Opening) -> Segments:
 def _readable_logs(path: str) -> dict[int, str]:
     """Return the names of the log files by base offset. A `.swap` file is whole, and the old one may be gone."""
     names = files.names(path)
-    pending = pending_swaps(path, names)
+    pending = leftovers.pending_swaps(path, names)
     parsed = [(name, each) for name in names if (each := parse_segment_name(name)) is not None]
     logs = {int(base): name for name, (base, suffix) in parsed if suffix == ".log" and name not in pending.removed}
     swapped = {int(base): name for name, (base, suffix) in parsed if suffix == ".log.swap" and name in pending.renamed}
@@ -154,21 +243,6 @@ def _epochs(path: str, damage: list[Damage]) -> LeaderEpochCache:
         return LeaderEpochCache(file, [])
 
 
-def _content(segments: Segments, epochs: LeaderEpochCache, opening: Opening, *, has_gaps: bool) -> _Content:
-    active = segments.active
-    if opening.read_only:
-        active.size, next_offset, damaged = readable_end(active, opening.recovery_point if opening.clean else 0)
-        return _Content(segments, next_offset, [damaged] if damaged else [])
-    if opening.clean:
-        end = end_of_chain(active)
-        if end is not None:
-            return _Content(segments, end, [])
-    opening.home.before_change()
-    recovery = Recovery(segments, epochs, opening.recovery_point, has_gaps=has_gaps)
-    recovery.run()
-    return _Content(recovery.segments, recovery.next_offset, recovery.damage, was_recovered=True)
-
-
 def _beyond_what_was_given_out(content: _Content, opening: Opening) -> _Content:
     """Let a log that lost its end go on behind the offsets that were on disk once, so that none is given out again.
 
@@ -182,59 +256,3 @@ def _beyond_what_was_given_out(content: _Content, opening: Opening) -> _Content:
     reason = f"the log ends here, but offsets below {given_out} were on disk once; it goes on with that one"
     damage = [*content.damage, Damage(active.log_path, active.size, content.next_offset, reason)]
     return replace(content, next_offset=given_out, damage=damage)
-
-
-@dataclass(frozen=True, slots=True)
-class PendingSwaps:
-    """What a compaction or a split left half done: names that go, and names that lose the suffix `.swap`."""
-
-    removed: list[str]
-    renamed: list[str]
-
-    def reach(self, offset: int) -> bool:
-        """Whether any of it lies at `offset` or above; what retention left to be removed lies below a log's first."""
-        parsed = (parse_segment_name(name) for name in self.removed + self.renamed)
-        return any(base >= offset for base, _ in filter(None, parsed))
-
-
-def pending_swaps(path: str, names: Sequence[str] | None = None) -> PendingSwaps:
-    """Return what `finish_swaps` would do (LogLoader, its first four steps); changes nothing.
-
-    `.deleted` and `.cleaned` files go. A `.swap` at or above the lowest `.cleaned` offset goes too; the others replace
-    every file in their offset range and lose the suffix.
-    """
-    names = files.names(path) if names is None else names
-    parsed = [(name, p) for name in names if (p := parse_segment_name(name)) is not None]
-    cleaned_min = min((base for _, (base, suffix) in parsed if suffix.endswith(".cleaned")), default=None)
-    removed, swaps = [], []
-    for name, (base, suffix) in parsed:
-        undone = suffix.endswith(".swap") and cleaned_min is not None and base >= cleaned_min
-        if suffix.endswith((".deleted", ".cleaned")) or undone:
-            removed.append(name)
-        elif suffix.endswith(".swap"):
-            swaps.append((name, base, suffix))
-    logs = [(name, base) for name, base, suffix in swaps if suffix == ".log.swap"]
-    if logs:
-        low, high = min(base for _, base in logs), max(_next_offset_of(path, name, base) for name, base in logs)
-        for name, (base, suffix) in parsed:
-            if low <= base < high and not suffix.endswith((".swap", ".deleted", ".cleaned")):
-                removed.append(name)
-    return PendingSwaps(removed, [name for name, _, _ in swaps])
-
-
-def finish_swaps(path: str) -> PendingSwaps:
-    """Finish or undo what a compaction or a split left half done, and return what that was."""
-    pending = pending_swaps(path)
-    for name in pending.removed:
-        files.remove_file(os.path.join(path, name))
-    for name in pending.renamed:
-        files.rename(os.path.join(path, name), os.path.join(path, name.removesuffix(".swap")))
-    if pending.renamed:
-        files.sync_directory(path)
-    return pending
-
-
-def _next_offset_of(path: str, name: str, base: int) -> int:
-    with files.opened(os.path.join(path, name)) as log:
-        chain = batch_chain.headers(log, 0, log.size())
-        return max((header.next_offset for _, header, _ in chain), default=base)

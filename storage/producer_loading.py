@@ -57,9 +57,18 @@ def load(path: str, segments: Segments, end: int, *, log_start: int, clean: bool
     return state
 
 
-def save(path: str, offset: int, state: ProducerState) -> None:
-    """Write the snapshot of what is known before `offset`. On disk after return, its name too."""
-    files.replace_file(os.path.join(path, segment_name(offset, ".snapshot")), state.dump())
+def save(path: str, offset: int, state: ProducerState, *, sync_name: bool = True) -> None:
+    """Write the snapshot of what is known before `offset`, unless there is one that says the same.
+
+    On disk after return; with `sync_name` false once the caller has synced the directory.
+    """
+    file, content = os.path.join(path, segment_name(offset, ".snapshot")), state.dump()
+    try:
+        if files.read_file(file) == content:
+            return
+    except OSError:
+        pass  # none, or one that cannot be read
+    files.replace_file(file, content, sync_name=sync_name)
 
 
 def _read(path: str, offset: int) -> ProducerState:

@@ -4,205 +4,225 @@ Follows Kafka's LogLoader.recoverLog and LogSegment.recover, with three stricter
 
 * only what lies beyond the recovery point is ever cut. Damage before it was once on disk; it is reported, stepped
   over, and stays where it is;
-* what is cut is kept beside the log, as `<base offset>.cut-<position>`, a name that Kafka ignores;
+* what is cut is kept beside the log (`cut_tail`), under a name that Kafka ignores;
 * a segment that ends, with a whole batch, before the next one begins has lost its end in a power cut: the kernel wrote
   the newer file first. What follows is cut as well. A compacted log has such gaps by nature, and does without the rule
   because its segments are synced when they roll.
+
+A crash during recovery leaves something to recover, and nothing is lost twice:
+
+    1. the copy of what is cut, and the names of the segments behind, are on disk before
+    2. the log is cut; cut and whole logs are on disk before
+    3. their indexes are made anew, epochs and snapshots follow; the directory is synced
+    4. the checkpoint and the mark of a clean end come when the directory is closed: until then all begins anew
+
+Producers are replayed on the way, and a snapshot is written at each base offset and at the end, as Kafka does.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
-from offsetfs.storage import batch_chain, files, segment_indexes
-from offsetfs.storage.batch import BatchHeader
+from offsetfs.storage import batch_chain, chain, cut_tail, files, leftovers, overflow, producer_loading, row_walk
+from offsetfs.storage.batch_header import TRANSACTIONAL_FLAG
 from offsetfs.storage.epochs import LeaderEpochCache
-from offsetfs.storage.errors import MalformedBatch, StorageError
-from offsetfs.storage.legacy import TIMELESS_RUNS
+from offsetfs.storage.errors import OffsetBeyondSegment, StorageError
+from offsetfs.storage.files import File
 from offsetfs.storage.log import Damage
-from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.producers import ProducerState
+from offsetfs.storage.row_walk import Rows
 from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from offsetfs.storage.segment_indexes import IndexBuilder
 from offsetfs.storage.segments import Segments
 
-_COPY_BYTES = 1 << 20
+OnBytes = Callable[[int], None]
+"""Called with how many bytes more have been verified."""
 
 
 class Recovery:
     """One partition's recovery. After `run`: `segments`, `next_offset` and `damage` say what it came to."""
 
     def __init__(
-        self, segments: Segments, epochs: LeaderEpochCache, recovery_point: int, *, has_gaps: bool = False
+        self,
+        segments: Segments,
+        epochs: LeaderEpochCache,
+        recovery_point: int,
+        *,
+        log_start: int = 0,
+        has_gaps: bool = False,
+        on_bytes: OnBytes = lambda count: None,
     ) -> None:
-        """Recover `segments`; `has_gaps`: offsets are missing in them by nature, because they were compacted."""
+        """Recover `segments`; `log_start` and `recovery_point` come from the checkpoints.
+
+        `has_gaps`: offsets are missing in them by nature, because they were compacted.
+        """
         self.segments = segments
         self.next_offset = segments.first.base_offset
         self.damage: list[Damage] = []
+        self.has_transactions = False
+        """Whether a transactional batch was seen: then the transaction indexes are to be made anew."""
+        self.was_split = False
+        """Whether a segment had to be split: then the segments are to be loaded and recovered once more."""
         self._epochs = epochs
         self._recovery_point = recovery_point
+        self._log_start = log_start
         self._has_gaps = has_gaps
+        self._on_bytes = on_bytes
+        self._directory = segments.first.directory
+        self._producers: ProducerState | None = None
 
     def run(self) -> None:
         """Verify everything from the recovery point on. What is left is on disk after return."""
+        self._know_producers()
         last: Segment | None = None
         for segment in self.segments.from_floor(self._recovery_point):
             if last is not None and self._is_after_a_hole(segment):
-                self._set_aside_after(last)
+                self._set_aside_after(last, f"offsets {self.next_offset} to {segment.base_offset - 1} are missing")
                 break
             last = segment
+            self._save_producers(segment.base_offset)
             if self._recover(segment):
-                self._set_aside_after(segment)
                 break
+        if not self.was_split:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Bring everything beside the logs in line with them."""
         self._epochs.truncate_from_end(self.next_offset)
-        path = self.segments.first.directory
-        _remove_snapshots_above(path, self.next_offset)
-        files.sync_directory(path)
+        self._epochs.truncate_from_start(max(self._log_start, self.segments.first.base_offset))
+        self._save_producers(self.next_offset)
+        names = files.names(self._directory)
+        strays = leftovers.stray_snapshots(names, offset_max=self.next_offset)
+        leftovers.remove(self._directory, [*leftovers.orphans(names), *strays])
+        files.sync_directory(self._directory)
 
     def _is_after_a_hole(self, segment: Segment) -> bool:
         """Whether the end of the segment before was lost. One gap within a segment shows that the log was compacted."""
-        return self._recovery_point <= self.next_offset < segment.base_offset and not self._has_gaps
+        if self._has_gaps or segment.base_offset <= self._log_start:  # a log that lost its end goes on behind its start
+            return False
+        return self._recovery_point <= self.next_offset < segment.base_offset
+
+    # --- one segment -------------------------------------------------------------------------------------------------
 
     def _recover(self, segment: Segment) -> bool:
-        """Verify one segment and make its indexes anew; return whether it had to be cut."""
+        """Verify one segment and make its indexes anew; return whether recovery ends with it."""
         self.next_offset = max(self.next_offset, segment.base_offset)
         builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
-        position, cut = 0, False
-        while position < segment.size and not cut:
-            position, reason = self._verify(segment, position, builder)
-            if position == segment.size:
-                break
-            if self.next_offset >= self._recovery_point:
-                self._cut(segment, position, reason)
-                cut = True
-            else:
-                self.damage.append(Damage(segment.log_path, position, self.next_offset, reason))
-                position = self._step_over(segment, position)
+        with files.opened(segment.log_path, writable=True) as log:
+            position, is_cut = 0, False
+            while position < segment.size and not is_cut:
+                position, error = self._verify(segment, log, position, builder)
+                if error is None:
+                    break
+                if isinstance(error, OffsetBeyondSegment) and self._split(segment):
+                    return True
+                if self.next_offset >= self._recovery_point:
+                    self._cut(segment, log, position, error.reason)
+                    is_cut = True
+                else:
+                    self.damage.append(Damage(segment.log_path, position, self.next_offset, error.reason))
+                    position = self._step_over(segment, log, position)
+            log.sync()
         builder.finish()
         segment.adopt_indexes(builder)
-        segment.sync()
-        return cut
+        return is_cut
 
-    def _verify(self, segment: Segment, position: int, builder: IndexBuilder) -> tuple[int, str]:
-        """Walk the sound batches from `position`; return where they end and why."""
+    def _verify(
+        self, segment: Segment, log: File, position: int, builder: IndexBuilder
+    ) -> tuple[int, StorageError | None]:
+        """Walk the sound batches from `position`; return where they end and, if not with the file, why.
+
+        Offsets rise and fit an index entry: the checksum does not cover them.
+        """
+        offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
         try:
-            for batch in segment.batches(position, runs=TIMELESS_RUNS):
-                header = batch.header
-                if not self._fits(segment, header):
-                    return position, f"offset {header.base_offset} cannot follow {self.next_offset - 1}"
-                self._has_gaps = self._has_gaps or header.base_offset > self.next_offset
-                builder.add(position, header)
-                self._learn_epoch(header.leader_epoch, header.base_offset)
-                position += header.size
-                self.next_offset = header.next_offset
+            for rows in row_walk.sound_rows(
+                log, position, segment.size, offset_min=self.next_offset, offset_max=offset_max
+            ):
+                builder.add_rows(rows.numbers)
+                self._take(rows, log)
+                position = rows.end
         except StorageError as error:
-            return position, error.reason
-        return position, ""
+            return position, error
+        return position, None
 
-    def _fits(self, segment: Segment, header: BatchHeader) -> bool:
-        """Whether offsets rise and fit an index entry. The checksum does not cover the base offset."""
-        return (
-            header.base_offset >= self.next_offset
-            and header.last_offset_delta >= 0
-            and header.last_offset - segment.base_offset <= RELATIVE_OFFSET_MAX
-        )
+    def _take(self, rows: Rows, log: File) -> None:
+        """Take note of what batches say of epochs, producers and gaps."""
+        bases, deltas = rows.column(chain.BASE_OFFSET), rows.column(chain.LAST_OFFSET_DELTA)
+        if rows.next_offset - self.next_offset != sum(deltas) + len(rows):
+            self._has_gaps = True
+        self._learn_epochs(rows.column(chain.LEADER_EPOCH).tolist(), bases.tolist())
+        if self._producers is not None:
+            producer_loading.replay(self._producers, rows, log)
+        self.has_transactions = self.has_transactions or bool(rows.flagged(TRANSACTIONAL_FLAG))
+        self.next_offset = rows.next_offset
+        self._on_bytes(rows.end - rows.position)
 
-    def _learn_epoch(self, epoch: int, offset: int) -> None:
-        latest = self._epochs.latest
-        if epoch >= 0 and (latest is None or epoch > latest):
-            self._epochs.assign(epoch, offset)
+    def _learn_epochs(self, epochs: list[int], offsets: list[int]) -> None:
+        latest = self._epochs.latest if self._epochs.latest is not None else -1
+        if max(epochs) <= latest:
+            return
+        for epoch, offset in zip(epochs, offsets, strict=True):
+            if epoch > latest:
+                self._epochs.assign(epoch, offset)
+                latest = epoch
 
-    def _step_over(self, segment: Segment, position: int) -> int:
+    def _step_over(self, segment: Segment, log: File, position: int) -> int:
         """Return where reading goes on after damage that may not be cut."""
-        with files.opened(segment.log_path) as log:
-            following = batch_chain.next_sound(log, position, segment.size, offset_min=self.next_offset)
+        following = batch_chain.next_sound(log, position, segment.size, offset_min=self.next_offset)
         if following == segment.size:  # offsets that were once given out are not given out again
             self.next_offset = max(self.next_offset, self._recovery_point)
         return following
 
-    def _cut(self, segment: Segment, position: int, reason: str) -> None:
-        kept = _keep_copy(segment, position)
-        with files.opened(segment.log_path, writable=True) as log:
-            log.truncate(position)
-            log.sync()
-        count, segment.size = segment.size - position, position
-        where = f"kept in {os.path.basename(kept)}" if kept else "all of them zero"
-        self.damage.append(
-            Damage(segment.log_path, position, self.next_offset, f"{reason}; cut {count} bytes, {where}")
-        )
+    # --- what does not stay ------------------------------------------------------------------------------------------
 
-    def _set_aside_after(self, last: Segment) -> None:
-        """Take the segments after a cut or a hole out of the log."""
+    def _cut(self, segment: Segment, log: File, position: int, reason: str) -> None:
+        """Cut the log. What goes is kept, on disk, before; so are the segments behind, for else a crash in between
+        would leave them in the log, with a hole before them."""
+        kept = cut_tail.keep(segment, position, sync_name=False)
+        where = f"kept in {os.path.basename(kept)}" if kept else "all of them zero"
+        reason = f"{reason}; cut {segment.size - position} bytes, {where}"
+        self.damage.append(Damage(segment.log_path, position, self.next_offset, reason))
+        self._set_aside_after(segment, "it follows a cut")
+        files.sync_directory(self._directory)
+        log.truncate(position)
+        segment.size = position
+
+    def _set_aside_after(self, last: Segment, reason: str) -> None:
+        """Take the segments behind `last` out of the log, the last of them first: a crash leaves no hole before any."""
         later = [segment for segment in self.segments if segment.base_offset > last.base_offset]
-        for segment in later:
-            _unlink_existing(segment, (".index", ".timeindex", ".txnindex", ".snapshot"))
-            kept = segment_indexes.path(segment, ".cut-0")
-            files.rename(segment.log_path, kept)
-            reason = f"follows a cut or a hole; the whole segment is kept in {os.path.basename(kept)}"
-            self.damage.append(Damage(segment.log_path, 0, segment.base_offset, reason))
+        found = []
+        for segment in reversed(later):
+            kept = os.path.basename(cut_tail.set_aside(segment))
+            segment.pool.drop(segment)
+            meaning = f"{reason}; the whole segment is kept in {kept}"
+            found.append(Damage(segment.log_path, 0, segment.base_offset, meaning))
+        self.damage += reversed(found)
         self.segments = self.segments.without(later)
 
+    def _split(self, segment: Segment) -> bool:
+        """Split a segment with offsets that its indexes cannot hold; return whether it is one."""
+        if overflow.is_overflowed(segment, self.segments.base_behind(segment)):
+            overflow.split(segment)
+            self.was_split = True
+        return self.was_split
 
-def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damage | None]:
-    """Return (bytes, next offset, damage) that a reader may trust in the last segment; changes nothing.
+    # --- producers ---------------------------------------------------------------------------------------------------
 
-    What follows the last sound batch is being written, or was when the writer died. Below `recovery_point` that
-    explanation fails, and it is damage.
-    """
-    position, next_offset = segment.last_indexed_position(), segment.base_offset
-    reason = ""
-    try:
-        for place, header in segment.headers(position):
-            if header.base_offset < next_offset:
-                raise MalformedBatch(f"offset {header.base_offset} follows {next_offset - 1}", position=place)
-            segment.batch_at_position(place)
-            position, next_offset = place + header.size, header.next_offset
-    except StorageError as error:
-        reason = error.reason
-    if not reason or next_offset >= recovery_point:
-        return position, next_offset, None
-    return segment.size, recovery_point, Damage(segment.log_path, position, next_offset, reason)
+    def _know_producers(self) -> None:
+        """Find out the producers at the first segment to be verified; where that cannot be done no snapshot is made."""
+        first = next(self.segments.from_floor(self._recovery_point))
+        start = max(self._log_start, self.segments.first.base_offset)
+        try:
+            self._producers = producer_loading.load(
+                self._directory, self.segments, first.base_offset, log_start=start, clean=False
+            )
+        except (OSError, StorageError):
+            self._producers = None
 
-
-def end_of_chain(segment: Segment) -> int | None:
-    """Return the offset after the last batch, or None when the file does not end with a whole one."""
-    position, next_offset = segment.last_indexed_position(), segment.base_offset
-    try:
-        for place, header in segment.headers(position):
-            if header.base_offset < next_offset:
-                return None
-            position, next_offset = place + header.size, header.next_offset
-    except MalformedBatch:
-        return None
-    return next_offset
-
-
-def _keep_copy(segment: Segment, position: int) -> str | None:
-    """Copy what is about to be cut to a file beside the log, on disk after return; None when it is all zeros."""
-    target = segment_indexes.path(segment, f".cut-{position}")
-    something = False
-    with files.opened(segment.log_path) as log, files.opened(target, create=True) as copy:
-        for place in range(position, segment.size, _COPY_BYTES):
-            block = log.read(place, min(_COPY_BYTES, segment.size - place))
-            something = something or block.count(0) < len(block)
-            copy.write(place - position, block)
-        copy.sync()
-    if not something:
-        files.remove_file(target)
-        return None
-    files.sync_directory(segment.directory)
-    return target
-
-
-def _unlink_existing(segment: Segment, suffixes: tuple[str, ...]) -> None:
-    for suffix in suffixes:
-        path = segment_indexes.path(segment, suffix)
-        if files.exists(path):
-            files.remove_file(path)
-
-
-def _remove_snapshots_above(path: str, next_offset: int) -> None:
-    """Producer states of a future that was cut are not to be believed."""
-    for name in files.names(path):
-        parsed = parse_segment_name(name)
-        if parsed is not None and parsed[1] == ".snapshot" and parsed[0] > next_offset:
-            files.remove_file(os.path.join(path, segment_name(parsed[0], ".snapshot")))
+    def _save_producers(self, offset: int) -> None:
+        """Write the snapshot at `offset`, unless it is there; a log that begins has none."""
+        state = self._producers
+        if state is not None and (state.entries or offset > self.segments.first.base_offset):
+            producer_loading.save(self._directory, offset, state, sync_name=False)

@@ -19,10 +19,10 @@ from offsetfs.storage import batch_chain, checkpoint, files, verify_batches
 from offsetfs.storage.batch_header import BatchHeader
 from offsetfs.storage.config import DEFAULTS
 from offsetfs.storage.errors import InvalidCheckpoint, StorageError
-from offsetfs.storage.log_loader import pending_swaps
+from offsetfs.storage.leftovers import pending_swaps
+from offsetfs.storage.log_end import end_of_chain
 from offsetfs.storage.names import parse_segment_name, segment_name
 from offsetfs.storage.open_files import Pool
-from offsetfs.storage.recovery import end_of_chain
 from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment, SegmentFiles
 from offsetfs.storage.verify_finding import DAMAGE, Finding
 

@@ -399,8 +399,8 @@ class Segment:
         return opened
 
     def adopt_indexes(self, builder: segment_indexes.IndexBuilder) -> None:
-        """Put the indexes that a walk over the whole log made in the place of those on disk."""
-        segment_indexes.install(self, builder)
+        """Put the indexes that a walk over the whole log made in the place of those on disk; see `write` there."""
+        segment_indexes.write(self, builder)
         self.pool.drop(self)
         self._max_timestamp = builder.max_timestamp
 

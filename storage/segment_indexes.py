@@ -81,11 +81,23 @@ def install(segment: Segment, builder: IndexBuilder) -> tuple[OffsetIndex, TimeI
         return _write_and_open(segment, index_path, time_path, builder)
 
 
+def write(segment: Segment, builder: IndexBuilder) -> None:
+    """Put what the builder collected in the place of the index files of a segment that nobody else has.
+
+    On disk once the directory is synced: until then the old files may still be there.
+    """
+    _write(segment.path(".index"), segment.path(".timeindex"), builder, sync_names=False)
+
+
 def _write_and_open(
     segment: Segment, index_path: str, time_path: str, builder: IndexBuilder
 ) -> tuple[OffsetIndex, TimeIndex]:
     base_offset, limit = segment.base_offset, segment.config.segment_index_bytes
-    files.replace_file(index_path, bytes(builder.offsets))
-    files.replace_file(time_path, bytes(builder.times))
+    _write(index_path, time_path, builder, sync_names=True)
     index = OffsetIndex.open(index_path, base_offset, bytes_max=limit)
     return index, TimeIndex.open(time_path, base_offset, bytes_max=limit)
+
+
+def _write(index_path: str, time_path: str, builder: IndexBuilder, *, sync_names: bool) -> None:
+    files.replace_file(index_path, bytes(builder.offsets), sync_name=False)
+    files.replace_file(time_path, bytes(builder.times), sync_name=sync_names)  # both lie in one directory

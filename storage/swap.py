@@ -14,7 +14,7 @@ one base and the next lower one: else the lower could be finished where the high
 held of the higher would be gone. And 3 is synced before 4 begins: else new and old segments could both be live, with no
 `.swap` left to tell which is which.
 
-What is left half done is undone or finished by `log_loader.finish_swaps`, by a broker too. A failure in `prepare` has
+What is left half done is undone or finished by `leftovers.finish_swaps`, by a broker too. A failure in `prepare` has
 been taken back when it is raised. One that comes later leaves a log that the next opening finishes: until then nobody
 may write to it.
 """

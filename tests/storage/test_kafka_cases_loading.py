@@ -149,7 +149,7 @@ def test_a_split_that_was_cut_short_is_finished_or_undone(
     reader.refresh()
     assert values_of(reader) == [*values, b"after"]
     directory.close()
-    assert {path.suffix for path in partition.iterdir()} <= {".log", ".index", ".timeindex", ""}
+    assert {path.suffix for path in partition.iterdir()} <= {".log", ".index", ".timeindex", ".snapshot", ""}
 
 
 def test_a_log_that_is_opened_while_a_broker_swaps_reads_on_when_it_has_swapped(

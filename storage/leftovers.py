@@ -1,0 +1,176 @@
+"""What swaps, removals and crashes leave in a partition's directory, and which of it goes when the log is opened.
+
+    .cleaned            output that was not finished: goes
+    .swap               output that is about to take its place: takes it, or goes with a `.cleaned` at or below its base
+    .deleted            on its way out: goes
+    .index and its like whose `.log` is gone: goes
+    .snapshot           of a base that no segment has: goes, but for the latest, when it lies in the last segment
+
+Everything else stays, whatever it is called: `.cut-` files, names of other programs, directories. Follows the first
+steps of Kafka's LogLoader and ProducerStateManager.removeStraySnapshots, with syncs between steps that may not be seen
+in another order: what is finished here can be cut short by the next crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from offsetfs.storage import files, row_walk
+from offsetfs.storage.names import parse_segment_name
+from offsetfs.storage.swap import CLEANED, DELETED, SWAP
+
+_OF_A_LOG = (".index", ".timeindex", ".txnindex", ".values-map")
+_REPLACED = (".log", *_OF_A_LOG, ".snapshot")
+"""What a swap takes the place of: nothing else that lies beside a log is ours to remove, a `.cut-` least of all."""
+
+_RELATIVE_OFFSET_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSwaps:
+    """What a compaction, a split or a removal left half done: names that go, and names that lose the ending `.swap`."""
+
+    undone: Sequence[str] = ()
+    """`.swap` files of a swap that was still being prepared."""
+
+    replaced: Sequence[str] = ()
+    """Live files in whose place a `.swap` comes."""
+
+    garbage: Sequence[str] = ()
+    """`.cleaned` and `.deleted` files."""
+
+    renamed: Sequence[str] = ()
+
+    @property
+    def removed(self) -> list[str]:
+        """All names that go."""
+        return [*self.undone, *self.replaced, *self.garbage]
+
+    @property
+    def is_swap(self) -> bool:
+        """Whether a swap is to be finished or undone; else there is garbage at most, which nobody sees."""
+        return bool(self.undone or self.renamed)
+
+    def reach(self, offset: int) -> bool:
+        """Whether any of it lies at `offset` or above; what retention left to be removed lies below a log's first."""
+        parsed = (parse_segment_name(name) for name in [*self.removed, *self.renamed])
+        return any(base >= offset for base, _ in filter(None, parsed))
+
+
+def pending_swaps(path: str, names: Sequence[str] | None = None) -> PendingSwaps:
+    """Return what `finish_swaps` would do (LogLoader, its first four steps); changes nothing.
+
+    Reads the headers of `.log.swap` files, to know which files they replace.
+    """
+    parsed = _parsed(files.names(path) if names is None else names)
+    cleaned_min = min((base for _, base, suffix in parsed if suffix.endswith(CLEANED)), default=None)
+    swaps = [each for each in parsed if each[2].endswith(SWAP)]
+    undone = [name for name, base, _ in swaps if cleaned_min is not None and base >= cleaned_min]
+    ready = [each for each in swaps if each[0] not in undone]
+    return PendingSwaps(
+        undone=undone,
+        replaced=_replaced(path, parsed, [(name, base) for name, base, suffix in ready if suffix == ".log" + SWAP]),
+        garbage=[name for name, _, suffix in parsed if suffix.endswith((CLEANED, DELETED))],
+        renamed=[name for name, _, _ in sorted(ready, key=lambda each: (each[1], each[2] != ".log" + SWAP))],
+    )
+
+
+def _replaced(path: str, parsed: Iterable[tuple[str, int, str]], logs: Sequence[tuple[str, int]]) -> list[str]:
+    """Return the live files that the `.log.swap` files in `logs` stand for."""
+    if not logs:
+        return []
+    bases = {base for _, base in logs}
+    low, high = min(bases), max(_next_offset_of(path, name, base) for name, base in logs)
+    live = [each for each in parsed if each[2] in _REPLACED]
+    # The last segment is never rewritten: an offset that a flipped bit put too high shall not take it.
+    last = max((base for _, base, suffix in live if suffix == ".log"), default=-1)
+    going = [each for each in live if low <= each[1] < high and (each[1] != last or last in bases)]
+    return [name for name, base, suffix in going if suffix != ".snapshot" or base not in bases]
+
+
+def _next_offset_of(path: str, name: str, base: int) -> int:
+    """Return the offset behind the last batch, or `base`; one that no segment can hold is no offset."""
+    with files.opened(os.path.join(path, name)) as log:
+        ends = [rows.next_offset for rows in row_walk.header_rows(log, 0, log.size())]
+    return max([base, *(end for end in ends if end - base - 1 <= _RELATIVE_OFFSET_MAX)])
+
+
+def finish_swaps(path: str) -> PendingSwaps:
+    """Finish or undo what `pending_swaps` says, and return it. On disk after return, when a swap was among it.
+
+    A `.swap` that is undone goes before the `.cleaned` that says so, a file that is replaced before the new one gets
+    its name, each on disk before the next.
+    """
+    pending = pending_swaps(path)
+    if remove(path, pending.undone):
+        files.sync_directory(path)
+    if remove(path, pending.replaced):
+        files.sync_directory(path)
+    for name in pending.renamed:
+        files.rename(os.path.join(path, name), os.path.join(path, name.removesuffix(SWAP)))
+    remove(path, pending.garbage)
+    if pending.is_swap:
+        files.sync_directory(path)
+    return pending
+
+
+def orphans(names: Collection[str]) -> list[str]:
+    """Return the names of indexes whose log is gone."""
+    parsed = _parsed(names)
+    logs = {base for _, base, suffix in parsed if suffix == ".log"}
+    return [name for name, base, suffix in parsed if suffix in _OF_A_LOG and base not in logs]
+
+
+def stray_snapshots(names: Collection[str], *, offset_max: int | None = None) -> list[str]:
+    """Return the names of snapshots that no segment begins with, but for the latest when it lies in the last segment.
+
+    With `offset_max` those beyond it, too: of a future that was cut.
+    """
+    parsed = _parsed(names)
+    bases = {base for _, base, suffix in parsed if suffix == ".log"}
+    snapshots = [(base, name) for name, base, suffix in parsed if suffix == ".snapshot"]
+    beyond = [(base, name) for base, name in snapshots if offset_max is not None and base > offset_max]
+    strays = sorted(each for each in snapshots if each[0] not in bases and each not in beyond)
+    if strays and strays[-1][0] > max(bases, default=-1):
+        strays.pop()
+    return [name for _, name in [*beyond, *strays]]
+
+
+def sweep(path: str, names: Iterable[str]) -> None:
+    """Remove garbage; one that does not go stays, and harms nobody."""
+    for name in names:
+        with contextlib.suppress(OSError):
+            files.remove_file(os.path.join(path, name))
+
+
+def swept_with_the_first_change(
+    path: str, names: Sequence[str], before_change: Callable[[], None]
+) -> Callable[[], None]:
+    """Return a `before_change` that removes `names`, too, when it is called first.
+
+    A directory that is opened and not written to is left as it was: also the garbage in it.
+    """
+    waiting = list(names)
+
+    def before() -> None:
+        before_change()
+        going, waiting[:] = list(waiting), []
+        sweep(path, going)
+
+    return before
+
+
+def remove(path: str, names: Sequence[str]) -> bool:
+    """Remove these; return whether there were any. Not synced."""
+    for name in names:
+        files.remove_file(os.path.join(path, name))
+    return bool(names)
+
+
+def _parsed(names: Iterable[str]) -> list[tuple[str, int, str]]:
+    """Return (name, base offset, suffix) of the names that are of segments."""
+    parsed = ((name, parse_segment_name(name)) for name in names)
+    return [(name, int(each[0]), each[1]) for name, each in parsed if each is not None]

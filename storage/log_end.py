@@ -1,0 +1,42 @@
+"""Where the last segment of a log ends: as its headers say, and as far as a reader may trust it.
+
+Both begin at the last batch that the index knows, so that they cost an index interval. Nothing is changed. Follows
+Kafka's LogSegment.readNextOffset; a broker trusts what follows the last index entry after a clean shutdown only.
+"""
+
+from __future__ import annotations
+
+from offsetfs.storage import row_walk
+from offsetfs.storage.errors import MalformedBatch, StorageError
+from offsetfs.storage.log import Damage
+from offsetfs.storage.segment import Segment
+
+
+def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damage | None]:
+    """Return (bytes, next offset, damage) that a reader may trust in the last segment.
+
+    What follows the last sound batch is being written, or was when the writer died. Below `recovery_point` that
+    explanation fails, and it is damage.
+    """
+    position, next_offset = segment.last_indexed_position(), segment.base_offset
+    try:
+        log = segment.open_files().log
+        for rows in row_walk.sound_rows(log, position, segment.size, offset_min=next_offset):
+            position, next_offset = rows.end, rows.next_offset
+    except StorageError as error:
+        if next_offset < recovery_point:
+            return segment.size, recovery_point, Damage(segment.log_path, position, next_offset, error.reason)
+    return position, next_offset, None
+
+
+def end_of_chain(segment: Segment) -> int | None:
+    """Return the offset after the last batch, or None when the file does not end with a whole one."""
+    position, next_offset = segment.last_indexed_position(), segment.base_offset
+    try:
+        for place, header in segment.headers(position):
+            if header.base_offset < next_offset:
+                return None
+            position, next_offset = place + header.size, header.next_offset
+    except MalformedBatch:
+        return None
+    return next_offset
