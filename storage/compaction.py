@@ -115,7 +115,8 @@ class _Round:
         tombstones_gone_ms = self._legacy_horizon_ms()
         walk = _Rewriting(self, tombstones_gone_ms)
         before = after = 0
-        for group in groups(self._segments_below(end_offset), self.range.first_uncleanable):
+        sealed = self._segments_below(min(end_offset, self.range.first_uncleanable))
+        for group in groups(sealed, self.range.first_uncleanable):
             before += len(group)
             after += walk.rewrite(group)
         records = walk.records
