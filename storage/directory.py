@@ -50,6 +50,8 @@ from offsetfs.storage.log_home import LogHome
 from offsetfs.storage.log_loader import Opening, belongs_to_partition, open_log
 from offsetfs.storage.names import TopicPartition, check_topic
 from offsetfs.storage.open_files import Pool
+from offsetfs.storage.recover_all import OnProgress, bytes_to_verify, recover_all
+from offsetfs.storage.recovery import OnBytes
 from offsetfs.storage.segment import Segment, SegmentFiles
 from offsetfs.storage.topic_settings import TOPICS, Changes, TopicSettings
 
@@ -60,9 +62,6 @@ OPEN_SEGMENTS_MAX = 128
 """How many sealed segments stay open unless the caller has descriptors for more: each costs three."""
 
 _SIGNS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
-
-OnProgress = Callable[[int, int, TopicPartition], None]
-"""Called during recovery with partitions done, partitions in all, and the one that comes next."""
 
 
 class LogDirectory:
@@ -151,14 +150,19 @@ class LogDirectory:
             self._recover_all(on_progress)
 
     def _recover_all(self, on_progress: OnProgress | None) -> None:
-        partitions = self.partitions()
-        for done, partition in enumerate(partitions):
-            if on_progress is not None:
-                on_progress(done, len(partitions), partition)
-            try:
-                self.log(partition)
-            except (StorageError, OSError) as error:
-                self.failed[partition] = error  # raised again by `log`; its neighbours are served
+        """Open every log, several at a time. What fails is raised again by `log`; its neighbours are served."""
+
+        def recover(partition: TopicPartition, on_bytes: OnBytes) -> None:
+            self._logs[partition] = self._open_log(partition, on_bytes)
+
+        threads = self.config.num_recovery_threads_per_data_dir
+        sizes = {partition: self._bytes_to_verify(partition) for partition in self.partitions()}
+        self.failed = recover_all(sizes, recover, threads=threads, on_progress=on_progress)
+
+    def _bytes_to_verify(self, partition: TopicPartition) -> int:
+        if partition.topic == METADATA_TOPIC:
+            return 0
+        return bytes_to_verify(self._file(str(partition)), self._checkpoints.recovery_point(partition))
 
     def _file(self, name: str) -> str:
         return os.path.join(self.path, name)
@@ -229,7 +233,7 @@ class LogDirectory:
         """Return the log when it is open already; never waits."""
         return self._logs.get(partition)
 
-    def _open_log(self, partition: TopicPartition) -> Log:
+    def _open_log(self, partition: TopicPartition, on_bytes: OnBytes = lambda count: None) -> Log:
         if partition in self.failed:
             raise self.failed[partition]
         if not self.has(partition):
@@ -243,6 +247,8 @@ class LogDirectory:
             clean=not self._unclean,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
             is_compacted=self._is_compacted(partition, config),
+            is_brokers=files.exists(self._file(META_PROPERTIES)),
+            on_bytes=on_bytes,
             home=self._home_of(partition),
         )
         return open_log(partition, self._file(str(partition)), opening)
@@ -314,6 +320,7 @@ class LogDirectory:
             self.failed.pop(partition, None)
             self._listing = (-1, [])
             self._remove_later(renamed, delay_ms, log)
+            files.sync_directory(self.path)
             self._checkpoints.forget(partition)
             if not any(other.topic == partition.topic for other in self.partitions()):
                 self._settings.forget(partition.topic)
@@ -391,6 +398,8 @@ class LogDirectory:
 
     def _mark_changed(self) -> None:
         """Take the mark of the clean shutdown away, on disk, before the first change."""
+        if self._marked:
+            return  # without the mutex: logs ask while they are held
         with self._mutex:
             if self._marked:
                 return

@@ -14,7 +14,6 @@ truncation, compaction with replacement, record_deletion. Not here either: openi
 from __future__ import annotations
 
 import contextlib
-import errno
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,12 +30,9 @@ from offsetfs.storage.log_producers import Load, LogProducers
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.producers import ProducerEntry
-from offsetfs.storage.segment import Segment, SegmentFiles
+from offsetfs.storage.segment import FULL, Segment, SegmentFiles
 from offsetfs.storage.segments import Segments
 from offsetfs.storage.transactions import Transactions
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What a full disk answers: the caller's to solve, and no reason to distrust the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,16 +302,32 @@ class Log:
             return -1
 
     def _roll(self) -> Segment:
-        """Seal the active segment and begin one at the end of the log."""
+        """Seal the active segment and begin one at the end of the log. On a full disk the log is as it was."""
         old = self._segments.active
         if self.is_compacted:
             self._sync_before_roll(old)
-        new = Segment.create(self.path, self.next_offset, self.config, self._pool, clock=self.clock)
+        new = self._begin_segment()
         self._names_dirty = True
-        new.activate()
-        old.deactivate()
-        self._producers.save(self)
+        try:
+            old.deactivate()
+        except OSError as error:
+            self.fenced = error
+            raise
         self._segments = self._segments.plus(new)
+        return new
+
+    def _begin_segment(self) -> Segment:
+        """Make the next segment, ready for appends; where that fails nothing of it may stay behind."""
+        try:
+            new = Segment.create(self.path, self.next_offset, self.config, self._pool, clock=self.clock)
+            new.activate()
+            self._producers.save(self)
+        except OSError:
+            try:
+                Segment.remove_files(self.path, self.next_offset)
+            except OSError as error:  # appends to the old segment would reach beyond the beginning of this one
+                self.fenced = error
+            raise
         return new
 
     def _sync_before_roll(self, segment: Segment) -> None:
@@ -452,7 +464,7 @@ class Log:
 
     def close(self) -> None:
         """Flush, trim the indexes to what is valid, save the producer state. A fenced log is only let go."""
-        if not self._changed:
+        if not self._changed or self._is_deleted:
             return
         if self.fenced is None:
             self.flush()

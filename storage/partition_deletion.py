@@ -41,7 +41,7 @@ def deleted_directories(path: str) -> list[str]:
 
 
 def rename_partition(path: str, partition: TopicPartition, log: Log | None) -> str:
-    """Rename the directory of a partition in log directory `path`; return its new path. On disk after return.
+    """Rename the directory of a partition in log directory `path`; return its new path. The caller syncs `path`.
 
     `log` is the partition's, if it is open: it follows, and takes no more writes.
     """
@@ -51,7 +51,6 @@ def rename_partition(path: str, partition: TopicPartition, log: Log | None) -> s
         log.mark_deleted(target)
         for segment in log.snapshot():
             segment_names.move(segment, target)
-    files.sync_directory(path)
     return target
 
 
