@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 
 from offsetfs.storage import files, segment_names
 from offsetfs.storage.errors import StorageError, UnknownPartition
-from offsetfs.storage.log import FULL, Log
+from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.segment import Segment
+from offsetfs.storage.segment import FULL, Segment
 
 if TYPE_CHECKING:
     from offsetfs.storage.directory import LogDirectory

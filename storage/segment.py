@@ -39,6 +39,9 @@ from offsetfs.storage.offset_index import OffsetIndex
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.time_index import TimeIndex
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a full disk answers: the caller's to solve, and no reason to distrust the disk."""
+
 RELATIVE_OFFSET_MAX = 2**31 - 1
 LOG_BYTES_MAX = 2**31 - 1
 REOPEN_BYTES = 1 << 20
@@ -418,13 +421,18 @@ class Segment:
         ending: str = LIVE,
     ) -> Segment:
         """Make an empty segment; leftovers of one with the same base offset go first. Its name is not synced."""
-        for suffix in SUFFIXES:
-            leftover = os.path.join(directory, segment_name(base_offset, suffix + ending))
-            if files.exists(leftover):
-                files.remove_file(leftover)
+        cls.remove_files(directory, base_offset, ending)
         with files.opened(os.path.join(directory, segment_name(base_offset, ".log" + ending)), create=True) as log:
             inode = log.stat().st_ino
         return cls(directory, base_offset, config, pool, size=0, inode=inode, clock=clock, ending=ending)
+
+    @staticmethod
+    def remove_files(directory: str, base_offset: int, ending: str = LIVE) -> None:
+        """Remove the files of a segment that is no log's: a leftover, or one that could not be made."""
+        for suffix in SUFFIXES:
+            path = os.path.join(directory, segment_name(base_offset, suffix + ending))
+            if files.exists(path):
+                files.remove_file(path)
 
     def activate(self) -> None:
         """Open for appends: indexes at their full length, as Kafka's active segment has them."""
@@ -521,13 +529,20 @@ class Segment:
                 file.sync()
 
     def deactivate(self) -> None:
-        """End appends (roll, close): the last time entry, indexes cut to what is valid, files let go."""
+        """End appends (roll, close): the last time entry, indexes cut to what is valid, files let go.
+
+        A full disk costs the entry, which costs time later. Any other error says nothing of what is in the indexes.
+        """
         if self._files is None:
             return
         opened, self._files = self._files, None
-        opened.time_index.maybe_append(*self.max_timestamp(), skip_full=True)
-        opened.index.trim()
-        opened.time_index.trim()  # not closed: a reader may still look something up, and the last one closes
+        try:
+            opened.time_index.maybe_append(*self.max_timestamp(), skip_full=True)
+            opened.index.trim()
+            opened.time_index.trim()  # not closed: a reader may still look something up, and the last one closes
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
 
     def release(self) -> None:
         """Let the open files go as they are: the segment is no log's any more."""
