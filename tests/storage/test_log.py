@@ -226,3 +226,51 @@ def test_list_offsets_knows_times_and_marks(make_log: Callable[..., Log]) -> Non
     assert [log.list_offset(mark) for mark in (-1, -2, -3, -4)] == [(3, -1), (0, -1), (1, 90), (0, -1)]
     assert [log.list_offset(time) for time in (0, 51, 91)] == [(0, 50), (1, 90), None]
     assert log.list_offset(-5) is None
+
+
+@pytest.mark.parametrize("step", ["Segment.create", "OffsetIndex.preallocate", "TimeIndex.preallocate", "snapshot"])
+def test_a_roll_that_finds_the_disk_full_leaves_the_log_as_it_was(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    log = make_log(segment_bytes="1000")
+    log.append(sealed([b"first"]))
+    files_before = sorted(os.listdir(log.path))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    places = {
+        "Segment.create": "offsetfs.storage.segment.files.opened",
+        "OffsetIndex.preallocate": "offsetfs.storage.offset_index.OffsetIndex.preallocate",
+        "TimeIndex.preallocate": "offsetfs.storage.time_index.TimeIndex.preallocate",
+        "snapshot": "offsetfs.storage.files.replace_file",
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(places[step], full)
+        for action in (log.roll, lambda: log.append(sealed([b"x" * 900]))):
+            with pytest.raises(OSError, match="no room"):
+                action()
+    assert sorted(os.listdir(log.path)) == files_before
+    log.append(sealed([b"second"]))
+    log.roll()
+    log.append(sealed([b"third"]))
+    log.check()
+    assert values_of(log) == [b"first", b"second", b"third"] and len(log.snapshot()) == 2
+
+
+def test_an_index_that_cannot_be_ended_on_a_full_disk_costs_no_roll(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log()
+    log.append(sealed([b"first"], timestamp=7))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("offsetfs.storage.time_index.TimeIndex.maybe_append", full)
+        log.roll()
+    log.append(sealed([b"second"], timestamp=9))
+    log.check()
+    assert values_of(log) == [b"first", b"second"]
+    assert log.find_timestamp(7) == (0, 7) and log.find_timestamp(8) == (1, 9)
