@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from offsetfs.storage import files
 from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.config import DEFAULTS, LogConfig, check_name
-from offsetfs.storage.errors import InvalidCheckpoint, InvalidConfig, StorageError
+from offsetfs.storage.errors import InvalidCheckpoint, InvalidConfig, InvalidName, StorageError
 from offsetfs.storage.names import check_topic
 
 TOPICS = ".offsetfs-topics.json"
@@ -118,7 +118,7 @@ def _read(path: str) -> Topics:
                 raise TypeError(f"a setting of {topic} that is no text")
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidName) as error:
         raise InvalidCheckpoint(f"no settings of topics: {error}; mend or remove it", path=path) from error
     return topics
 
