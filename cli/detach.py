@@ -21,6 +21,8 @@ import click
 from offsetfs.cli import exit_codes
 from offsetfs.cli.exit_codes import Failure
 
+_CLEAR_LINE = "\r\x1b[K"  # on a terminal: what comes next takes the place of the line
+
 
 class Word:
     """What the child has to say to its parent; in the foreground there is none, and nothing is said."""
@@ -86,14 +88,20 @@ def detach(work: Callable[[Word], int]) -> int:
 
 
 def _wait(next_line: Callable[[], str]) -> int:
-    while line := next_line():
-        kind, text, code = json.loads(line)
-        if kind == "ready":
-            return exit_codes.DONE
-        if kind == "failed":
-            raise Failure(text, code)
-        if sys.stderr.isatty():
-            click.echo(text, err=True)
+    shown = False
+    try:
+        while line := next_line():
+            kind, text, code = json.loads(line)
+            if kind == "ready":
+                return exit_codes.DONE
+            if kind == "failed":
+                raise Failure(text, code)
+            if sys.stderr.isatty():
+                click.echo(_CLEAR_LINE + text, nl=False, err=True)
+                shown = True
+    finally:
+        if shown:
+            click.echo(_CLEAR_LINE, nl=False, err=True)
     raise Failure("the background process ended without a word", exit_codes.INTERNAL)
 
 

@@ -16,16 +16,21 @@ from offsetfs.cli import preflight, running
 from offsetfs.cli.detach import Word, detach
 from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.journal import open_journal
+from offsetfs.cli.progress import RecoveryTeller
 from offsetfs.fs.options import MountOptions, OptionError
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.directory_config import DirectoryConfig
 from offsetfs.storage.errors import InvalidConfig, NotALogDirectory, StorageError
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.recover_all import RecoveryProgress
 
 _log = logging.getLogger(__name__)
 
 
 OPEN_SEGMENTS_MAX = 2048
+WORD_SECONDS = 0.5
+LINE_SECONDS = 10.0
+"""How often a recovery says how far it is: to whoever waits for the mount, and to the log."""
+
 DESCRIPTORS_FOR_A_SEGMENT = 6  # three while it stays open, as many again for all else
 
 
@@ -142,9 +147,14 @@ class _Mounting:
         return SYSTEM if ending.failures else DONE
 
     def _open(self, word: Word) -> LogDirectory:
-        def progress(done: int, total: int, partition: TopicPartition) -> None:
-            word.progress(f"recovering {partition}, {done} of {total} partitions done")
-            _log.info("recovering %s, %d of %d partitions done", partition, done, total)
+        tellers = (
+            RecoveryTeller(word.progress, every_seconds=WORD_SECONDS),
+            RecoveryTeller(_log.info, every_seconds=LINE_SECONDS),
+        )
+
+        def progress(done: RecoveryProgress) -> None:
+            for teller in tellers:
+                teller(done)
 
         try:
             return LogDirectory.open(

@@ -1,4 +1,4 @@
-"""Progress bars on stderr for what takes longer than two seconds, and only where somebody looks."""
+"""Word of how far something is, once it takes longer than two seconds, and only where somebody looks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from offsetfs.storage.recover_all import OnProgress, RecoveryProgress
 
 QUIET_SECONDS = 2.0
+
+_UNITS = ((1e9, "GB"), (1e6, "MB"))
 
 
 @contextlib.contextmanager
@@ -34,3 +40,50 @@ def bytes_progress(title: str) -> Iterator[Callable[[int, int], None]]:
         yield show
     finally:
         bar.stop()
+
+
+@contextlib.contextmanager
+def recovery_progress() -> Iterator[OnProgress]:
+    """Yield what `LogDirectory.open` takes as `on_progress`: a bar, like that of `bytes_progress`."""
+    with bytes_progress("Recovering") as show:
+        yield lambda progress: show(progress.bytes_done, progress.bytes_total)
+
+
+class RecoveryTeller:
+    """Tells in a line how far a recovery is, for those who have no terminal: a daemon's parent, its log."""
+
+    def __init__(
+        self,
+        tell: Callable[[str], None],
+        *,
+        every_seconds: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`tell` is called after two seconds, and then every so often."""
+        self._tell = tell
+        self._every_seconds = every_seconds
+        self._now = now
+        self._begun = now()
+        self._next = self._begun + QUIET_SECONDS
+
+    def __call__(self, progress: RecoveryProgress) -> None:
+        now = self._now()
+        if now >= self._next:
+            self._next = now + self._every_seconds
+            self._tell(told(progress, now - self._begun))
+
+
+def told(progress: RecoveryProgress, seconds: float) -> str:
+    """Return how far a recovery is after so many seconds, and how long it may still take."""
+    done = f"recovering {progress.partition}, {progress.partitions_done} of {progress.partitions_total} partitions done"
+    if not progress.bytes_done or progress.bytes_done == progress.bytes_total:
+        return done
+    size, unit = next(((size, unit) for size, unit in _UNITS if progress.bytes_total >= size), (1e3, "kB"))
+    left = seconds / progress.bytes_done * (progress.bytes_total - progress.bytes_done)
+    amount = f"{progress.bytes_done / size:.1f} of {progress.bytes_total / size:.1f} {unit}"
+    return f"{done}, {amount}, about {_duration(left)} left"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -37,7 +37,7 @@ def command(log_directory: str, dry_run: bool, as_json: bool) -> int:
 
     Exit codes: 0 nothing to do or all done, 1 something to do or damage that stays, 2 could not look, 32 in use.
     """
-    from offsetfs.cli.progress import bytes_progress
+    from offsetfs.cli.progress import bytes_progress, recovery_progress
     from offsetfs.storage.repair import carry_out, plan
 
     try:
@@ -47,7 +47,8 @@ def command(log_directory: str, dry_run: bool, as_json: bool) -> int:
         if dry_run:
             _say(as_json, "nothing was changed", _what_next(planned), changed=False)
             return DONE if planned.is_empty and planned.is_sound else LEFT
-        outcome = carry_out(planned)
+        with recovery_progress() as on_recovery:
+            outcome = carry_out(planned, on_progress=on_recovery)
     except LogDirectoryLocked as error:
         raise Failure(str(error)) from error
     except NotALogDirectory as error:

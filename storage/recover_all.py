@@ -35,7 +35,7 @@ class RecoveryProgress:
 
 
 OnProgress = Callable[[RecoveryProgress], None]
-"""Called when a partition begins, when some megabytes of it are done, and when it ends; never by two threads at once."""
+"""Called when a partition begins, when some megabytes of it are done, and when it ends; by one thread at a time."""
 
 Recover = Callable[[TopicPartition, OnBytes], None]
 

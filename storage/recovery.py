@@ -149,21 +149,21 @@ class Recovery:
 
     def _take(self, rows: Rows, log: File) -> None:
         """Take note of what batches say of epochs, producers and gaps."""
-        bases, deltas = rows.column(chain.BASE_OFFSET), rows.column(chain.LAST_OFFSET_DELTA)
-        if rows.next_offset - self.next_offset != sum(deltas) + len(rows):
+        if rows.next_offset - self.next_offset != sum(rows.column(chain.LAST_OFFSET_DELTA)) + len(rows):
             self._has_gaps = True
-        self._learn_epochs(rows.column(chain.LEADER_EPOCH).tolist(), bases.tolist())
+        self._learn_epochs(rows)
         if self._producers is not None:
             producer_loading.replay(self._producers, rows, log)
         self.has_transactions = self.has_transactions or bool(rows.flagged(TRANSACTIONAL_FLAG))
         self.next_offset = rows.next_offset
         self._on_bytes(rows.end - rows.position)
 
-    def _learn_epochs(self, epochs: list[int], offsets: list[int]) -> None:
-        latest = self._epochs.latest if self._epochs.latest is not None else -1
+    def _learn_epochs(self, rows: Rows) -> None:
+        epochs, latest = rows.column(chain.LEADER_EPOCH), self._epochs.latest
+        latest = -1 if latest is None else latest
         if max(epochs) <= latest:
             return
-        for epoch, offset in zip(epochs, offsets, strict=True):
+        for epoch, offset in zip(epochs, rows.column(chain.BASE_OFFSET), strict=True):
             if epoch > latest:
                 self._epochs.assign(epoch, offset)
                 latest = epoch

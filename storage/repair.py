@@ -18,6 +18,7 @@ from offsetfs.storage.directory import METADATA_TOPIC, LogDirectory
 from offsetfs.storage.errors import InvalidCheckpoint, LogDirectoryLocked
 from offsetfs.storage.log import Damage
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.recover_all import OnProgress as OnRecovery
 from offsetfs.storage.repair_plan import PartitionPlan, plan_partition
 from offsetfs.storage.verify import Verification
 from offsetfs.storage.verify_finding import DAMAGE, Finding
@@ -88,7 +89,7 @@ def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> Pl
     return result
 
 
-def carry_out(plan: Plan, *, on_partition: OnProgress = lambda done, total: None) -> Outcome:
+def carry_out(plan: Plan, *, on_progress: OnRecovery | None = None) -> Outcome:
     """Do what `plan` says. On disk after return.
 
     What is done follows from the files as they are now: the plan only adds the indexes. Raises `LogDirectoryLocked`.
@@ -96,7 +97,7 @@ def carry_out(plan: Plan, *, on_partition: OnProgress = lambda done, total: None
     outcome = Outcome()
     if plan.is_empty:
         return outcome
-    directory = LogDirectory.open(plan.path, on_progress=lambda done, total, partition: on_partition(done, total))
+    directory = LogDirectory.open(plan.path, on_progress=on_progress)
     try:
         for partition, partition_plan in plan.partitions.items():
             if partition in directory.failed or not partition_plan.steps:

@@ -77,8 +77,11 @@ class Rows:
         return self.numbers[column :: chain.COLUMNS]
 
     def flagged(self, flag: int) -> list[int]:
-        """Return the numbers of the batches that have one of the attributes `flag`."""
-        return [row for row, attributes in enumerate(self.column(chain.ATTRIBUTES)) if attributes & flag]
+        """Return the numbers of the batches that have the attribute `flag`."""
+        column = self.column(chain.ATTRIBUTES)
+        if 0 <= min(column) and max(column) < flag:  # as nearly always, and sooner known
+            return []
+        return [row for row, attributes in enumerate(column) if attributes & flag]
 
     def batch(self, row: int) -> tuple[int, BatchHeader, memoryview]:
         """Return position, header and bytes of one batch, as `batch_chain.headers` yields them."""

@@ -16,6 +16,7 @@ from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.producers import ABORT, COMMIT, ProducerState
+from offsetfs.storage.recover_all import RecoveryProgress
 
 pytestmark = pytest.mark.unit
 
@@ -64,16 +65,16 @@ def test_a_crash_while_a_directory_is_opened_leaves_it_to_be_recovered(tmp_path:
     plant(tmp_path, {0: [batch(0, b"a"), batch(1, b"b")[:-1]]}, is_clean=False)
     (tmp_path / "orders-1").mkdir()
 
-    def die(done: int, _count: int, _partition: TopicPartition) -> None:
-        if done == 1:
+    def die(progress: RecoveryProgress) -> None:
+        if progress.partitions_done == 1:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         LogDirectory.open(str(tmp_path), on_progress=die)
     assert not (tmp_path / CLEAN_SHUTDOWN).exists()
-    recovered: list[TopicPartition] = []
-    directory = LogDirectory.open(str(tmp_path), on_progress=lambda _done, _count, each: recovered.append(each))
-    assert recovered == [PARTITION, TopicPartition("orders", 1)]
+    recovered: set[TopicPartition] = set()
+    directory = LogDirectory.open(str(tmp_path), on_progress=lambda progress: recovered.add(progress.partition))
+    assert recovered == {PARTITION, TopicPartition("orders", 1)}
     directory.close()
     assert (tmp_path / CLEAN_SHUTDOWN).exists()
 
