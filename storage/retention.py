@@ -129,7 +129,7 @@ def sweep(
     _raise_log_starts(directory, due)
     for partition, expiry in due.items():
         with _collecting(failures, partition):
-            removed.append(_remove(directory.log(partition), expiry))
+            removed.append(_remove(_log_of(directory, partition), expiry))
     return removed, failures
 
 
@@ -143,9 +143,14 @@ def _collecting(failures: dict[TopicPartition, Exception], partition: TopicParti
         failures[partition] = error
 
 
+def _log_of(directory: LogDirectory, partition: TopicPartition) -> Log:
+    """Return the log as it is open, be it lent to this pass alone; else open it."""
+    return directory.opened(partition) or directory.log(partition)
+
+
 def _decide(directory: LogDirectory, partition: TopicPartition, now_ms: int) -> Expiry:
     """Decide of one log. Where the active segment is due it is rolled, and decided anew what is due of it as it is."""
-    log = directory.log(partition)
+    log = _log_of(directory, partition)
     if log.read_only:
         return Expiry((), (), log.log_start_offset)
     knows_policy = directory.knows_policy(partition.topic)
@@ -177,7 +182,7 @@ def _without_active(expiry: Expiry, log: Log) -> Expiry:
 
 
 def _raise_log_starts(directory: LogDirectory, due: Mapping[TopicPartition, Expiry]) -> None:
-    waiting = [(directory.log(partition), list(expiry.segments)) for partition, expiry in due.items()]
+    waiting = [(_log_of(directory, partition), list(expiry.segments)) for partition, expiry in due.items()]
     while due:
         try:
             directory.raise_log_starts({partition: expiry.log_start_offset for partition, expiry in due.items()})

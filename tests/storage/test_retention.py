@@ -511,3 +511,16 @@ def test_a_reader_follows_what_retention_takes(make: Make, monkeypatch: pytest.M
     reader.refresh()
     assert (reader.log_start_offset, [s.base_offset for s in reader.snapshot()]) == (4, [4, 6])
     assert {path: path.stat().st_mtime_ns for path in small.path.rglob("*")} == before, "it writes nothing"
+
+
+def test_a_log_that_is_lent_to_a_pass_is_closed_after_it(make: Make) -> None:
+    small = make(retention_ms="0")
+    three_days(small)
+    small.reopen()
+    small.directory.close()
+    directory = LogDirectory.open(str(small.path), clock=small.clock)
+    with directory.borrowed(PARTITION):
+        removed, _ = sweep(directory, [PARTITION], NOW)
+    assert [each.segments for each in removed] == [3] and directory.opened(PARTITION) is None
+    assert directory.log(PARTITION).log_start_offset == 6
+    directory.close()
