@@ -352,6 +352,9 @@ DAMAGE: dict[str, tuple[Callable[[list[bytes]], list[bytes]], type[Exception]]] 
 }
 
 
+@pytest.mark.promise(
+    "A batch that cannot be read ends a round of compaction, with its path and position, and nothing is left out for it."
+)
 @pytest.mark.parametrize("in_the_clean_part", [False, True], ids=["dirty", "clean"])
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_batch_ends_the_round_by_name_and_nothing_is_left_out(
@@ -496,7 +499,9 @@ STEP = st.one_of(
 )
 
 
-@pytest.mark.promise("shows at every instant, for each key, its last value")
+@pytest.mark.promise(
+    "The last value of every key is there at every instant of a compaction, and after a crash at any of them."
+)
 @settings(max_examples=25)
 @given(steps=st.lists(STEP, max_size=14))
 def test_the_last_value_of_every_key_is_the_same_whatever_is_appended_and_cleaned(

@@ -57,7 +57,9 @@ def planted(path: Path, **settings: str) -> Cleaner:
     return Cleaner(path, segments, **settings)
 
 
-@pytest.mark.promise("shows at every instant, for each key, its last value")
+@pytest.mark.promise(
+    "The last value of every key is there at every instant of a compaction, and after a crash at any of them."
+)
 @pytest.mark.parametrize("shape", ["one group", "several groups", "several segments of one group"])
 def test_a_crash_at_any_step_shows_the_old_segments_or_the_new_ones(
     shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
