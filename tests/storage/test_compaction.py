@@ -353,7 +353,7 @@ DAMAGE: dict[str, tuple[Callable[[list[bytes]], list[bytes]], type[Exception]]] 
 
 
 @pytest.mark.promise(
-    "A batch that cannot be read ends a round of compaction, with its path and position, and nothing is left out for it."
+    "A batch that cannot be read ends a round of compaction, with path and position, and nothing is left out for it."
 )
 @pytest.mark.parametrize("in_the_clean_part", [False, True], ids=["dirty", "clean"])
 @pytest.mark.parametrize("name", DAMAGE)
