@@ -200,6 +200,7 @@ class _Rewriting:
         self._round = round
         self._tombstones_gone_ms = tombstones_gone_ms
         producers = log.producers()
+        log.flush()  # no record goes for the sake of a later one that a power cut could take
         horizon_ms = min(now_ms + log.config.delete_retention_ms, _TIMESTAMP_MAX)
         last_offsets = {producer_id: entry.last_offset for producer_id, entry in producers.items()}
         self.records = Filter(round.map, round.range.first_uncleanable, now_ms, horizon_ms, last_offsets)
