@@ -29,6 +29,7 @@ import pyfuse3
 import trio
 
 from offsetfs.fs.accumulator import Accumulators
+from offsetfs.fs.duty_runner import DutyRunner
 from offsetfs.fs.mount_table import mount_at
 from offsetfs.fs.operations import Operations
 from offsetfs.fs.options import MountOptions
@@ -38,7 +39,6 @@ from offsetfs.storage.errors import StorageError
 _log = logging.getLogger(__name__)
 
 REQUESTS_MAX = 1024  # handled at once, blocked readers included; each is a task
-CHECKPOINT_INTERVAL_S = 60  # Kafka's log.flush.offset.checkpoint.interval.ms
 LAST_ANSWERS_S = 1.0  # for requests that wait for something else than the drain
 TIMEOUT_MIN_S = 15  # the kernel rounds a shorter request timeout up to this
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -98,7 +98,11 @@ class _Session:
             except MountError as error:
                 self.error = error
             else:
-                await self._serve(operations.accumulators, signals, ready)
+                duties = None
+                if not self._directory.read_only:
+                    duties = DutyRunner(self._directory, operations.shared.notes)
+                    operations.shared.wake_duties = duties.wake
+                await self._serve(operations.accumulators, duties, signals, ready)
             nursery.cancel_scope.cancel()
 
     def _mount(self, operations: Operations) -> None:
@@ -111,13 +115,18 @@ class _Session:
                 raise MountError(text or str(error)) from error
         self._is_mounted = True
 
-    async def _serve(self, accumulators: Accumulators, signals: AsyncIterator[int], ready: Ready) -> None:
+    async def _serve(
+        self, accumulators: Accumulators, duties: DutyRunner | None, signals: AsyncIterator[int], ready: Ready
+    ) -> None:
         async with trio.open_nursery() as tasks:
             tasks.start_soon(self._answer)
             tasks.start_soon(self._announce, ready)
             tasks.start_soon(self._listen, signals)
-            tasks.start_soon(self._keep_checkpoints)
+            if duties is not None:
+                tasks.start_soon(duties.run)
             await self._over.wait()
+            if duties is not None:
+                duties.stop()
             pyfuse3.terminate()
             await self._drain(accumulators)
             with trio.move_on_after(LAST_ANSWERS_S):
@@ -152,15 +161,6 @@ class _Session:
             if self._over.is_set():
                 _log.warning("%s: already ending, everything taken is being written", name)
             self._end(name)
-
-    async def _keep_checkpoints(self) -> None:
-        """Write recovery points now and then: after a kill, only what lies beyond them has to be read again."""
-        while True:
-            await trio.sleep(CHECKPOINT_INTERVAL_S)
-            try:
-                await trio.to_thread.run_sync(self._directory.checkpoint)
-            except (StorageError, OSError) as error:
-                _log.error("checkpoints are not written: %s", error)
 
     def _end(self, reason: str) -> None:
         if not self._over.is_set():

@@ -72,16 +72,16 @@ class Operations(pyfuse3.Operations):
     supports_dot_lookup = False
 
     def __init__(self, directory: LogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
-        self._shared = Shared(directory, options, nursery)
+        self.shared = Shared(directory, options, nursery)
         self.accumulators = Accumulators(directory, options, nursery)
-        self._partitions = Partitions(self._shared)
+        self._partitions = Partitions(self.shared)
         self._partition_directories: dict[int, PartitionDirectory] = {}
-        texts = mount_texts(self._shared)
-        groups = GroupsDirectory(self._shared)
-        root = RootDirectory(self._shared, self._partitions, texts, groups, self._directory_of)
+        texts = mount_texts(self.shared)
+        groups = GroupsDirectory(self.shared)
+        root = RootDirectory(self.shared, self._partitions, texts, groups, self._directory_of)
         self._directories: dict[int, Directory] = {
             Fixed.DIRECTORY: root,
-            Fixed.CONTROL: ControlDirectory(self._shared, texts),
+            Fixed.CONTROL: ControlDirectory(self.shared, texts),
             Fixed.GROUPS: groups,
             key(Kind.GROUP, 0): groups.directories,
         }
@@ -99,7 +99,7 @@ class Operations(pyfuse3.Operations):
         if not isinstance(error, StorageError | OSError):
             _log.error("%s failed", handler, exc_info=error)
         if is_fault(error):
-            self._shared.notes.add(error, handler)
+            self.shared.notes.add(error, handler)
         return FUSEError(errno_of(error))
 
     # --- from an inode to its node -----------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class Operations(pyfuse3.Operations):
     def _directory_of(self, partition: Partition) -> PartitionDirectory:
         directory = self._partition_directories.get(partition.number)
         if directory is None:
-            directory = PartitionDirectory(self._shared, partition, self.accumulators)
+            directory = PartitionDirectory(self.shared, partition, self.accumulators)
             self._partition_directories[partition.number] = directory
         return directory
 
@@ -170,10 +170,10 @@ class Operations(pyfuse3.Operations):
     ) -> EntryAttributes:
         kind, partition, number = unpack(inode)
         is_sink = partition > 0 and kind == Kind.FIXED and number in (Fixed.APPEND, Fixed.START)
-        if not is_sink or self._shared.is_read_only or not fields.update_size:
-            raise self._shared.refusal()
-        if number == Fixed.START and not self._shared.options.delete_records:
-            raise self._shared.refusal()
+        if not is_sink or self.shared.is_read_only or not fields.update_size:
+            raise self.shared.refusal()
+        if number == Fixed.START and not self.shared.options.delete_records:
+            raise self.shared.refusal()
         if attr.st_size != 0:
             raise FUSEError(errno.EINVAL)
         return await (await self._node(kind, partition, number)).attributes(number)
@@ -188,7 +188,7 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
-        real = await self._shared.in_thread(lambda: os.statvfs(self._shared.directory.path))
+        real = await self.shared.in_thread(lambda: os.statvfs(self.shared.directory.path))
         data = StatvfsData()
         data.f_bsize, data.f_frsize, data.f_namemax = real.f_bsize, real.f_frsize, real.f_namemax
         data.f_blocks, data.f_bfree, data.f_bavail = real.f_blocks, real.f_bfree, real.f_bavail
@@ -235,22 +235,22 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
-        if parent_inode != pyfuse3.ROOT_INODE or self._shared.is_read_only or not self._shared.options.create:
-            raise self._shared.refusal()
+        if parent_inode != pyfuse3.ROOT_INODE or self.shared.is_read_only or not self.shared.options.create:
+            raise self.shared.refusal()
         wanted = TopicPartition.parse(name.decode("utf-8", "surrogateescape"))
-        await self._shared.in_thread(lambda: self._shared.directory.create_partition(wanted))
+        await self.shared.in_thread(lambda: self.shared.directory.create_partition(wanted))
         return self._directory_of(self._partitions.of(wanted)).entry()
 
     @guarded
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        if parent_inode != pyfuse3.ROOT_INODE or self._shared.is_read_only or not self._shared.options.delete:
-            raise self._shared.refusal()
+        if parent_inode != pyfuse3.ROOT_INODE or self.shared.is_read_only or not self.shared.options.delete:
+            raise self.shared.refusal()
         partition = self._partitions.find(name)
         if partition is None:
-            raise self._shared.refusal()
+            raise self.shared.refusal()
         await self.accumulators.forget(partition.name)
-        await self._shared.in_thread(lambda: self._shared.directory.delete_partition(partition.name))
-        self._shared.wake_duties()
+        await self.shared.in_thread(lambda: self.shared.directory.delete_partition(partition.name))
+        self.shared.wake_duties()
 
     # --- open files --------------------------------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class Operations(pyfuse3.Operations):
                 return self._handle(tree.start.open_for(flags), direct=True)
             files = tree.files
         if flags & os.O_ACCMODE != os.O_RDONLY:
-            raise self._shared.refusal()
+            raise self.shared.refusal()
         node = files.get(key(kind, number))
         if node is None:
             raise FUSEError(errno.ESTALE)
@@ -319,6 +319,6 @@ class Operations(pyfuse3.Operations):
 
     async def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         """Records cannot be changed or named otherwise, and nothing but a partition can be made or removed by name."""
-        raise self._shared.refusal()
+        raise self.shared.refusal()
 
     create = mknod = symlink = link = rename = unlink = setxattr = removexattr = _refuse

@@ -102,7 +102,7 @@ def on_the_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         await trio.sleep(1)
         return work()
 
-    monkeypatch.setattr(world.operations._shared, "in_thread", slept)
+    monkeypatch.setattr(world.operations.shared, "in_thread", slept)
 
 
 async def test_a_look_up_waits_ten_seconds_for_maps_and_the_building_goes_on(
@@ -215,7 +215,7 @@ async def test_when_the_head_is_cut_the_name_gets_a_new_inode_and_old_handles_ke
     assert bytes(await operations.read(handle.fh, 0, 10)) == parts[0][:10], "as long as the handle is at this segment"
     start = sum(map(len, parts[:gone]))
     assert bytes(await operations.read(handle.fh, start, len(parts[gone]))) == parts[gone]
-    world.operations._shared.blocks.clear()
+    world.operations.shared.blocks.clear()
     assert await errno_of(operations.read(handle.fh, 0, 10)) == "ESTALE"
     parts.append(world.append([b"new"]))
     assert (await operations.getattr(old.st_ino, CTX)).st_size == sum(map(len, parts))

@@ -324,14 +324,9 @@ def test_lines_are_kept_out_of_logs_that_they_would_break(
     assert sh(f"cat {partition}/append", mounted.path).returncode == 0
 
 
-def test_recovery_points_are_written_while_the_mount_lives(
-    mount: Mount, log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    startup = tmp_path / "startup"
-    startup.mkdir()
-    (startup / "sitecustomize.py").write_text("import offsetfs.fs.mount as m; m.CHECKPOINT_INTERVAL_S = 0.05\n")
-    monkeypatch.setenv("PYTHONPATH", str(startup))
-    mounted = with_partition(mount, log, "flush-ms=20")
+def test_recovery_points_are_written_while_the_mount_lives(mount: Mount, log: Path) -> None:
+    duties = "log.initial.task.delay.ms=0,log.flush.offset.checkpoint.interval.ms=50"
+    mounted = with_partition(mount, log, f"flush-ms=20,{duties}")
     assert sh("seq 500 >> orders-0/append", mounted.path).returncode == 0
     checkpoint = log / "recovery-point-offset-checkpoint"
     assert soon(lambda: checkpoint.exists() and "orders 0 500" in checkpoint.read_text())

@@ -1,0 +1,71 @@
+"""The duties of a mounted directory, in threads of their own: retention, compaction, checkpoints, removals.
+
+Each lane of `storage.duties` sleeps until its next duty is due and then runs it in a thread, so that a long compaction
+holds up neither the mount nor the checkpoints; an idle mount wakes a few times a minute, for microseconds. What a duty
+did goes to the log, what failed to the log and to `.offsetfs/errors`; no failure ends the mount.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import trio
+
+from offsetfs.fs.notes import Notes
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.duties import Done, Duties, Lane
+
+_log = logging.getLogger(__name__)
+
+
+class DutyRunner:
+    """Runs the duties of one directory that is open for writing, from `run` to `stop`."""
+
+    def __init__(self, directory: LogDirectory, notes: Notes) -> None:
+        self._directory = directory
+        self._notes = notes
+        self._duties = Duties(directory, self._done)
+        self._limiter = trio.CapacityLimiter(len(self._duties.lanes))
+        self._wakes: dict[Lane, trio.Event] = {}
+
+    async def run(self) -> None:
+        """Run all lanes until cancelled; what is running then is waited for, so `stop` should have been called."""
+        async with trio.open_nursery() as nursery:
+            for lane in self._duties.lanes:
+                nursery.start_soon(self._keep, lane)
+
+    def wake(self) -> None:
+        """Look again what is due: somebody left a duty behind that may come before all others."""
+        for event in self._wakes.values():
+            event.set()
+
+    def stop(self) -> None:
+        """Have what is running end soon: a compaction leaves its log as it was, or as far as it got."""
+        self._duties.cancel()
+
+    async def _keep(self, lane: Lane) -> None:
+        while True:
+            self._wakes[lane] = wake = trio.Event()
+            seconds = lane.next_due() - self._directory.clock.monotonic()
+            if seconds > 0:
+                with trio.move_on_after(seconds) if seconds < math.inf else trio.CancelScope():
+                    await wake.wait()
+                continue
+            with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
+                await trio.to_thread.run_sync(lane.run_due, limiter=self._limiter)
+            await trio.lowlevel.checkpoint()
+            self._tell_of_doubt()
+
+    def _tell_of_doubt(self) -> None:
+        if self._directory.cautious_clock.doubt_ms > 0:
+            self._notes.say("the clock jumped ahead: retention and compaction do not believe it for an hour")
+
+    def _done(self, done: Done) -> None:
+        """Tell of what a duty did. From any thread."""
+        what = f"{done.duty} of {done.partition}" if done.partition is not None else done.duty
+        if done.error is not None:
+            _log.error("%s failed: %s", what, done.error)
+            self._notes.add(done.error, what)
+        else:
+            _log.info("%s", done)
