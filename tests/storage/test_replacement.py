@@ -1,0 +1,180 @@
+"""Rewritten segments take the place of others while somebody reads them, and while retention and truncation go on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from fake_clock import FakeClock
+from planted_logs import PARTITION
+from small_logs import DAY_MS, SmallLog, record
+
+from offsetfs.storage import files, swap
+from offsetfs.storage.batch import stamp
+from offsetfs.storage.errors import LogFenced, SegmentsChanged
+from offsetfs.storage.retention import sweep
+from offsetfs.storage.segment import Segment
+from offsetfs.storage.swap import CLEANED
+
+pytestmark = pytest.mark.unit
+
+NOW = 1_800_000_000_000
+LONG_MAX = 2**63 - 1
+
+
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power is cut here: hundreds of syncs would only take time."""
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[SmallLog]:
+    """Segments at 0, 2, 4 and 6 of two records each, and an active one at 8 with one record."""
+    made = SmallLog(tmp_path / "log", FakeClock(NOW), segment_ms=str(LONG_MAX), index_interval_bytes="0")
+    for days in (4, 3, 2, 1):
+        made.segment(NOW - days * DAY_MS, NOW - days * DAY_MS)
+    made.log.append(record(NOW))
+    yield made
+    made.directory.close()
+
+
+def rewritten(small: SmallLog, base: int, offsets: Sequence[int]) -> Segment:
+    """Write a segment that holds `offsets`, as compaction leaves one before the swap."""
+    log = small.log
+    segment = Segment.create(log.path, base, log.config, log.snapshot().active.pool, ending=CLEANED)
+    segment.activate()
+    for offset in offsets:
+        batch = record(NOW - DAY_MS)
+        stamp(batch.data, offset, 0)
+        segment.append(batch, offset, NOW - DAY_MS)
+    segment.sync()
+    segment.deactivate()
+    files.sync_directory(log.path)
+    return segment
+
+
+def old_segments(small: SmallLog, *bases: int) -> list[Segment]:
+    return [segment for segment in small.log.snapshot() if segment.base_offset in bases]
+
+
+def test_the_new_segments_are_read_and_the_log_is_otherwise_as_it_was(small: SmallLog) -> None:
+    new = rewritten(small, 0, [1, 3])
+    small.log.replace_segments([new], old_segments(small, 0, 2))
+    for _ in range(2):
+        small.log.check()
+        assert (small.bases, list(small.offsets())) == ([0, 4, 6, 8], [1, 3, 4, 5, 6, 7, 8])
+        assert (small.log.log_start_offset, small.log.next_offset) == (0, 9)
+        assert small.log.find_timestamp(NOW - DAY_MS) == (1, NOW - DAY_MS)
+        assert small.names(".cleaned", ".swap") == []
+        small.reopen()
+    assert small.log.append(record(NOW)).base_offset == 9
+
+
+def test_snapshots_of_the_bases_that_stay_are_kept(small: SmallLog) -> None:
+    small.log.replace_segments([rewritten(small, 2, [2]), rewritten(small, 6, [7])], old_segments(small, 2, 4, 6))
+    assert small.names(".snapshot") == [f"{base:020d}.snapshot" for base in (2, 6, 8)]
+    assert small.names(".snapshot.deleted") == [f"{4:020d}.snapshot.deleted"]
+
+
+def test_who_reads_a_segment_that_was_replaced_reads_on_in_it_until_it_is_unlinked(small: SmallLog) -> None:
+    held = old_segments(small, 0, 2)
+    assert held[0].find(0) is not None
+    small.log.replace_segments([rewritten(small, 0, [3])], held)
+    small.directory._pool.clear()
+    assert [batch.base_offset for segment in held for batch in segment.batches()] == [0, 1, 2, 3]
+    assert [batch.base_offset for batch in small.log.snapshot().first.batches()] == [3]
+    small.clock.advance(60_000)
+    assert small.directory.deletions.run_due() == 2
+    small.directory._pool.clear()
+    with pytest.raises(OSError, match="removed or replaced") as caught:
+        held[1].find(2)
+    assert caught.value.errno == errno.ESTALE
+    assert small.names(".deleted") == []
+
+
+def test_a_segment_that_is_replaced_twice_takes_only_its_own_files_along(small: SmallLog) -> None:
+    first = small.log.snapshot().first
+    small.log.replace_segments([rewritten(small, 0, [1])], [first])
+    small.clock.advance(30_000)
+    second = small.log.snapshot().first
+    small.log.replace_segments([rewritten(small, 0, [0, 1])], [second])  # its `.deleted` files take those names
+    small.clock.advance(30_000)
+    small.directory.deletions.run_due()
+    small.directory._pool.clear()
+    assert [batch.base_offset for batch in second.batches()] == [1], "it has half a minute left"
+    with pytest.raises(OSError, match="removed or replaced"):
+        first.find(0)
+    small.clock.advance(30_000)
+    small.directory.deletions.run_due()
+    assert small.names(".deleted") == []
+    assert [batch.base_offset for batch in small.log.snapshot().first.batches()] == [0, 1]
+
+
+def test_retention_that_took_a_segment_meanwhile_calls_it_off(small: SmallLog) -> None:
+    new, old = rewritten(small, 0, [3]), old_segments(small, 0, 2)
+    small.directory.configure(PARTITION.topic, {"retention.ms": str(3 * DAY_MS)})
+    sweep(small.directory, [PARTITION], NOW)
+    before = small.names(".log")
+    with pytest.raises(SegmentsChanged):
+        small.log.replace_segments([new], old)
+    assert (small.names(".log"), small.bases, small.log.fenced) == (before, [2, 4, 6, 8], None)
+
+
+def test_a_truncation_meanwhile_calls_it_off(small: SmallLog) -> None:
+    new, old = rewritten(small, 0, [3]), old_segments(small, 0, 2)
+    small.log.truncate_to(3)
+    with pytest.raises(SegmentsChanged):
+        small.log.replace_segments([new], old)
+    assert list(small.offsets()) == [0, 1, 2]
+    small.log.append(record(NOW))
+    assert list(small.offsets()) == [0, 1, 2, 3]
+
+
+def test_the_active_segment_is_not_replaced(small: SmallLog) -> None:
+    with pytest.raises(SegmentsChanged):
+        small.log.replace_segments([rewritten(small, 8, [8])], old_segments(small, 8))
+    assert small.log.append(record(NOW)).base_offset == 9
+
+
+def test_appends_and_syncs_go_on_after_a_segment_that_was_not_synced_is_replaced(small: SmallLog) -> None:
+    assert len(small.log._dirty) == 5
+    small.log.replace_segments([rewritten(small, 0, [3])], old_segments(small, 0, 2))
+    assert len(small.log._dirty) == 3
+    small.log.append(record(NOW))
+    small.log.flush()
+    assert small.log.recovery_point == small.log.next_offset == 10
+
+
+@pytest.mark.parametrize("call", ["prepare", "retire", "install"])
+def test_a_swap_that_fails_leaves_the_old_or_fences_the_log_and_the_next_opening_finishes_it(
+    small: SmallLog, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def broken(_path: str) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    real = getattr(swap, call)
+
+    def fail(*args: object) -> object:
+        monkeypatch.setattr(files, "sync_directory", broken)
+        return real(*args)
+
+    monkeypatch.setattr(swap, call, fail)
+    held = old_segments(small, 0, 2)
+    with pytest.raises(OSError, match="broken"):
+        small.log.replace_segments([rewritten(small, 0, [3])], held)
+    monkeypatch.undo()
+    assert [batch.base_offset for segment in held for batch in segment.batches()] == [0, 1, 2, 3], "readers read on"
+    if call == "prepare":
+        assert small.log.fenced is None and small.names(".cleaned", ".swap") == []
+        assert small.log.append(record(NOW)).base_offset == 9
+    else:
+        with pytest.raises(LogFenced):
+            small.log.append(record(NOW))
+    small.reopen(in_order=False)
+    small.log.check()
+    expected = [0, 1, 2, 3] if call == "prepare" else [3]
+    assert list(small.offsets())[: len(expected) + 1] == [*expected, 4]
