@@ -35,6 +35,9 @@ class FileSystem:
     size: int = 48 << 20
 
 
+SMALL = FileSystem(("mkfs.ext4", "-q", "-F", "-m", "0"), size=16 << 20)
+"""A disk of 16 MB that is easily full; nothing on it is kept for root."""
+
 EXT4 = ("mkfs.ext4", "-q", "-F")
 XFS = ("mkfs.xfs", "-q", "-f")
 FILE_SYSTEMS = {
@@ -120,6 +123,19 @@ def made(system: FileSystem, scratch: Path, *, images: Path | None = None) -> It
         stack.callback(disk.close)
         disk.mount()
         yield disk
+
+
+@contextmanager
+def small_memory(scratch: Path) -> Iterator[Disk]:
+    """A file system in memory as small as `SMALL`; it does not outlive its unmount."""
+    disk = Disk(FileSystem(()), scratch / "none", scratch / "disk")
+    disk.path.mkdir()
+    _run("mount", "-t", "tmpfs", "-o", f"size={SMALL.size}", "tmpfs", disk.path)
+    try:
+        disk.log.mkdir()
+        yield disk
+    finally:
+        _until_not_busy("umount", disk.path)
 
 
 def _until_not_busy(*command: str | Path) -> None:

@@ -5,7 +5,10 @@ It says what it has done, one line at a time, once it is done (see `history`); w
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -47,42 +50,53 @@ class Life:
     defaults: dict[str, str] = field(default_factory=dict)
     stops: bool = False
     """Whether an error ends it. One that goes on shows whether anything is acknowledged after an error."""
+    neighbour: str = ""
+    """A file beside the log directory, with which somebody fills the disk now and then, and gives it free again."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(f"{self.seed}/{self.number}")
+        self._told: set[TopicPartition] = set()
 
     def run(self) -> None:
-        """Open, do all steps, close in order."""
-        self.open()
-        if not self.directory.partitions():
-            self._try(Life.make)
+        """Open, do all steps, close in order. An error when it opens is its end."""
+        choices = _CHOICES | _CHOICES_OF_NEIGHBOUR if self.neighbour else _CHOICES
+        if not self._try(Life.open):
+            return
         for _ in range(self.steps):
             if self.directory.partitions() or self._try(Life.make):
-                self._try(self.random.choices(*_CHOICES)[0])
+                [step] = self.random.choices(list(choices), list(choices.values()))
+                if not self._try(step) and step is Life.reopen:
+                    return
         if self._try(Life.close):
             self.say("closed")
 
     def open(self) -> None:
         """Open the directory, which recovers it after a crash, and tell where each log ends."""
+        self._told.clear()
         self.directory = LogDirectory.open(self.path, defaults=DEFAULTS | self.defaults)
         for partition in self.directory.partitions():
-            self._opened(self.directory.log(partition))
+            self._log(partition)
 
     def _try(self, action: Callable[[Life], None]) -> bool:
         try:
             action(self)
         except (OSError, LogFenced) as error:
-            self.say(f"failed {getattr(error, 'errno', None) or 0} {action.__name__}: {error}")
+            where = "".join(traceback.format_tb(error.__traceback__)[-5:])
+            self.say(f"failed {getattr(error, 'errno', None) or 0} {action.__name__}: {error}\n{where}")
             if self.stops:
                 raise
             return False
         return True
 
-    def _opened(self, log: Log) -> None:
-        self.say(f"opened {log.partition} {log.next_offset} {self.number}")
+    def _log(self, partition: TopicPartition) -> Log:
+        log = self.directory.log(partition)
+        if partition not in self._told:
+            self._told.add(partition)
+            self.say(f"opened {log.partition} {log.next_offset} {self.number}")
+        return log
 
     def _some_log(self) -> Log:
-        return self.directory.log(self.random.choice(self.directory.partitions()))
+        return self._log(self.random.choice(self.directory.partitions()))
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -92,7 +106,8 @@ class Life:
         name = next((name for name in map(TopicPartition.parse, NAMES) if name not in known), None)
         if name is not None:
             properties = {"cleanup.policy": "compact"} if name.topic == "keyed" else {}
-            self._opened(self.directory.create_partition(name, properties))
+            self.directory.create_partition(name, properties)
+            self._log(name)
 
     def append(self) -> None:
         """Append a batch of a random size and codec."""
@@ -120,7 +135,7 @@ class Life:
 
     def flush_all(self) -> None:
         """Put every log on disk."""
-        logs = [self.directory.log(partition) for partition in self.directory.partitions()]
+        logs = [self._log(partition) for partition in self.directory.partitions()]
         ends = [log.next_offset for log in logs]
         self.directory.flush()
         for log, end in zip(logs, ends, strict=True):
@@ -148,8 +163,45 @@ class Life:
     def close(self) -> None:
         self.directory.close()
 
+    # --- a neighbour on the same disk --------------------------------------------------------------------------------
 
-_CHOICES = (
-    [Life.append, Life.flush, Life.flush_all, Life.roll, Life.checkpoint, Life.read, Life.make, Life.reopen],
-    [60, 10, 3, 4, 4, 8, 3, 2],
-)
+    def fill(self) -> None:
+        """Leave little or no room on the disk."""
+        with open(self.neighbour, "ab") as file:
+            disk = os.statvfs(self.neighbour)
+            size = disk.f_bavail * disk.f_frsize - self.random.choice(_BYTES_LEFT)
+            with contextlib.suppress(OSError):
+                os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), size)
+
+    def free(self) -> None:
+        """Give the room free again; then every log takes a batch."""
+        if os.path.exists(self.neighbour):
+            os.unlink(self.neighbour)
+        for partition in self.directory.partitions():
+            log = self._log(partition)
+            appended = log.append(self.batch(log, 3, "none"))
+            self.say(f"handed {log.partition} {appended.last_offset + 1}")
+
+
+def fill(path: str, bytes_left: int) -> None:
+    """Let the file `path` take all the room that its disk has, but for so many bytes."""
+    with open(path, "ab") as file:
+        disk = os.statvfs(path)
+        size = disk.f_bavail * disk.f_frsize - bytes_left
+        if size > 0:
+            with contextlib.suppress(OSError):
+                os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), size)
+
+
+_BYTES_LEFT = (0, 0, 0, 1 << 12, 1 << 14, 1 << 16)
+_CHOICES = {
+    Life.append: 60,
+    Life.flush: 10,
+    Life.flush_all: 3,
+    Life.roll: 4,
+    Life.checkpoint: 4,
+    Life.read: 8,
+    Life.make: 3,
+    Life.reopen: 2,
+}
+_CHOICES_OF_NEIGHBOUR = {Life.fill: 12, Life.free: 4, Life.read: 30}

@@ -1,0 +1,150 @@
+"""Row 9: somebody fills the disk and gives it free again, while a log is written, rolled, closed and recovered.
+
+Fills are steps of the writer, so that a seed says when they come. Everything stays readable, also where there is no
+room at all; a writer is told ENOSPC and nothing worse, and goes on when there is room.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+from pathlib import Path
+
+from daemons import Daemon, mounted
+from disks import NEEDS, SMALL, Disk, made, small_memory
+from history import History
+from life import fill
+from nursery import Nursery
+from programme import Row
+from row_sigkill import kill_somewhere
+
+LIVES = 5
+MOUNTS = 3
+OPTIONS = "create,linger-ms=2,batch-bytes=4096,segment.bytes=40000,segment.index.bytes=4000"
+_STEPS = 150
+_APPENDS_MAX = 5000
+_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def play(seed: int, scratch: Path) -> int:
+    """Let writers live on a small disk, some to be killed when it is full; the seed says which file system."""
+    chance = random.Random(seed)
+    with small_memory(scratch) if seed % 2 else made(SMALL, scratch) as disk:
+        return _play_mounts(disk, scratch, chance) if seed % 10 > 7 else _play_lives(disk, seed, chance)
+
+
+def _play_lives(disk: Disk, seed: int, chance: random.Random) -> int:
+    """Through the engine: writers who fill the disk, free it, die."""
+    history, errors = History(seed), 0
+    with Nursery() as nursery:
+        for number in range(LIVES):
+            errors += _live(nursery, disk, history, number, chance)
+            nursery.verify(os.fspath(disk.log), history, read_only=True)
+            if chance.random() < 0.5:
+                _neighbour(disk).unlink(missing_ok=True)
+                nursery.verify(os.fspath(disk.log), history)
+        _neighbour(disk).unlink(missing_ok=True)
+        nursery.verify(os.fspath(disk.log), history)
+    assert errors > 0 and history.promised > 0, "the disk was never full"
+    return LIVES
+
+
+def _neighbour(disk: Disk) -> Path:
+    return disk.path / "neighbour"
+
+
+def _live(nursery: Nursery, disk: Disk, history: History, number: int, chance: random.Random) -> int:
+    """Let a writer live to its end, or kill it; return how often it was told that the disk is full."""
+    neighbour = os.fspath(_neighbour(disk))
+    writer = nursery.start(
+        "live", path=os.fspath(disk.log), seed=history.seed, number=number, steps=_STEPS, neighbour=neighbour
+    )
+    if chance.random() < 0.4:
+        kill_somewhere(writer, history, chance)
+    for line in writer.lines():
+        history.take(line)
+    ended = writer.end()
+    assert not ended.finding and (not ended.killed or ended.status == 9), ended
+    for code, what in history.failures:
+        assert code in _IS_FULL, f"the disk was full, and the writer was told: {what}"
+        assert not what.startswith(("read", "free")), f"with room, or without a need of it: {what}"
+    count = len(history.failures)
+    history.failures.clear()
+    return count
+
+
+# --- through a mount -------------------------------------------------------------------------------------------------
+
+
+def _play_mounts(disk: Disk, scratch: Path, chance: random.Random) -> int:
+    """Through the kernel: mounts of one log on a disk that is full, and then not."""
+    written: list[bytes] = []
+    for number in range(MOUNTS):
+        with mounted(disk.log, scratch / f"mnt{number}", OPTIONS) as daemon:
+            _fill_under(daemon, disk, written, chance)
+            if chance.random() < 0.5:
+                daemon.kill()
+                _neighbour(disk).unlink()  # recovery needs room for the tail that it keeps
+                continue
+            _neighbour(disk).unlink()
+            written += _append(daemon.path, len(written))
+            _check_values(daemon.path, written)
+            assert daemon.unmount() == 0 and "Traceback" not in daemon.said, daemon.said
+    with mounted(disk.log, scratch / "mnt", OPTIONS) as daemon:
+        _check_values(daemon.path, written)
+        assert daemon.unmount() == 0, daemon.said
+    return MOUNTS
+
+
+def _fill_under(daemon: Daemon, disk: Disk, written: list[bytes], chance: random.Random) -> None:
+    """Append, fill the disk, append until ENOSPC comes, and read everything; `written` takes the lines that went in."""
+    (daemon.path / "orders-0").mkdir(exist_ok=True)
+    _check_values(daemon.path, written)
+    for _ in range(chance.randrange(1, 20)):
+        written += _append(daemon.path, len(written))
+    fill(os.fspath(_neighbour(disk)), chance.choice((0, 0, 1 << 13, 1 << 16)))
+    for _ in range(_APPENDS_MAX):
+        try:
+            written += _append(daemon.path, len(written))
+        except OSError as error:
+            assert error.errno in _IS_FULL, error
+            break
+    else:
+        raise AssertionError("the disk was full, and nobody was told")
+    _check_values(daemon.path, written)
+
+
+def _append(path: Path, number: int) -> list[bytes]:
+    """Append some lines through one open file; OSError unless every call, close as well, was glad of them."""
+    lines = [b"%d:%s" % (number + each, b"x" * 97) for each in range(20)]
+    append = os.open(path / "orders-0" / "append", os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(append, b"".join(line + b"\n" for line in lines))
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.close(append)
+        raise
+    os.close(append)
+    return lines
+
+
+def _check_values(path: Path, written: list[bytes]) -> None:
+    """Assert that what went in is there in order. Lines of a call that failed may be there too, if they are whole."""
+    found = (path / "orders-0" / "values").read_bytes().splitlines()
+    rest = iter(found)
+    assert all(line in rest for line in written), f"{len(written)} lines went in, and not all of {len(found)} are those"
+    assert all(len(line.partition(b":")[2]) == 97 for line in found), "a torn line"
+
+
+ROW = Row(
+    9,
+    "disk_full",
+    "the disk is full, and has room again",
+    play,
+    seeds_in_ci=range(20),
+    goal=100,
+    unit="lives on a full disk",
+    needs=(*NEEDS, "fuse"),
+)

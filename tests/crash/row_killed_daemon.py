@@ -1,0 +1,154 @@
+"""Row 8: the daemon of a mount is killed, or cut off from the kernel, under four writers and two followers."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from daemons import Daemon, Program, Words, fuse_connections, mounted
+from programme import Row
+
+ROUNDS = 5
+OPTIONS = "create,linger-ms=2,batch-bytes=4096,segment.bytes=20000,file.delete.delay.ms=0"
+
+SHELL = 'n=0; while echo "$0:$n" >> orders-0/append; do echo "$0 $n"; n=$((n + 1)); done; exit 3'
+"""A line at a time as people write them. The shell does not ask whether close succeeded: see `_round`."""
+
+SYNCING = """
+import os, sys
+append = os.open("orders-0/append", os.O_WRONLY | os.O_APPEND)
+for number in range(1 << 30):
+    os.write(append, b"%s:%d\\n" % (sys.argv[1].encode(), number))
+    os.fsync(append)
+    os.write(1, b"%s %d\\n" % (sys.argv[1].encode(), number))
+"""
+CLOSING = """
+import os, sys
+for number in range(0, 1 << 30, 20):
+    append = os.open("orders-0/append", os.O_WRONLY | os.O_APPEND)
+    os.write(append, b"".join(b"%s:%d\\n" % (sys.argv[1].encode(), each) for each in range(number, number + 20)))
+    os.close(append)
+    os.write(1, b"%s %d\\n" % (sys.argv[1].encode(), number + 19))
+"""
+FOLLOWING = """
+import os, select, sys
+values = os.open("orders-0/values", os.O_RDONLY)
+while True:
+    block = os.read(values, 1 << 16)
+    os.write(1, block) if block else select.select([], [], [], 0.01)
+"""
+WRITERS = {
+    "shell-1": ("bash", "-c", SHELL),
+    "shell-2": ("bash", "-c", SHELL),
+    "syncing": (sys.executable, "-c", SYNCING),
+    "closing": (sys.executable, "-c", CLOSING),
+}
+FOLLOWERS = {
+    "tail": ("tail", "-f", "-n", "+1", "-s", "0.05", "orders-0/values"),
+    "python": (sys.executable, "-c", FOLLOWING),
+}
+
+
+@dataclass
+class Seen:
+    """What the next mount has to show. `promised`: the last line of each writer; `followed`: what followers saw."""
+
+    promised: dict[str, int] = field(default_factory=dict)
+    followed: list[Path] = field(default_factory=list)
+
+    def check(self, values: bytes) -> None:
+        """Assert that every writer's lines are there from the first on, in order, once, as far as was promised."""
+        lines: dict[str, list[int]] = {}
+        for line in values.decode().splitlines():
+            name, _, number = line.partition(":")
+            lines.setdefault(name, []).append(int(number))
+        for name, promised in self.promised.items():
+            assert lines.get(name, []) == list(range(len(lines.get(name, [])))), f"{name}: {lines[name]}"
+            assert len(lines.get(name, [])) > promised, f"{name}: {len(lines.get(name, []))} lines, {promised} promised"
+        assert lines.keys() <= self.promised.keys(), f"foreign lines: {lines.keys() - self.promised.keys()}"
+        for path in self.followed:
+            followed = path.read_bytes()
+            assert values.startswith(followed), f"{path.name} saw {len(followed)} bytes that are not in the log"
+
+
+def play(seed: int, scratch: Path) -> int:
+    """Kill one daemon after the other on the same directory; each new one shows what the killed one had promised."""
+    chance = random.Random(seed)
+    (scratch / "log").mkdir()
+    seen = Seen()
+    with fuse_connections(scratch) as connections:
+        for number in range(ROUNDS):
+            (scratch / f"{number}").mkdir()
+            _round(scratch / "log", scratch / f"{number}", chance, seen, connections)
+    with mounted(scratch / "log", scratch / "mnt", OPTIONS) as daemon:
+        seen.check((daemon.path / "orders-0" / "values").read_bytes())
+        assert daemon.unmount() == 0, daemon.said
+    assert sum(seen.promised.values()) > ROUNDS, f"next to nothing was promised, and checked: {seen.promised}"
+    return ROUNDS
+
+
+def _round(log: Path, scratch: Path, chance: random.Random, seen: Seen, connections: Path) -> None:
+    """Mount, check what was promised before, write and follow, kill; note what was promised meanwhile."""
+    words = Words()
+    with ExitStack() as stack:
+        stack.callback(words.close)
+        daemon = stack.enter_context(mounted(log, scratch / "mnt", OPTIONS))
+        (daemon.path / "orders-0").mkdir(exist_ok=True)
+        seen.check((daemon.path / "orders-0" / "values").read_bytes())
+        programs = [_start(stack, name, daemon, scratch, words) for name in (*WRITERS, *FOLLOWERS)]
+        words.close_writer()
+        acknowledged = _listen(words, int(chance.expovariate(1 / 100)) + 4, lambda: _end(daemon, chance, connections))
+        for program in programs:
+            assert program.wait(), f"saw nothing of the end of its daemon: {program.command}"
+        assert "Traceback" not in daemon.said, daemon.said
+    seen.followed += [scratch / name for name in FOLLOWERS]
+    for name in WRITERS:
+        # The shell takes no notice when close fails: its last line may have been accepted, and no more.
+        doubtful = name.startswith("shell")
+        seen.promised[f"{scratch.name}-{name}"] = acknowledged.get(f"{scratch.name}-{name}", -1) - doubtful
+
+
+def _start(stack: ExitStack, name: str, daemon: Daemon, scratch: Path, words: Words) -> Program:
+    """Start a writer, whose words go to `words`, or a follower, who fills a file of its name."""
+    error = scratch / f"{name}.error"
+    if name in WRITERS:
+        program = Program([*WRITERS[name], f"{scratch.name}-{name}"], daemon.path, out=words.writer, error=error)
+    else:
+        with (scratch / name).open("wb") as out:
+            program = Program(FOLLOWERS[name], daemon.path, out=out.fileno(), error=error)
+    stack.callback(program.end)
+    return program
+
+
+def _listen(words: Words, count: int, end: Callable[[], None]) -> dict[str, int]:
+    """Take in so many words, end the daemon, take in what is left; return the last number of each writer."""
+    last: dict[str, int] = {}
+    for heard, line in enumerate(words.lines(), 1):
+        name, _, number = line.partition(" ")
+        last[name] = int(number)
+        if heard == count:
+            end()
+    return last
+
+
+def _end(daemon: Daemon, chance: random.Random, connections: Path) -> None:
+    if chance.random() < 0.8:
+        daemon.kill()
+    else:
+        daemon.abort(connections)
+
+
+ROW = Row(
+    8,
+    "killed_daemon",
+    "the daemon of a mount is killed under load",
+    play,
+    seeds_in_ci=range(5),
+    goal=30,
+    unit="kills",
+    needs=("root", "fuse", "tail", "bash"),
+)
