@@ -524,3 +524,54 @@ def test_a_log_that_is_lent_to_a_pass_is_closed_after_it(make: Make) -> None:
     assert [each.segments for each in removed] == [3] and directory.opened(PARTITION) is None
     assert directory.log(PARTITION).log_start_offset == 6
     directory.close()
+
+
+# --- Kafka's own cases ------------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_aged_out_is_one_segment_of_four_files(make: Make, clock: FakeClock) -> None:
+    small = make(retention_ms=str(DAY_MS), segment_bytes=str(10 * BATCH_BYTES))
+    for _ in range(200):
+        small.log.append(record(clock.now_ms()))
+    assert len(small.bases) == 20
+    clock.advance(DAY_MS + 1)
+    run(small)
+    small.directory.deletions.run_all()
+    assert small.bases == [200] and small.offsets() == []
+    files_of_it = [f"{200:020d}{suffix}" for suffix in (".index", ".log", ".snapshot", ".timeindex")]
+    assert sorted(os.listdir(small.log.path)) == [*files_of_it, "leader-epoch-checkpoint", "partition.metadata"]
+    with pytest.raises(OffsetOutOfRange):
+        small.log.batch_at(0)
+    assert small.log.append(record(clock.now_ms())).base_offset == 200
+
+
+def test_a_log_that_grew_too_large_keeps_six_segments(make: Make) -> None:
+    small = make(retention_ms="-1", segment_bytes=str(10 * BATCH_BYTES), retention_bytes=str(50 * BATCH_BYTES + 10))
+    for _ in range(200):
+        small.log.append(record(NOW))
+    assert len(small.bases) == 20
+    run(small)
+    assert len(small.bases) == 6, "five would be less than what is to be kept"
+    assert small.log.log_start_offset == 140
+
+
+def test_a_compacted_log_is_removed_by_age_only_where_its_policy_says_so(make: Make, clock: FakeClock) -> None:
+    for policy, left in (("compact", 3), ("compact,delete", 1)):
+        small = make(cleanup_policy=policy, retention_ms="1")
+        for number in range(2):
+            small.log.append(record(NOW - DAY_MS, key=b"%d" % number))
+            small.log.roll()
+        run(small)
+        assert len(small.bases) == left
+
+
+def test_the_ends_of_a_log_are_told_after_records_were_deleted(make: Make) -> None:
+    small = make(retention_ms="-1")
+    for timestamp in (30, 10, 20):
+        small.segment(timestamp)
+    assert [small.log.list_offset(mark) for mark in (-1, -2, -3)] == [(3, -1), (0, -1), (0, 30)]
+    small.log.delete_records(1)
+    assert [small.log.list_offset(mark) for mark in (-1, -2)] == [(3, -1), (1, -1)]
+    assert small.log.list_offset(5) == (1, 10)
+    run(small)
+    assert [small.log.list_offset(mark) for mark in (-1, -2, -3, 15)] == [(3, -1), (1, -1), (2, 20), (2, 20)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_clock import FakeClock
-from planted_logs import PARTITION, data, marker
+from planted_logs import PARTITION, batch, data, marker, plant, values_of
 from small_logs import SmallLog, record
 
 from offsetfs.storage import files, truncation
@@ -178,8 +178,8 @@ def test_leader_epochs_are_cut_with_the_log(make: Make) -> None:
     small.log.truncate_fully(9)
     assert read_epochs(path) == [(2, 9)]
     small.log.append(record(1))
-    batch = small.log.batch_at(9)
-    assert batch is not None and batch.header.leader_epoch == 2
+    found = small.log.batch_at(9)
+    assert found is not None and found.header.leader_epoch == 2
 
 
 def test_producers_of_what_was_cut_are_forgotten(make: Make) -> None:
@@ -213,8 +213,8 @@ def test_producers_are_known_of_a_log_that_lost_its_only_snapshot_to_a_cut(make:
 
 def test_transactions_are_cut_with_the_log(make: Make) -> None:
     small = make()
-    for batch in (data(1, 0, 2), marker(1, ABORT), data(2, 0, 2), marker(2, COMMIT), data(3, 0, 1)):
-        small.log.append(batch)
+    for sealed in (data(1, 0, 2), marker(1, ABORT), data(2, 0, 2), marker(2, COMMIT), data(3, 0, 1)):
+        small.log.append(sealed)
     assert small.log.last_stable_offset() == 6
     small.reopen(in_order=False)  # recovery writes the index of aborted transactions
     path = small.log.snapshot().first.path(".txnindex")
@@ -284,7 +284,7 @@ def test_segments_that_are_cut_off_wait_for_their_removal(make: Make) -> None:
     held = small.log.snapshot().values()[3]
     small.log.truncate_to(20)
     assert small.names(".log.deleted") == [f"{30:020d}.log.deleted"]
-    assert [batch.base_offset for batch in held.batches()] == [30, 35]
+    assert [each.base_offset for each in held.batches()] == [30, 35]
     small.clock.advance(60_000)
     small.directory.deletions.run_due()
     assert small.names(".deleted") == []
@@ -349,5 +349,65 @@ def test_a_reader_of_the_old_end_gets_no_bytes_of_the_new_one(make: Make) -> Non
     small.log.truncate_to(25)
     small.log.append(record(1, b"n" * 2))
     assert small.log.snapshot().values()[2] is not held
-    assert [batch.base_offset for batch in small.log.snapshot().values()[2].batches()] == [20, 25]
+    assert [each.base_offset for each in small.log.snapshot().values()[2].batches()] == [20, 25]
     small.log.check()
+
+
+# --- Kafka's own cases ------------------------------------------------------------------------------------------------
+
+
+def test_the_last_of_two_batches_is_cut_thirty_times_over(make: Make) -> None:
+    small = make()
+    small.log.append(batch_of(3))
+    for _ in range(30):
+        small.log.append(batch_of(2))
+        assert small.log.truncate_to(3) is True
+        assert (small.log.next_offset, small.log.snapshot().active.size) == (3, batch_of(3).size)
+        small.log.check()
+
+
+def test_a_cut_in_a_gap_takes_the_batch_behind_it(tmp_path: Path) -> None:
+    plant(tmp_path, {0: [batch(40, b"a", b"b"), batch(100, b"c", b"d")]})
+    directory = LogDirectory.open(str(tmp_path))
+    log = directory.log(PARTITION)
+    assert log.truncate_to(60) is True
+    assert (log.next_offset, values_of(log)) == (60, [b"a", b"b"])
+    directory.close()
+
+
+def test_thirty_records_cut_to_one_leave_its_time_and_no_entry(make: Make) -> None:
+    small = make(index_interval_bytes=str(2 * record(1).size - 1))
+    small.log.truncate_fully(40)
+    for offset in range(40, 70):
+        small.log.append(record(10 * offset))
+    assert small.log.snapshot().active.open_files().time_index.count == 14
+    small.log.truncate_to(41)
+    active = small.log.snapshot().active
+    assert (active.open_files().time_index.count, active.max_timestamp(), small.log.next_offset) == (0, (400, 40), 41)
+    small.log.append(record(5))
+    assert small.log.max_timestamp() == (40, 400)
+
+
+def test_an_empty_log_that_is_cut_does_not_roll(make: Make) -> None:
+    small = make(segment_index_bytes="40")
+    small.log.append(record(1))
+    small.log.truncate_to(0)
+    small.log.append(record(1))
+    assert small.bases == [0]
+    assert os.stat(small.log.snapshot().active.path(".index")).st_size == 40
+
+
+def test_aborted_transactions_above_the_cut_leave_the_index(make: Make) -> None:
+    small = make()
+    for producer in (1, 2):
+        small.log.append(data(producer, 0, 3))
+        small.log.append(marker(producer, ABORT))
+    small.reopen(in_order=False)
+    path = small.log.snapshot().first.path(".txnindex")
+    small.log.truncate_to(8)
+    assert [entry.last_offset for entry in entries(path)] == [3, 7]
+    small.log.append(record(1))
+    small.log.truncate_to(8)
+    assert [entry.last_offset for entry in entries(path)] == [3, 7]
+    small.log.truncate_to(7)
+    assert [entry.last_offset for entry in entries(path)] == [3]
