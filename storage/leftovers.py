@@ -23,8 +23,8 @@ from offsetfs.storage.names import parse_segment_name
 from offsetfs.storage.swap import CLEANED, DELETED, SWAP
 
 _OF_A_LOG = (".index", ".timeindex", ".txnindex", ".values-map")
-_REPLACED = (".log", *_OF_A_LOG, ".snapshot")
-"""What a swap takes the place of: nothing else that lies beside a log is ours to remove, a `.cut-` least of all."""
+_OF_A_SEGMENT = (".log", *_OF_A_LOG, ".snapshot")
+"""What is swapped and removed. Nothing else that lies beside a log is ours to touch, a `.cut-` least of all."""
 
 _RELATIVE_OFFSET_MAX = 2**31 - 1
 
@@ -66,14 +66,14 @@ def pending_swaps(path: str, names: Sequence[str] | None = None) -> PendingSwaps
     Reads the headers of `.log.swap` files, to know which files they replace.
     """
     parsed = _parsed(files.names(path) if names is None else names)
-    cleaned_min = min((base for _, base, suffix in parsed if suffix.endswith(CLEANED)), default=None)
-    swaps = [each for each in parsed if each[2].endswith(SWAP)]
+    cleaned_min = min((base for _, base, suffix in parsed if suffix in _ending(CLEANED)), default=None)
+    swaps = [each for each in parsed if each[2] in _ending(SWAP)]
     undone = [name for name, base, _ in swaps if cleaned_min is not None and base >= cleaned_min]
     ready = [each for each in swaps if each[0] not in undone]
     return PendingSwaps(
         undone=undone,
         replaced=_replaced(path, parsed, [(name, base) for name, base, suffix in ready if suffix == ".log" + SWAP]),
-        garbage=[name for name, _, suffix in parsed if suffix.endswith((CLEANED, DELETED))],
+        garbage=[name for name, _, suffix in parsed if suffix in (*_ending(CLEANED), *_ending(DELETED))],
         renamed=[name for name, _, _ in sorted(ready, key=lambda each: (each[1], each[2] != ".log" + SWAP))],
     )
 
@@ -84,18 +84,24 @@ def _replaced(path: str, parsed: Iterable[tuple[str, int, str]], logs: Sequence[
         return []
     bases = {base for _, base in logs}
     low, high = min(bases), max(_next_offset_of(path, name, base) for name, base in logs)
-    live = [each for each in parsed if each[2] in _REPLACED]
+    live = [each for each in parsed if each[2] in _OF_A_SEGMENT]
     # The last segment is never rewritten: an offset that a flipped bit put too high shall not take it.
     last = max((base for _, base, suffix in live if suffix == ".log"), default=-1)
-    going = [each for each in live if low <= each[1] < high and (each[1] != last or last in bases)]
-    return [name for name, base, suffix in going if suffix != ".snapshot" or base not in bases]
+    between = [name for name, base, _ in live if low <= base < high and base not in bases and base != last]
+    return [name for name, base, suffix in live if base in bases and suffix != ".snapshot"] + between
 
 
 def _next_offset_of(path: str, name: str, base: int) -> int:
-    """Return the offset behind the last batch, or `base`; one that no segment can hold is no offset."""
+    """Return the offset behind the last batch, or `base`; an offset that no segment can hold is none."""
+    end = base
     with files.opened(os.path.join(path, name)) as log:
-        ends = [rows.next_offset for rows in row_walk.header_rows(log, 0, log.size())]
-    return max([base, *(end for end in ends if end - base - 1 <= _RELATIVE_OFFSET_MAX)])
+        for rows in row_walk.header_rows(log, 0, log.size()):
+            end = max([end, *(each for each in rows.next_offsets() if each - 1 - base <= _RELATIVE_OFFSET_MAX)])
+    return end
+
+
+def _ending(ending: str) -> list[str]:
+    return [suffix + ending for suffix in _OF_A_SEGMENT]
 
 
 def finish_swaps(path: str) -> PendingSwaps:

@@ -54,7 +54,7 @@ def is_overflowed(segment: Segment, base_behind: int | None) -> bool:
             for rows in row_walk.sound_rows(
                 log, 0, segment.size, offset_min=segment.base_offset, offset_max=offset_max
             ):
-                beyond += sum(1 for last in _last_offsets(rows) if last - segment.base_offset > RELATIVE_OFFSET_MAX)
+                beyond += sum(end - 1 - segment.base_offset > RELATIVE_OFFSET_MAX for end in rows.next_offsets())
     except StorageError:
         return False
     return beyond > (1 if base_behind is None else 0)
@@ -133,8 +133,3 @@ def _aborted(segment: Segment, part: _Part) -> Iterator[bytes]:
     for entry in index.entries:
         if part.base_offset <= entry.last_offset < part.offset_end:
             yield entry.pack()
-
-
-def _last_offsets(rows: row_walk.Rows) -> Iterator[int]:
-    columns = rows.column(chain.BASE_OFFSET), rows.column(chain.LAST_OFFSET_DELTA)
-    return (base + delta for base, delta in zip(*columns, strict=True))

@@ -72,6 +72,11 @@ class Rows:
         last = self.numbers[-chain.COLUMNS :]
         return last[chain.BASE_OFFSET] + last[chain.LAST_OFFSET_DELTA] + 1
 
+    def next_offsets(self) -> list[int]:
+        """Return the offset behind each batch."""
+        columns = self.column(chain.BASE_OFFSET), self.column(chain.LAST_OFFSET_DELTA)
+        return [base + delta + 1 for base, delta in zip(*columns, strict=True)]
+
     def column(self, column: int) -> array[int]:
         """Return one number of each batch."""
         return self.numbers[column :: chain.COLUMNS]
@@ -79,7 +84,7 @@ class Rows:
     def flagged(self, flag: int) -> list[int]:
         """Return the numbers of the batches that have the attribute `flag`."""
         column = self.column(chain.ATTRIBUTES)
-        if 0 <= min(column) and max(column) < flag:  # as nearly always, and sooner known
+        if min(column) >= 0 and max(column) < flag:  # as nearly always, and sooner known
             return []
         return [row for row, attributes in enumerate(column) if attributes & flag]
 
