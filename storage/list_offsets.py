@@ -46,13 +46,14 @@ def list_offset(log: Log, timestamp: int) -> tuple[int, int] | None:
 def max_timestamp(log: Log, *, nowait: bool = False) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the first record with the largest timestamp; None when no record has one.
 
-    A transaction marker is no record: where one is the latest, this walks over all headers.
+    Where a transaction marker is the latest, or a record below the log start, this walks over all headers.
     """
     best = max((segment.max_timestamp(nowait=nowait)[0] for segment in log.snapshot()), default=-1)
     found = find_timestamp(log, best, nowait=nowait) if best >= 0 else None
     if found is not None or best < 0:
         return found
     if nowait:
-        raise WouldBlock("a transaction marker is the latest", path=log.path)
-    best = max((time_search.max_data_timestamp(segment) for segment in log.snapshot()), default=-1)
+        raise WouldBlock("what is the latest is no record of the log", path=log.path)
+    start = log.log_start_offset
+    best = max((time_search.max_data_timestamp(segment, start) for segment in log.snapshot()), default=-1)
     return find_timestamp(log, best) if best >= 0 else None

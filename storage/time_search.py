@@ -96,11 +96,13 @@ def measure_max_timestamp(segment: Segment) -> tuple[int, int]:
     return timestamp, offset
 
 
-def max_data_timestamp(segment: Segment) -> int:
-    """Return the largest timestamp of the batches that hold records, transaction markers left out; -1 if none."""
-    data = (
-        header for _, header in segment.headers(over_damage=True, runs=RUNS) if header.count and not header.is_control
-    )
+def max_data_timestamp(segment: Segment, offset_min: int) -> int:
+    """Return the largest timestamp of the batches that hold records and reach `offset_min`; -1 if none does.
+
+    Transaction markers are no records.
+    """
+    headers = (header for _, header in segment.headers(over_damage=True, runs=RUNS) if header.last_offset >= offset_min)
+    data = (header for header in headers if header.count and not header.is_control)
     return max((header.max_timestamp for header in data), default=-1)
 
 
