@@ -1,0 +1,19 @@
+"""Asking before something is destroyed: on a terminal the user answers, in a script `--yes` does."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+
+
+def require(question: str, *, is_given: bool) -> None:
+    """Return when the user agrees: with --yes, or by answering. `Failure` where nobody can, or somebody does not."""
+    if is_given:
+        return
+    if not sys.stdin.isatty():
+        raise Failure("nothing was changed: it is done with --yes", WRONG_CALL)
+    if not click.confirm(question, default=False, err=True):
+        raise Failure("nothing was changed", WRONG_CALL)

@@ -1,0 +1,100 @@
+"""`offsetfs delete`: remove topics or single partitions, with everything in them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli import consent, preflight
+from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.served import daemon_of, in_use
+from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageError
+from offsetfs.storage.names import TopicPartition, check_topic
+
+if TYPE_CHECKING:
+    from offsetfs.storage.directory import LogDirectory
+
+_INSTEAD = "mount it with -o delete and use rmdir {mount}/TOPIC-PARTITION, or unmount it first"
+
+
+@click.command("delete", short_help="Remove topics or partitions.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("names", metavar="TOPIC[-PARTITION]...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do it without asking.")
+def command(log_directory: str, names: tuple[str, ...], yes: bool) -> int:
+    """Remove partitions of LOGDIR, all records in them, and what the checkpoints say of them.
+
+    TOPIC stands for all its partitions; its settings go with the last one. A partition is first renamed, as Kafka does
+    (TOPIC-0.<uuid>-delete), so that a crash leaves it whole or gone; then its files are removed. Where LOGDIR is
+    mounted with -o delete, it is done through the mount, which removes the files file.delete.delay.ms later.
+
+    \b
+    offsetfs delete ~/logs orders
+    offsetfs delete ~/logs orders-3 payments-0 --yes
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 refused, for the reason it says.
+    """
+    preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
+    partitions = _named(log_directory, names)
+    for partition in partitions:
+        click.echo(f"{partition}: {_content(os.path.join(log_directory, str(partition)))} go")
+    try:
+        _in_directory(log_directory, partitions, yes)
+    except LogDirectoryLocked as error:
+        daemon = daemon_of(log_directory)
+        if daemon is None or "delete" not in daemon.options:
+            raise in_use(error, log_directory, _INSTEAD) from error
+        consent.require("Delete them?", is_given=yes)
+        for partition in partitions:
+            os.rmdir(os.path.join(daemon.mount_point, str(partition)))
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    return DONE
+
+
+def _named(log_directory: str, names: tuple[str, ...]) -> list[TopicPartition]:
+    """Return the partitions that are meant; `Failure` for a name that means none, or two things."""
+    there = sorted(filter(None, map(_partition, os.listdir(log_directory))))
+    found: dict[TopicPartition, None] = {}
+    for name in names:
+        of_topic = [partition for partition in there if partition.topic == name]
+        itself = [partition for partition in there if str(partition) == name]
+        if of_topic and itself:
+            raise Failure(f"{name} is a partition and a topic: name the topic's partitions, such as {of_topic[0]}")
+        if not of_topic and not itself:
+            raise Failure(f"{name}: {log_directory} has no such topic or partition", WRONG_CALL)
+        found.update(dict.fromkeys([*of_topic, *itself]))
+    return list(found)
+
+
+def _partition(name: str) -> TopicPartition | None:
+    try:
+        partition = TopicPartition.parse(name)
+        check_topic(partition.topic)
+    except InvalidName:
+        return None
+    return partition
+
+
+def _content(path: str) -> str:
+    sizes = [os.lstat(os.path.join(path, name)).st_size for name in os.listdir(path) if name.endswith(".log")]
+    return f"{sum(sizes)} bytes in {len(sizes)} segments"
+
+
+def _in_directory(log_directory: str, partitions: list[TopicPartition], yes: bool) -> None:
+    from offsetfs.storage.directory import LogDirectory
+
+    directory = LogDirectory.open(log_directory)
+    try:
+        consent.require("Delete them?", is_given=yes)
+        _delete(directory, partitions)
+    finally:
+        directory.close()
+
+
+def _delete(directory: LogDirectory, partitions: list[TopicPartition]) -> None:
+    for partition in partitions:
+        directory.delete_partition(partition)
+    directory.deletions.run_all()  # nobody reads through us, and nobody stays to do it later

@@ -1,0 +1,76 @@
+"""`offsetfs truncate`: cut the end off a partition."""
+
+from __future__ import annotations
+
+import click
+
+from offsetfs.cli import consent, preflight
+from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.served import in_use
+from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageError
+from offsetfs.storage.log import Log
+from offsetfs.storage.names import TopicPartition
+
+
+@click.command("truncate", short_help="Cut the end off a partition.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("name", metavar="TOPIC-PARTITION")
+@click.argument("offset", metavar="OFFSET", type=click.IntRange(min=0))
+@click.option("--yes", is_flag=True, help="Do it without asking.")
+def command(log_directory: str, name: str, offset: int, yes: bool) -> int:
+    """Remove the records of TOPIC-PARTITION from OFFSET on; the next record gets that offset.
+
+    Batches are never split: the one that holds OFFSET goes as a whole, and the next record gets the offset at which it
+    began. These offsets are given out a second time: whoever read them before sees other records there then, so do
+    this only where nobody did. An OFFSET below the log start empties the partition. The tail of a segment that is cut
+    is kept beside it, as a .cut- file.
+
+    \b
+    offsetfs truncate ~/logs orders-0 1234
+    offsetfs truncate ~/logs orders-0 1234 --yes
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 refused, for the reason it says.
+    """
+    preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
+    try:
+        _truncate(log_directory, TopicPartition.parse(name), offset, yes)
+    except InvalidName as error:
+        raise Failure(str(error), WRONG_CALL) from error
+    except LogDirectoryLocked as error:
+        raise in_use(error, log_directory, "unmount it first: offsetfs umount {mount}") from error
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    return DONE
+
+
+def _truncate(log_directory: str, partition: TopicPartition, offset: int, yes: bool) -> None:
+    from offsetfs.storage.directory import LogDirectory
+
+    directory = LogDirectory.open(log_directory)
+    try:
+        log = directory.log(partition)
+        if offset >= log.next_offset:
+            click.echo(f"{partition}: ends at {log.next_offset} already, nothing goes")
+            return
+        first = _first_to_go(log, offset)
+        click.echo(_sentence(log, offset, first))
+        consent.require("Cut them off?", is_given=yes)
+        log.truncate_to(first)
+        click.echo(f"{partition}: ends at {log.next_offset}")
+    finally:
+        directory.close()
+
+
+def _first_to_go(log: Log, offset: int) -> int:
+    """Return where the batch that holds `offset` begins; `offset` itself in a gap, and where nothing is left."""
+    if offset <= log.log_start_offset:
+        return offset
+    batch = log.batch_at(offset)
+    return min(batch.base_offset, offset) if batch is not None else offset
+
+
+def _sentence(log: Log, offset: int, first: int) -> str:
+    if offset <= log.log_start_offset:
+        return f"{log.partition}: offsets {log.log_start_offset} to {log.next_offset - 1} go: all there are"
+    said = f"{log.partition}: offsets {first} to {log.next_offset - 1} go"
+    return said if first == offset else f"{said}: {offset} lies in a batch that begins at {first}"

@@ -1,0 +1,124 @@
+"""`offsetfs clean`: does what is due, shows it before on request, and says who has the directory."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from offsetfs.cli import exit_codes, run
+from offsetfs.storage.batch_builder import BatchBuilder
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.names import TopicPartition
+
+pytestmark = pytest.mark.unit
+
+ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 0)
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    """Orders of which one of two segments is too old, and users of whom one of three records is the latest."""
+    now_ms = time.time_ns() // 1_000_000
+    directory = LogDirectory.open(str(tmp_path))
+    directory.create_partition(ORDERS, {"retention.ms": str(HOUR_MS)})
+    directory.create_partition(USERS, {"cleanup.policy": "compact"})
+    fill(directory, ORDERS, b"old", b"older", timestamp=now_ms - 2 * HOUR_MS)
+    directory.log(ORDERS).roll()
+    fill(directory, ORDERS, b"new", timestamp=now_ms)
+    fill(directory, USERS, b"a", b"a", timestamp=now_ms)
+    directory.log(USERS).roll()
+    fill(directory, USERS, b"a", timestamp=now_ms)
+    directory.close()
+    return str(tmp_path)
+
+
+def fill(directory: LogDirectory, partition: TopicPartition, *keys: bytes, timestamp: int) -> None:
+    builder = BatchBuilder(1 << 16)
+    for key in keys:
+        assert builder.append(key, b"value", (), timestamp)
+    directory.log(partition).append(builder.seal())
+
+
+def offsets(path: str, partition: TopicPartition) -> list[int]:
+    log = LogDirectory.open(path, read_only=True).log(partition)
+    batches = (batch for segment in log.snapshot() for batch in segment.batches())
+    return [each.offset for batch in batches for each in batch.records() if each.offset >= log.log_start_offset]
+
+
+def state(path: str) -> list[tuple[str, bytes]]:
+    return sorted((str(file), file.read_bytes()) for file in Path(path).rglob("*") if file.is_file())
+
+
+def test_what_is_due_is_removed_and_compacted_with_a_line_each(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["clean", log]) == exit_codes.DONE
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in told] == ["users-0", "orders-0"]
+    assert "2 records became 1 (compaction: ratio)" in told[0]
+    assert told[1].startswith("orders-0: 1 segments less, ") and told[1].endswith(" bytes freed (retention: time)")
+    assert (offsets(log, ORDERS), offsets(log, USERS)) == ([2], [1, 2])
+    assert not [name for _, _, names in os.walk(log) for name in names if name.endswith(".deleted")]
+
+
+def test_when_nothing_is_due_it_says_so(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["clean", log])
+    capsys.readouterr()
+    before = state(log)
+    assert run(["clean", log]) == exit_codes.DONE
+    assert capsys.readouterr().out == "nothing is due\n"
+    assert state(log) == before
+
+
+def test_now_rolls_what_is_compacted_so_that_all_of_it_is(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["clean", log, "--now", "users-0"]) == exit_codes.DONE
+    assert "3 records became 1" in capsys.readouterr().out
+    assert (offsets(log, ORDERS), offsets(log, USERS)) == ([0, 1, 2], [2])
+
+
+@pytest.mark.parametrize("arguments", [[], ["--now"]])
+def test_a_dry_run_shows_it_and_changes_nothing(
+    log: str, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    before = state(log)
+    assert run(["clean", log, "--dry-run", *arguments]) == exit_codes.DONE
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("orders-0: would remove 1 segments, ") and "(retention: time)" in told[0]
+    segments = 2 if arguments else 1
+    assert told[1].startswith(f"users-0: would rewrite {segments} segments, ") and "100% dirty" in told[1]
+    assert state(log) == before
+
+
+def test_a_dry_run_looks_on_while_somebody_writes(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+    holder = LogDirectory.open(log)
+    try:
+        assert run(["clean", log, "--dry-run"]) == exit_codes.DONE
+        assert run(["clean", log]) == exit_codes.FAILED
+    finally:
+        holder.close()
+    said = capsys.readouterr().err
+    assert f"in use by process {os.getpid()}" in said and "stop it first" in said
+
+
+def test_a_partition_that_is_not_there_is_refused_before_anything_is_done(
+    log: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = state(log)
+    assert run(["clean", log, "users-0", "users-7"]) == exit_codes.WRONG_CALL
+    assert "has no partition users-7" in capsys.readouterr().err
+    assert state(log) == before
+
+
+def test_a_partition_that_cannot_be_cleaned_is_told_and_its_neighbours_are(
+    log: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(log) / "users-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    assert run(["clean", log]) == exit_codes.FAILED
+    said = capsys.readouterr()
+    assert "users-0: compaction failed: " in said.err and str(path) in said.err
+    assert offsets(log, ORDERS) == [2]
