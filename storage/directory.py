@@ -259,6 +259,7 @@ class LogDirectory:
             deletions=self.deletions,
             before_change=self._mark_changed,
             save_log_start=lambda offset: self._checkpoints.raise_log_starts({partition: offset}),
+            save_recovery_point=functools.partial(self._checkpoints.raise_recovery_point, partition),
             cut_checkpoints=functools.partial(self._checkpoints.cut, partition),
             restart_checkpoints=functools.partial(self._checkpoints.restart, partition),
         )
@@ -366,8 +367,18 @@ class LogDirectory:
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
         with self._config_mutex:
+            if "cleanup.policy" in changes:
+                self._sync_before_compaction(topic)
             self._settings.change(topic, changes)
             self._apply({topic})
+
+    def _sync_before_compaction(self, topic: str) -> None:
+        """Sync the logs of a topic that may become a compacted one. Recovery takes a gap between its segments for what
+        compaction left, so none of them may be one that a power cut can take the end of."""
+        for log in list(self._logs.values()):
+            if log.partition.topic == topic and not log.read_only and not log.is_compacted:
+                with contextlib.suppress(LogFenced):
+                    log.flush()
 
     def refresh_config(self) -> StorageError | OSError | None:
         """Take in what another process changed in the settings; return why what it wrote does not hold, or None.
@@ -386,7 +397,11 @@ class LogDirectory:
         for log in (list(self._logs.values()) if logs is None else logs) if topics else ():
             config = self.config_of(log.partition.topic)
             if log.partition.topic in topics and log.config is not config:
+                was_compacted = log.is_compacted
                 log.configure(config, is_compacted=self._is_compacted(log.partition, config))
+                if log.is_compacted and not was_compacted and not log.read_only:
+                    with contextlib.suppress(OSError, LogFenced):  # which fences the log
+                        log.flush()
 
     def _is_compacted(self, partition: TopicPartition, config: LogConfig) -> bool:
         """A broker's settings are in its metadata, not here; but what its cleaner has cleaned is a compacted topic."""

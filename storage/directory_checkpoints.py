@@ -112,6 +112,13 @@ class DirectoryCheckpoints:
             self._change(RECOVERY_POINTS, points | synced)
             self._change(LOG_STARTS, self._offsets[LOG_STARTS] | raised)
 
+    def raise_recovery_point(self, partition: TopicPartition, offset: int) -> None:
+        """Note that everything below `offset` was synced."""
+        with self._lock:
+            points = self._offsets[RECOVERY_POINTS]
+            if offset > points.get(partition, 0):
+                self._change(RECOVERY_POINTS, points | {partition: offset})
+
     def cut(self, partition: TopicPartition, offset: int, cleaner_offset_max: int) -> None:
         """Let a log that is synced end at `offset`; its cleaner has seen at most what is below `cleaner_offset_max`."""
         with self._lock:

@@ -26,6 +26,9 @@ class LogHome:
     save_log_start: Callable[[int], None] = lambda offset: None
     """Puts a log start into the checkpoint, where it only rises; on disk after return."""
 
+    save_recovery_point: Callable[[int], None] = lambda offset: None
+    """Puts into the checkpoint that everything below an offset was synced; on disk after return."""
+
     cut_checkpoints: Callable[[int, int], None] = lambda offset, cleaner_offset_max: None
     """Called with the offset to which a log that is synced is about to be cut, and that to which it may count as
     compacted: the checkpoints say so, on disk after return."""
