@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from history import History
-from nursery import Nursery, Writer
+from nursery import Nursery
 from programme import Row
 from scenarios import SCENARIOS, Scenario
+from tracing import injected
 
 CALLS = ("pwrite64", "f(data)?sync", "ftruncate", "openat", "mkdir(at)?", "rename(at2?)?", "(unlink|rmdir)(at)?")
 """What the engine changes the disk with. Opening counts because it makes files; strace skips a call that it kills."""
@@ -40,7 +38,7 @@ def _kill_at_each(nursery: Nursery, scenario: Scenario, call: str, seed: int, sc
         path = scratch / f"{scenario.name}-{CALLS.index(call)}-{count}"
         shutil.copytree(template, path)
         history = prepared.copy()
-        killed = _live(nursery, scenario, path, history, (f"/^{call}$", f"signal=SIGKILL:when={count}"))
+        killed = _live(nursery, scenario, path, history, call, f"signal=SIGKILL:when={count}")
         nursery.verify(os.fspath(path), history)
         shutil.rmtree(path)
         if not killed:
@@ -49,33 +47,17 @@ def _kill_at_each(nursery: Nursery, scenario: Scenario, call: str, seed: int, sc
     raise AssertionError(f"{call} was called more than {_CALLS_MAX} times")
 
 
-def _live(nursery: Nursery, scenario: Scenario, path: Path, history: History, fault: tuple[str, str]) -> bool:
+def _live(nursery: Nursery, scenario: Scenario, path: Path, history: History, call: str, fault: str) -> bool:
     """Live the scenario under strace; return whether it was killed."""
     task = {"name": scenario.name, "path": os.fspath(path), "seed": history.seed, "number": 1}
     writer = nursery.start("scenario", gate=True, **task)
-    with _traced(writer, *fault):
+    with injected(writer.pid, call, fault):
         writer.go()
         for line in writer.lines():
             history.take(line)
         ended = writer.end()
     assert not ended.finding, ended.finding
     return ended.killed
-
-
-@contextmanager
-def _traced(writer: Writer, calls: str, what: str) -> Iterator[None]:
-    expressions = ["-e", f"trace={calls}", "-e", f"inject={calls}:{what}"]
-    command = ["strace", "-f", *expressions, "-o", os.devnull, "-p", str(writer.pid)]
-    strace = subprocess.Popen(command, stderr=subprocess.PIPE)
-    assert strace.stderr is not None
-    with strace.stderr:
-        try:
-            said = strace.stderr.readline()
-            assert b"attached" in said, said
-            yield
-        finally:
-            writer.kill()
-            strace.wait()
 
 
 ROW = Row(

@@ -1,0 +1,106 @@
+"""Row 10, its second half: an fsync of a mount's daemon fails once, and whoever asked for it is told.
+
+The kernel reports a page that it could not write once; who asks again is told that all is well. So after the failure
+nothing may be acknowledged on the log any more, until a new daemon has looked at what is on disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from pathlib import Path
+
+from daemons import Daemon, mounted
+from programme import Row
+from tracing import injected
+
+OPTIONS = "create,linger-ms=1,flush-ms=off,segment.bytes=4000"
+_SYNCS_MAX = 12
+
+
+def play(seed: int, scratch: Path) -> int:
+    """Let the n-th fsync fail, n by the seed: of a log, an index, a time index, a directory, before and in a roll."""
+    chance = random.Random(seed)
+    (scratch / "log").mkdir()
+    promised: list[bytes] = []
+    with mounted(scratch / "log", scratch / "mnt", OPTIONS) as daemon:
+        (daemon.path / "orders-0").mkdir()
+        promised.append(_synced(daemon, 0))
+        _fail(daemon, seed % _SYNCS_MAX + 1, promised)
+        _check_fenced(daemon, promised)
+        if chance.random() < 0.5:
+            daemon.kill()
+        else:
+            daemon.unmount()
+        assert "Traceback" not in daemon.said, daemon.said
+    with mounted(scratch / "log", scratch / "again", OPTIONS) as daemon:
+        _check_values(daemon, promised)
+        promised.append(_synced(daemon, len(promised)))
+        _check_values(daemon, promised)
+        assert daemon.unmount() == 0, daemon.said
+    return 1
+
+
+def _synced(daemon: Daemon, number: int) -> bytes:
+    """Append a line and sync it; OSError when one of the two fails."""
+    line = b"%d:%s" % (number, b"x" * 700)
+    append = os.open(daemon.path / "orders-0" / "append", os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(append, line + b"\n")
+        os.fsync(append)
+    finally:
+        _close(append)
+    return line
+
+
+def _close(append: int) -> None:
+    try:
+        os.close(append)
+    except OSError as error:  # tells of the failure once more
+        assert error.errno == errno.EIO, error
+
+
+def _fail(daemon: Daemon, count: int, promised: list[bytes]) -> None:
+    """Sync lines until one fails, which the `count`-th fsync in the daemon does; `promised` takes the others."""
+    with injected(daemon.pid, "fsync|fdatasync", f"error=EIO:when={count}"):
+        for _ in range(_SYNCS_MAX):
+            try:
+                promised.append(_synced(daemon, len(promised)))
+            except OSError as error:
+                assert error.errno == errno.EIO, error
+                return
+    raise AssertionError("an fsync failed, and nobody was told")
+
+
+def _check_fenced(daemon: Daemon, promised: list[bytes]) -> None:
+    """Assert that what was promised is still shown, that the fault is told, and that nothing more is promised."""
+    _check_values(daemon, promised)
+    told = (daemon.path / ".offsetfs" / "errors").read_text()
+    assert "EIO fsync" in told and "orders-0: sync failed" in daemon.said, (told, daemon.said)
+    for _ in range(3):
+        try:
+            _synced(daemon, len(promised))
+        except OSError:
+            continue
+        raise AssertionError("a sync failed, and a later one was acknowledged")
+
+
+def _check_values(daemon: Daemon, promised: list[bytes]) -> None:
+    """Assert that the log begins with what was promised; the line that was refused may follow, whole."""
+    found = (daemon.path / "orders-0" / "values").read_bytes().splitlines()
+    rest = iter(found)
+    assert all(line in rest for line in promised), (len(found), len(promised))
+    assert all(len(line.partition(b":")[2]) == 700 for line in found), "a torn line"
+
+
+ROW = Row(
+    10,
+    "failed_fsync_on_a_mount",
+    "an fsync of a daemon fails once",
+    play,
+    seeds_in_ci=range(_SYNCS_MAX),
+    goal=_SYNCS_MAX,
+    unit="sites",
+    needs=("root", "fuse", "strace"),
+)
