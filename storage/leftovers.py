@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from offsetfs.storage import files, row_walk
@@ -60,12 +60,22 @@ class PendingSwaps:
         return any(base >= offset for base, _ in filter(None, parsed))
 
 
-def pending_swaps(path: str, names: Sequence[str] | None = None) -> PendingSwaps:
+Present = list[tuple[str, int, str]]
+"""The files of segments in a directory: name, base offset, suffix."""
+
+
+def present(names: Iterable[str]) -> Present:
+    """Return the names that are of segments, taken apart."""
+    parsed = ((name, parse_segment_name(name)) for name in names)
+    return [(name, int(each[0]), each[1]) for name, each in parsed if each is not None]
+
+
+def pending_swaps(path: str, parsed: Present | None = None) -> PendingSwaps:
     """Return what `finish_swaps` would do (LogLoader, its first four steps); changes nothing.
 
     Reads the headers of `.log.swap` files, to know which files they replace.
     """
-    parsed = _parsed(files.names(path) if names is None else names)
+    parsed = present(files.names(path)) if parsed is None else parsed
     cleaned_min = min((base for _, base, suffix in parsed if suffix in _ending(CLEANED)), default=None)
     swaps = [each for each in parsed if each[2] in _ending(SWAP)]
     undone = [name for name, base, _ in swaps if cleaned_min is not None and base >= cleaned_min]
@@ -78,7 +88,7 @@ def pending_swaps(path: str, names: Sequence[str] | None = None) -> PendingSwaps
     )
 
 
-def _replaced(path: str, parsed: Iterable[tuple[str, int, str]], logs: Sequence[tuple[str, int]]) -> list[str]:
+def _replaced(path: str, parsed: Present, logs: Sequence[tuple[str, int]]) -> list[str]:
     """Return the live files that the `.log.swap` files in `logs` stand for."""
     if not logs:
         return []
@@ -123,19 +133,17 @@ def finish_swaps(path: str) -> PendingSwaps:
     return pending
 
 
-def orphans(names: Collection[str]) -> list[str]:
+def orphans(parsed: Present) -> list[str]:
     """Return the names of indexes whose log is gone."""
-    parsed = _parsed(names)
     logs = {base for _, base, suffix in parsed if suffix == ".log"}
     return [name for name, base, suffix in parsed if suffix in _OF_A_LOG and base not in logs]
 
 
-def stray_snapshots(names: Collection[str], *, offset_max: int | None = None) -> list[str]:
+def stray_snapshots(parsed: Present, *, offset_max: int | None = None) -> list[str]:
     """Return the names of snapshots that no segment begins with, but for the latest when it lies in the last segment.
 
     With `offset_max` those beyond it, too: of a future that was cut.
     """
-    parsed = _parsed(names)
     bases = {base for _, base, suffix in parsed if suffix == ".log"}
     snapshots = [(base, name) for name, base, suffix in parsed if suffix == ".snapshot"]
     beyond = [(base, name) for base, name in snapshots if offset_max is not None and base > offset_max]
@@ -174,9 +182,3 @@ def remove(path: str, names: Sequence[str]) -> bool:
     for name in names:
         files.remove_file(os.path.join(path, name))
     return bool(names)
-
-
-def _parsed(names: Iterable[str]) -> list[tuple[str, int, str]]:
-    """Return (name, base offset, suffix) of the names that are of segments."""
-    parsed = ((name, parse_segment_name(name)) for name in names)
-    return [(name, int(each[0]), each[1]) for name, each in parsed if each is not None]

@@ -104,19 +104,19 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
 
 def _load(path: str, epochs: LeaderEpochCache, opening: Opening) -> tuple[_Content, LogHome]:
     """Return what a writer finds, and the surroundings of its log."""
-    names = files.names(path)
-    swaps = leftovers.pending_swaps(path, names)
+    present = leftovers.present(files.names(path))
+    swaps = leftovers.pending_swaps(path, present)
     if swaps.is_swap or not opening.clean:
         opening.home.before_change()
         leftovers.finish_swaps(path)
-        names = files.names(path)
+        present = leftovers.present(files.names(path))
     content = _end_of_clean(path, opening) if opening.clean else None
     if content is None:
         opening.home.before_change()
         return _recovered(path, epochs, opening, swaps), opening.home
-    strays = leftovers.stray_snapshots(names, offset_max=content.next_offset)
+    strays = leftovers.stray_snapshots(present, offset_max=content.next_offset)
     garbage = [] if swaps.is_swap else swaps.garbage
-    waiting = [*garbage, *leftovers.orphans(names), *strays]
+    waiting = [*garbage, *leftovers.orphans(present), *strays]
     before_change = leftovers.swept_with_the_first_change(path, waiting, opening.home.before_change)
     return content, replace(opening.home, before_change=before_change)
 
@@ -217,11 +217,11 @@ def _readable_segments(path: str, opening: Opening) -> Segments:
 
 def _readable_logs(path: str) -> dict[int, str]:
     """Return the names of the log files by base offset. A `.swap` file is whole, and the old one may be gone."""
-    names = files.names(path)
-    pending = leftovers.pending_swaps(path, names)
-    parsed = [(name, each) for name in names if (each := parse_segment_name(name)) is not None]
-    logs = {int(base): name for name, (base, suffix) in parsed if suffix == ".log" and name not in pending.removed}
-    swapped = {int(base): name for name, (base, suffix) in parsed if suffix == ".log.swap" and name in pending.renamed}
+    present = leftovers.present(files.names(path))
+    pending = leftovers.pending_swaps(path, present)
+    removed, renamed = set(pending.removed), set(pending.renamed)
+    logs = {base: name for name, base, suffix in present if suffix == ".log" and name not in removed}
+    swapped = {base: name for name, base, suffix in present if suffix == ".log.swap" and name in renamed}
     return logs | swapped
 
 

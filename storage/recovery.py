@@ -92,9 +92,9 @@ class Recovery:
         self._epochs.truncate_from_end(self.next_offset)
         self._epochs.truncate_from_start(max(self._log_start, self.segments.first.base_offset))
         self._save_producers(self.next_offset)
-        names = files.names(self._directory)
-        strays = leftovers.stray_snapshots(names, offset_max=self.next_offset)
-        leftovers.remove(self._directory, [*leftovers.orphans(names), *strays])
+        present = leftovers.present(files.names(self._directory))
+        strays = leftovers.stray_snapshots(present, offset_max=self.next_offset)
+        leftovers.remove(self._directory, [*leftovers.orphans(present), *strays])
         files.sync_directory(self._directory)
 
     def _is_after_a_hole(self, segment: Segment) -> bool:

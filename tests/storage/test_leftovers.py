@@ -100,18 +100,18 @@ STRAYS = [
 
 @pytest.mark.parametrize("case", STRAYS, ids=lambda case: case.name)
 def test_snapshots_that_no_segment_begins_with_go_but_for_the_latest(case: Case) -> None:
-    assert sorted(leftovers.stray_snapshots(names(case.present))) == names(case.goes)
+    assert sorted(leftovers.stray_snapshots(leftovers.present(names(case.present)))) == names(case.goes)
 
 
 def test_snapshots_beyond_the_end_go_and_leave_the_latest_below_it() -> None:
-    present = names("0.log 3.snapshot 5.snapshot 42.snapshot 50.snapshot")
+    present = leftovers.present(names("0.log 3.snapshot 5.snapshot 42.snapshot 50.snapshot"))
     assert sorted(leftovers.stray_snapshots(present, offset_max=9)) == names("3.snapshot 42.snapshot 50.snapshot")
 
 
 def test_indexes_without_a_log_are_orphans_and_nothing_else_is() -> None:
     orphans = names("7.index 7.timeindex 7.txnindex 7.values-map")
     others = names("0.log 0.index 7.snapshot 7.cut-0 7.log.deleted 7.index.handover x.index readme")
-    assert sorted(leftovers.orphans([*orphans, *others])) == orphans
+    assert sorted(leftovers.orphans(leftovers.present([*orphans, *others]))) == orphans
 
 
 # --- in which order ---------------------------------------------------------------------------------------------------
