@@ -156,7 +156,7 @@ def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: lef
             epochs,
             opening.recovery_point,
             log_start=opening.log_start(),
-            has_gaps=opening.is_compacted or opening.is_brokers or swaps.reach(segments.first.base_offset),
+            has_gaps=_may_have_gaps(segments, opening, swaps),
             on_bytes=opening.on_bytes,
         )
         recovery.run()
@@ -168,6 +168,13 @@ def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: lef
                 recovery.damage,
                 has_transactions=recovery.has_transactions or has_indexes,
             )
+
+
+def _may_have_gaps(segments: Segments, opening: Opening, swaps: leftovers.PendingSwaps) -> bool:
+    """Whether compaction may have left gaps behind the recovery point. Ours leaves none there; a broker's may."""
+    if opening.is_brokers or opening.recovery_point:
+        return opening.is_brokers
+    return opening.is_compacted or swaps.reach(max(segments.first.base_offset, opening.log_start()))
 
 
 def _segments(path: str, opening: Opening) -> Segments:

@@ -6,8 +6,9 @@ Follows Kafka's LogLoader.recoverLog and LogSegment.recover, with three stricter
   over, and stays where it is;
 * what is cut is kept beside the log (`cut_tail`), under a name that Kafka ignores;
 * a segment that ends, with a whole batch, before the next one begins has lost its end in a power cut: the kernel wrote
-  the newer file first. What follows is cut as well. A compacted log has such gaps by nature, and does without the rule
-  because its segments are synced when they roll.
+  the newer file first. What follows is cut as well. A compacted log has such gaps by nature: ours below the recovery
+  point only, which compaction puts on disk first. Where there is none, or a broker compacted, the rule does not hold;
+  the segments of a compacted log are synced when they roll, so that they have no holes.
 
 A crash during recovery leaves something to recover, and nothing is lost twice:
 
@@ -150,7 +151,7 @@ class Recovery:
     def _take(self, rows: Rows, log: File) -> None:
         """Take note of what batches say of epochs, producers and gaps."""
         if rows.next_offset - self.next_offset != sum(rows.column(chain.LAST_OFFSET_DELTA)) + len(rows):
-            self._has_gaps = True
+            self._has_gaps = self._has_gaps or not self._recovery_point  # else it lies below it, and says nothing
         self._learn_epochs(rows)
         if self._producers is not None:
             producer_loading.replay(self._producers, rows, log)
