@@ -12,8 +12,7 @@ import math
 
 import trio
 
-from offsetfs.fs.notes import Notes
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.fs.shared import Shared
 from offsetfs.storage.duties import Done, Duties, Lane
 
 _log = logging.getLogger(__name__)
@@ -22,10 +21,11 @@ _log = logging.getLogger(__name__)
 class DutyRunner:
     """Runs the duties of one directory that is open for writing, from `run` to `stop`."""
 
-    def __init__(self, directory: LogDirectory, notes: Notes) -> None:
-        self._directory = directory
-        self._notes = notes
-        self._duties = Duties(directory, self._done)
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._directory = shared.directory
+        self._notes = shared.notes
+        self._duties = Duties(shared.directory, self._done)
         self._limiter = trio.CapacityLimiter(len(self._duties.lanes))
         self._wakes: dict[Lane, trio.Event] = {}
 
@@ -52,6 +52,7 @@ class DutyRunner:
                 with trio.move_on_after(seconds) if seconds < math.inf else trio.CancelScope():
                     await wake.wait()
                 continue
+            self._shared.refresh_config()  # here, so that somebody hears what is wrong with the settings
             with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
                 await trio.to_thread.run_sync(lane.run_due, limiter=self._limiter)
             await trio.lowlevel.checkpoint()

@@ -100,7 +100,7 @@ class _Session:
             else:
                 duties = None
                 if not self._directory.read_only:
-                    duties = DutyRunner(self._directory, operations.shared.notes)
+                    duties = DutyRunner(operations.shared)
                     operations.shared.wake_duties = duties.wake
                 await self._serve(operations.accumulators, duties, signals, ready)
             nursery.cancel_scope.cancel()

@@ -75,9 +75,11 @@ OnPartition = Callable[[TopicPartition, int, int], None]
 class Lane:
     """Duties that one thread runs, one after another."""
 
-    def __init__(self, name: str, schedule: Schedule) -> None:
+    def __init__(self, name: str, schedule: Schedule, before: Callable[[], object]) -> None:
+        """`before` is called before duties are done."""
         self.name = name
         self._schedule = schedule
+        self._before = before
 
     def next_due(self) -> float:
         """Return when there is something to do, in seconds of the clock's `monotonic`; infinity: never."""
@@ -85,6 +87,7 @@ class Lane:
 
     def run_due(self) -> list[str]:
         """Do what is due, and return the names of the duties."""
+        self._before()
         return self._schedule.run_due()
 
 
@@ -103,7 +106,10 @@ class Duties:
         self._dirty_since: dict[TopicPartition, float] = {}
         config = directory.config
         threads = config.log_cleaner_threads if config.log_cleaner_enable else 0
-        self.lanes = [Lane("chores", self._chores()), *(self._cleaner_lane(number) for number in range(threads))]
+        self.lanes = [
+            Lane("chores", self._chores(), directory.refresh_config),
+            *(self._cleaner_lane(number) for number in range(threads)),
+        ]
 
     def next_due(self) -> float:
         return min((lane.next_due() for lane in self.lanes), default=NEVER)
@@ -136,7 +142,7 @@ class Duties:
             while cleaner.clean(partition, anyhow=now, on_progress=partial(on_progress, partition)):
                 pass
         wanted = ((p, self._directory.config_of(p.topic)) for p in chosen)
-        self._retention.run(wanted)
+        self._try("retention", lambda: self._retention.run(wanted))
         removals = self._directory.deletions
         self._try("removal", removals.run_all if now else removals.run_due)
 
@@ -175,7 +181,7 @@ class Duties:
                 self._retention.run(cleaner.compacted())
 
         schedule.every("compaction", clean, backoff_s, first_s=backoff_s)
-        return Lane(f"cleaner {number}", schedule)
+        return Lane(f"cleaner {number}", schedule, self._directory.refresh_config)
 
     def cleaner(self) -> Cleaner:
         """Return one that reports what it did to `on_done`, and ends when the duties are cancelled."""

@@ -23,6 +23,7 @@ from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.retention_pass import BATCH
 from offsetfs.storage.schedule import NEVER, Schedule
+from offsetfs.storage.topic_settings import TopicSettings
 
 pytestmark = pytest.mark.unit
 
@@ -416,7 +417,7 @@ def test_settings_that_change_are_seen_at_the_next_pass(make: Make) -> None:
     world.segment(log, b"a", b"a")
     world.pass_time(30 * SECOND)
     assert world.done == []
-    world.directory.configure("users", {"cleanup.policy": "compact"})
+    TopicSettings(str(world.path)).change("users", {"cleanup.policy": "compact"})  # as another process does
     world.pass_time(15 * SECOND)
     assert [done.duty for done in world.done] == ["compaction"]
 
