@@ -118,9 +118,12 @@ def finish_swaps(path: str) -> PendingSwaps:
     """Finish or undo what `pending_swaps` says, and return it. On disk after return, when a swap was among it.
 
     A `.swap` that is undone goes before the `.cleaned` that says so, a file that is replaced before the new one gets
-    its name, each on disk before the next.
+    its name, each on disk before the next. That there is a `.swap` is on disk before anything goes for it: whoever died
+    may have renamed it a moment ago.
     """
     pending = pending_swaps(path)
+    if pending.is_swap:
+        files.sync_directory(path)
     if remove(path, pending.undone):
         files.sync_directory(path)
     if remove(path, pending.replaced):

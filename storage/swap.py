@@ -85,10 +85,13 @@ def prepare(directory: str, new: Iterable[int]) -> None:
 def discard(directory: str, new: Iterable[int]) -> None:
     """Remove the `.swap` and `.cleaned` files of the segments `new`, as far as that goes; for one that came to nothing.
 
-    While a `.cleaned` of the lowest is there, a crash undoes all: those go last.
+    While a `.cleaned` of the lowest is there, a crash undoes all: those go last, once the others are gone for good.
     """
     bases = sorted(new, reverse=True)
     for ending in (SWAP, CLEANED):
+        if ending == CLEANED:
+            with contextlib.suppress(OSError):
+                files.sync_directory(directory)
         for base in bases:
             for suffix in _ORDER:
                 with contextlib.suppress(OSError):
