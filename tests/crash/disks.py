@@ -101,11 +101,14 @@ class Disk:
 
 @contextmanager
 def memory(scratch: Path) -> Iterator[Path]:
-    """A directory for images: in memory where there is some, else in `scratch`."""
+    """A directory in memory where there is some, else in `scratch`; what a finding leaves in it comes to `scratch`."""
     roomy = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES_MIN
     folder = Path(tempfile.mkdtemp(prefix="offsetfs-crash-", dir=_MEMORY if roomy else scratch))
     try:
         yield folder
+    except AssertionError:
+        subprocess.run(["cp", "-a", "--sparse=always", folder, scratch / "found"], check=False)
+        raise
     finally:
         shutil.rmtree(folder)
 

@@ -37,11 +37,15 @@ def timestamp_of(offset: int) -> int:
 
 @dataclass
 class Partition:
-    """The history of one partition. `lives`: (first offset, life), rising."""
+    """The history of one partition. `lives`: (first offset, life), rising.
+
+    `made`: it may not be missing. `going`: it is being deleted, and there as it was, or not at all.
+    """
 
     seed: int
     name: str
     made: bool = False
+    going: bool = False
     handed: int = 0
     synced: int = 0
     start: int = 0
@@ -70,10 +74,23 @@ class Partition:
     def begin(self, offset: int, life: int) -> None:
         """A writer found the log to end at `offset`: what was there before is on disk, what comes is of this life."""
         promised = max(self.handed, self.synced)
-        assert offset >= promised, f"{self.name} was opened at {offset}, and {promised} were promised"
+        if self.going and offset < promised:
+            assert offset == 0, f"{self.name} was being deleted, and opened at {offset} of {promised}"
+            self.start = self.start_max = 0
+        else:
+            assert offset >= promised, f"{self.name} was opened at {offset}, and {promised} were promised"
         self.lives = [each for each in self.lives if each[0] < offset] + [(offset, life)]
-        self.made = True
+        self.made, self.going = True, False
         self.handed = self.synced = offset
+
+    def go(self) -> None:
+        """It is being deleted."""
+        self.made, self.going = False, True
+
+    def gone(self) -> None:
+        """It was deleted; the next of its name begins at 0."""
+        self.made = self.going = False
+        self.handed = self.synced = self.start = self.start_max = 0
 
 
 @dataclass
@@ -90,7 +107,7 @@ class History:
         return self.partitions.setdefault(name, Partition(self.seed, name))
 
     def take(self, line: str) -> None:
-        """Note one thing that a writer said, after it was so; `raising` alone comes before."""
+        """Note one thing that a writer said, after it was so; before it `raising` and `dropping`."""
         word, *rest = line.split(" ", 2)
         self.said += 1
         self.closed = word == "closed"
@@ -106,6 +123,10 @@ class History:
                 self.of(name).start_max = max(int(offset), self.of(name).start_max)
             case "start", [name, offset]:
                 self.of(name).start = int(offset)
+            case "dropping", [name]:
+                self.of(name).go()
+            case "dropped", [name]:
+                self.of(name).gone()
             case "failed", [number, what]:
                 self.failures.append((int(number), what.replace("\\n", "\n")))
             case "closed", []:
@@ -148,16 +169,15 @@ def check(directory: LogDirectory, history: History) -> dict[str, int]:
     found = {str(partition): directory.log(partition) for partition in directory.partitions()}
     missing = [name for name, each in history.partitions.items() if each.made and name not in found]
     assert missing == [], f"{missing} were made, and are gone"
-    foreign = found.keys() - history.partitions.keys()
-    for name in foreign:  # begun, and nobody was told
-        assert found[name].next_offset == 0, f"{name} was never made"
-    for name in found.keys() & history.partitions.keys():
-        check_log(found[name], history.partitions[name])
+    for name, log in found.items():
+        check_log(log, history.of(name))
     return {name: log.next_offset for name, log in found.items()}
 
 
 def check_log(log: Log, history: Partition) -> None:
     """Assert that a log is an exact prefix of what was appended, with everything that was promised."""
+    if not history.made and log.next_offset == 0:
+        return  # begun, and nobody was told
     promised = max(history.handed, history.synced)
     assert log.next_offset >= promised, f"{log.path} ends at {log.next_offset}, and {promised} were promised"
     start = log.log_start_offset

@@ -17,6 +17,8 @@ from history import Partition, timestamp_of
 from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.compression import Compression
 from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory_config import DirectoryConfig
+from offsetfs.storage.duties import Duties
 from offsetfs.storage.errors import LogFenced
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
@@ -27,9 +29,15 @@ DEFAULTS = {
     "index.interval.bytes": "300",
     "segment.index.bytes": "600",
     "retention.ms": "-1",
+    "retention.bytes": "80000",
     "file.delete.delay.ms": "0",
+    "delete.retention.ms": "0",
+    "min.cleanable.dirty.ratio": "0.1",
 }
 """Segments of a dozen batches that roll by size and by a full index, so that a short life sees every change."""
+
+DIRECTORY_CONFIG = DirectoryConfig.from_properties({"log.cleaner.dedupe.buffer.size": "384"})
+"""A map of 14 keys, which are fewer than there are, so that a compaction takes several rounds."""
 
 BATCH_BYTES_MAX = 9000
 _CODECS = ("none", "none", "none", "lz4", "zstd")
@@ -73,7 +81,8 @@ class Life:
     def open(self) -> None:
         """Open the directory, which recovers it after a crash, and tell where each log ends."""
         self._told.clear()
-        self.directory = LogDirectory.open(self.path, defaults=DEFAULTS | self.defaults)
+        defaults = DEFAULTS | self.defaults
+        self.directory = LogDirectory.open(self.path, defaults=defaults, config=DIRECTORY_CONFIG)
         for partition in self.directory.partitions():
             self._log(partition)
 
@@ -100,14 +109,14 @@ class Life:
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
-    def make(self) -> None:
-        """Make another partition, unless there are enough."""
+    def make(self, name: str | None = None) -> None:
+        """Make a partition, the first that there is not, unless there are all."""
         known = self.directory.partitions()
-        name = next((name for name in map(TopicPartition.parse, NAMES) if name not in known), None)
-        if name is not None:
-            properties = {"cleanup.policy": "compact"} if name.topic == "keyed" else {}
-            self.directory.create_partition(name, properties)
-            self._log(name)
+        missing = [each for each in map(TopicPartition.parse, NAMES if name is None else [name]) if each not in known]
+        if missing:
+            properties = {"cleanup.policy": "compact"} if missing[0].topic == "keyed" else {}
+            self.directory.create_partition(missing[0], properties)
+            self._log(missing[0])
 
     def append(self) -> None:
         """Append a batch of a random size and codec."""
@@ -163,6 +172,36 @@ class Life:
     def close(self) -> None:
         self.directory.close()
 
+    def delete_records(self) -> None:
+        """Let a log begin at a later offset."""
+        log = self._some_log()
+        if log.config.is_deleted:
+            offset = self.random.randint(log.log_start_offset, log.next_offset)
+            self.say(f"raising {log.partition} {offset}")
+            self.say(f"start {log.partition} {log.delete_records(offset)}")
+
+    def do_duties(self) -> None:
+        """Retention, compaction, removal of what waits for it: all that is due, or could be done."""
+        logs = [self._log(partition) for partition in self.directory.partitions()]
+        deleted = [log for log in logs if log.config.is_deleted]
+        for log in deleted:
+            self.say(f"raising {log.partition} {log.next_offset}")
+        failures: list[Exception] = []
+        duties = Duties(self.directory, lambda done: failures.append(done.error) if done.error else None)
+        duties.run_all(now=self.random.random() < 0.5)
+        for log in deleted:
+            self.say(f"start {log.partition} {log.log_start_offset}")
+        if failures:
+            raise failures[0]
+
+    def drop(self) -> None:
+        """Delete a partition."""
+        partition = self._some_log().partition
+        self.say(f"dropping {partition}")
+        self.directory.delete_partition(partition)
+        self._told.discard(partition)
+        self.say(f"dropped {partition}")
+
     # --- a neighbour on the same disk --------------------------------------------------------------------------------
 
     def fill(self) -> None:
@@ -203,5 +242,8 @@ _CHOICES = {
     Life.read: 8,
     Life.make: 3,
     Life.reopen: 2,
+    Life.delete_records: 2,
+    Life.do_duties: 4,
+    Life.drop: 1,
 }
 _CHOICES_OF_NEIGHBOUR = {Life.fill: 12, Life.free: 4, Life.read: 30}

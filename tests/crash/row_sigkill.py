@@ -6,6 +6,7 @@ import os
 import random
 from pathlib import Path
 
+from disks import memory
 from history import History
 from nursery import Nursery, Writer
 from programme import Row
@@ -18,15 +19,16 @@ def play(seed: int, scratch: Path) -> int:
     """Let one writer after the other live on the same directory, and kill each; check what it leaves."""
     chance = random.Random(seed)
     history = History(seed)
-    with Nursery() as nursery:
+    with memory(scratch) as folder, Nursery() as nursery:
+        path = os.fspath(folder)
         for number in range(LIVES):
-            writer = nursery.start("live", path=os.fspath(scratch), seed=seed, number=number, steps=_STEPS, stops=True)
+            writer = nursery.start("live", path=path, seed=seed, number=number, steps=_STEPS, stops=True)
             killed = kill_somewhere(writer, history, chance)
             ended = writer.end()
             assert not ended.finding, ended.finding
             assert killed or ended.status == 0, ended
-            _check(nursery, os.fspath(scratch), history, chance)
-        nursery.verify(os.fspath(scratch), history)
+            _check(nursery, path, history, chance)
+        nursery.verify(path, history)
     assert history.promised > 0, "nothing was promised, and nothing checked"
     return LIVES
 

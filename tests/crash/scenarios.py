@@ -12,6 +12,7 @@ from life import Life
 from old_messages import message
 
 from offsetfs.storage.convert import convert
+from offsetfs.storage.duties import Duties
 from offsetfs.storage.names import segment_name
 
 OLD_SEGMENTS = 2
@@ -35,19 +36,48 @@ def _rolls(life: Life) -> None:
     """Make a partition, append to it over two rolls, and flush what spans them."""
     life.open()
     life.make()
-    for step in (Life.append, Life.roll, Life.append, Life.flush, Life.append, Life.roll, Life.append, Life.flush):
+    for step in (Life.append, Life.roll, Life.append, Life.flush, Life.append, Life.roll, Life.flush):
         step(life)
 
 
 def _stops(life: Life) -> None:
-    """Append, write the checkpoints, close in order; and once more, where there is a mark to take away."""
-    for _ in range(2):
-        life.open()
-        if not life.directory.partitions():
-            life.make()
-        for step in (Life.append, Life.flush, Life.append, Life.checkpoint, Life.append, Life.close):
-            step(life)
-        life.say("closed")
+    """Append, write the checkpoints, close in order; open where there is a mark to take away, and close again."""
+    life.open()
+    life.make()
+    for step in (Life.append, Life.checkpoint, Life.append, Life.close):
+        step(life)
+    life.say("closed")
+    life.open()
+    for step in (Life.append, Life.close):
+        step(life)
+    life.say("closed")
+
+
+def _compacts(life: Life) -> None:
+    """Compact a log whose keys come again in later segments."""
+    _prepared(life, "keyed-2")
+    Duties(life.directory).run_all(now=True)
+    life.close()
+    life.say("closed")
+
+
+def _retains(life: Life) -> None:
+    """Delete records, and with them the segments below; then the partition."""
+    _prepared(life, "orders-0")
+    life.delete_records()
+    life.do_duties()
+    life.drop()
+    life.close()
+    life.say("closed")
+
+
+def _prepared(life: Life, name: str) -> None:
+    """Make a partition of a few segments; nothing of it is on disk."""
+    life.open()
+    life.make(name)
+    for _ in range(3):
+        life.append()
+        life.roll()
 
 
 def _old_log(path: Path, history: History) -> None:
@@ -83,6 +113,8 @@ SCENARIOS = {
         Scenario("roll", _nothing, _rolls),
         Scenario("stop", _nothing, _stops),
         Scenario("swap", _old_log, _swaps),
+        Scenario("compaction", _nothing, _compacts),
+        Scenario("retention", _nothing, _retains),
     )
 }
 
