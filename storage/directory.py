@@ -243,6 +243,7 @@ class LogDirectory:
             config,
             self._pool,
             recovery_point=self._checkpoints.recovery_point(partition),
+            has_recovery_point=self._checkpoints.has_recovery_point(partition),
             log_start=lambda: self._checkpoints.log_start(partition),
             clean=not self._unclean,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,

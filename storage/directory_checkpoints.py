@@ -62,6 +62,10 @@ class DirectoryCheckpoints:
         """Return the offset below which everything was synced; 0 when nothing is known."""
         return self._offsets[RECOVERY_POINTS].get(partition, 0)
 
+    def has_recovery_point(self, partition: TopicPartition) -> bool:
+        """Whether the recovery point is known, be it 0."""
+        return partition in self._offsets[RECOVERY_POINTS]
+
     def log_start(self, partition: TopicPartition) -> int:
         """Return the log start that is on disk, 0 when there is none."""
         if self._read_only and self._clock.monotonic() >= self._next_look_at_starts:

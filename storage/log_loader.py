@@ -45,6 +45,9 @@ class Opening:
     clean: bool = True
     read_only: bool = False
     is_compacted: bool = False
+    has_recovery_point: bool = False
+    """Whether the checkpoint says so, be it 0: compaction puts it there before it leaves the first gap."""
+
     is_brokers: bool = False
     """Whether a broker wrote here: then nothing is known of gaps between segments."""
     on_bytes: OnBytes = lambda count: None
@@ -172,7 +175,7 @@ def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: lef
 
 def _may_have_gaps(segments: Segments, opening: Opening, swaps: leftovers.PendingSwaps) -> bool:
     """Whether compaction may have left gaps behind the recovery point. Ours leaves none there; a broker's may."""
-    if opening.is_brokers or opening.recovery_point:
+    if opening.is_brokers or opening.has_recovery_point:
         return opening.is_brokers
     return opening.is_compacted or swaps.reach(max(segments.first.base_offset, opening.log_start()))
 

@@ -411,3 +411,16 @@ def test_aborted_transactions_above_the_cut_leave_the_index(make: Make) -> None:
     assert [entry.last_offset for entry in entries(path)] == [3, 7]
     small.log.truncate_to(7)
     assert [entry.last_offset for entry in entries(path)] == [3]
+
+
+def test_a_power_cut_after_a_cut_to_nothing_leaves_no_hole(make: Make) -> None:
+    """The segment of before the roll never reached the disk, the empty one behind it did; `.deleted` files wait."""
+    small = four_segments(make)
+    small.log.truncate_to(0)
+    small.log.append(batch_of(5))
+    first = small.log.snapshot().active.log_path
+    small.log.roll()
+    os.truncate(first, 0)
+    small.reopen(in_order=False)
+    assert (small.log.next_offset, small.bases, list(small.offsets())) == (0, [0], [])
+    assert small.log.append(batch_of(1)).base_offset == 0
