@@ -28,9 +28,11 @@ class DutyRunner:
         self._duties = Duties(shared.directory, self._done)
         self._limiter = trio.CapacityLimiter(len(self._duties.lanes))
         self._wakes: dict[Lane, trio.Event] = {}
+        self._token: trio.lowlevel.TrioToken | None = None
 
     async def run(self) -> None:
         """Run all lanes until cancelled; what is running then is waited for, so `stop` should have been called."""
+        self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
             for lane in self._duties.lanes:
                 nursery.start_soon(self._keep, lane)
@@ -63,7 +65,9 @@ class DutyRunner:
             self._notes.say("the clock jumped ahead: retention and compaction do not believe it for an hour")
 
     def _done(self, done: Done) -> None:
-        """Tell of what a duty did. From any thread."""
+        """Tell of what a duty did, which may leave files to be removed by another lane. From any thread."""
+        if self._token is not None:
+            self._token.run_sync_soon(self.wake, idempotent=True)
         what = f"{done.duty} of {done.partition}" if done.partition is not None else done.duty
         if done.error is not None:
             _log.error("%s failed: %s", what, done.error)

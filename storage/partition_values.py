@@ -69,6 +69,7 @@ class PartitionValues:
         self._starts: list[int] = []
         self._inherited: dict[int, Part] = {}
         self._seen: tuple[Segments | None, int] = (None, -1)
+        self._holding: Segments | None = None  # the last one that was found to hold all parts
         self._snapshot: Segments | None = None  # that of the last refresh, whether it came to the end or not
         self._lock = threading.Lock()
         self._left = 0  # bytes of log that this refresh may still read
@@ -101,7 +102,11 @@ class PartitionValues:
         snapshot = self._log.snapshot()
         if self._log.log_start_offset != self.start_offset:
             return False
-        return snapshot is self._seen[0] or all(_holds(snapshot, part.segment) for part in self._parts)
+        if snapshot is not self._holding:
+            if not all(_holds(snapshot, part.segment) for part in self._parts):
+                return False
+            self._holding = snapshot
+        return True
 
     # --- growing ---------------------------------------------------------------------------------------------------
 

@@ -375,6 +375,18 @@ def test_a_view_goes_on_behind_a_segment_that_was_removed_and_never_skips_one(lo
         view.refresh()
 
 
+def test_a_view_of_replaced_segments_is_not_current_though_its_reader_goes_on(log: Log, view: PartitionValues) -> None:
+    fill(log, 60)
+    log.roll()
+    expected = log.snapshot().values()
+    assert view.refresh() and view.is_current
+    first = expected[0]
+    again = Segment(first.directory, first.base_offset, first.config, first.pool)
+    log._segments = log.snapshot().plus(again)
+    assert view.refresh() and not view.is_current, "a refresh for who has it open"
+    assert view.successor().is_current
+
+
 def test_an_old_view_keeps_its_numbering_and_a_new_one_begins_at_the_new_start(log: Log, view: PartitionValues) -> None:
     expected = fill(log, 60)
     assert view.refresh() and view.is_current
