@@ -27,7 +27,7 @@ from offsetfs.fs.buffers import Buffers
 from offsetfs.fs.deadlines import Deadlines
 from offsetfs.fs.free_space import FreeSpace
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.shared_sync import SharedSync, Writer
+from offsetfs.fs.shared_sync import Left, SharedSync, Writer
 from offsetfs.storage.batch import HEADER_SIZE
 from offsetfs.storage.batch_builder import BatchBuilder, Buffer, record_size
 from offsetfs.storage.directory import LogDirectory
@@ -249,6 +249,13 @@ class Accumulator:
         """Whether something taken is not yet on disk."""
         return self._open is not None or not self._queue.is_empty or self._sync.is_dirty
 
+    @property
+    def left(self) -> Left:
+        """What was taken and is not yet on disk; also asked for by other threads, to which it is an estimate."""
+        batch = self._open
+        opened = Left(1, batch.builder.size) if batch is not None and not batch.builder.is_empty else Left()
+        return opened + self._queue.left + self._sync.left
+
 
 class Accumulators:
     """All accumulators of a mount, and what they share: memory, clock, threads, the count of free bytes."""
@@ -327,6 +334,10 @@ class Accumulators:
             for accumulator in [each for each in self._of.values() if each.is_dirty]:
                 nursery.start_soon(sync, accumulator)
         return failures
+
+    def left(self) -> Left:
+        """Return what was taken and is not yet on disk; from any thread."""
+        return sum((accumulator.left for accumulator in list(self._of.values())), Left())
 
     def stop(self) -> None:
         """Take no more records, and send waiting writers away with ESHUTDOWN. What was taken is still written."""

@@ -24,7 +24,7 @@ from offsetfs.fs.deadlines import Deadlines
 from offsetfs.fs.errors import errno_of
 from offsetfs.fs.free_space import FreeSpace
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.shared_sync import SharedSync, Writer
+from offsetfs.fs.shared_sync import Left, SharedSync, Writer
 from offsetfs.storage.batch import HEADER_SIZE
 from offsetfs.storage.batch_builder import BatchBuilder
 from offsetfs.storage.errors import StorageError
@@ -97,6 +97,12 @@ class AppendQueue:
     def is_empty(self) -> bool:
         return not self._queue
 
+    @property
+    def left(self) -> Left:
+        """What is queued; also asked for by other threads."""
+        batches = list(self._queue)
+        return Left(len(batches), sum(batch.builder.size for batch in batches))
+
     def put(self, batch: Batch) -> None:
         """Queue a batch that is not empty, and see that it is appended: now, when that is a small thing."""
         self._queue.append(batch)
@@ -167,7 +173,7 @@ class AppendQueue:
             batch = self._queue.popleft()
             self._has_appended = True
             if self._means.options.flush_ms != 0:
-                self._sync.note(batch.builder.count, batch.writers)
+                self._sync.note(batch.builder.count, batch.builder.size, batch.writers)
             self._acknowledge(batch, where)
             self.let_go(batch)
         if error is not None:

@@ -33,6 +33,7 @@ from offsetfs.fs.duty_runner import DutyRunner
 from offsetfs.fs.mount_table import mount_at
 from offsetfs.fs.operations import Operations
 from offsetfs.fs.options import MountOptions
+from offsetfs.fs.shared_sync import Left
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 
@@ -44,6 +45,7 @@ TIMEOUT_MIN_S = 15  # the kernel rounds a shorter request timeout up to this
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 Ready = Callable[[int], None]
+Leaving = Callable[[str, Callable[[], Left]], None]
 
 
 class MountError(Exception):
@@ -58,12 +60,21 @@ class Ending:
     failures: tuple[str, ...]
 
 
-async def serve(directory: LogDirectory, mount_point: str, options: MountOptions, ready: Ready) -> Ending:
+async def serve(
+    directory: LogDirectory,
+    mount_point: str,
+    options: MountOptions,
+    ready: Ready,
+    leaving: Leaving = lambda reason, left: None,
+) -> Ending:
     """Mount `directory` at `mount_point`, call `ready` with its st_dev once it answers; return when it is over.
 
-    Takes the directory over: it is closed when this returns or raises. Raises `MountError`. One per process.
+    `leaving` is called once, when the mount begins to end: with the reason, and a function that any thread may ask what
+    is not on disk yet. Takes the directory over: it is closed when this returns or raises. Raises `MountError`. One per
+    process.
     """
-    session = _Session(directory, mount_point, dataclasses.replace(options, request_timeout_s=request_timeout_s()))
+    options = dataclasses.replace(options, request_timeout_s=request_timeout_s())
+    session = _Session(directory, mount_point, options, leaving)
     with trio.open_signal_receiver(*SIGNALS) as signals:  # to the very end: a second signal must not break the drain
         try:
             await session.run(signals, ready)
@@ -77,13 +88,15 @@ async def serve(directory: LogDirectory, mount_point: str, options: MountOptions
 class _Session:
     """One mount, from mount(2) to umount(2)."""
 
-    def __init__(self, directory: LogDirectory, mount_point: str, options: MountOptions) -> None:
+    def __init__(self, directory: LogDirectory, mount_point: str, options: MountOptions, leaving: Leaving) -> None:
         self.reason = ""
         self.failures: list[str] = []
         self.error: MountError | None = None
         self._directory = directory
         self._mount_point = mount_point
         self._options = options
+        self._leaving = leaving
+        self._left: Callable[[], Left] = Left
         self._is_mounted = False
         self._device: int | None = None
         self._over = trio.Event()
@@ -118,6 +131,7 @@ class _Session:
     async def _serve(
         self, accumulators: Accumulators, duties: DutyRunner | None, signals: AsyncIterator[int], ready: Ready
     ) -> None:
+        self._left = accumulators.left
         async with trio.open_nursery() as tasks:
             tasks.start_soon(self._answer)
             tasks.start_soon(self._announce, ready)
@@ -166,6 +180,7 @@ class _Session:
         if not self._over.is_set():
             _log.info("ending: %s", reason)
             self.reason = reason
+            self._leaving(reason, self._left)
             self._over.set()
 
     async def _drain(self, accumulators: Accumulators) -> None:
@@ -175,7 +190,8 @@ class _Session:
         self.failures += [f"{partition} is not on disk: {error.strerror}" for partition, error in failures.items()]
 
     def _is_gone(self) -> bool:
-        return mount_at(self._mount_point) is None
+        mount = mount_at(self._mount_point)  # what an automounter put there lies below ours, and stays
+        return mount is None or (self._device is not None and mount.device != self._device)
 
     def close(self) -> None:
         """Write checkpoints and the mark of the clean shutdown; then let the mount go."""
@@ -200,12 +216,21 @@ class _Session:
 
 
 def mount_options(directory: str, options: MountOptions) -> set[str]:
-    """Return what mount(2) and libfuse are told. Nothing a user wrote gets in but as `[A-Za-z0-9._-]+`."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(directory))
-    source = f"offsetfs-{name}"  # alone, mount(8) would take it for a path
-    fixed = {"default_permissions", "nosuid", "nodev", "noexec", f"fsname={source}", "subtype=offsetfs"}
+    """Return what mount(2) and libfuse are told. Nothing a user wrote gets in but as `[A-Za-z0-9._/-]+`."""
+    fixed = {"default_permissions", "nosuid", "nodev", "noexec", f"fsname={source(directory)}", "subtype=offsetfs"}
     chosen = {"ro": options.read_only, "allow_other": options.allow_other}
     return fixed | {name for name, is_set in chosen.items() if is_set}
+
+
+def source(directory: str) -> str:
+    """Return what stands for `directory` in the table of mounts: its path, by which `mount -a` knows what is mounted.
+
+    A path with other characters than `[A-Za-z0-9._/-]`, which could be taken for options, is not written there; its
+    last name is, with underscores. Alone, mount(8) would take that for a path.
+    """
+    if re.fullmatch(r"/[A-Za-z0-9._/-]*", directory):
+        return directory
+    return "offsetfs-" + re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(directory))
 
 
 def request_timeout_s(directory: str = "/proc/sys/fs/fuse") -> float | None:

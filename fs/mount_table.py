@@ -23,7 +23,8 @@ class Mount:
 
 def mounts() -> list[Mount]:
     """Return what this process sees mounted, in the order of mounting."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
+    # The kernel writes a carriage return as it is: it must not end a line, or any mount point could forge the next one.
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         return parse(lines)
 
 

@@ -107,10 +107,11 @@ class MountOptions:
         return self.isolation == READ_COMMITTED
 
     @classmethod
-    def parse(cls, texts: Iterable[str]) -> MountOptions:
+    def parse(cls, texts: Iterable[str], *, sloppy: bool = False) -> MountOptions:
         """Read option lists such as `ro,linger-ms=10`; a value with commas stands in double quotes. Last one wins.
 
-        Sizes take a suffix k, m or g (powers of 1024). Raises `OptionError`.
+        Sizes take a suffix k, m or g (powers of 1024). With `sloppy` unknown options are passed over, as mount(8) -s
+        wants it. Raises `OptionError`.
         """
         values: dict[str, Any] = {}
         topic_defaults: dict[str, str] = {}
@@ -125,7 +126,7 @@ class MountOptions:
                 values[target] = read(name, value)
             elif name == "rw":
                 values["read_only"] = False
-            elif not _is_ignored(name, value):
+            elif not sloppy and not _is_ignored(name, value):
                 raise OptionError(_unknown(name))
         options = cls(**values, topic_defaults=topic_defaults, directory_settings=directory_settings)
         options._check()
@@ -258,6 +259,12 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "allow_other": ("allow_other", _flag),
     "isolation": ("isolation", _one_of(READ_UNCOMMITTED, READ_COMMITTED)),
 }
+
+
+def takes_value() -> dict[str, bool]:
+    """Return the names of all options, and whether each has a value."""
+    ours = {name: read is not _flag for name, (_, read) in _OPTIONS.items()}
+    return {**ours, **dict.fromkeys([*config.NAMES, *directory_config.NAMES], True)}
 
 
 # --- reading the list ------------------------------------------------------------------------------------------------

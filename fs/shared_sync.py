@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 import trio
@@ -26,6 +27,17 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.storage.log import Log
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What was taken and is not yet on disk. `size`: bytes, before compression where it is not yet in a file."""
+
+    batches: int = 0
+    size: int = 0
+
+    def __add__(self, other: Left) -> Left:
+        return Left(self.batches + other.batches, self.size + other.size)
 
 
 class Writer(Protocol):
@@ -50,7 +62,7 @@ _NEVER = 2**63 - 1  # Kafka's way to switch a topic's setting off
 
 
 class SharedSync:
-    """Counts what was appended and what of it is on disk, in batches."""
+    """Counts what was appended and what of it is on disk, in batches and bytes."""
 
     def __init__(
         self,
@@ -68,6 +80,7 @@ class SharedSync:
         self._is_planned = False
         self._appended = 0
         self._synced = 0
+        self._unsynced_bytes = 0
         self._writers: set[Writer] = set()  # of what is appended and not yet synced
         self._running: trio.Event | None = None
         self.code: int | None = None
@@ -79,9 +92,15 @@ class SharedSync:
         """Whether something is appended and not on disk, and still can be brought there."""
         return self._synced < self._appended and self.code is None
 
-    def note(self, records: int, writers: Iterable[Writer]) -> None:
-        """One more batch is in the file, with records of `writers`."""
+    @property
+    def left(self) -> Left:
+        """What is appended and not yet on disk; also asked for by other threads."""
+        return Left(self._appended - self._synced, self._unsynced_bytes) if self.is_dirty else Left()
+
+    def note(self, records: int, size: int, writers: Iterable[Writer]) -> None:
+        """One more batch of `size` bytes is in the file, with records of `writers`."""
         self._appended += 1
+        self._unsynced_bytes += size
         self._records_since += records
         self._writers.update(writers)
         self._plan()
@@ -103,13 +122,14 @@ class SharedSync:
 
     async def _run(self) -> None:
         done = self._running = trio.Event()
-        target, writers = self._appended, self._writers
+        target, size, writers = self._appended, self._unsynced_bytes, self._writers
         self._writers, self._records_since = set(), 0
         try:
             # Others wait for the outcome: it is not one caller's to cancel. A thread cannot be cancelled anyway.
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(self._log.flush, limiter=self._limiter)
             self._synced = target
+            self._unsynced_bytes -= size
         except Exception as error:
             self.code = errno_of(error)
             _log.error("%s: sync failed, nothing later is taken: %s", self._log.partition, error)

@@ -14,6 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from offsetfs.fs.buffers import Buffers
 from offsetfs.fs.options import MountOptions
+from offsetfs.fs.shared_sync import Left
 from offsetfs.storage.compression import UNCOMPRESSED
 from offsetfs.storage.errors import LogFenced, RecordTooLarge
 
@@ -655,6 +656,30 @@ async def test_close_does_not_lose_what_a_thread_is_just_writing(appends, nurser
     world.threads.let_go()
     await wait_all_tasks_blocked()
     assert world.log().synced == 1
+
+
+async def test_what_is_left_counts_down_as_it_comes_to_the_disk(appends) -> None:
+    world = appends(flush_ms=None, linger_ms=60_000)
+    assert world.accumulators.left() == Left()
+    for number in range(2):
+        take(world.accumulator(number), b"line\n")
+    waiting = world.accumulators.left()
+    assert waiting.batches == 2 and waiting.size > 2 * len(b"line")
+    await world.accumulator(0).drain()
+    assert world.accumulators.left() == waiting, "in the file is not on disk"
+    await world.accumulator(0).sync()
+    assert (world.accumulators.left().batches, world.accumulators.left().size) == (1, waiting.size // 2)
+    await world.accumulators.close()
+    assert world.accumulators.left() == Left()
+
+
+@pytest.mark.expect_log("sync failed")
+async def test_nothing_is_left_of_what_is_lost(appends) -> None:
+    world = appends(flush_ms=None)
+    take(world.accumulator(), b"line\n")
+    world.log().flush_failure = OSError(errno.EIO, "disk")
+    await world.accumulators.close()
+    assert world.accumulators.left() == Left()
 
 
 def test_the_defaults_are_those_of_the_documentation() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.fs.mount import mount_options, request_timeout_s
+from offsetfs.fs.mount import mount_options, request_timeout_s, source
 from offsetfs.fs.mount_table import mount_at, mounts, parse, resolved
 from offsetfs.fs.options import MountOptions
 
@@ -28,6 +28,12 @@ def test_the_table_is_read_with_its_escapes_and_optional_fields() -> None:
     assert (ours.path, ours.type, ours.options) == ("/mnt/kafka", "fuse.offsetfs", "rw,nosuid,nodev")
     assert (blank.path, blank.source, blank.device) == ("/mnt/with blank", "da\\ta", os.makedev(0, 40))
     assert over.type == "tmpfs"
+
+
+def test_a_line_ends_with_a_newline_and_nothing_else() -> None:
+    forged = "/mnt/a\r99 22 0:99 / /etc rw - fuse.offsetfs evil rw"
+    (mount,) = parse([f"44 22 0:41 / {forged.replace(' ', chr(92) + '040')} rw - tmpfs none rw\n"])
+    assert (mount.path, mount.type) == (forged, "tmpfs")
 
 
 def test_the_real_table_knows_the_root() -> None:
@@ -52,8 +58,24 @@ def test_links_on_the_way_to_a_mount_point_are_followed_and_its_own_name_is_not_
 def test_no_name_of_a_log_directory_can_add_a_mount_option(directory: str) -> None:
     options = mount_options(directory, MountOptions())
     assert {"default_permissions", "nosuid", "nodev", "noexec", "subtype=offsetfs"} < options
-    (source,) = options - {"default_permissions", "nosuid", "nodev", "noexec", "subtype=offsetfs"}
-    assert re.fullmatch(r"fsname=[A-Za-z0-9._-]+", source)
+    (name,) = options - {"default_permissions", "nosuid", "nodev", "noexec", "subtype=offsetfs"}
+    assert re.fullmatch(r"fsname=[A-Za-z0-9._/-]+", name)
+
+
+@pytest.mark.parametrize(
+    ("directory", "shown"),
+    [
+        ("/var/lib/kafka/data", "/var/lib/kafka/data"),
+        ("/", "/"),
+        ("/srv/a b", "offsetfs-a_b"),
+        ("/srv/ä/logs", "offsetfs-logs"),
+        ("/srv/a,dev/x,suid", "offsetfs-x_suid"),
+        ("/srv/logs\n", "offsetfs-logs_"),
+        ("/srv/a\\054suid", "offsetfs-a_054suid"),
+    ],
+)
+def test_a_mount_is_listed_by_the_path_of_its_log_directory_where_that_is_harmless(directory: str, shown: str) -> None:
+    assert source(directory) == shown
 
 
 @pytest.mark.parametrize(

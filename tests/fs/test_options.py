@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from offsetfs.fs.options import MountOptions, OptionError
+from offsetfs.fs.options import MountOptions, OptionError, takes_value
 
 pytestmark = pytest.mark.unit
 
@@ -102,3 +102,16 @@ def test_what_is_told_about_a_mount_can_be_said_again(text: str) -> None:
     options = MountOptions.parse([text])
     said = [f"{name}={value}" if value else name for name, value in options.texts().items()]
     assert MountOptions.parse(said) == options
+
+
+def test_a_sloppy_reader_passes_over_what_it_does_not_know_and_nothing_else() -> None:
+    options = MountOptions.parse(["suid,intr=3,list=5"], sloppy=True)
+    assert options.listed_max == 5
+    with pytest.raises(OptionError, match="list=many"):
+        MountOptions.parse(["intr,list=many"], sloppy=True)
+
+
+def test_the_names_of_options_say_whether_they_take_a_value() -> None:
+    for name, has_value in takes_value().items():
+        with pytest.raises(OptionError, match="needs a value" if has_value else "takes no value"):
+            MountOptions.parse([name if has_value else f"{name}=1"])
