@@ -15,7 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove
 
-from offsetfs.storage._offset_map cimport Slot, Table, get, put, siphash
+from offsetfs.storage._offset_map cimport Slot, Table, get, look_up, put, siphash
 from offsetfs.storage._plain_batch cimport (
     APPEND_TIME_BIT, DELETE_HORIZON_BIT, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_END_BYTES, MAP_FULL, MORE_BYTES,
     OTHER_BATCH, OUT_OF_ROOM, Bounds, Header, Status, big_int, big_long, crc32c_of, crc32c_prepare, put_int, put_long,
@@ -35,6 +35,7 @@ crc32c_prepare()
 
 cdef enum:
     SLOT_BYTES = 24
+    SEEN_AT_ONCE = 32  # how many records are read before the map is asked for the first of them
     OFFSETS_FALL = 100  # a fault beside those of `_record`
 
 cdef int64_t INT_MAX = 0x7FFFFFFF
@@ -88,12 +89,16 @@ cdef class OffsetMap:
     def put(self, key, int64_t offset):
         """See `compaction_pure.OffsetMap.put`."""
         cdef Held held = Held(key)
-        return bool(put(&self.table, held.data, held.size, offset))
+        cdef uint64_t digest[2]
+        look_up(&self.table, held.data, held.size, digest)
+        return bool(put(&self.table, digest, offset))
 
     def get(self, key):
         """See `compaction_pure.OffsetMap.get`."""
         cdef Held held = Held(key)
-        return get(&self.table, held.data, held.size)
+        cdef uint64_t digest[2]
+        look_up(&self.table, held.data, held.size, digest)
+        return get(&self.table, digest)
 
 
 # --- the hash: SipHash-2-4 with 128 bits ----------------------------------------------------------------------------
@@ -147,6 +152,14 @@ cdef int complain(int fault, int64_t number) except -1:
     if fault == FINE:
         raise MalformedBatch("bytes left over behind the last record")
     raise MalformedBatch(f"record {number} of the batch: {reason(<Fault>fault).decode()}")
+
+
+cdef struct Seen:  # a record that was read, and whose slot in the map is on the way from memory
+    Row row
+    int64_t offset
+    uint64_t digest[2]
+    Py_ssize_t start
+    bint is_hashed
 
 
 # --- pass 1: what is the latest offset of a key ---------------------------------------------------------------------
@@ -231,36 +244,57 @@ cdef class Indexer:
     ) noexcept nogil:
         """Put every key; FINE, a fault with the record's number, -1 for bytes left over, -2 for a full map."""
         cdef Cursor cursor
-        cdef Row row
+        cdef Seen seen[SEEN_AT_ONCE]
         cdef int64_t before = -1
-        cdef Fault fault
+        cdef int fault = FINE
+        cdef int ahead, place
         cursor.data, cursor.position, cursor.end = payload, 0, size
         number[0] = 0
-        while number[0] < count:
-            fault = read_record(&cursor, &row)
-            if fault != FINE:
-                return fault
-            if not before < row.offset_delta <= last_offset_delta:
-                return OFFSETS_FALL
-            before = row.offset_delta
-            if row.key_size >= 0 and base_offset + row.offset_delta >= self.first_dirty:
-                if not put(self.table, payload + row.key_position, row.key_size, base_offset + row.offset_delta):
+        while fault == FINE and number[0] < count:
+            ahead = 0
+            while ahead < SEEN_AT_ONCE and number[0] + ahead < count:
+                fault = self.see(&cursor, &before, base_offset, last_offset_delta, &seen[ahead])
+                if fault != FINE:
+                    break
+                ahead += 1
+            for place in range(ahead):
+                if seen[place].is_hashed and not put(self.table, seen[place].digest, seen[place].offset):
                     return -2
-            self.records_read += 1
-            number[0] += 1
-        return -1 if count and cursor.position != size else FINE
+                self.records_read += 1
+                number[0] += 1
+        if fault == FINE and count and cursor.position != size:
+            return -1
+        return fault
+
+    cdef inline int see(
+        self, Cursor* cursor, int64_t* before, int64_t base_offset, int64_t last_offset_delta, Seen* seen
+    ) noexcept nogil:
+        """Read a record; its key, when it counts, is hashed, and its slot on the way."""
+        cdef int fault = read_record(cursor, &seen.row)
+        if fault != FINE:
+            return fault
+        if not before[0] < seen.row.offset_delta <= last_offset_delta:
+            return OFFSETS_FALL
+        before[0] = seen.row.offset_delta
+        seen.offset = base_offset + seen.row.offset_delta
+        seen.is_hashed = seen.row.key_size >= 0 and seen.offset >= self.first_dirty
+        if seen.is_hashed:
+            look_up(self.table, cursor.data + seen.row.key_position, seen.row.key_size, seen.digest)
+        return FINE
 
     def add_rows(self, messages, array rows not None, int64_t base_offset):
         """See `compaction_pure.Indexer.add_rows`."""
         cdef Held held = Held(messages)
         cdef const Row* all_rows = <const Row*>rows.data.as_longlongs
         cdef Py_ssize_t number, count = len(rows) // COLUMN_COUNT
+        cdef uint64_t digest[2]
         cdef int64_t offset
         for number in range(count):
             offset = base_offset + all_rows[number].offset_delta
             if all_rows[number].key_size >= 0 and offset >= self.first_dirty:
                 check_inside(&all_rows[number], held.size)
-                if not put(self.table, held.data + all_rows[number].key_position, all_rows[number].key_size, offset):
+                look_up(self.table, held.data + all_rows[number].key_position, all_rows[number].key_size, digest)
+                if not put(self.table, digest, offset):
                     return False
             self.records_read += 1
         return True
@@ -403,33 +437,35 @@ cdef class Filter:
         """
         cdef Kept kept
         cdef Cursor cursor
-        cdef Row row
-        cdef int64_t done, before = -1, timestamp
-        cdef Py_ssize_t stretch = 0, place  # what is kept at a stretch is copied as one
+        cdef Seen seen[SEEN_AT_ONCE]
+        cdef int64_t done = 0, before = -1, timestamp
+        cdef int ahead, place
+        cdef Py_ssize_t stretch = 0  # what is kept at a stretch is copied as one
         cdef bint tombstones_stay = not has_horizon or self.now_ms < base_timestamp
         kept.count, kept.max_timestamp, kept.size, kept.number = 0, -1, 0, 0
         kept.has_tombstone, kept.is_all, kept.fault = False, True, FINE
         cursor.data, cursor.position, cursor.end = payload, 0, size
-        for done in range(count):
-            place = cursor.position
-            kept.fault = read_record(&cursor, &row)
-            if kept.fault == FINE and not before < row.offset_delta <= last_offset_delta:
-                kept.fault = OFFSETS_FALL
-            if kept.fault != FINE:
-                kept.number = done
-                return kept
-            before = row.offset_delta
-            if self.stays(payload, &row, base_offset, tombstones_stay, &kept.number):
-                kept.count += 1
-                kept.has_tombstone |= row.value_size < 0
-                timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>row.timestamp_delta)
-                if timestamp > kept.max_timestamp:
-                    kept.max_timestamp = timestamp
-            else:
-                kept.is_all = False
-                memcpy(out + kept.size, payload + stretch, place - stretch)
-                kept.size += place - stretch
-                stretch = cursor.position
+        while done < count:
+            ahead = 0
+            while ahead < SEEN_AT_ONCE and done + ahead < count:
+                kept.fault = self.see(&cursor, &before, base_offset, last_offset_delta, &seen[ahead])
+                if kept.fault != FINE:
+                    kept.number = done + ahead
+                    return kept
+                ahead += 1
+            for place in range(ahead):
+                if self.stays(&seen[place], tombstones_stay, &kept.number):
+                    kept.count += 1
+                    kept.has_tombstone |= seen[place].row.value_size < 0
+                    timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>seen[place].row.timestamp_delta)
+                    if timestamp > kept.max_timestamp:
+                        kept.max_timestamp = timestamp
+                else:
+                    kept.is_all = False
+                    memcpy(out + kept.size, payload + stretch, seen[place].start - stretch)
+                    kept.size += seen[place].start - stretch
+                    stretch = seen[place + 1].start if place + 1 < ahead else cursor.position
+            done += ahead
         if count and cursor.position != size:
             kept.fault, kept.number = -1, count
         elif kept.is_all:
@@ -439,18 +475,31 @@ cdef class Filter:
             kept.size += cursor.position - stretch
         return kept
 
-    cdef inline bint stays(
-        self, const uint8_t* payload, const Row* row, int64_t base_offset, bint tombstones_stay, int64_t* without_key
+    cdef inline int see(
+        self, Cursor* cursor, int64_t* before, int64_t base_offset, int64_t last_offset_delta, Seen* seen
     ) noexcept nogil:
-        cdef int64_t offset = base_offset + row.offset_delta
-        if offset > self.latest_offset:
+        """Read a record; its key, when the map is to be asked for it, is hashed, and its slot on the way."""
+        cdef int fault
+        seen.start = cursor.position
+        fault = read_record(cursor, &seen.row)
+        if fault != FINE:
+            return fault
+        if not before[0] < seen.row.offset_delta <= last_offset_delta:
+            return OFFSETS_FALL
+        before[0] = seen.row.offset_delta
+        seen.offset = base_offset + seen.row.offset_delta
+        seen.is_hashed = seen.row.key_size >= 0 and seen.offset <= self.latest_offset
+        if seen.is_hashed:
+            look_up(self.table, cursor.data + seen.row.key_position, seen.row.key_size, seen.digest)
+        return FINE
+
+    cdef inline bint stays(self, const Seen* seen, bint tombstones_stay, int64_t* without_key) noexcept nogil:
+        if seen.offset > self.latest_offset:
             return True
-        if row.key_size < 0:
+        if not seen.is_hashed:
             without_key[0] += 1
             return False
-        if offset < get(self.table, payload + row.key_position, row.key_size):
-            return False
-        return row.value_size >= 0 or tombstones_stay
+        return seen.offset >= get(self.table, seen.digest) and (seen.row.value_size >= 0 or tombstones_stay)
 
     cdef Py_ssize_t put_batch(
         self, const uint8_t* source, const Header* header, Kept* kept, uint8_t* out, Py_ssize_t room
@@ -531,11 +580,15 @@ cdef class Filter:
         cdef Py_ssize_t number, count = len(rows) // COLUMN_COUNT
         cdef bytearray marks = PyByteArray_FromStringAndSize(NULL, count)
         cdef uint8_t* mark = <uint8_t*>PyByteArray_AS_STRING(marks)
+        cdef Seen seen
         for number in range(count):
-            check_inside(&all_rows[number], held.size)
-            mark[number] = self.stays(
-                held.data, &all_rows[number], base_offset, tombstones_stay, &self.records_without_key
-            )
+            seen.row = all_rows[number]
+            seen.offset = base_offset + seen.row.offset_delta
+            seen.is_hashed = seen.row.key_size >= 0 and seen.offset <= self.latest_offset
+            check_inside(&seen.row, held.size)
+            if seen.is_hashed:
+                look_up(self.table, held.data + seen.row.key_position, seen.row.key_size, seen.digest)
+            mark[number] = self.stays(&seen, tombstones_stay, &self.records_without_key)
             self.records_kept += mark[number]
         self.records_read += count
         return marks

@@ -10,6 +10,7 @@ from libc.string cimport memcpy
 
 cdef extern from *:
     ctypedef uint64_t uint128_t "unsigned __int128"
+    void prefetch "__builtin_prefetch"(const void* address) nogil
 
 
 cdef struct Slot:
@@ -27,12 +28,11 @@ cdef struct Table:
     uint64_t hash_keys[2]
 
 
-cdef inline bint put(Table* table, const uint8_t* key, Py_ssize_t size, int64_t offset) noexcept nogil:
-    cdef uint64_t digest[2]
+cdef inline bint put(Table* table, const uint64_t* digest, int64_t offset) noexcept nogil:
+    """Note the offset of a key, by its hash; false when the map is full."""
     cdef Slot* slot
     if table.count >= table.count_max:
         return False
-    siphash(table.hash_keys, key, size, digest)
     slot = find(table, digest)
     if slot.offset == 0:
         table.count += 1
@@ -43,17 +43,26 @@ cdef inline bint put(Table* table, const uint8_t* key, Py_ssize_t size, int64_t 
     return True
 
 
-cdef inline int64_t get(const Table* table, const uint8_t* key, Py_ssize_t size) noexcept nogil:
-    cdef uint64_t digest[2]
-    cdef Slot* slot
-    siphash(table.hash_keys, key, size, digest)
-    slot = find(table, digest)
+cdef inline int64_t get(const Table* table, const uint64_t* digest) noexcept nogil:
+    """Return the offset of a key, by its hash; -1 when it is not there."""
+    cdef Slot* slot = find(table, digest)
     return -1 if slot is NULL else slot.offset - 1
+
+
+cdef inline void look_up(const Table* table, const uint8_t* key, Py_ssize_t size, uint64_t* digest) noexcept nogil:
+    """Hash a key, and have its slot brought into the cache: whoever asks a little later does not wait for memory."""
+    siphash(table.hash_keys, key, size, digest)
+    prefetch(table.slots + number_of(table, digest))
+
+
+cdef inline uint64_t number_of(const Table* table, const uint64_t* digest) noexcept nogil:
+    """Return the slot where the search for a hash begins."""
+    return <uint64_t>((<uint128_t>digest[0] * table.slot_count) >> 64)
 
 
 cdef inline Slot* find(const Table* table, const uint64_t* digest) noexcept nogil:
     """Return the slot of this hash, or the empty one where it belongs; NULL when neither is there."""
-    cdef uint64_t number = <uint64_t>((<uint128_t>digest[0] * table.slot_count) >> 64)
+    cdef uint64_t number = number_of(table, digest)
     cdef uint64_t left = table.slot_count
     cdef Slot* slot
     while left:
