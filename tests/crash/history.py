@@ -163,15 +163,14 @@ class History:
 # --- the check -------------------------------------------------------------------------------------------------------
 
 
-def check(directory: LogDirectory, history: History) -> dict[str, int]:
-    """Assert that `directory` keeps what was promised; return where each partition ends."""
+def check(directory: LogDirectory, history: History) -> None:
+    """Assert that `directory` keeps what was promised."""
     assert directory.failed == {}, directory.failed
     found = {str(partition): directory.log(partition) for partition in directory.partitions()}
     missing = [name for name, each in history.partitions.items() if each.made and name not in found]
     assert missing == [], f"{missing} were made, and are gone"
     for name, log in found.items():
         check_log(log, history.of(name))
-    return {name: log.next_offset for name, log in found.items()}
 
 
 def check_log(log: Log, history: Partition) -> None:
@@ -197,6 +196,19 @@ def check_log(log: Log, history: Partition) -> None:
         assert offsets == list(range(offsets[0] if offsets else start, log.next_offset)), f"{log.path}: a gap"
         assert not offsets or offsets[0] <= start, f"{log.path} begins at {offsets[0]}, not at {start}"
     _check_look_ups(log, [offset for offset in offsets if offset >= start])
+
+
+def look(directory: LogDirectory, history: History) -> None:
+    """Assert that a reader, who may not recover anything, is shown all that was on disk, and nothing foreign."""
+    for partition in directory.partitions():
+        log, known = directory.log(partition), history.of(str(partition))
+        offset, end = log.log_start_offset, log.next_offset
+        assert end >= known.synced, f"{log.path}: a reader sees {end} of {known.synced}"
+        while offset < known.synced and (batch := log.batch_at(offset)) is not None:
+            for record in batch.records():
+                assert (record.key, record.value) == known.record(record.offset), f"{log.path}: {record.offset}"
+            assert known.is_compacted or batch.base_offset <= offset, f"{log.path}: a gap at {offset}"
+            offset = batch.header.next_offset
 
 
 def _check_damage(log: Log) -> None:

@@ -4,7 +4,7 @@ A nursery is one Python process that has imported the engine and forks a writer 
 is that process. Tasks come in as lines of JSON, what the writers say goes out as lines of text:
 
     started PID         first of all; where a gate was asked for, the writer then waits for a line of its own
-    ...                 what the writer says: see `history`, or `checked` with the end of each partition
+    ...                 what the writer says: see `history`
     finding "TEXT"      an exception that ended it
     ended CODE STATUS   it is dead, by exit or by signal, and stays a zombie, so that its pid means nobody else
 
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import scenarios
-from history import History, check
+from history import History, check, look
 from life import DEFAULTS, Life
 
 from offsetfs.storage.directory import LogDirectory
@@ -50,9 +50,15 @@ def live(task: dict[str, Any]) -> None:
 def verify(task: dict[str, Any]) -> None:
     """Check the directory `path` against `history`, opened for reading or, recovering it, for writing."""
     directory = LogDirectory.open(task["path"], read_only=task["read_only"], defaults=DEFAULTS)
-    ends = check(directory, History.load(task["history"]))
+    check(directory, History.load(task["history"]))
     directory.close()
-    _say(f"checked {json.dumps(ends)}")
+
+
+def glimpse(task: dict[str, Any]) -> None:
+    """Look at the directory `path` as a reader, before anybody recovers it."""
+    directory = LogDirectory.open(task["path"], read_only=True, defaults=DEFAULTS)
+    look(directory, History.load(task["history"]))
+    directory.close()
 
 
 def scenario(task: dict[str, Any]) -> None:
@@ -60,7 +66,12 @@ def scenario(task: dict[str, Any]) -> None:
     scenarios.play(**task, say=_say)
 
 
-TASKS: Mapping[str, Callable[[dict[str, Any]], None]] = {"live": live, "scenario": scenario, "verify": verify}
+TASKS: Mapping[str, Callable[[dict[str, Any]], None]] = {
+    "live": live,
+    "scenario": scenario,
+    "verify": verify,
+    "look": glimpse,
+}
 
 
 def _serve() -> None:
@@ -134,14 +145,19 @@ class Nursery:
         self._writer = Writer(self, int(started.split()[1]))
         return self._writer
 
-    def verify(self, path: str, history: History, *, read_only: bool = False) -> dict[str, int]:
-        """Check a directory against its history in a process of its own; return where its partitions end."""
-        writer = self.start("verify", path=path, history=history.dump(), read_only=read_only)
-        said = list(writer.lines())
+    def verify(self, path: str, history: History, *, read_only: bool = False) -> None:
+        """Check a directory against its history in a process of its own."""
+        self._run("verify", path=path, history=history.dump(), read_only=read_only)
+
+    def look(self, path: str, history: History) -> None:
+        """Check what a reader sees of a directory that nobody has recovered."""
+        self._run("look", path=path, history=history.dump())
+
+    def _run(self, task: str, **arguments: object) -> None:
+        writer = self.start(task, **arguments)
+        writer.drain()
         ended = writer.end()
         assert not ended.killed and ended.status == 0, f"{ended}\n{ended.finding}"
-        ends: dict[str, int] = json.loads(said[-1].removeprefix("checked "))
-        return ends
 
     def _send(self, line: str) -> None:
         assert self._process.stdin is not None

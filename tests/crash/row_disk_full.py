@@ -147,4 +147,8 @@ ROW = Row(
     goal=100,
     unit="lives on a full disk",
     needs=(*NEEDS, "fuse"),
+    promises=(
+        "A full disk is told to the writer with ENOSPC, tears nothing, keeps everything readable, and once there "
+        "is room appends go on.",
+    ),
 )

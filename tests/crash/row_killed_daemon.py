@@ -151,4 +151,9 @@ ROW = Row(
     goal=30,
     unit="kills",
     needs=("root", "fuse", "tail", "bash"),
+    promises=(
+        "When `linger-ms` or `batch-bytes` is reached, or the last `close()` has returned, records are in the "
+        "segment file: seen by every view, and they survive the death of the daemon.",
+        "Offsets rise strictly, and records of one writer stay in order.",
+    ),
 )

@@ -71,4 +71,8 @@ ROW = Row(
     goal=400,
     unit="kills",
     needs=("strace",),
+    promises=(
+        "A crash inside a swap shows the old segment or the new one, never neither.",
+        "The last value of every key is there at every instant of a compaction, and after a crash at any of them.",
+    ),
 )
