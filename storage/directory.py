@@ -13,21 +13,13 @@ import contextlib
 import functools
 import os
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from offsetfs.storage import checkpoint, files, partition_deletion
+from offsetfs.storage import files, partition_creation, partition_deletion
 from offsetfs.storage.cautious_clock import CautiousClock
 from offsetfs.storage.checkpoint import (
-    CLEAN_SHUTDOWN,
-    CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
-    LEADER_EPOCHS,
-    LOG_STARTS,
     META_PROPERTIES,
-    PARTITION_METADATA,
-    RECOVERY_POINTS,
     CleanShutdown,
 )
 from offsetfs.storage.clock import SYSTEM, Clock
@@ -35,10 +27,9 @@ from offsetfs.storage.config import DEFAULTS, LogConfig
 from offsetfs.storage.deletions import Deletions
 from offsetfs.storage.directory_checkpoints import DirectoryCheckpoints
 from offsetfs.storage.directory_config import DIRECTORY_DEFAULTS, DirectoryConfig
+from offsetfs.storage.directory_listing import check_log_directory, partitions_in
 from offsetfs.storage.errors import (
-    InvalidName,
     LogFenced,
-    NotALogDirectory,
     PartitionExists,
     ReadOnlyLog,
     StorageError,
@@ -47,21 +38,19 @@ from offsetfs.storage.errors import (
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.log import Log
 from offsetfs.storage.log_home import LogHome
-from offsetfs.storage.log_loader import Opening, belongs_to_partition, open_log
+from offsetfs.storage.log_loader import Opening, open_log
 from offsetfs.storage.names import TopicPartition, check_topic
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.recover_all import OnProgress, bytes_to_verify, recover_all
 from offsetfs.storage.recovery import OnBytes
-from offsetfs.storage.segment import Segment, SegmentFiles
-from offsetfs.storage.topic_settings import TOPICS, Changes, TopicSettings
+from offsetfs.storage.segment import SegmentFiles
+from offsetfs.storage.topic_settings import Changes, TopicSettings
 
 METADATA_TOPIC = "__cluster_metadata"
 """The log of a KRaft controller. It is shown, never written or recovered: that is the controller's."""
 
 OPEN_SEGMENTS_MAX = 128
 """How many sealed segments stay open unless the caller has descriptors for more: each costs three."""
-
-_SIGNS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
 
 
 class LogDirectory:
@@ -173,7 +162,7 @@ class LogDirectory:
         """Return all partitions, sorted. Costs a listing when the directory has changed."""
         changed = files.status(self.path).st_mtime_ns
         if changed != self._listing[0]:
-            self._listing = (changed, sorted(_partitions_in(self.path)))
+            self._listing = (changed, sorted(partitions_in(self.path)))
         return self._listing[1]
 
     def has(self, partition: TopicPartition) -> bool:
@@ -280,28 +269,15 @@ class LogDirectory:
             self._check_free(partition)
             self._mark_changed()
             self._checkpoints.forget(partition)
-            self._make(partition)
+            partition_creation.make(
+                self.path, partition, self.config_of(partition.topic), self._pool, self.partitions()
+            )
+            self._listing = (-1, [])
         return self.log(partition)
 
     def _check_free(self, partition: TopicPartition) -> None:
         if self.has(partition):
             raise PartitionExists("the partition exists already", path=self._file(str(partition)))
-
-    def _make(self, partition: TopicPartition) -> None:
-        path = self._file(str(partition))
-        files.make_directory(path)
-        Segment.create(path, 0, self.config_of(partition.topic), self._pool, clock=self.clock)
-        checkpoint.write_epochs(os.path.join(path, LEADER_EPOCHS), [])
-        checkpoint.write_topic_id(os.path.join(path, PARTITION_METADATA), self._topic_id(partition.topic))
-        files.sync_directory(path)
-        files.sync_directory(self.path)
-        self._listing = (-1, [])
-
-    def _topic_id(self, topic: str) -> bytes:
-        """All partitions of a topic carry one id, made for the first of them."""
-        siblings = [self._file(os.path.join(str(p), PARTITION_METADATA)) for p in self.partitions() if p.topic == topic]
-        known = (checkpoint.read_topic_id(path) for path in siblings)
-        return next(filter(None, known), None) or uuid.uuid4().bytes
 
     def delete_partition(self, partition: TopicPartition) -> None:
         """Delete a partition: its name is free after return, on disk; its content goes after `file.delete.delay.ms`.
@@ -491,7 +467,8 @@ class LogDirectory:
                 for log in self._logs.values():
                     _try(log.close, errors)
                 _try(self.checkpoint, errors)
-                _try(self._remove_what_waits, errors)
+                if self._marked:  # else what waits is another's, and nothing is to change
+                    _try(self._remove_what_waits, errors)
                 errors += [log.fenced for log in self._logs.values() if log.fenced is not None]
                 if self._marked and not errors:
                     (self._clean_mark or CleanShutdown()).write(self.path)
@@ -505,45 +482,6 @@ class LogDirectory:
     def _remove_what_waits(self) -> None:
         """Remove what waits for its removal: nobody reads here any more, and no queue outlives the process."""
         self.deletions.run_all()
-
-
-def check_log_directory(path: str, *, read_only: bool) -> None:
-    """Raise `NotALogDirectory` unless `path` is a directory that holds a log directory, or nothing at all."""
-    try:
-        entries = files.names(path)
-    except FileNotFoundError:
-        raise NotALogDirectory("there is no such directory", path=path) from None
-    except NotADirectoryError:
-        raise NotALogDirectory("is not a directory", path=path) from None
-    # A crash may leave the first of its files without a name of its own, and a partition without a log.
-    if any(name.removesuffix(".tmp") in _SIGNS for name in entries) or any(_holds_a_log(path, n) for n in entries):
-        return
-    if [name for name in entries if name not in (".lock", "lost+found")]:
-        raise NotALogDirectory("holds neither partitions (orders-0) nor Kafka's checkpoints", path=path)
-    if read_only:
-        raise NotALogDirectory("is empty", path=path)
-
-
-def _is_partition(name: str) -> bool:
-    try:
-        TopicPartition.parse(name)
-    except InvalidName:
-        return False
-    return True
-
-
-def _holds_a_log(path: str, name: str) -> bool:
-    """Whether `name` is called like a partition, or like a deleted one, and is one: it holds a log or nothing else."""
-    partition = os.path.join(path, name)
-    if not (_is_partition(name) or partition_deletion.is_deleted(name)) or not files.is_directory(partition):
-        return False
-    names = files.names(partition)
-    return any(file.endswith(".log") for file in names) or all(belongs_to_partition(file) for file in names)
-
-
-def _partitions_in(path: str) -> list[TopicPartition]:
-    """Return what parses as a partition; directories being deleted or moved (`….<uuid>-delete`) do not."""
-    return [TopicPartition.parse(name) for name in files.directory_names(path) if _is_partition(name)]
 
 
 def _try(action: Callable[[], None], errors: list[Exception]) -> None:

@@ -28,7 +28,8 @@ from offsetfs.storage.checkpoint import (
     RECOVERY_POINTS,
     CleanShutdown,
 )
-from offsetfs.storage.directory import LogDirectory, check_log_directory
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory_listing import check_log_directory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.legacy import RUNS
 from offsetfs.storage.lock import DirectoryLock

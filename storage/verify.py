@@ -25,7 +25,8 @@ from dataclasses import replace
 from offsetfs.storage import checkpoint, files, lock
 from offsetfs.storage.batch import PAYLOAD_BYTES_MAX
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, CleanShutdown
-from offsetfs.storage.directory import LogDirectory, check_log_directory
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory_listing import check_log_directory
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.verify_finding import Report, Reporter
