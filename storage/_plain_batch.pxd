@@ -54,16 +54,11 @@ cdef inline bint read_plain(
     status[0] = MORE_BYTES
     if left < MAGIC_END_BYTES:
         return False
-    if data[16] != 2:
-        status[0] = OTHER_BATCH
-        return False
-    if left < HEADER_BYTES:
-        return False
     header.size = <Py_ssize_t>big_int(data + 8) + LOG_OVERHEAD_BYTES
     if header.size > left:
         return False
     status[0] = OTHER_BATCH
-    if header.size < HEADER_BYTES:
+    if data[16] != 2 or header.size < HEADER_BYTES:
         return False
     header.attributes = data[22]
     if header.attributes & (CODEC_BITS | TRANSACTIONAL_BIT | CONTROL_BIT):

@@ -31,6 +31,7 @@ from offsetfs.storage.batch_header import (
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
     HEADER_SIZE,
+    LOG_OVERHEAD,
     MAGIC,
     MAGIC_END,
     TRANSACTIONAL_FLAG,
@@ -50,6 +51,9 @@ SLOT_SIZE = 24
 """Bytes of a key in the map: its hash, 16, and its offset, 8."""
 
 _LONG_MIN = -(2**63)
+_SIZE = Struct(">i")
+_SIZE_POSITION = 8
+_MAGIC_POSITION = 16
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 
@@ -113,19 +117,15 @@ class _Bounds:
 def _plain(block: memoryview, start: int, bounds: _Bounds) -> tuple[Batch | None, int]:
     """Return the sound, plain batch that begins the block behind `start`, or None and the status."""
     left = len(block) - start
-    if left < MAGIC_END:
+    if left < MAGIC_END or _SIZE.unpack_from(block, start + _SIZE_POSITION)[0] + LOG_OVERHEAD > left:
         return None, MORE
-    if block[start + 16] != MAGIC:
+    if block[start + _MAGIC_POSITION] != MAGIC:
         return None, OTHER
-    if left < HEADER_SIZE:
-        return None, MORE
     try:
-        header = parse_header(block, start)
-        if header.size > left:
-            return None, MORE
         batch = read_batch(block, start)
     except StorageError:
         return None, OTHER
+    header = batch.header
     is_plain = not (header.codec or header.is_transactional or header.is_control)
     is_inside = bounds.floor <= header.base_offset and header.last_offset < bounds.limit
     is_countable = header.count <= (header.size - HEADER_SIZE) // RECORD_SIZE_MIN
@@ -431,8 +431,9 @@ def rebase(payload: Buffer, count: int, shift: int, is_constant: bool) -> bytear
 def empty_batch(header: BatchHeader) -> bytearray:
     """Return the batch without its records: offsets, producer and largest timestamp stay."""
     attributes = header.attributes & (APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG)
-    changed = replace(header, attributes=attributes, base_timestamp=Timestamp(NO_TIMESTAMP), count=0)
-    return _sealed(changed, b"")
+    return _sealed(
+        replace(header, size=HEADER_SIZE, attributes=attributes, base_timestamp=Timestamp(NO_TIMESTAMP), count=0), b""
+    )
 
 
 def rebuilt(header: BatchHeader, records: Buffer, count: int, max_timestamp: int) -> bytearray:
@@ -441,7 +442,7 @@ def rebuilt(header: BatchHeader, records: Buffer, count: int, max_timestamp: int
     Times of creation count anew for the largest; the time of an append stays what it was.
     """
     latest = header.max_timestamp if header.attributes & APPEND_TIME_FLAG else Timestamp(max_timestamp)
-    return _sealed(replace(header, max_timestamp=latest, count=count), records)
+    return _sealed(replace(header, size=HEADER_SIZE + len(records), max_timestamp=latest, count=count), records)
 
 
 def with_horizon(header: BatchHeader, records: Buffer, count: int, max_timestamp: int, horizon_ms: int) -> bytearray:
@@ -461,7 +462,7 @@ def horizon_of(header: BatchHeader, horizon_ms: int) -> tuple[BatchHeader, int, 
 
 def _sealed(header: BatchHeader, records: Buffer) -> bytearray:
     batch = bytearray(HEADER_SIZE) + records
-    write_header(batch, replace(header, size=len(batch)))
+    write_header(batch, header)
     seal_checksum(batch)
     return batch
 

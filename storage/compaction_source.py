@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from offsetfs.storage.batch import LOG_OVERHEAD, MAGIC, MAGIC_END, Batch, read_batch
+from offsetfs.storage.batch import LOG_OVERHEAD, MAGIC, MAGIC_END, Batch
 from offsetfs.storage.batch_chain import UNFINISHED
 from offsetfs.storage.batch_header import BATCH_SIZE_MIN, parse_header
 from offsetfs.storage.errors import CompactionCancelled, MalformedBatch
@@ -85,7 +85,7 @@ class Source:
         self._throttle.take(count)
 
     def batch(self) -> Batch:
-        """Return the batch at `start`, verified; loose messages of v0 and v1 several as one. See `taken` for its end.
+        """Return the batch at `start`, verified; loose messages of v0 and v1 come several as one.
 
         A view into the block: to be used before the next call of `more`. Raises `CorruptBatch`, `MalformedBatch`.
         """
@@ -94,6 +94,7 @@ class Source:
         header = parse_header(view, path=self._log.path, file_position=place)
         if header.magic < MAGIC and not header.is_wrapper:
             header = run_header(header, view)
-        if header.is_run:
-            return Batch(header, view[: header.size], self._log.path, place)
-        return read_batch(view, path=self._log.path, file_position=place)
+        batch = Batch(header, view[: header.size], self._log.path, place)
+        if not header.is_run:  # a run was verified when it was made
+            batch.check()
+        return batch

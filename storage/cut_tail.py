@@ -7,11 +7,13 @@ written over, and nothing here removes what was kept: docs/recovery.md tells its
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.files import File
+from offsetfs.storage.names import segment_name
 
 if TYPE_CHECKING:
     from offsetfs.storage.segment import Segment
@@ -26,9 +28,10 @@ def keep(segment: Segment, position: int, *, sync_name: bool = True) -> str | No
     the caller syncs the directory.
     """
     with files.opened(segment.log_path) as log:
-        if all(_is_zero(block) for _, block in _blocks(log, position, segment.size)):
+        name = name_for(segment.directory, segment.base_offset, log, position, segment.size)
+        if name is None:
             return None
-        target = _name_for(segment, log, position)
+        target = os.path.join(segment.directory, name)
         with files.opened(target, create=True) as copy:
             copy.truncate(0)
             copy.truncate(segment.size - position)  # zeros are not written: a preallocated tail stays sparse
@@ -43,21 +46,32 @@ def keep(segment: Segment, position: int, *, sync_name: bool = True) -> str | No
 
 def set_aside(segment: Segment) -> str:
     """Give the log file of a whole segment a kept name; return its path. The caller syncs the directory."""
-    target = next(path for path in _names(segment, 0) if not files.exists(path))
+    target = os.path.join(segment.directory, free_name(segment.directory, segment.base_offset))
     files.rename(segment.log_path, target)
     return target
 
 
-def _name_for(segment: Segment, log: File, position: int) -> str:
-    """Return a name that is free, or whose file has these very bytes: a recovery that was itself cut short left it."""
-    for path in _names(segment, position):
-        if not files.exists(path) or _begins_alike(path, log, position, segment.size):
+def free_name(directory: str, base_offset: int) -> str:
+    """Return the name that a whole segment would be kept under."""
+    return next(name for name in _names(base_offset, 0) if not files.exists(os.path.join(directory, name)))
+
+
+def name_for(directory: str, base_offset: int, log: File, position: int, end: int) -> str | None:
+    """Return the name that bytes `[position, end)` of a log file would be kept under, None when they are zeros.
+
+    It is free, or its file has these very bytes: a recovery that was itself cut short left it.
+    """
+    if all(_is_zero(block) for _, block in _blocks(log, position, end)):
+        return None
+    for name in _names(base_offset, position):
+        path = os.path.join(directory, name)
+        if not files.exists(path) or _begins_alike(path, log, position, end):
             break
-    return path
+    return name
 
 
-def _names(segment: Segment, position: int) -> Iterator[str]:
-    first = segment.path(f".cut-{position}")
+def _names(base_offset: int, position: int) -> Iterator[str]:
+    first = segment_name(base_offset, f".cut-{position}")
     yield first
     for number in itertools.count(2):
         yield f"{first}-{number}"

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from offsetfs.storage import files, partition_creation, partition_deletion
@@ -35,6 +35,7 @@ from offsetfs.storage.errors import (
     StorageError,
     UnknownPartition,
 )
+from offsetfs.storage.live_settings import LiveSettings
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.log import Log
 from offsetfs.storage.log_home import LogHome
@@ -79,7 +80,6 @@ class LogDirectory:
         self._given = frozenset(defaults)
         self._lock = DirectoryLock(path)
         self._mutex = threading.RLock()
-        self._config_mutex = threading.Lock()
         self._logs: dict[TopicPartition, Log] = {}
         self._lent: dict[TopicPartition, int] = {}  # open for the sake of a duty alone, and in which thread
         self._given_back: dict[TopicPartition, Log] = {}  # closed since the last checkpoint, which is to know them
@@ -128,7 +128,12 @@ class LogDirectory:
     def _load(self, on_progress: OnProgress | None) -> None:
         self._clean_mark = CleanShutdown.read(self.path)
         self._checkpoints = DirectoryCheckpoints(self.path, read_only=self.read_only, clock=self.clock)
-        self._settings = TopicSettings(self.path, self._defaults, self.clock)
+        self._settings = LiveSettings(
+            TopicSettings(self.path, self._defaults, self.clock),
+            self._given,
+            lambda: list(self._logs.values()),
+            self._checkpoints.is_cleaned,
+        )
         self._unclean = self._clean_mark is None
         if self.read_only:
             return
@@ -147,6 +152,8 @@ class LogDirectory:
         threads = self.config.num_recovery_threads_per_data_dir
         sizes = {partition: self._bytes_to_verify(partition) for partition in self.partitions()}
         self.failed = recover_all(sizes, recover, threads=threads, on_progress=on_progress)
+        with contextlib.suppress(OSError):  # a full disk: the next recovery does it all once more
+            self.checkpoint()
 
     def _bytes_to_verify(self, partition: TopicPartition) -> int:
         if partition.topic == METADATA_TOPIC:
@@ -183,7 +190,7 @@ class LogDirectory:
             if log is not None and not log.is_gone:
                 return log
             log = self._logs[partition] = self._open_log(partition)
-        self._apply({partition.topic}, [log])  # the settings may have changed while it was opened
+        self._settings.apply(log)
         return log
 
     @contextlib.contextmanager
@@ -199,7 +206,7 @@ class LogDirectory:
                 log = self._logs[partition] = self._open_log(partition)
                 self._lent[partition] = threading.get_ident()
         try:
-            self._apply({partition.topic} if is_new else set(), [log])
+            self._settings.apply(log)
             yield log
         finally:
             if is_new:
@@ -236,7 +243,7 @@ class LogDirectory:
             log_start=lambda: self._checkpoints.log_start(partition),
             clean=not self._unclean,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
-            is_compacted=self._is_compacted(partition, config),
+            is_compacted=self._settings.is_compacted(partition),
             is_brokers=files.exists(self._file(META_PROPERTIES)),
             on_bytes=on_bytes,
             home=self._home_of(partition),
@@ -332,8 +339,7 @@ class LogDirectory:
 
         Where it is not, nothing may be removed that a start offset has not given up.
         """
-        told = self._given | self._settings.of(topic).keys()
-        return not files.exists(self._file(META_PROPERTIES)) or "cleanup.policy" in told or "retention.ms" in told
+        return not files.exists(self._file(META_PROPERTIES)) or self._settings.tell_policy(topic)
 
     def configure(self, topic: str, changes: Changes) -> None:
         """Set topic settings by Kafka's names, None takes one away; on disk and in force after return.
@@ -343,48 +349,14 @@ class LogDirectory:
         """
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
-        with self._config_mutex:
-            if "cleanup.policy" in changes:
-                self._sync_before_compaction(topic)
-            self._settings.change(topic, changes)
-            self._apply({topic})
-
-    def _sync_before_compaction(self, topic: str) -> None:
-        """Sync the logs of a topic that may become a compacted one. Recovery takes a gap between its segments for what
-        compaction left, so none of them may be one that a power cut can take the end of."""
-        for log in list(self._logs.values()):
-            if log.partition.topic == topic and not log.read_only and not log.is_compacted:
-                with contextlib.suppress(LogFenced):
-                    log.flush()
+        self._settings.change(topic, changes)
 
     def refresh_config(self) -> StorageError | OSError | None:
         """Take in what another process changed in the settings; return why what it wrote does not hold, or None.
 
         Costs one stat, at most every 10 ms. To be called before an append and before each duty.
         """
-        if self._config_mutex.acquire(blocking=False):  # else somebody is at it
-            try:
-                self._apply(self._settings.refresh())
-            finally:
-                self._config_mutex.release()
-        return self._settings.problem
-
-    def _apply(self, topics: set[str], logs: Iterable[Log] | None = None) -> None:
-        """Have logs go by the settings as they are now. Not to be called under the mutex: it takes the logs' locks."""
-        for log in (list(self._logs.values()) if logs is None else logs) if topics else ():
-            config = self.config_of(log.partition.topic)
-            if log.partition.topic in topics and log.config is not config:
-                was_compacted = log.is_compacted
-                log.configure(config, is_compacted=self._is_compacted(log.partition, config))
-                if log.is_compacted and not was_compacted and not log.read_only:
-                    with contextlib.suppress(OSError, LogFenced):  # which fences the log
-                        log.flush()
-
-    def _is_compacted(self, partition: TopicPartition, config: LogConfig) -> bool:
-        """A broker's settings are in its metadata, not here; but what its cleaner has cleaned is a compacted topic."""
-        if "cleanup.policy" in self._given | self._settings.of(partition.topic).keys():
-            return config.is_compacted
-        return config.is_compacted or self._checkpoints.is_cleaned(partition)
+        return self._settings.refresh()
 
     # --- checkpoints and the end -------------------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from offsetfs.storage import files, row_walk
-from offsetfs.storage.names import parse_segment_name
+from offsetfs.storage import chain, files, row_walk
+from offsetfs.storage.names import parse_segment_name, segment_name
 from offsetfs.storage.swap import CLEANED, DELETED, SWAP
 
 _OF_A_LOG = (".index", ".timeindex", ".txnindex", ".values-map")
@@ -93,21 +93,37 @@ def _replaced(path: str, parsed: Present, logs: Sequence[tuple[str, int]]) -> li
     if not logs:
         return []
     bases = {base for _, base in logs}
-    low, high = min(bases), max(_next_offset_of(path, name, base) for name, base in logs)
     live = [each for each in parsed if each[2] in _OF_A_SEGMENT]
     # The last segment is never rewritten: an offset that a flipped bit put too high shall not take it.
     last = max((base for _, base, suffix in live if suffix == ".log"), default=-1)
+    others = sorted(base for _, base, suffix in live if suffix == ".log" and base not in bases and base != last)
+    low, high = min(bases), max(_next_offset_of(path, name, base, others) for name, base in logs)
     between = [name for name, base, _ in live if low <= base < high and base not in bases and base != last]
     return [name for name, base, suffix in live if base in bases and suffix != ".snapshot"] + between
 
 
-def _next_offset_of(path: str, name: str, base: int) -> int:
-    """Return the offset behind the last batch, or `base`; an offset that no segment can hold is none."""
-    end = base
+def _next_offset_of(path: str, name: str, base: int, others: Sequence[int]) -> int:
+    """Return the offset behind the last batch of a `.log.swap`, or `base`; an offset that no segment can hold is none.
+
+    No checksum covers offsets, and what is believed here takes live segments away. So a batch counts when the one
+    behind it begins above it. The last counts when the last of the `others` that it takes away has a batch with its
+    offsets: that is where it was copied from.
+    """
+    sure, end, last = base, base, (base, base)
     with files.opened(os.path.join(path, name)) as log:
         for rows in row_walk.header_rows(log, 0, log.size()):
-            end = max([end, *(each for each in rows.next_offsets() if each - 1 - base <= _RELATIVE_OFFSET_MAX)])
-    return end
+            for begins, ends in zip(rows.column(chain.BASE_OFFSET), rows.next_offsets(), strict=True):
+                sure = max(sure, end) if begins >= end else sure
+                last = (begins, ends)
+                end = ends if ends - 1 - base <= _RELATIVE_OFFSET_MAX else sure
+    between = [other for other in others if sure <= other < end]
+    return max(sure, end) if not between or _has_batch(path, between[-1], last) else sure
+
+
+def _has_batch(path: str, base: int, batch: tuple[int, int]) -> bool:
+    with files.opened(os.path.join(path, segment_name(base, ".log"))) as log:
+        walk = row_walk.header_rows(log, 0, log.size())
+        return any(batch in zip(rows.column(chain.BASE_OFFSET), rows.next_offsets(), strict=True) for rows in walk)
 
 
 def _ending(ending: str) -> list[str]:
@@ -120,6 +136,9 @@ def finish_swaps(path: str) -> PendingSwaps:
     A `.swap` that is undone goes before the `.cleaned` that says so, a file that is replaced before the new one gets
     its name, each on disk before the next. That there is a `.swap` is on disk before anything goes for it: whoever died
     may have renamed it a moment ago.
+
+    The garbage stays, and is the caller's to `sweep`: it tells that the log was compacted (`reach`), which a recovery
+    that is cut short must know once more.
     """
     pending = pending_swaps(path)
     if pending.is_swap:
@@ -130,7 +149,6 @@ def finish_swaps(path: str) -> PendingSwaps:
         files.sync_directory(path)
     for name in pending.renamed:
         files.rename(os.path.join(path, name), os.path.join(path, name.removesuffix(SWAP)))
-    remove(path, pending.garbage)
     if pending.is_swap:
         files.sync_directory(path)
     return pending
@@ -156,26 +174,24 @@ def stray_snapshots(parsed: Present, *, offset_max: int | None = None) -> list[s
     return [name for _, name in [*beyond, *strays]]
 
 
-def sweep(path: str, names: Iterable[str]) -> None:
-    """Remove garbage; one that does not go stays, and harms nobody."""
-    for name in names:
+def sweep(paths: Iterable[str]) -> None:
+    """Remove garbage; what does not go stays, and harms nobody."""
+    for path in paths:
         with contextlib.suppress(OSError):
-            files.remove_file(os.path.join(path, name))
+            files.remove_file(path)
 
 
-def swept_with_the_first_change(
-    path: str, names: Sequence[str], before_change: Callable[[], None]
-) -> Callable[[], None]:
-    """Return a `before_change` that removes `names`, too, when it is called first.
+def swept_with_the_first_change(paths: Sequence[str], before_change: Callable[[], None]) -> Callable[[], None]:
+    """Return a `before_change` that removes `paths`, too, when it is called first.
 
     A directory that is opened and not written to is left as it was: also the garbage in it.
     """
-    waiting = list(names)
+    waiting = list(paths)
 
     def before() -> None:
         before_change()
         going, waiting[:] = list(waiting), []
-        sweep(path, going)
+        sweep(going)
 
     return before
 

@@ -6,7 +6,7 @@ Kafka's LogSegment.readNextOffset; a broker trusts what follows the last index e
 
 from __future__ import annotations
 
-from offsetfs.storage import row_walk
+from offsetfs.storage import batch_chain, row_walk
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.log import Damage
 from offsetfs.storage.segment import Segment
@@ -16,17 +16,23 @@ def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damag
     """Return (bytes, next offset, damage) that a reader may trust in the last segment.
 
     What follows the last sound batch is being written, or was when the writer died. Below `recovery_point` that
-    explanation fails, and it is damage.
+    explanation fails: it is damage, of which the first place is returned, and what is sound behind it counts.
     """
     position, next_offset = segment.last_indexed_position(), segment.base_offset
-    try:
-        log = segment.open_files().log
-        for rows in row_walk.sound_rows(log, position, segment.size, offset_min=next_offset):
-            position, next_offset = rows.end, rows.next_offset
-    except StorageError as error:
-        if next_offset < recovery_point:
-            return segment.size, recovery_point, Damage(segment.log_path, position, next_offset, error.reason)
-    return position, next_offset, None
+    log = segment.open_files().log
+    damage: Damage | None = None
+    while position < segment.size:
+        try:
+            for rows in row_walk.sound_rows(log, position, segment.size, offset_min=next_offset):
+                position, next_offset = rows.end, rows.next_offset
+        except StorageError as error:
+            if next_offset >= recovery_point:
+                break
+            damage = damage or Damage(segment.log_path, position, next_offset, error.reason)
+            position = batch_chain.next_sound(log, position, segment.size, offset_min=next_offset)
+            if position == segment.size:
+                next_offset = recovery_point
+    return position, next_offset, damage
 
 
 def end_of_chain(segment: Segment) -> int | None:

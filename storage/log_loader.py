@@ -10,6 +10,7 @@ Opened for reading, nothing is changed: what is not sound at the end is simply n
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.producer_loading import load_producers
 from offsetfs.storage.recovery import OnBytes, Recovery
-from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment, SegmentFiles
+from offsetfs.storage.segment import Segment, SegmentFiles
 from offsetfs.storage.segments import Segments
 from offsetfs.storage.transaction_index import SUFFIX as TRANSACTION_INDEX
 
@@ -118,9 +119,8 @@ def _load(path: str, epochs: LeaderEpochCache, opening: Opening) -> tuple[_Conte
         opening.home.before_change()
         return _recovered(path, epochs, opening, swaps), opening.home
     strays = leftovers.stray_snapshots(present, offset_max=content.next_offset)
-    garbage = [] if swaps.is_swap else swaps.garbage
-    waiting = [*garbage, *leftovers.orphans(present), *strays]
-    before_change = leftovers.swept_with_the_first_change(path, waiting, opening.home.before_change)
+    waiting = [os.path.join(path, name) for name in [*swaps.garbage, *leftovers.orphans(present), *strays]]
+    before_change = leftovers.swept_with_the_first_change(waiting, opening.home.before_change)
     return content, replace(opening.home, before_change=before_change)
 
 
@@ -131,27 +131,16 @@ def _end_of_clean(path: str, opening: Opening) -> _Content | None:
         end = end_of_chain(segments.active)
         if end is None:
             return None
-        overflowed = _overflowed(segments, end)
+        overflowed = overflow.find(segments.values(), end)
         if overflowed is None:
             return _Content(segments, end)
         opening.home.before_change()
-        overflow.split(overflowed)
-
-
-def _overflowed(segments: Segments, end: int) -> Segment | None:
-    """Return a segment with offsets too far above its base. Looked into is only what leaves room for them."""
-    bases = [segment.base_offset for segment in segments]
-    for segment, behind in zip(segments, [*bases[1:], end], strict=True):
-        if behind - 1 - segment.base_offset > RELATIVE_OFFSET_MAX:
-            last = end_of_chain(segment)
-            if last is not None and last - 1 - segment.base_offset > RELATIVE_OFFSET_MAX:
-                is_last = segment is segments.active
-                if overflow.is_overflowed(segment, None if is_last else behind):
-                    return segment
-    return None
+        leftovers.sweep(overflow.split(overflowed))
 
 
 def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: leftovers.PendingSwaps) -> _Content:
+    garbage = [os.path.join(path, name) for name in swaps.garbage]
+    has_gaps = opening.is_compacted or opening.is_brokers
     while True:
         segments = _segments(path, opening)
         recovery = Recovery(
@@ -159,25 +148,22 @@ def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: lef
             epochs,
             opening.recovery_point,
             log_start=opening.log_start(),
-            has_gaps=_may_have_gaps(segments, opening, swaps),
+            has_gaps=has_gaps or swaps.reach(segments.first.base_offset),
             on_bytes=opening.on_bytes,
         )
         recovery.run()
-        if not recovery.was_split:
-            has_indexes = any(files.exists(segment.path(TRANSACTION_INDEX)) for segment in recovery.segments)
-            return _Content(
-                recovery.segments,
-                recovery.next_offset,
-                recovery.damage,
-                has_transactions=recovery.has_transactions or has_indexes,
-            )
-
-
-def _may_have_gaps(segments: Segments, opening: Opening, swaps: leftovers.PendingSwaps) -> bool:
-    """Whether compaction may have left gaps behind the recovery point. Ours leaves none there; a broker's may."""
-    if opening.is_brokers or opening.has_recovery_point:
-        return opening.is_brokers
-    return opening.is_compacted or swaps.reach(max(segments.first.base_offset, opening.log_start()))
+        if not recovery.split:
+            break
+        has_gaps = True
+        garbage += recovery.split
+    opening.home.deletions.add(functools.partial(leftovers.sweep, garbage), opening.config.file_delete_delay_ms)
+    has_indexes = any(files.exists(segment.path(TRANSACTION_INDEX)) for segment in recovery.segments)
+    return _Content(
+        recovery.segments,
+        recovery.next_offset,
+        recovery.damage,
+        has_transactions=recovery.has_transactions or has_indexes,
+    )
 
 
 def _segments(path: str, opening: Opening) -> Segments:

@@ -16,16 +16,19 @@ anew; here an empty one keeps the old base, so that a swap that was cut short co
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from offsetfs.storage import chain, files, row_walk, swap
 from offsetfs.storage.errors import CorruptIndex, OffsetBeyondSegment, StorageError
 from offsetfs.storage.files import File
+from offsetfs.storage.log_end import end_of_chain
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from offsetfs.storage.segment_indexes import IndexBuilder
 from offsetfs.storage.transaction_index import SUFFIX, TransactionIndex
+
+MEANING = "holds offsets that its indexes cannot: it is split"
 
 _COPY_BYTES = 1 << 20
 _OFFSET_END = 2**63 - 1
@@ -42,6 +45,21 @@ class _Part:
     offset_end: int = _OFFSET_END
 
 
+def find(segments: Sequence[Segment], end: int) -> Segment | None:
+    """Return an overflowed segment of a log that ends at `end`; walked over is only one that may be."""
+    for segment, behind in zip(segments, [*(each.base_offset for each in segments[1:]), end], strict=True):
+        if not _exceeds(segment, behind) or not _exceeds(segment, end_of_chain(segment)):
+            continue
+        if is_overflowed(segment, None if segment is segments[-1] else behind):
+            return segment
+    return None
+
+
+def _exceeds(segment: Segment, end: int | None) -> bool:
+    """Whether offsets below `end` are too high for the segment; None: that is not known."""
+    return end is not None and end - 1 - segment.base_offset > RELATIVE_OFFSET_MAX
+
+
 def is_overflowed(segment: Segment, base_behind: int | None) -> bool:
     """Whether all of the segment is sound, and part of it lies too far above its base. Reads all of it.
 
@@ -54,16 +72,18 @@ def is_overflowed(segment: Segment, base_behind: int | None) -> bool:
             for rows in row_walk.sound_rows(
                 log, 0, segment.size, offset_min=segment.base_offset, offset_max=offset_max
             ):
-                beyond += sum(end - 1 - segment.base_offset > RELATIVE_OFFSET_MAX for end in rows.next_offsets())
+                beyond += sum(_exceeds(segment, end) for end in rows.next_offsets())
     except StorageError:
         return False
     return beyond > (1 if base_behind is None else 0)
 
 
-def split(segment: Segment) -> list[int]:
-    """Put segments that hold all their offsets in the place of an overflowed one; return their base offsets.
+def split(segment: Segment) -> list[str]:
+    """Put segments that hold all their offsets in the place of an overflowed one.
 
-    On disk after return. Raises OSError: then the segment is as it was, or the next opening finishes the swap.
+    On disk after return. Returns the paths of the old files, as `.deleted`, which are the caller's to remove: while
+    they are there it is known that gaps between the segments are no loss (`PendingSwaps.reach`). Raises OSError: then
+    the segment is as it was, or the next opening finishes the swap.
     """
     parts = _parts(segment)
     bases = [part.base_offset for part in parts]
@@ -76,9 +96,7 @@ def split(segment: Segment) -> list[int]:
         swap.discard(segment.directory, bases)
         raise
     segment.pool.drop(segment)
-    for path in swap.replace(segment.directory, bases, [segment.base_offset]):
-        files.remove_file(path)
-    return bases
+    return swap.replace(segment.directory, bases, [segment.base_offset])
 
 
 def _parts(segment: Segment) -> list[_Part]:

@@ -63,8 +63,11 @@ class Recovery:
         self.damage: list[Damage] = []
         self.has_transactions = False
         """Whether a transactional batch was seen: then the transaction indexes are to be made anew."""
-        self.was_split = False
-        """Whether a segment had to be split: then the segments are to be loaded and recovered once more."""
+        self.split: list[str] = []
+        """Old files of a segment that had to be split, to be removed when all is done.
+
+        Where there are any the segments are to be loaded and recovered once more, and gaps between them are no loss.
+        """
         self._epochs = epochs
         self._recovery_point = recovery_point
         self._log_start = log_start
@@ -85,7 +88,7 @@ class Recovery:
             self._save_producers(segment.base_offset)
             if self._recover(segment):
                 break
-        if not self.was_split:
+        if not self.split:
             self._finish()
 
     def _finish(self) -> None:
@@ -139,7 +142,12 @@ class Recovery:
         offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
         try:
             for rows in row_walk.sound_rows(
-                log, position, segment.size, offset_min=self.next_offset, offset_max=offset_max
+                log,
+                position,
+                segment.size,
+                offset_min=self.next_offset,
+                offset_max=offset_max,
+                base_behind=self.segments.base_behind(segment),
             ):
                 builder.add_rows(rows.numbers)
                 self._take(rows, log)
@@ -205,9 +213,8 @@ class Recovery:
     def _split(self, segment: Segment) -> bool:
         """Split a segment with offsets that its indexes cannot hold; return whether it is one."""
         if overflow.is_overflowed(segment, self.segments.base_behind(segment)):
-            overflow.split(segment)
-            self.was_split = True
-        return self.was_split
+            self.split = overflow.split(segment)
+        return bool(self.split)
 
     # --- producers ---------------------------------------------------------------------------------------------------
 

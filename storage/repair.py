@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from offsetfs.storage import checkpoint, files, lock, segment_indexes
 from offsetfs.storage.checkpoint import CleanShutdown
 from offsetfs.storage.directory import METADATA_TOPIC, LogDirectory
-from offsetfs.storage.errors import InvalidCheckpoint, LogDirectoryLocked
+from offsetfs.storage.errors import InvalidCheckpoint, LogDirectoryLocked, StorageError
 from offsetfs.storage.log import Damage
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.recover_all import OnProgress as OnRecovery
 from offsetfs.storage.repair_plan import PartitionPlan, plan_partition
+from offsetfs.storage.topic_settings import TopicSettings
 from offsetfs.storage.verify import Verification
 from offsetfs.storage.verify_finding import DAMAGE, Finding
 
@@ -71,6 +72,7 @@ def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> Pl
     verification.run()
     result = Plan(path, is_clean=CleanShutdown.read(path) is not None)
     recovery_points, log_starts = _offsets(path, checkpoint.RECOVERY_POINTS), _offsets(path, checkpoint.LOG_STARTS)
+    may_have_gaps = _gaps_of(path)
     for partition in verification.partitions:
         if partition.topic == METADATA_TOPIC:
             continue
@@ -80,6 +82,7 @@ def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> Pl
             is_clean=result.is_clean,
             recovery_point=recovery_points.get(partition, 0),
             log_start=log_starts.get(partition, 0),
+            may_have_gaps=may_have_gaps(partition),
         )
         if partition_plan.steps or partition_plan.kept:
             result.partitions[partition] = partition_plan
@@ -114,6 +117,18 @@ def carry_out(plan: Plan, *, on_progress: OnRecovery | None = None) -> Outcome:
     finally:
         directory.close()
     return outcome
+
+
+def _gaps_of(path: str) -> Callable[[TopicPartition], bool]:
+    """Return what says of a partition whether a gap between its segments may be no loss, as `LogDirectory` has it."""
+    cleaned = _offsets(path, checkpoint.CLEANER_OFFSETS)
+    try:
+        settings = TopicSettings(path)
+    except StorageError:  # nobody opens the directory for writing before they are mended
+        return lambda partition: True
+    if files.exists(os.path.join(path, checkpoint.META_PROPERTIES)):
+        return lambda partition: True
+    return lambda partition: partition in cleaned or settings.config_of(partition.topic).is_compacted
 
 
 def _refuse_beside_writer(path: str) -> None:

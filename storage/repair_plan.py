@@ -15,15 +15,15 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from offsetfs.storage import batch_chain, checkpoint, files, verify_batches
-from offsetfs.storage.batch_header import BatchHeader
+from offsetfs.storage import checkpoint, files, overflow, verify_batches
 from offsetfs.storage.config import DEFAULTS
-from offsetfs.storage.errors import InvalidCheckpoint, StorageError
-from offsetfs.storage.leftovers import pending_swaps
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.leftovers import PendingSwaps, pending_swaps
 from offsetfs.storage.log_end import end_of_chain
 from offsetfs.storage.names import parse_segment_name, segment_name
 from offsetfs.storage.open_files import Pool
-from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment, SegmentFiles
+from offsetfs.storage.recovery_plan import RecoveryPlan
+from offsetfs.storage.segment import Segment, SegmentFiles
 from offsetfs.storage.verify_finding import DAMAGE, Finding
 
 CURED_BY_INDEXES = frozenset(
@@ -34,7 +34,10 @@ CURED_BY_INDEXES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that would be done. `kind`: swap, recover, cut, set-aside, snapshot, epochs, index, begin."""
+    """One thing that would be done.
+
+    `kind`: swap, recover, split, cut, set-aside, snapshot, leftover, epochs, index, begin.
+    """
 
     kind: str
     path: str
@@ -69,22 +72,39 @@ class PartitionPlan:
 
 
 def plan_partition(
-    path: str, findings: Iterable[Finding], *, is_clean: bool, recovery_point: int, log_start: int
+    path: str,
+    findings: Iterable[Finding],
+    *,
+    is_clean: bool,
+    recovery_point: int,
+    log_start: int,
+    may_have_gaps: bool = False,
 ) -> PartitionPlan:
     """Return what opening for writing would do; `findings` are those of a verification of this partition.
 
-    Costs a read of everything from the recovery point on when the directory was not closed cleanly. Raises OSError.
+    `may_have_gaps`: it is compacted, or a broker's. Costs a read of everything from the recovery point on when the
+    directory was not closed cleanly. Raises OSError.
     """
     plan = PartitionPlan(path)
     logs = _Logs(path)
-    if not is_clean:
-        _plan_swaps(plan, logs)
+    pending = pending_swaps(path)
+    if pending.is_swap or not is_clean:
+        _plan_swaps(plan, logs, pending)
     if not logs.paths:
         meaning = "there is no segment: an empty one is made" + (", after the swaps" if plan.steps else "")
         plan.add("begin", segment_name(log_start, ".log"), meaning)
-    elif not is_clean or not _ends_well(path, max(logs.paths)):
-        _RecoveryPlan(plan, logs, recovery_point).make()
-        plan.next_offset = max(plan.next_offset or 0, recovery_point, log_start)
+    elif not is_clean or not _ends_well(plan, logs):
+        recovery = RecoveryPlan(
+            path,
+            logs.paths,
+            plan.add,
+            recovery_point=recovery_point,
+            log_start=log_start,
+            has_gaps=may_have_gaps or pending.reach(min(logs.paths)),
+        )
+        recovery.make()
+        logs.gone |= {logs.paths[base] for base in recovery.set_aside}
+        plan.next_offset = max(recovery.next_offset, recovery_point, log_start)
     _sort_out(plan, findings, logs)
     return plan
 
@@ -99,8 +119,7 @@ class _Logs:
         self.paths: dict[int, str] = {base: os.path.join(path, name) for name, base in logs}
 
 
-def _plan_swaps(plan: PartitionPlan, logs: _Logs) -> None:
-    pending = pending_swaps(plan.path)
+def _plan_swaps(plan: PartitionPlan, logs: _Logs, pending: PendingSwaps) -> None:
     for name in sorted(pending.removed):
         logs.gone.add(os.path.join(plan.path, name))
         plan.add("swap", name, "is removed")
@@ -112,105 +131,25 @@ def _plan_swaps(plan: PartitionPlan, logs: _Logs) -> None:
             logs.paths[parsed[0]] = os.path.join(plan.path, name)
 
 
-def _ends_well(path: str, base: int) -> bool:
+def _ends_well(plan: PartitionPlan, logs: _Logs) -> bool:
     """Whether a cleanly closed log ends with a whole batch; else it is recovered all the same."""
     pool: Pool[SegmentFiles] = Pool(1)
     try:
-        return end_of_chain(Segment(path, base, DEFAULTS, pool, read_only=True)) is not None
+        segments = [_segment(plan.path, base, log_path, pool) for base, log_path in sorted(logs.paths.items())]
+        end = end_of_chain(segments[-1])
+        overflowed = overflow.find(segments, end) if end is not None else None
     finally:
         pool.clear()
+    if overflowed is not None:
+        name = segment_name(overflowed.base_offset, ".log")
+        plan.add("split", name, overflow.MEANING)
+    return end is not None
 
 
-# --- recovery --------------------------------------------------------------------------------------------------------
-
-
-class _RecoveryPlan:
-    """Goes the way of `recovery.Recovery`, and only takes notes."""
-
-    def __init__(self, plan: PartitionPlan, logs: _Logs, recovery_point: int) -> None:
-        self._plan = plan
-        self._logs = logs
-        self._bases = sorted(logs.paths)
-        self._recovery_point = recovery_point
-        self._next_offset: int = self._bases[0]
-
-    def make(self) -> None:
-        first = max((i for i, base in enumerate(self._bases) if base <= self._recovery_point), default=0)
-        bases = self._bases[first:]
-        name = segment_name(bases[0], ".log")
-        meaning = f"is verified with the {len(bases) - 1} segments behind it, and their indexes are made anew"
-        self._plan.add("recover", name, meaning, offset=self._recovery_point)
-        for place, base in enumerate(bases):
-            self._next_offset = max(self._next_offset, base)
-            if self._cuts(base):
-                for later in bases[place + 1 :]:
-                    kept = segment_name(later, ".cut-0")
-                    self._logs.gone.add(self._logs.paths[later])
-                    self._plan.add(
-                        "set-aside", segment_name(later, ".log"), f"follows a cut; kept as {kept}", position=0
-                    )
-                break
-        self._plan.next_offset = self._next_offset
-        self._plan_snapshots()
-        self._plan_epochs()
-
-    def _cuts(self, base: int) -> bool:
-        """Walk one segment; return whether it would be cut."""
-        with files.opened(self._logs.paths[base]) as log:
-            position, size = 0, log.size()
-            while position < size:
-                position, reason = self._sound_end(log, base, position, size)
-                if position == size:
-                    return False
-                if self._next_offset >= self._recovery_point:
-                    self._note_cut(log, base, position, size, reason)
-                    return True
-                position = batch_chain.next_sound(log, position, size, offset_min=self._next_offset)
-                if position == size:
-                    self._next_offset = max(self._next_offset, self._recovery_point)
-        return False
-
-    def _sound_end(self, log: files.File, base: int, position: int, size: int) -> tuple[int, str]:
-        try:
-            for batch in batch_chain.batches(log, position, size):
-                if not self._fits(base, batch.header):
-                    return position, f"offset {batch.header.base_offset} cannot follow {self._next_offset - 1}"
-                position += batch.header.size
-                self._next_offset = batch.header.next_offset
-        except StorageError as error:
-            return position, error.reason
-        return position, ""
-
-    def _fits(self, base: int, header: BatchHeader) -> bool:
-        return (
-            header.base_offset >= self._next_offset
-            and header.last_offset_delta >= 0
-            and header.last_offset - base <= RELATIVE_OFFSET_MAX
-        )
-
-    def _note_cut(self, log: files.File, base: int, position: int, size: int, reason: str) -> None:
-        blocks = range(position, size, batch_chain.BLOCK_BYTES)
-        is_something = any(any(log.read(place, min(batch_chain.BLOCK_BYTES, size - place))) for place in blocks)
-        where = f"kept in {segment_name(base, f'.cut-{position}')}" if is_something else "all of them zero"
-        meaning = f"{reason}; {size - position} bytes are cut, {where}"
-        self._plan.add("cut", segment_name(base, ".log"), meaning, position=position, offset=self._next_offset)
-
-    def _plan_snapshots(self) -> None:
-        for name in sorted(files.names(self._plan.path)):
-            parsed = parse_segment_name(name)
-            if parsed is not None and parsed[1] == ".snapshot" and parsed[0] > self._next_offset:
-                self._plan.add("snapshot", name, f"is removed: the log ends at {self._next_offset}")
-
-    def _plan_epochs(self) -> None:
-        path = os.path.join(self._plan.path, checkpoint.LEADER_EPOCHS)
-        try:
-            dropped = [entry for entry in checkpoint.read_epochs(path) if entry[1] >= self._next_offset]
-        except InvalidCheckpoint as error:
-            self._plan.add("epochs", checkpoint.LEADER_EPOCHS, f"{error.reason}; made anew from the batches")
-            return
-        for epoch, start in dropped:
-            meaning = f"epoch {epoch} is dropped: the log ends at {self._next_offset}"
-            self._plan.add("epochs", checkpoint.LEADER_EPOCHS, meaning, offset=start)
+def _segment(path: str, base: int, log_path: str, pool: Pool[SegmentFiles]) -> Segment:
+    segment = Segment(path, base, DEFAULTS, pool, size=files.status(log_path).st_size, read_only=True)
+    segment.log_path = log_path
+    return segment
 
 
 # --- what a verification found ---------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from offsetfs.storage import batch_chain, chain
-from offsetfs.storage.batch import check_header
+from offsetfs.storage.batch import MAGIC_END, check_header
 from offsetfs.storage.batch_header import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, parse_header
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, OffsetBeyondSegment, StorageError, UnsupportedFormat
 from offsetfs.storage.files import File
@@ -72,6 +72,10 @@ class Rows:
         last = self.numbers[-chain.COLUMNS :]
         return last[chain.BASE_OFFSET] + last[chain.LAST_OFFSET_DELTA] + 1
 
+    def without_last(self) -> Rows:
+        """Return the rows before the last batch, which may be none."""
+        return Rows(self.numbers[: -chain.COLUMNS], self._seen, self._start)
+
     def next_offsets(self) -> list[int]:
         """Return the offset behind each batch."""
         columns = self.column(chain.BASE_OFFSET), self.column(chain.LAST_OFFSET_DELTA)
@@ -96,27 +100,61 @@ class Rows:
 
 
 def sound_rows(
-    file: File, position: int, end: int, *, offset_min: int = -1, offset_max: int = _LONG_MAX
+    file: File,
+    position: int,
+    end: int,
+    *,
+    offset_min: int = -1,
+    offset_max: int = _LONG_MAX,
+    base_behind: int | None = None,
 ) -> Iterator[Rows]:
     """Yield the batches in `[position, end)`, checksums verified, formats as they come; v0 in runs (`legacy`).
 
     Damage raises, as from `batch_chain.batches`. With an `offset_min` of 0 or more offsets rise from there on, or
     `MalformedBatch`; one above `offset_max` raises `OffsetBeyondSegment`. Their checksums hold then: they do not cover
-    the offset.
+    the offset. Where a batch leaves a gap and the one behind it does not fit, it is that before the gap that is
+    malformed; `base_behind`, where the next segment begins, stands for what is behind the last.
     """
     window = _Window(file, end, BLOCK_BYTES)
     while position < end:
         rows = window.sound(position, offset_min, offset_max)
         if rows is not None:
-            yield rows
+            yield from _standing(rows, file, end, offset_min, base_behind)
             position = rows.end
             offset_min = rows.next_offset if offset_min >= 0 else -1
             continue
         for rows, header in _one_by_one(file, window, position, end):
             _check_offsets(header, rows.position, offset_min, offset_max, file.path)
-            yield rows
+            yield from _standing(rows, file, end, offset_min, base_behind)
             position = rows.end
             offset_min = header.next_offset if offset_min >= 0 else -1
+
+
+def _standing(rows: Rows, file: File, end: int, offset_min: int, base_behind: int | None) -> Iterator[Rows]:
+    """Yield the rows whose offsets can stand where they are; raise for the last one when it cannot.
+
+    Only the last can be meant: rows end where offsets do not rise.
+    """
+    before = rows.without_last()
+    expected, base = before.next_offset if before.numbers else offset_min, rows.column(chain.BASE_OFFSET)[-1]
+    following = _offset_behind(file, rows.end, end, base_behind) if offset_min >= 0 and expected < base else None
+    if following is None or not expected <= following < rows.next_offset:
+        yield rows
+        return
+    if before.numbers:
+        yield before
+    position = rows.column(chain.POSITION)[-1]
+    reason = f"offset {base} cannot stand before {following}"
+    raise MalformedBatch(reason, path=file.path, position=position, offset=base)
+
+
+def _offset_behind(file: File, position: int, end: int, base_behind: int | None) -> int | None:
+    """Return the offset of the batch at `position`; None when there is none that looks like one."""
+    if position + MAGIC_END > end:
+        return base_behind
+    head = file.read(position, MAGIC_END)
+    looks_whole = len(head) == MAGIC_END and int.from_bytes(head[8:12], "big", signed=True) > 0 and head[16] <= MAGIC
+    return int.from_bytes(head[:8], "big", signed=True) if looks_whole else None
 
 
 def rows_over_damage(file: File, position: int, end: int) -> Iterator[Rows]:

@@ -165,6 +165,22 @@ def test_a_log_of_all_formats_is_cleaned_as_one(cleaner: MakeCleaner) -> None:
     assert offsets_of(each.log) == [3, 4, 5, 6] and last_values(each.log) == before
 
 
+@pytest.mark.parametrize("block_bytes", [17, 70, 100, 333])
+def test_blocks_of_any_size_give_the_same(
+    cleaner: MakeCleaner, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offsetfs.storage.compaction.BLOCK_BYTES", block_bytes)
+    batches = [
+        *loose(0, "abc"),
+        wrapper(1, 5, loose(1, "bcd"), "gzip"),
+        *loose(1, "ea", 6),
+        wrapper(0, 9, loose(0, "fb", 8)),
+    ]
+    each = cleaner({0: batches, 10: []})
+    each.clean()
+    assert offsets_of(each.log) == [4, 5, 6, 7, 8, 9]
+
+
 DAMAGED = {
     "a loose message": ([*loose(1, "a"), loose(1, "b", 1)[0][:-1] + b"!", *loose(1, "c", 2)], CorruptBatch),
     "a wrapper": ([wrapper(1, 2, loose(1, "abc"), "gzip")[:-1] + b"!"], CorruptBatch),
