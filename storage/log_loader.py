@@ -140,7 +140,7 @@ def _end_of_clean(path: str, opening: Opening) -> _Content | None:
 
 def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: leftovers.PendingSwaps) -> _Content:
     garbage = [os.path.join(path, name) for name in swaps.garbage]
-    has_gaps = opening.is_compacted or opening.is_brokers
+    was_split = False
     while True:
         segments = _segments(path, opening)
         recovery = Recovery(
@@ -148,13 +148,13 @@ def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: lef
             epochs,
             opening.recovery_point,
             log_start=opening.log_start(),
-            has_gaps=has_gaps or swaps.reach(segments.first.base_offset),
+            has_gaps=was_split or _may_have_gaps(segments, opening, swaps),
             on_bytes=opening.on_bytes,
         )
         recovery.run()
         if not recovery.split:
             break
-        has_gaps = True
+        was_split = True
         garbage += recovery.split
     opening.home.deletions.add(functools.partial(leftovers.sweep, garbage), opening.config.file_delete_delay_ms)
     has_indexes = any(files.exists(segment.path(TRANSACTION_INDEX)) for segment in recovery.segments)
@@ -164,6 +164,13 @@ def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: lef
         recovery.damage,
         has_transactions=recovery.has_transactions or has_indexes,
     )
+
+
+def _may_have_gaps(segments: Segments, opening: Opening, swaps: leftovers.PendingSwaps) -> bool:
+    """Whether compaction may have left gaps behind the recovery point. Ours leaves none there; a broker's may."""
+    if opening.is_brokers or opening.recovery_point:
+        return opening.is_brokers
+    return opening.is_compacted or swaps.reach(max(segments.first.base_offset, opening.log_start()))
 
 
 def _segments(path: str, opening: Opening) -> Segments:

@@ -82,7 +82,7 @@ def plan_partition(
 ) -> PartitionPlan:
     """Return what opening for writing would do; `findings` are those of a verification of this partition.
 
-    `may_have_gaps`: it is compacted, or a broker's. Costs a read of everything from the recovery point on when the
+    `may_have_gaps`: it is a broker's, or compacted and without a recovery point. Costs a read of everything from the recovery point on when the
     directory was not closed cleanly. Raises OSError.
     """
     plan = PartitionPlan(path)
@@ -100,7 +100,7 @@ def plan_partition(
             plan.add,
             recovery_point=recovery_point,
             log_start=log_start,
-            has_gaps=may_have_gaps or pending.reach(min(logs.paths)),
+            has_gaps=may_have_gaps or (not recovery_point and pending.reach(max(min(logs.paths), log_start))),
         )
         recovery.make()
         logs.gone |= {logs.paths[base] for base in recovery.set_aside}
