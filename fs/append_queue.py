@@ -134,13 +134,14 @@ class AppendQueue:
         batch.done.set()
 
     def _may_append_here(self, size: int) -> bool:
-        """Whether appending is a mere write to the page cache: nothing to compress, to sync, to open or to roll."""
+        """Whether appending is a mere write to the page cache: nothing to wait for, to compress, to sync, to roll."""
         config = self._log.config
         return (
             size <= HERE_BYTES_MAX
             and time.perf_counter() >= self._slow_until
             and self._has_appended
             and not config.compression.codec
+            and not self._log.is_held
             and self._means.options.flush_ms != 0
             and self._log.snapshot().active.size + size <= config.segment_bytes
         )

@@ -452,6 +452,11 @@ class Log:
         with self._lock:
             return self._producers.expire(now_ms, expiration_ms)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether an append would have to wait now for somebody who changes the log: a swap syncs a few times."""
+        return self._lock.locked()
+
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Hold the log: nothing is appended, rolled or flushed meanwhile; reading goes on."""
