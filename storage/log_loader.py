@@ -200,7 +200,7 @@ def _read(path: str, opening: Opening) -> _Content:
     """Return what a reader is shown."""
     segments = _readable_segments(path, opening)
     active = segments.active
-    active.size, next_offset, damaged = readable_end(active, opening.recovery_point if opening.clean else 0)
+    active.size, next_offset, damaged = readable_end(active, opening.recovery_point)
     return _Content(segments, next_offset, [damaged] if damaged else [])
 
 

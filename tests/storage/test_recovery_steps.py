@@ -71,6 +71,10 @@ CRASHES = [
         recovery_point=FAR + 9,
     ),
     Crash(
+        "too many offsets, and a gap where it is split",
+        {0: [batch(0, b"a"), batch(FAR, b"c"), batch(FAR + 8, b"d")], FAR + 20: [batch(FAR + 20, b"e")]},
+    ),
+    Crash(
         "a swap of one for two, cut short",
         {0: [batch(0, b"old"), batch(1, b"b")], 2: [batch(2, b"old")], 3: [batch(3, b"c"), b"torn"]},
         besides={"0.log.swap": batch(1, b"b") + batch(2, b"new"), "0.index.swap": b"", "9.log.deleted": b"x"},
@@ -106,17 +110,20 @@ def outcome(path: Path) -> dict[str, object]:
         "content": content(log),
         "bounds": (log.log_start_offset, log.next_offset),
         "segments": [segment.base_offset for segment in log.snapshot()],
-        "epochs": read_epochs(str(partition / LEADER_EPOCHS)),
         "aborted": log.aborted(0, log.next_offset),
         "stable": log.last_stable_offset(),
         "producers": log.producers(),
-        "indexes": {each.name: each.read_bytes() for each in partition.glob("*index")},
-        "snapshots": {each.name: each.read_bytes() for each in partition.glob("*.snapshot")},
-        "kept": sorted(each.read_bytes() for each in partition.glob("*.cut-*")),
-        "other names": {each.name for each in partition.iterdir()} - {each.name for each in partition.glob("*.cut-*")},
     }
     directory.close()
-    return found
+    kept = list(partition.glob("*.cut-*"))
+    return {
+        **found,
+        "epochs": read_epochs(str(partition / LEADER_EPOCHS)),
+        "indexes": {each.name: each.read_bytes() for each in partition.glob("*index")},
+        "snapshots": {each.name: each.read_bytes() for each in partition.glob("*.snapshot")},
+        "kept": sorted(each.read_bytes() for each in kept),
+        "other names": {each.name for each in partition.iterdir()} - {each.name for each in kept},
+    }
 
 
 @pytest.fixture
