@@ -128,7 +128,8 @@ def _gaps_of(path: str) -> Callable[[TopicPartition], bool]:
         return lambda partition: True
     if files.exists(os.path.join(path, checkpoint.META_PROPERTIES)):
         return lambda partition: True
-    return lambda partition: partition in cleaned or settings.config_of(partition.topic).is_compacted
+    points = _offsets(path, checkpoint.RECOVERY_POINTS)  # our compaction leaves gaps below them only
+    return lambda p: not points.get(p) and (p in cleaned or settings.config_of(p.topic).is_compacted)
 
 
 def _refuse_beside_writer(path: str) -> None:
