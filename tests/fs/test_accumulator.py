@@ -139,6 +139,29 @@ async def test_what_takes_its_time_is_done_in_a_thread(appends, options, topic) 
     assert world.threads.calls == 3
 
 
+async def test_while_segments_are_swapped_a_thread_waits_and_not_the_mount(appends) -> None:
+    world = appends()
+    for is_held in (False, True, False):
+        world.log().is_held = is_held
+        take(world.accumulator(), b"one\n")
+        await world.accumulator().drain()
+    assert world.threads.calls == 2, "the first append opens the log, the second would have to wait"
+
+
+async def test_a_partition_that_is_made_anew_gets_an_accumulator_of_its_own(appends) -> None:
+    world = appends()
+    first = world.accumulator()
+    take(first, b"one\n")
+    await world.accumulators.forget(first.partition)
+    assert world.log().values == [b"one"], "what was taken is written before the partition goes"
+    world.log().is_gone = True
+    with pytest.raises(OSError) as caught:
+        take(first, b"two\n")
+    assert caught.value.errno == errno.ESTALE
+    world.directory.logs.clear()
+    assert world.accumulator() is not first
+
+
 async def test_who_watches_is_told_of_each_growth(appends) -> None:
     world = appends()
     take(world.accumulator(3), b"one\n")
