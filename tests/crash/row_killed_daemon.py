@@ -13,7 +13,10 @@ from daemons import Daemon, Program, Words, fuse_connections, mounted
 from programme import Row
 
 ROUNDS = 5
-OPTIONS = "create,linger-ms=2,batch-bytes=4096,segment.bytes=20000,file.delete.delay.ms=0"
+OPTIONS = (
+    "create,linger-ms=2,batch-bytes=4096,segment.bytes=20000,"
+    "log.initial.task.delay.ms=0,log.flush.offset.checkpoint.interval.ms=20"
+)
 
 SHELL = 'n=0; while echo "$0:$n" >> orders-0/append; do echo "$0 $n"; n=$((n + 1)); done; exit 3'
 """A line at a time as people write them. The shell does not ask whether close succeeded: see `_round`."""

@@ -68,7 +68,7 @@ ROW = Row(
     "a writer is killed at each call that changes the disk",
     play,
     seeds_in_ci=range(len(SCENARIOS)),
-    goal=400,
+    goal=600,
     unit="kills",
     needs=("strace",),
     promises=(
