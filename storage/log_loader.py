@@ -168,7 +168,7 @@ def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: lef
 
 def _may_have_gaps(segments: Segments, opening: Opening, swaps: leftovers.PendingSwaps) -> bool:
     """Whether compaction may have left gaps behind the recovery point. Ours leaves none there; a broker's may."""
-    if opening.is_brokers or opening.recovery_point:
+    if opening.is_brokers or opening.has_recovery_point:
         return opening.is_brokers
     return opening.is_compacted or swaps.reach(max(segments.first.base_offset, opening.log_start()))
 
