@@ -18,13 +18,21 @@ def promises() -> list[str]:
 
 @functools.cache
 def quoted() -> set[str]:
-    """The arguments of all `@pytest.mark.promise(…)` in the tests."""
+    """The arguments of all `@pytest.mark.promise(…)` in the tests, and the promises of all rows in tests/crash."""
     found = set()
-    for file in (ROOT / "tests").rglob("test_*.py"):
+    for file in (ROOT / "tests").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "promise":
-                found |= {word.value for word in node.args if isinstance(word, ast.Constant)}
+            match node:
+                case ast.Call(func=ast.Attribute(attr="promise"), args=words):
+                    found |= {word.value for word in words if isinstance(word, ast.Constant)}
+                case ast.Call(func=ast.Name(id="Row"), keywords=given):
+                    promises = [each.value for each in given if each.arg == "promises"]
+                    found |= {word.value for each in promises for word in ast.walk(each) if _is_text(word)}
     return found
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 @pytest.mark.parametrize("promise", promises())

@@ -55,10 +55,13 @@ class Row:
         return f"scripts/soak --replay {self.name} {seed}"
 
 
-def rows() -> dict[str, Row]:
-    """Return all rows by name, in the order of their numbers."""
+def rows(*names: str) -> dict[str, Row]:
+    """Return rows by name, in the order of their numbers: those named, or all. KeyError names what there is not."""
     for folder in (FOLDER, FOLDER.parent / "fixtures", FOLDER.parent):  # where pytest looks, too
         if str(folder) not in sys.path:
             sys.path.append(str(folder))
-    found = [importlib.import_module(file.stem).ROW for file in FOLDER.glob("row_*.py")]
+    known = {file.stem.removeprefix("row_") for file in FOLDER.glob("row_*.py")}
+    if unknown := set(names) - known:
+        raise KeyError(f"no row {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+    found = [importlib.import_module(f"row_{name}").ROW for name in names or known]
     return {row.name: row for row in sorted(found, key=lambda row: (row.number, row.name))}

@@ -53,13 +53,12 @@ HEADING = f"{'':>3}  {'row':<18} {'rounds':>9} {'states':>11} {'findings':>9} {'
 
 def main() -> None:
     options = _parse()
-    known = rows()
-    unknown = [name for name in options.rows if name not in known]
-    if unknown:
-        sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(known)}")
+    try:
+        chosen = list(rows(*options.rows).values())
+    except KeyError as error:
+        sys.exit(error.args[0])
     if options.replay:
-        sys.exit(replay(known[options.rows[0]], int(options.replay)))
-    chosen = [known[name] for name in options.rows] or list(known.values())
+        sys.exit(replay(chosen[0], int(options.replay)))
     tallies = []
     for row in chosen:
         seconds = None if options.count else options.minutes * 60 / len(chosen)
@@ -187,7 +186,7 @@ class _Worker:
 
 def _work(name: str, channel: Connection) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    row = rows()[name]
+    row = rows(name)[name]
     with contextlib.suppress(EOFError, ConnectionError):  # nobody listens any more: the time is up
         while True:
             channel.send(play(row, channel.recv()))

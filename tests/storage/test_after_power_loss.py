@@ -1,15 +1,89 @@
 """What power cuts on the simulated disk have found, one case each."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
+from simdisk import ROOT, SimDisk
+from simsystem import System, simulated
 
+from offsetfs.storage import compaction
+from offsetfs.storage.batch import build
+from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.topic_settings import TopicSettings
 
 pytestmark = pytest.mark.unit
 
 ORDERS = TopicPartition("orders", 0)
+NOW_MS = 1_700_000_000_000
+DEFAULTS = {
+    "segment.bytes": "1000",
+    "retention.ms": "-1",
+    "file.delete.delay.ms": "0",
+    "min.cleanable.dirty.ratio": "0",
+}
+
+
+# --- a log on a simulated disk
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    disk = SimDisk()
+    disk.do("create", ROOT, "logs", True)
+    disk.do("sync", ROOT)
+    with simulated(disk) as system:
+        yield system
+
+
+def opened() -> LogDirectory:
+    return LogDirectory.open("/logs", defaults=DEFAULTS)
+
+
+def batch(key: bytes, value: bytes, *, producer: tuple[int, int, int] = (-1, -1, -1)) -> SealedBatch:
+    producer_id, epoch, sequence = producer
+    data = build([(key, value, (), NOW_MS)], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    return SealedBatch(memoryview(data), 1, len(value) + 1, NOW_MS, len(data))
+
+
+def append(log: Log, *rows: tuple[bytes, bytes]) -> None:
+    for key, value in rows:
+        log.append(batch(key, value))
+
+
+def shown(log: Log) -> dict[int, tuple[bytes | None, bytes | None]]:
+    records = (record for segment in log.snapshot() for found in segment.batches() for record in found.records())
+    return {record.offset: (record.key, record.value) for record in records}
+
+
+def compact(directory: LogDirectory) -> None:
+    log = directory.log(ORDERS)
+    compaction.clean(log, compaction.cleanable(log, None, NOW_MS), now_ms=NOW_MS, map_bytes=1 << 12)
+
+
+def cut_power(system: System, kind: str = "none") -> LogDirectory:
+    """Lose what was not synced (or what `kind` says of it), and open what is left."""
+    system.disk = system.disk.crash(Random(0), kind)
+    return opened()
+
+
+def kill_at(system: System, number: int, action: Callable[[], object]) -> bool:
+    """Let the process die at the `number`-th change that `action` makes; return whether it made as many."""
+    before = system.disk.clone()
+    system.disk = before.clone()
+    action()
+    history = system.disk.history
+    system.disk = before
+    for change in history[:number]:
+        before.apply(change)
+    return number < len(history)
+
+
+# --- opening
 
 # What power loss may leave of a directory in which the first thing was being done.
 BEGINNINGS = {
@@ -32,3 +106,140 @@ def test_a_directory_that_lost_power_at_its_first_change_can_be_opened(names: li
         directory.create_partition(ORDERS)
     assert (directory.log(ORDERS).log_start_offset, directory.log(ORDERS).next_offset) == (0, 0)
     directory.close()
+
+
+def test_a_partition_that_is_found_after_a_kill_is_there_after_a_power_cut(system: System) -> None:
+    number, goes_on = 0, True
+    while goes_on:
+        system.disk = SimDisk()
+        system.disk.do("create", ROOT, "logs", True)
+        system.disk.do("sync", ROOT)
+        goes_on = kill_at(system, number, lambda: opened().create_partition(ORDERS))
+        directory = opened()
+        if directory.has(ORDERS):
+            append(directory.log(ORDERS), (b"k", b"v"))
+            directory.log(ORDERS).flush()
+            assert shown(cut_power(system).log(ORDERS)) == {0: (b"k", b"v")}, f"killed at change {number}"
+        number += 1
+    assert number > 10
+
+
+# --- compaction
+
+
+def test_compaction_leaves_nothing_out_for_a_record_that_a_power_cut_takes(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS, {"cleanup.policy": "compact"})
+    append(log, (b"a", b"old" + bytes(600)))
+    log.append(batch(b"b", b"", producer=(7, 0, 0)))
+    log.roll()
+    append(log, (b"c", bytes(600)))
+    log.roll()
+    log.append(batch(b"d", b"", producer=(7, 0, 1)))  # so that the producer's batch before may go
+    compact(directory)
+    log = cut_power(system).log(ORDERS)
+    last = max(shown(log))
+    assert log.producers()[7].last_offset == last, "the producer's last batch is neither old nor new"
+
+
+def test_gaps_of_compaction_are_no_holes_when_the_policy_is_another_one_later(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS, {"cleanup.policy": "compact"})
+    for number in range(4):
+        append(log, (b"b%d" % number, bytes(400)), (b"a", b"%d" % number + bytes(400)))
+        log.roll()
+        if number == 0:
+            log.flush()
+            directory.checkpoint()
+    compact(directory)
+    directory.deletions.run_all()
+    directory.configure("orders", {"cleanup.policy": "delete"})
+    before = shown(log)
+    log = cut_power(system).log(ORDERS)
+    assert shown(log) == before and log.damage == ()
+
+
+def test_a_topic_that_becomes_a_compacted_one_has_no_holes(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS)
+    _append_over_rolls(log)
+    before = system.disk.clone()
+    system.disk.history.clear()
+    directory.configure("orders", {"cleanup.policy": "compact"})
+    for change in system.disk.history:
+        before.apply(change)
+        for seed in range(5):
+            system.disk = before.crash(Random(seed), "each")
+            left = shown(opened().log(ORDERS))
+            assert left.keys() == set(range(len(left))), f"{change}, seed {seed}"
+
+
+def test_a_topic_that_another_process_makes_a_compacted_one_is_synced_when_that_is_seen(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS)
+    _append_over_rolls(log)
+    TopicSettings("/logs").change("orders", {"cleanup.policy": "compact"})
+    directory.refresh_config()
+    assert len(shown(cut_power(system).log(ORDERS))) == 4
+
+
+def _append_over_rolls(log: Log) -> None:
+    for number in range(4):
+        append(log, (b"a", b"%d" % number))
+        log.roll()
+
+
+def test_a_swap_that_a_kill_cut_short_loses_nothing_to_a_power_cut_in_recovery(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS, {"cleanup.policy": "compact"})
+    append(log, (b"a", b"0"), (b"a", b"1"), (b"b", b"2"))
+    log.roll()
+    append(log, (b"c", b"3"))
+    killed = system.disk.clone()
+    system.disk.history.clear()
+    compact(directory)
+    history = system.disk.history
+    preparing = next(
+        n for n, change in enumerate(history) if change[0] == "rename" and str(change[3]).endswith(".swap")
+    )
+    for change in history[: preparing + 3]:
+        killed.apply(change)
+    assert {"00000000000000000000.log", "00000000000000000000.log.swap"} <= set(_names(killed))
+    system.disk = killed.clone()
+    opened()
+    recovering = killed
+    for change in system.disk.history:
+        recovering.apply(change)
+        for seed in range(20):
+            system.disk = recovering.crash(Random(seed), "each")
+            left = shown(opened().log(ORDERS))
+            assert {1: (b"a", b"1"), 2: (b"b", b"2")}.items() <= left.items(), f"{change}, seed {seed}"
+
+
+def _names(disk: SimDisk) -> list[str]:
+    return [path.rsplit("/")[-1] for path in disk.tree("logs")]
+
+
+# --- retention
+
+
+def test_what_retention_left_behind_hides_no_hole(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS)
+    for number in range(3):
+        append(log, (b"a", b"%d" % number))
+        log.roll()
+    log.flush()
+    directory.raise_log_starts({ORDERS: 2})
+    append(log, (b"a", b"3"))
+    log.roll()
+    append(log, (b"a", b"4"))
+    logs = system.disk
+    # Of the two segments that retention renamed, one has its old name again; the end of a segment is lost.
+    system.rename("/logs/orders-0/00000000000000000001.log", "/logs/orders-0/00000000000000000001.log.deleted")
+    fd = system.open("/logs/orders-0/00000000000000000003.log", 2)
+    system.ftruncate(fd, 0)
+    system.close(fd)
+    system.disk = logs.crash(Random(0), "all")
+    log = opened().log(ORDERS)
+    assert (log.log_start_offset, log.next_offset) == (2, 3), "behind the hole nothing is shown"

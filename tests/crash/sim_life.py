@@ -1,0 +1,230 @@
+"""A writer's life on a simulated disk: operations drawn one by one, and the promises that each of them makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from sim_model import ABSENT, Author, FakeClock, Promise, Promises, Timeline
+from simsystem import System
+
+from offsetfs.storage import compaction, retention
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory_config import DirectoryConfig
+from offsetfs.storage.log import Log
+from offsetfs.storage.names import TopicPartition
+
+PATH = "/logs"
+ORDERS, PAYMENTS, STATE = TopicPartition("orders", 0), TopicPartition("payments", 3), TopicPartition("state", 0)
+DIRECTORY_CONFIG = DirectoryConfig(num_recovery_threads_per_data_dir=1, log_cleaner_dedupe_buffer_size=1 << 20)
+
+
+def settings(random: Random) -> dict[str, str]:
+    """Return settings under which a short life sees rolls by size and by full index."""
+    return {
+        "segment.bytes": str(random.choice((1200, 2000, 4000, 9000))),
+        "index.interval.bytes": str(random.choice((0, 100, 400))),
+        "segment.index.bytes": str(random.choice((36, 60, 120, 1200))),
+        "retention.ms": "-1",
+        "file.delete.delay.ms": str(random.choice((0, 1000))),
+        "min.cleanable.dirty.ratio": "0",
+    }
+
+
+class Life:
+    """One life, from the opening of the directory to the end of its steps. `system` has the disk that it runs on."""
+
+    def __init__(self, system: System, random: Random, promises: Promises, defaults: dict[str, str]) -> None:
+        self.system = system
+        self.random = random
+        self.timeline = Timeline(promises)
+        self.clock = FakeClock()
+        self.author = Author(random, self.clock)
+        self.defaults = defaults
+        self.directory: LogDirectory | None = None
+        self.damage: tuple[object, ...] = ()
+
+    # --- what there is
+
+    def promise(self, partition: TopicPartition) -> Promise:
+        return self.timeline.now.get(partition, ABSENT)
+
+    def put(self, partition: TopicPartition, **changes: object) -> None:
+        self.timeline.put(len(self.system.disk.history), partition, **changes)
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return [partition for partition, promise in self.timeline.now.items() if promise.must_exist]
+
+    def log(self, partition: TopicPartition) -> Log:
+        assert self.directory is not None
+        return self.directory.log(partition)
+
+    # --- operations
+
+    def open(self) -> None:
+        """Open the directory; what is found there is what there is from then on (see `adopt`)."""
+        self.directory = LogDirectory.open(PATH, defaults=self.defaults, clock=self.clock, config=DIRECTORY_CONFIG)
+
+    def close(self) -> None:
+        """Close the directory in order: everything is on disk then."""
+        assert self.directory is not None
+        directory, self.directory = self.directory, None
+        directory.close()
+        for partition in self.partitions:
+            self.put(partition, synced=self.promise(partition).end)
+
+    def reopen(self) -> None:
+        """Close and open."""
+        self.close()
+        self.open()
+        for partition in self.partitions:
+            assert self.log(partition).damage == (), "a directory that was closed in order is in order"
+
+    def create(self, partition: TopicPartition, properties: dict[str, str]) -> None:
+        assert self.directory is not None
+        self.timeline.now.pop(partition, None)
+        self.put(partition, may_exist=True)
+        self.directory.create_partition(partition, properties)
+        self.put(partition, must_exist=True)
+
+    def delete(self, partition: TopicPartition) -> None:
+        assert self.directory is not None
+        self.put(partition, must_exist=False)
+        self.directory.delete_partition(partition)
+        self.put(partition, may_exist=False)
+
+    def append(self, partition: TopicPartition, *, records_max: int = 5) -> None:
+        """Append a batch: it may be there while `append` is at work, in part or whole."""
+        log, before = self.log(partition), self.promise(partition)
+        limit = log.config.segment_bytes
+        written = self.author.write(log.next_offset, records_max=records_max, bytes_max=limit)
+        self.put(partition, batches=(*before.batches, written))
+        sealed = written.seal(self.random.choice(("none", "none", "none", "lz4", "zstd")))
+        try:
+            appended = log.append(sealed)
+        except BaseException:
+            self.put(partition, batches=before.batches, ghosts=(*before.ghosts, written))
+            raise
+        assert (appended.base_offset, appended.last_offset + 1) == (written.base_offset, written.next_offset)
+        self.put(partition, handed=written.next_offset)
+
+    def flush(self, partition: TopicPartition) -> None:
+        log = self.log(partition)
+        log.flush()
+        assert log.recovery_point == log.next_offset
+        self.put(partition, synced=log.next_offset)
+
+    def roll(self, partition: TopicPartition) -> None:
+        self.log(partition).roll()
+
+    def delete_records(self, partition: TopicPartition, offset: int) -> None:
+        log, before = self.log(partition), self.promise(partition)
+        self.put(partition, start_max=max(before.start_max, offset))
+        start = log.delete_records(offset)
+        assert start == max(before.start, offset) == log.log_start_offset
+        self.put(partition, start=start, synced=max(self.promise(partition).synced, start))
+
+    def retain(self) -> None:
+        """Remove the older half of what there is, as retention by size would."""
+        assert self.directory is not None
+        for partition in self.partitions:
+            self.put(partition, start_max=self.log(partition).next_offset)
+        _, failures = retention.sweep(self.directory, self.partitions, self.clock.now_ms())
+        for failure in failures.values():
+            raise failure
+        for partition in self.partitions:
+            start = self.log(partition).log_start_offset
+            assert start >= self.promise(partition).start
+            self.put(partition, start=start, start_max=start, synced=max(self.promise(partition).synced, start))
+
+    def compact(self, partition: TopicPartition) -> None:
+        assert self.directory is not None
+        log = self.log(partition)
+        due = compaction.cleanable(log, self.directory.cleaner_offset(partition), self.clock.now_ms())
+        if due.cleanable_bytes:
+            self.put(partition, compacts=True)
+            done = compaction.clean(log, due, now_ms=self.clock.now_ms(), map_bytes=1 << 14)
+            self.directory.set_cleaner_offset(partition, done.end_offset)
+
+    def configure(self, partition: TopicPartition, changes: dict[str, str | None]) -> None:
+        assert self.directory is not None
+        self.directory.configure(partition.topic, changes)
+
+    def checkpoint(self) -> None:
+        assert self.directory is not None
+        self.directory.checkpoint()
+
+    def remove_due(self) -> None:
+        assert self.directory is not None
+        self.directory.deletions.run_due()
+
+    # --- by chance
+
+    def step(self) -> None:
+        """Do one thing that can be done now."""
+        possible = [(do, weight) for do, weight, applies in _CHOICES if applies(self)]
+        self.random.choices([do for do, _ in possible], [weight for _, weight in possible])[0](self)
+
+    def any_partition(self) -> TopicPartition:
+        return self.random.choice(self.partitions)
+
+
+def _create(life: Life) -> None:
+    missing = [each for each in (ORDERS, PAYMENTS, STATE) if each not in life.partitions]
+    partition = life.random.choice(missing)
+    life.create(partition, {"cleanup.policy": "compact"} if partition == STATE else {})
+
+
+def _append(life: Life) -> None:
+    partition = life.any_partition()
+    for _ in range(life.random.choice((1, 1, 2, 4))):
+        life.append(partition, records_max=life.random.choice((1, 3, 8)))
+
+
+def _delete_records(life: Life) -> None:
+    partition = life.random.choice([p for p in life.partitions if life.log(p).config.is_deleted])
+    log = life.log(partition)
+    life.delete_records(partition, life.random.randint(log.log_start_offset, log.next_offset))
+
+
+def _compact(life: Life) -> None:
+    life.compact(life.random.choice([p for p in life.partitions if life.log(p).config.is_compacted]))
+
+
+def _retain(life: Life) -> None:
+    partition = life.any_partition()
+    changes: dict[str, str | None] = {"retention.bytes": str(life.random.choice((-1, 0, 1000, 3000)))}
+    life.configure(partition, changes)
+    life.retain()
+
+
+def _switch_policy(life: Life) -> None:
+    partition = life.any_partition()
+    policy = life.random.choice(("delete", "compact", "compact,delete"))
+    life.configure(partition, {"cleanup.policy": policy})
+
+
+def _wait(life: Life) -> None:
+    life.clock.ms += life.random.choice((1, 500, 2000))
+    life.remove_due()
+
+
+def _has_partition(life: Life) -> bool:
+    return bool(life.partitions)
+
+
+_CHOICES: tuple[tuple[Callable[[Life], None], int, Callable[[Life], bool]], ...] = (
+    (_create, 3, lambda life: len(life.partitions) < 3),
+    (_append, 30, _has_partition),
+    (lambda life: life.flush(life.any_partition()), 10, _has_partition),
+    (lambda life: life.roll(life.any_partition()), 5, _has_partition),
+    (_delete_records, 5, lambda life: any(life.log(p).config.is_deleted for p in life.partitions)),
+    (_retain, 5, _has_partition),
+    (_compact, 6, lambda life: any(life.log(p).config.is_compacted for p in life.partitions)),
+    (_switch_policy, 2, _has_partition),
+    (lambda life: life.checkpoint(), 5, _has_partition),
+    (lambda life: life.reopen(), 5, lambda life: True),
+    (lambda life: life.delete(life.any_partition()), 1, _has_partition),
+    (_wait, 4, lambda life: True),
+)
