@@ -16,10 +16,17 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
-from offsetfs.storage import batch_chain, files, list_offsets, record_deletion, replacement, time_search, truncation
+from offsetfs.storage import (
+    batch_chain,
+    files,
+    list_offsets,
+    record_deletion,
+    replacement,
+    rolling,
+    time_search,
+    truncation,
+)
 from offsetfs.storage.batch import Batch, set_append_time, stamp
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.config import LogConfig
@@ -27,39 +34,15 @@ from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge, UnknownPartition
 from offsetfs.storage.log_home import LogHome
 from offsetfs.storage.log_producers import Load, LogProducers
+from offsetfs.storage.log_values import Appended as Appended
+from offsetfs.storage.log_values import Damage as Damage
+from offsetfs.storage.log_values import Follower
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.producers import ProducerEntry
 from offsetfs.storage.segment import FULL, Segment, SegmentFiles
 from offsetfs.storage.segments import Segments
 from offsetfs.storage.transactions import Transactions
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Something unreadable that was found and left where it is, or set aside."""
-
-    path: str
-    position: int
-    offset: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """Where a batch came to lie. `timestamp`: its largest, milliseconds."""
-
-    base_offset: int
-    last_offset: int
-    timestamp: int
-
-
-class Follower(Protocol):
-    """What keeps a log up with another writer (storage.follower)."""
-
-    is_gone: bool
-
-    def look(self) -> None: ...
 
 
 class Log:
@@ -305,8 +288,8 @@ class Log:
         """Seal the active segment and begin one at the end of the log. On a full disk the log is as it was."""
         old = self._segments.active
         if self.is_compacted:
-            self._sync_before_roll(old)
-        new = self._begin_segment()
+            rolling.sync_before(self, old)
+        new = rolling.begin_segment(self, self._producers)
         self._names_dirty = True
         try:
             old.deactivate()
@@ -315,33 +298,6 @@ class Log:
             raise
         self._segments = self._segments.plus(new)
         return new
-
-    def _begin_segment(self) -> Segment:
-        """Make the next segment, ready for appends; where that fails nothing of it may stay behind."""
-        try:
-            new = Segment.create(self.path, self.next_offset, self.config, self._pool, clock=self.clock)
-            new.activate()
-            self._producers.save(self)
-        except OSError:
-            try:
-                Segment.remove_files(self.path, self.next_offset)
-            except OSError as error:  # appends to the old segment would reach beyond the beginning of this one
-                self.fenced = error
-            raise
-        return new
-
-    def _sync_before_roll(self, segment: Segment) -> None:
-        """Put a segment on disk before there is one behind it.
-
-        Recovery takes a gap between two segments for an end that was lost, and cuts there; where compaction makes gaps
-        it cannot tell, so none may be lost.
-        """
-        try:
-            segment.sync()
-            files.sync_directory(self.path)
-        except OSError as error:
-            self.fenced = error
-            raise
 
     def roll(self) -> None:
         """Begin a new segment now, unless the active one is empty."""
