@@ -76,10 +76,13 @@ def clean(
 
     Raises `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat`, `DecompressionLimit` for a batch that cannot be read:
     the partition is to be left alone from then on. `CompactionCancelled` once `is_cancelled` says so, which is asked
-    every megabyte; `SegmentsChanged` when the log was truncated meanwhile; OSError. Groups of segments that were
-    swapped in by then stay, the others are as they were, and no file is left over; the next round does it again.
+    every megabyte; `SegmentsChanged` when the log was truncated meanwhile; `LogFenced`, `ReadOnlyLog`, OSError. Groups
+    of segments that were swapped in by then stay, the others are as they were, and no file is left over; the next round
+    does it again.
     """
     started = log.clock.monotonic()
+    with log.changing():
+        pass  # what an unfinished round left behind goes with the first change: before there is anything of this one
     work = _Round(log, range, now_ms, map_bytes, load_factor, throttle or unlimited(), is_cancelled)
     done = work.run()
     return replace(done, seconds=log.clock.monotonic() - started)

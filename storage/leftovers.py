@@ -181,6 +181,22 @@ def sweep(paths: Iterable[str]) -> None:
             files.remove_file(path)
 
 
+def swept_later(paths: Iterable[str]) -> Callable[[], None]:
+    """Return what removes garbage when it is called, but no other file that has one of these names by then: a round of
+    compaction makes files of the same names."""
+    found = [(path, each) for path in paths if (each := _identity(path)) is not None]
+    return lambda: sweep(path for path, each in found if _identity(path) == each)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return what tells a file from another of its name: its number may be given again, not with the same time."""
+    try:
+        status = files.status(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
 def swept_with_the_first_change(paths: Sequence[str], before_change: Callable[[], None]) -> Callable[[], None]:
     """Return a `before_change` that removes `paths`, too, when it is called first.
 

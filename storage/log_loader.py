@@ -10,7 +10,6 @@ Opened for reading, nothing is changed: what is not sound at the end is simply n
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -156,7 +155,7 @@ def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: lef
             break
         was_split = True
         garbage += recovery.split
-    opening.home.deletions.add(functools.partial(leftovers.sweep, garbage), opening.config.file_delete_delay_ms)
+    opening.home.deletions.add(leftovers.swept_later(garbage), opening.config.file_delete_delay_ms)
     has_indexes = any(files.exists(segment.path(TRANSACTION_INDEX)) for segment in recovery.segments)
     return _Content(
         recovery.segments,

@@ -70,10 +70,12 @@ def prepare(directory: str, new: Iterable[int]) -> None:
     """Rename the files of the segments `new` from `.cleaned` to `.swap`: from here on a crash means the new ones.
 
     Their names as `.cleaned` must be on disk. On an OSError both kinds are removed as far as that goes, before it is
-    raised.
+    raised; FileNotFoundError when the log of one is not there, for nothing would come in the place of what goes.
     """
     bases = sorted(new, reverse=True)
     try:
+        for base in bases:
+            files.status(os.path.join(directory, segment_name(base, ".log" + CLEANED)))
         for base in bases:
             _rename(directory, base, _ORDER, CLEANED, SWAP)
             files.sync_directory(directory)

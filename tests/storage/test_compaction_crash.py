@@ -91,6 +91,7 @@ def test_a_crash_at_any_step_shows_the_old_segments_or_the_new_ones(
         assert last_values(each.log) == wanted and each.log.damage == ()
         assert left == sorted(set(left)) and set(new) <= set(left) <= set(old)
         assert each.log.next_offset == 15
+        each.directory.deletions.run_all()
         assert each.leftovers() == [] and not list(each.partition.glob("*.deleted"))
         each.checkpoint = None
         each.clean()
@@ -146,6 +147,38 @@ def test_the_highest_base_is_renamed_first_and_on_disk_before_the_next(
     swap.replace(str(tmp_path), [0, 7], [0])
     prepared = ["7 .swap", "7 .swap", "sync", "0 .swap", "0 .swap", "sync"]
     assert steps == [*prepared, "0 .deleted", "sync", "0 .log", "0 .index", "7 .log", "7 .index", "sync"]
+
+
+def test_a_swap_without_the_new_log_is_refused(tmp_path: Path) -> None:
+    named(tmp_path, 0, ".log", ".index")
+    named(tmp_path, 0, ".index.cleaned")
+    with pytest.raises(FileNotFoundError):
+        swap.replace(str(tmp_path), [0], [0])
+    assert names(tmp_path) == {"0.log", "0.index"}
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_what_an_unfinished_round_left_does_not_take_what_the_next_one_makes(tmp_path: Path, is_clean: bool) -> None:
+    each = planted(tmp_path)
+    each.close()
+    for suffix in (".log.cleaned", ".index.cleaned", ".log.deleted"):
+        (each.partition / segment_name(0, suffix)).write_bytes(b"of another round")
+    if not is_clean:
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+    each.open()
+    before = last_values(each.log)
+
+    def is_cancelled() -> bool:
+        each.clock.advance(60_001)
+        each.directory.deletions.run_due()
+        return False
+
+    each.clean(is_cancelled=is_cancelled)
+    assert last_values(each.log) == before and len(offsets_of(each.log)) < 15
+    each.clock.advance(60_001)
+    each.directory.deletions.run_due()
+    assert not list(each.partition.glob("*.cleaned")) and not list(each.partition.glob("*.deleted"))
+    each.close()
 
 
 @pytest.mark.parametrize("call", range(6))
