@@ -17,6 +17,7 @@ import click
 from offsetfs import __version__
 from offsetfs.cli import exit_codes
 from offsetfs.cli.exit_codes import Failure
+from offsetfs.cli.printable import printable
 
 VERBS = {
     "mount": "Mount a log directory.",
@@ -98,7 +99,7 @@ def run(arguments: Sequence[str]) -> int:
 def _say(ctx: click.Context | None, sentence: str, code: int, arguments: Sequence[str] = ()) -> int:
     verb = next((argument for argument in arguments if argument in VERBS), "")
     name = ctx.command_path if ctx is not None else f"offsetfs {verb}".strip()
-    click.echo(f"{name}: {sentence}", err=True)
+    click.echo(f"{name}: {printable(sentence)}", err=True)
     return code
 
 

@@ -1,9 +1,11 @@
 """Going to the background, with the parent waiting for word: it ends when the work has begun, or could not begin.
 
     parent: fork ── reads lines of JSON from a pipe ── "ready" → 0, "failed" → its sentence and exit code, end → 4
-    child:  new session, no stray descriptors ── work ── "ready", then standard streams go to /dev/null
+    child:  no stray descriptors ── work ── new session, "ready", then standard streams go to /dev/null
 
-One fork is enough: the child leads a session of its own, without a terminal, and opens none.
+One fork is enough: the child leads a session of its own, without a terminal, and opens none. It begins that session
+only when it is ready: until then it stays in the process group of whoever called us. An automounter (systemd's
+`x-systemd.automount`) lets only its own group walk to the place where it waits for a mount, everybody else waits too.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ import click
 
 from offsetfs.cli import exit_codes
 from offsetfs.cli.exit_codes import Failure
+from offsetfs.cli.progress import CLEAR_LINE
 
-_CLEAR_LINE = "\r\x1b[K"  # on a terminal: what comes next takes the place of the line
+_OF_THE_TERMINAL = (signal.SIGINT, signal.SIGHUP)  # sent to the whole group: the parent says what becomes of us
 
 
 class Word:
@@ -42,6 +45,7 @@ class Word:
     def ready(self) -> None:
         """Let the parent go, and cut the last ties to its terminal."""
         if self._fd is not None:
+            os.setsid()
             self._send("ready", "", 0)
             _forget_streams()
             self._end()
@@ -71,7 +75,8 @@ def detach(work: Callable[[Word], int]) -> int:
     if pid == 0:
         code = exit_codes.INTERNAL
         try:
-            os.setsid()
+            for number in _OF_THE_TERMINAL:
+                signal.signal(number, signal.SIG_IGN)
             _close_others(keep={0, 1, 2, writer})
             code = work(Word(writer))
         except BaseException:
@@ -97,11 +102,11 @@ def _wait(next_line: Callable[[], str]) -> int:
             if kind == "failed":
                 raise Failure(text, code)
             if sys.stderr.isatty():
-                click.echo(_CLEAR_LINE + text, nl=False, err=True)
+                click.echo(CLEAR_LINE + text, nl=False, err=True)
                 shown = True
     finally:
         if shown:
-            click.echo(_CLEAR_LINE, nl=False, err=True)
+            click.echo(CLEAR_LINE, nl=False, err=True)
     raise Failure("the background process ended without a word", exit_codes.INTERNAL)
 
 

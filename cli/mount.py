@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import logging
 import os
 import resource
-import socket
 from collections.abc import Sequence
 
 import click
 
-from offsetfs.cli import preflight, running
+from offsetfs.cli import dead_mount, preflight, running
 from offsetfs.cli.detach import Word, detach
 from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.journal import open_journal
+from offsetfs.cli.leaving import LeavingTeller
+from offsetfs.cli.printable import printable
 from offsetfs.cli.progress import RecoveryTeller
+from offsetfs.cli.service_manager import ServiceManager
 from offsetfs.fs.options import MountOptions, OptionError
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.directory_config import DirectoryConfig
@@ -30,6 +33,9 @@ OPEN_SEGMENTS_MAX = 2048
 WORD_SECONDS = 0.5
 LINE_SECONDS = 10.0
 """How often a recovery says how far it is: to whoever waits for the mount, and to the log."""
+
+EXTEND_SECONDS = 120
+"""What a recovery asks of the service manager each time: it tells itself how far it is with every few megabytes."""
 
 DESCRIPTORS_FOR_A_SEGMENT = 6  # three while it stays open, as many again for all else
 
@@ -72,12 +78,26 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
 
     Exit codes: 1 wrong call or permissions, 2 system error, 4 internal error, 8 interrupted, 32 mount failed.
     """
+    return mount("offsetfs mount", log_directory, mount_point, parsed(texts), foreground=foreground)
+
+
+def parsed(texts: Sequence[str], *, sloppy: bool = False) -> MountOptions:
+    """Read the values of -o; `Failure` where one is wrong."""
     try:
-        options = MountOptions.parse(texts)
+        return MountOptions.parse(texts, sloppy=sloppy)
     except OptionError as error:
         raise Failure(str(error), WRONG_CALL) from error
+
+
+def mount(program: str, log_directory: str, mount_point: str, options: MountOptions, *, foreground: bool) -> int:
+    """Check, and mount; return when the mount answers, or in the foreground when it has ended. `Failure` when not.
+
+    Warnings are printed in the name of `program`.
+    """
+    if cleared := dead_mount.clear(mount_point):
+        _warn(program, cleared)
     for warning in preflight.check(log_directory, mount_point, options):
-        click.echo(f"offsetfs mount: warning: {warning}", err=True)
+        _warn(program, warning)
     # Absolute, because the daemon leaves the current directory: it must not keep that file system busy.
     daemon = _Mounting(os.path.realpath(log_directory), os.path.realpath(mount_point), options)
     if foreground:
@@ -89,6 +109,10 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     return DONE
 
 
+def _warn(program: str, sentence: str) -> None:
+    click.echo(f"{program}: warning: {printable(sentence)}", err=True)
+
+
 class _Mounting:
     """The daemon's life, in its own process."""
 
@@ -98,6 +122,8 @@ class _Mounting:
         self._options = options
         self._place = running.own_directory()
         self._open_segments_max = 1
+        self._manager = ServiceManager()
+        self._daemon: running.Daemon | None = None
 
     def run(self, word: Word) -> int:
         """Serve until the end; return the exit code. What goes wrong before the mount answers is told to `word`."""
@@ -126,23 +152,23 @@ class _Mounting:
         self._open_segments_max = _raise_limits() // DESCRIPTORS_FOR_A_SEGMENT
         open_journal(foreground=not word.is_detached)
         directory = self._open(word)
-        daemon: running.Daemon | None = None
+        leaving = LeavingTeller(self._manager, self._publish)
 
         def ready(device: int) -> None:
-            nonlocal daemon
-            daemon = self._registered(device)
+            self._daemon = self._registered(device)
             _log.info("%s is mounted at %s", self._log_directory, self._mount_point)
             word.ready()
-            _notify("READY=1")
+            self._manager.ready(f"{self._log_directory} is mounted at {self._mount_point}")
 
         try:
-            ending = trio.run(serve, directory, self._mount_point, self._options, ready)
+            ending = trio.run(serve, directory, self._mount_point, self._options, ready, leaving.begin)
         except MountError as error:
             raise Failure(str(error)) from error
+        finally:
+            leaving.end()
         for failure in ending.failures:
             _log.error("%s", failure)
-        if daemon is not None:
-            self._leave(daemon, ending.failures)
+        self._leave(ending.failures)
         _log.info("%s is no longer mounted: %s", self._mount_point, ending.reason)
         return SYSTEM if ending.failures else DONE
 
@@ -150,7 +176,10 @@ class _Mounting:
         tellers = (
             RecoveryTeller(word.progress, every_seconds=WORD_SECONDS),
             RecoveryTeller(_log.info, every_seconds=LINE_SECONDS),
+            RecoveryTeller(lambda text: self._manager.busy(text, EXTEND_SECONDS), every_seconds=WORD_SECONDS),
         )
+
+        self._manager.busy(f"opening {self._log_directory}", EXTEND_SECONDS)
 
         def progress(done: RecoveryProgress) -> None:
             for teller in tellers:
@@ -189,12 +218,20 @@ class _Mounting:
             _log.warning("%s: %s", self._place, error)
         return daemon
 
-    def _leave(self, daemon: running.Daemon, failures: Sequence[str]) -> None:
+    def _publish(self, ending: str) -> None:
+        """Tell whoever waits for our end what is left to do."""
+        if self._daemon is not None:
+            with contextlib.suppress(OSError):
+                running.register(dataclasses.replace(self._daemon, ending=ending), self._place)
+
+    def _leave(self, failures: Sequence[str]) -> None:
+        if self._daemon is None:
+            return
         if not failures:
-            running.unregister(daemon, self._place)
+            running.unregister(self._daemon, self._place)
             return
         try:
-            running.register(dataclasses.replace(daemon, failures=tuple(failures)), self._place)
+            running.register(dataclasses.replace(self._daemon, failures=tuple(failures)), self._place)
         except OSError as error:
             _log.warning("%s: %s", self._place, error)
 
@@ -205,11 +242,3 @@ def _raise_limits() -> int:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard if hard != resource.RLIM_INFINITY else 1 << 20
-
-
-def _notify(state: str) -> None:
-    """Tell systemd, if it started us (Type=notify)."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
-            out.sendto(state.encode(), "\0" + address[1:] if address[0] == "@" else address)

@@ -19,6 +19,9 @@ from offsetfs.storage.names import TopicPartition, parse_segment_name
 
 FUSE_DEVICE = "/dev/fuse"
 FUSE_CONFIG = "/etc/fuse.conf"
+AUTOMOUNT_TYPE = "autofs"
+"""Of a place that is mounted when somebody goes there, by systemd's x-systemd.automount or the automounter."""
+
 WARNINGS_MAX = 5
 SIGNS = (
     *("meta.properties", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"),
@@ -42,9 +45,9 @@ def check(log_directory: str, mount_point: str, options: MountOptions) -> list[s
 
 
 def check_mount_point(path: str) -> None:
-    """An existing directory, at which nothing is mounted yet."""
+    """An existing directory, at which nothing is mounted yet but what waits for us to."""
     mounted = mount_at(path)
-    if mounted is not None:
+    if mounted is not None and mounted.type != AUTOMOUNT_TYPE:
         daemon = running.find(mounted.device, running.own_directory()) if mounted.type == FILE_SYSTEM_TYPE else None
         if daemon is not None and not daemon.is_alive:
             raise Failure(f"{path}: the daemon of this mount is gone: offsetfs umount {path}")

@@ -8,12 +8,16 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
     from offsetfs.storage.recover_all import OnProgress, RecoveryProgress
 
 QUIET_SECONDS = 2.0
+CLEAR_LINE = "\r\x1b[K"
+"""On a terminal: what comes next takes the place of the line."""
 
-_UNITS = ((1e9, "GB"), (1e6, "MB"))
+_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 @contextlib.contextmanager
@@ -82,6 +86,40 @@ def told(progress: RecoveryProgress, seconds: float) -> str:
     left = seconds / progress.bytes_done * (progress.bytes_total - progress.bytes_done)
     amount = f"{progress.bytes_done / size:.1f} of {progress.bytes_total / size:.1f} {unit}"
     return f"{done}, {amount}, about {_duration(left)} left"
+
+
+def bytes_text(size: int) -> str:
+    """Return a number of bytes for people."""
+    scale, unit = next(((scale, unit) for scale, unit in _UNITS if size >= scale), (1, ""))
+    return f"{size / scale:.1f} {unit}" if unit else f"{size} bytes"
+
+
+class Line:
+    """A line of progress: rewritten in its place on a terminal; elsewhere printed anew every so often."""
+
+    def __init__(self, prefix: str, *, every_seconds: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._prefix = prefix
+        self._every_seconds = every_seconds
+        self._now = now
+        self._next = now() + QUIET_SECONDS
+        self.was_shown = False
+
+    def show(self, text: str) -> None:
+        """Say how far it is, if it is time to; call it often."""
+        now = self._now()
+        if now < self._next:
+            return
+        self.was_shown = True
+        if sys.stderr.isatty():
+            click.echo(f"{CLEAR_LINE}{self._prefix}: {text}", nl=False, err=True)
+        else:
+            self._next = now + self._every_seconds
+            click.echo(f"{self._prefix}: {text}", err=True)
+
+    def clear(self) -> None:
+        """Take the line away, where it is in the way of what comes next."""
+        if self.was_shown and sys.stderr.isatty():
+            click.echo(CLEAR_LINE, nl=False, err=True)
 
 
 def _duration(seconds: float) -> str:

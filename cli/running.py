@@ -4,7 +4,8 @@
     $XDG_RUNTIME_DIR/offsetfs/0-57-4711.json     of a user; /tmp/offsetfs-<uid>/ when there is no such directory
 
 The daemon writes it when the mount answers and removes it at the end; one that could not save everything leaves it,
-with what failed. A pid alone proves nothing, so the file also holds when the process started. A device number is given
+with what failed; while it ends it says there what is left to do. Nothing of this has to survive the machine, so
+nothing is synced. A pid alone proves nothing, so the file also holds when the process started. A device number is given
 anew as soon as a mount is gone, perhaps before its daemon has ended: so each daemon has a file of its own.
 """
 
@@ -24,7 +25,10 @@ from offsetfs.storage import files
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A process and the mount it serves. `started`: clock ticks after boot; `failures`: sentences, once it ended."""
+    """A process and the mount it serves. `started`: clock ticks after boot.
+
+    `failures`: sentences, once it ended. `ending`: what is left to do, while it ends.
+    """
 
     pid: int
     started: int
@@ -33,6 +37,7 @@ class Daemon:
     directory: str
     options: Mapping[str, str] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
+    ending: str = ""
 
     @property
     def is_alive(self) -> bool:
@@ -66,13 +71,18 @@ def own_directory() -> str:
 
 def register(daemon: Daemon, place: str) -> None:
     """Write the file of `daemon`. OSError when `place` is somebody else's: it would say what they like."""
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(place, 0o700)
-    _check_own(place)
+    make_own(place)
     for other in _of_device(daemon.device, place):
         if not other.is_alive:  # its mount is gone: the number is ours now
             unregister(other, place)
-    files.replace_file(_path(daemon, place), json.dumps(dataclasses.asdict(daemon), indent=1).encode() + b"\n")
+    _replace(_path(daemon, place), json.dumps(dataclasses.asdict(daemon), indent=1).encode() + b"\n")
+
+
+def make_own(place: str) -> None:
+    """Make the directory for daemons of ours if it is missing; OSError when it is not ours alone."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(place, 0o700)
+    _check_own(place)
 
 
 def unregister(daemon: Daemon, place: str) -> None:
@@ -82,13 +92,17 @@ def unregister(daemon: Daemon, place: str) -> None:
 
 
 def find(device: int, place: str) -> Daemon | None:
-    """Return what is known about the daemon of the mount with this st_dev; one that lives before one that died."""
+    """Return what is known about the daemon of the mount with this st_dev.
+
+    One that lives comes before one that died, and before one that still ends: its mount is gone, and the number is
+    another's.
+    """
     try:
         _check_own(place)
         known = _of_device(device, place)
     except OSError:
         return None
-    return next((daemon for daemon in known if daemon.is_alive), known[0] if known else None)
+    return max(known, key=lambda daemon: (daemon.is_alive, not daemon.ending, daemon.started), default=None)
 
 
 def reread(daemon: Daemon, place: str) -> Daemon | None:
@@ -113,9 +127,19 @@ def _read(path: str) -> Daemon | None:
             str(content["directory"]),
             {str(name): str(value) for name, value in content["options"].items()},
             tuple(str(each) for each in content["failures"]),
+            str(content.get("ending", "")),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _replace(path: str, data: bytes) -> None:
+    """Put `data` in the place of `path`, whole for every reader."""
+    temporary = path + ".tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(data)
+    os.replace(temporary, path)
 
 
 def _path(daemon: Daemon, place: str) -> str:

@@ -14,6 +14,7 @@ import click
 
 from offsetfs.cli import running
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.printable import printable
 from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
@@ -98,7 +99,7 @@ def _mount_line(mount: dict[str, Any]) -> str:
     directory = mount["log_directory"] or "an unknown directory"
     alive = {True: f"pid {mount['pid']}", False: f"pid {mount['pid']} is DEAD", None: "pid unknown"}[mount["is_alive"]]
     options = ",".join(f"{name}={value}" if value else name for name, value in mount["options"].items())
-    return f"{directory} on {mount['mount_point']}, {alive}" + (f" ({options})" if options else "")
+    return printable(f"{directory} on {mount['mount_point']}, {alive}" + (f" ({options})" if options else ""))
 
 
 def _row(partition: dict[str, Any]) -> tuple[str, ...]:

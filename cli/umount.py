@@ -6,15 +6,19 @@ import contextlib
 import os
 import select
 import subprocess
+import sys
 
 import click
 
 from offsetfs.cli import running
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.holders import holders
+from offsetfs.cli.printable import printable
+from offsetfs.cli.progress import Line
 from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, Mount, mount_at
 
-PATIENCE_MS = 5_000  # after this long without an end, say what is being waited for
+LOOK_MS = 250  # so often the daemon's file is looked at for what is left
+LINE_SECONDS = 5.0  # so often it is told where there is no terminal
 HOLDERS_SHOWN = 5
 
 
@@ -23,7 +27,9 @@ HOLDERS_SHOWN = 5
 def command(mount_point: str) -> int:
     """Unmount MNT, and return when its daemon has written everything and ended.
 
-    When the mount is busy it stays, and the processes that hold it are named.
+    When the mount is busy it stays, and the processes that hold it are named. Else it tells what is left to do, once
+    that takes longer than two seconds. umount(8) and fusermount3 -u unmount as well, and drain as well, but do not wait
+    for it.
 
     \b
     offsetfs umount /mnt/kafka
@@ -36,17 +42,20 @@ def command(mount_point: str) -> int:
     if mount.type != FILE_SYSTEM_TYPE:
         raise Failure(f"{mount_point}: is no mount of offsetfs ({mount.type})", WRONG_CALL)
     daemon = running.find(mount.device, running.own_directory())
+    was_told = False
     with contextlib.ExitStack() as stack:
         process = _process_of(daemon)
         if process is not None:
             stack.callback(os.close, process)
         _unmount(mount)
         if daemon is None:
-            click.echo("offsetfs umount: warning: its daemon is not known, and not waited for", err=True)
+            _say("warning: its daemon is not known, and not waited for")
         elif process is not None:
-            _wait(process, daemon)
+            was_told = _wait(process, daemon)
     if daemon is not None:
         _report(daemon)
+    if was_told or sys.stderr.isatty():
+        _say(f"{mount.path} is unmounted" + (", everything is on disk" if daemon is not None else ""))
     return DONE
 
 
@@ -69,7 +78,8 @@ def _unmount(mount: Mount) -> None:
     result = subprocess.run([*command, "--", mount.path], capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return
-    if mount_at(mount.path) is None:  # somebody else was faster
+    still = mount_at(mount.path)
+    if still is None or still.device != mount.device:  # somebody else was faster
         return
     reason = " ".join(result.stderr.split())
     if "busy" not in reason:
@@ -80,12 +90,24 @@ def _unmount(mount: Mount) -> None:
     raise Failure(f"{mount.path} is busy: held by {shown or 'processes that are not ours to see'}{more}")
 
 
-def _wait(process: int, daemon: running.Daemon) -> None:
+def _wait(process: int, daemon: running.Daemon) -> bool:
+    """Return when the process has ended; whether anything was told meanwhile."""
+    line = Line("offsetfs umount", every_seconds=LINE_SECONDS)
+    place = running.own_directory()
     poll = select.poll()
     poll.register(process, select.POLLIN)
-    if not poll.poll(PATIENCE_MS):
-        click.echo(f"offsetfs umount: waiting for process {daemon.pid} to write everything to disk", err=True)
-        poll.poll()
+    try:
+        while not poll.poll(LOOK_MS):
+            now = running.reread(daemon, place)
+            left = now.ending if now is not None and now.ending else "writing everything to disk"
+            line.show(f"waiting for process {daemon.pid}: {printable(left)}")
+    finally:
+        line.clear()
+    return line.was_shown
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"offsetfs umount: {printable(sentence)}", err=True)
 
 
 def _report(daemon: running.Daemon) -> None:

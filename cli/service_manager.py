@@ -1,0 +1,46 @@
+"""Word to systemd about a service of Type=notify: ready, what it is doing, that it ends, that it needs longer.
+
+The protocol of sd_notify(3): one datagram of `NAME=value` lines to the socket that NOTIFY_SOCKET names. Where there is
+none, nothing is said. A manager that does not listen is a line in the log and never the end of a mount.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Mapping
+
+from offsetfs.cli.printable import printable
+
+_log = logging.getLogger(__name__)
+
+
+class ServiceManager:
+    """Whoever started us as a service, or nobody."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._address = environment.get("NOTIFY_SOCKET") or None
+
+    def ready(self, status: str) -> None:
+        """The service is up: what waits for it may start."""
+        self._send("READY=1", f"STATUS={printable(status)}")
+
+    def busy(self, status: str, extend_s: int) -> None:
+        """It is starting or stopping, and wants to be left in peace for so many seconds from now."""
+        self._send(f"STATUS={printable(status)}", f"EXTEND_TIMEOUT_USEC={extend_s * 1_000_000}")
+
+    def stopping(self, status: str, extend_s: int) -> None:
+        """It has begun to end."""
+        self._send("STOPPING=1", f"STATUS={printable(status)}", f"EXTEND_TIMEOUT_USEC={extend_s * 1_000_000}")
+
+    def _send(self, *lines: str) -> None:
+        if self._address is None:
+            return
+        address = "\0" + self._address[1:] if self._address[0] == "@" else self._address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as out:
+                out.sendto("\n".join(lines).encode("utf-8", "replace"), address)
+        except OSError as error:
+            _log.warning("the service manager cannot be told %s: %s", lines[0], error)
+            self._address = None

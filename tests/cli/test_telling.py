@@ -1,0 +1,176 @@
+"""What is told while something takes long: to systemd, to who waits on a terminal or in a script, to umount."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from offsetfs.cli import leaving, running
+from offsetfs.cli.leaving import LeavingTeller
+from offsetfs.cli.printable import printable
+from offsetfs.cli.progress import CLEAR_LINE, Line, bytes_text
+from offsetfs.cli.running import Daemon
+from offsetfs.cli.service_manager import ServiceManager
+from offsetfs.fs.shared_sync import Left
+
+pytestmark = pytest.mark.unit
+
+
+class Manager:
+    """systemd's end of the socket."""
+
+    def __init__(self, address: str) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.settimeout(30)
+        self.socket.bind("\0" + address[1:] if address[0] == "@" else address)
+        self.environment = {"NOTIFY_SOCKET": address}
+
+    def heard(self) -> list[str]:
+        """The lines of the next datagram."""
+        return self.socket.recv(4096).decode().split("\n")
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]:
+    address = f"{tmp_path}/notify" if request.param == "path" else f"@offsetfs-test-{os.getpid()}-{tmp_path.name}"
+    manager = Manager(address)
+    yield manager
+    manager.socket.close()
+
+
+# --- the service manager ---------------------------------------------------------------------------------------------
+
+
+def test_the_service_manager_hears_each_step(manager: Manager) -> None:
+    service = ServiceManager(manager.environment)
+    service.busy("opening /data", 120)
+    assert manager.heard() == ["STATUS=opening /data", "EXTEND_TIMEOUT_USEC=120000000"]
+    service.ready("/data is mounted at /mnt")
+    assert manager.heard() == ["READY=1", "STATUS=/data is mounted at /mnt"]
+    service.stopping("ending", 60)
+    assert manager.heard() == ["STOPPING=1", "STATUS=ending", "EXTEND_TIMEOUT_USEC=60000000"]
+
+
+def test_a_name_with_a_newline_is_no_word_of_its_own_to_the_service_manager(manager: Manager) -> None:
+    ServiceManager(manager.environment).busy("/data\nMAINPID=1", 1)
+    assert manager.heard() == ["STATUS=/data\\nMAINPID=1", "EXTEND_TIMEOUT_USEC=1000000"]
+
+
+def test_without_a_service_manager_nothing_is_said() -> None:
+    ServiceManager({}).ready("ready")
+    ServiceManager({"NOTIFY_SOCKET": ""}).ready("ready")
+
+
+@pytest.mark.expect_log("cannot be told READY=1")
+def test_a_service_manager_that_is_gone_is_told_once(tmp_path: Path) -> None:
+    service = ServiceManager({"NOTIFY_SOCKET": f"{tmp_path}/gone"})
+    service.ready("ready")
+    service.stopping("ending", 1)
+
+
+# --- the end of a mount ----------------------------------------------------------------------------------------------
+
+
+def test_while_a_mount_ends_it_tells_what_is_left(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "TELL_SECONDS", 0.001)
+    told = threading.Event()
+    published: list[str] = []
+
+    def publish(text: str) -> None:
+        published.append(text)
+        if text == "closing the logs":
+            told.set()
+
+    lefts = iter([Left(3, 5_000_000), Left(1, 900)])
+    teller = LeavingTeller(ServiceManager(manager.environment), publish)
+    teller.begin("SIGTERM", lambda: next(lefts, Left()))
+    assert manager.heard()[:2] == ["STOPPING=1", "STATUS=ending (SIGTERM): 3 batches, 5.0 MB, not on disk yet"]
+    assert manager.heard() == ["STATUS=ending: 1 batch, 900 bytes, not on disk yet", "EXTEND_TIMEOUT_USEC=60000000"]
+    assert manager.heard()[0] == "STATUS=ending: closing the logs"
+    assert told.wait(30)
+    teller.end()
+    count = len(published)
+    assert published[:2] == ["1 batch, 900 bytes, not on disk yet", "closing the logs"]
+    assert len(published) == count, "nothing is told after the end"
+
+
+def test_a_teller_that_never_began_ends() -> None:
+    LeavingTeller(ServiceManager({}), print).end()
+
+
+def test_what_is_left_to_do_is_in_the_daemons_file(tmp_path: Path) -> None:
+    place = os.fspath(tmp_path / "offsetfs")
+    pid = os.getpid()
+    daemon = Daemon(pid, running.started(pid) or 0, os.makedev(0, 57), "/mnt", "/data")
+    running.register(replace(daemon, ending="closing the logs"), place)
+    now = running.reread(daemon, place)
+    assert now is not None and now.ending == "closing the logs"
+
+
+def test_who_still_ends_is_not_taken_for_the_daemon_of_a_mount_with_the_same_number(tmp_path: Path) -> None:
+    place = os.fspath(tmp_path / "offsetfs")
+    device = os.makedev(0, 57)
+    for pid, ending in ((os.getpid(), "closing the logs"), (os.getppid(), "")):
+        running.register(Daemon(pid, running.started(pid) or 0, device, "/mnt", "/data", ending=ending), place)
+    found = running.find(device, place)
+    assert found is not None and found.pid == os.getppid()
+
+
+# --- a line of progress ----------------------------------------------------------------------------------------------
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_script_reads_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    line = Line("offsetfs umount", every_seconds=5, now=clock)
+    for clock.now in (1.9, 2.0, 3.0, 6.9, 7.0):
+        line.show(f"at {clock.now}")
+    line.clear()
+    assert capsys.readouterr().err == "offsetfs umount: at 2.0\noffsetfs umount: at 7.0\n" and line.was_shown
+
+
+def test_on_a_terminal_one_line_is_rewritten_and_taken_away(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    clock = Clock()
+    line = Line("offsetfs umount", every_seconds=5, now=clock)
+    line.clear()
+    for clock.now in (1.0, 2.0, 2.5):
+        line.show(f"at {clock.now}")
+    line.clear()
+    shown = [CLEAR_LINE + "offsetfs umount: at 2.0", CLEAR_LINE + "offsetfs umount: at 2.5", CLEAR_LINE]
+    assert capsys.readouterr().err.replace("\x1b[K", "") == "".join(shown).replace("\x1b[K", "")
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (3_000_000_000_000, "3000.0 GB")],
+)
+def test_sizes_are_told_for_people(size: int, text: str) -> None:
+    assert bytes_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/mnt/ä b", "/mnt/ä b"),
+        ("/mnt/a\nb", "/mnt/a\\nb"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("\udcff\u202e", "\\udcff\\u202e"),
+    ],
+)
+def test_what_others_named_is_made_fit_to_print(text: str, shown: str) -> None:
+    assert printable(text) == shown
