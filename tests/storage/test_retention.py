@@ -163,6 +163,9 @@ def test_removing_segments_never_moves_the_end(make: Make, count: int) -> None:
     assert small.log.append(record(NOW)).base_offset == count
 
 
+@pytest.mark.promise(
+    "Retention removes whole old segments, never the active one; the log start never falls, over a power cut neither."
+)
 def test_an_expired_active_segment_is_rolled_and_then_goes(make: Make) -> None:
     small = make(retention_ms="1000")
     small.log.append(record(NOW - 1001))
@@ -179,6 +182,9 @@ def test_an_active_segment_with_one_record_that_is_young_enough_stays_whole(make
     assert (small.bases, small.offsets()) == ([0], [0, 1])
 
 
+@pytest.mark.promise(
+    "In a broker's directory nothing goes by age or size before somebody says there what the topic's policy is."
+)
 def test_nothing_is_removed_where_a_broker_alone_knows_the_policy(make: Make) -> None:
     small = make()
     three_days(small)
@@ -257,6 +263,7 @@ def test_a_clock_that_jumps_removes_nothing_at_once(make: Make, jump_ms: int) ->
     assert small.bases == [6], "and a clock that was set right again is believed"
 
 
+@pytest.mark.promise("A clock that is set ahead removes nothing for an hour, in which it can be set right.")
 def test_a_clock_that_stays_ahead_is_believed_after_an_hour() -> None:
     clock = FakeClock(NOW)
     cautious = CautiousClock(clock)
@@ -365,6 +372,9 @@ def test_the_start_is_the_same_after_the_log_is_opened_anew(make: Make, in_order
     assert (log.log_start_offset, log.next_offset, small.bases, small.offsets()) == (4, 6, [4, 6], [4, 5])
 
 
+@pytest.mark.promise(
+    "Retention removes whole old segments, never the active one; the log start never falls, over a power cut neither."
+)
 def test_files_that_come_back_after_a_power_cut_are_not_shown_and_go_again(make: Make) -> None:
     """The renames were not on disk when the power went: every file has its old name again."""
     small = make(retention_ms=str(36 * HOUR_MS))

@@ -259,6 +259,9 @@ def test_checkpoints_do_not_lie_beyond_the_cut(make: Make) -> None:
 # --- nothing is cut in silence ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise(
+    "What a truncation cuts off is kept: whole segments for `file.delete.delay.ms`, the tail of one beside the log."
+)
 def test_what_is_cut_from_a_segment_is_kept_beside_it(make: Make) -> None:
     small = four_segments(make)
     size = batch_of(5).size
@@ -279,6 +282,9 @@ def test_a_second_cut_at_one_place_keeps_both(make: Make) -> None:
     assert len(kept) == 3 and len({Path(small.log.path, name).read_bytes() for name in kept}) == 3
 
 
+@pytest.mark.promise(
+    "What a truncation cuts off is kept: whole segments for `file.delete.delay.ms`, the tail of one beside the log."
+)
 def test_segments_that_are_cut_off_wait_for_their_removal(make: Make) -> None:
     small = four_segments(make, file_delete_delay_ms="60000")
     held = small.log.snapshot().values()[3]
