@@ -134,6 +134,7 @@ class LogDirectory:
             lambda: list(self._logs.values()),
             self._checkpoints.is_cleaned,
         )
+        self._is_brokers = files.exists(self._file(META_PROPERTIES))
         self._unclean = self._clean_mark is None
         if self.read_only:
             return
@@ -244,7 +245,7 @@ class LogDirectory:
             clean=not self._unclean,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
             is_compacted=self._settings.is_compacted(partition),
-            is_brokers=files.exists(self._file(META_PROPERTIES)),
+            is_brokers=self._is_brokers,
             on_bytes=on_bytes,
             home=self._home_of(partition),
         )
@@ -339,7 +340,7 @@ class LogDirectory:
 
         Where it is not, nothing may be removed that a start offset has not given up.
         """
-        return not files.exists(self._file(META_PROPERTIES)) or self._settings.tell_policy(topic)
+        return not self._is_brokers or self._settings.tell_policy(topic)
 
     def configure(self, topic: str, changes: Changes) -> None:
         """Set topic settings by Kafka's names, None takes one away; on disk and in force after return.

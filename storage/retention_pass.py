@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 
 from offsetfs.storage import retention
@@ -69,6 +70,8 @@ class RetentionPass:
             return True  # asking it costs less than looking
         path = os.path.join(self._directory.path, str(partition))
         glance = self._glances[partition] = Glance.at(path, self._glances.get(partition))
+        if not self._directory.knows_policy(partition.topic):
+            config = replace(config, retention_ms=-1, retention_bytes=-1)
         known = self._not_before.get(partition)
         if known is not None and known[:2] == (glance.changed_ns, config) and now_ms < known[2]:
             return False

@@ -189,6 +189,7 @@ def test_nothing_is_removed_where_a_broker_alone_knows_the_policy(make: Make) ->
     small = make()
     three_days(small)
     (small.path / META_PROPERTIES).write_text("version=1\ncluster.id=x\nnode.id=1\n")
+    small.reopen()
     small.clock.advance(30 * DAY_MS)
     assert run(small) == []
     small.log.delete_records(2)
