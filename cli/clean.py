@@ -67,8 +67,7 @@ def _chosen(directory: LogDirectory, wanted: list[TopicPartition]) -> list[Topic
 
 
 def _clean(log_directory: str, wanted: list[TopicPartition], now: bool) -> int:
-    from offsetfs.cli.progress import bytes_progress
-    from offsetfs.storage.directory import LogDirectory
+    from offsetfs.cli.progress import bytes_progress, open_for_writing
     from offsetfs.storage.duties import Duties
 
     done: list[Done] = []
@@ -77,7 +76,7 @@ def _clean(log_directory: str, wanted: list[TopicPartition], now: bool) -> int:
         done.append(each)
         click.echo(str(each), err=each.error is not None)
 
-    directory = LogDirectory.open(log_directory)
+    directory = open_for_writing(log_directory)
     try:
         with bytes_progress("Compacting") as on_progress:
             chosen = _chosen(directory, wanted)

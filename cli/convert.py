@@ -39,11 +39,10 @@ def command(log_directory: str, names: tuple[str, ...]) -> int:
 
 
 def _convert(log_directory: str, wanted: list[TopicPartition]) -> None:
-    from offsetfs.cli.progress import bytes_progress
+    from offsetfs.cli.progress import bytes_progress, open_for_writing
     from offsetfs.storage.convert import convert
-    from offsetfs.storage.directory import LogDirectory
 
-    directory = LogDirectory.open(log_directory)
+    directory = open_for_writing(log_directory)
     try:
         for partition in wanted or directory.partitions():
             with bytes_progress(f"Converting {partition}") as on_progress:

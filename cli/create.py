@@ -8,10 +8,10 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.progress import open_for_writing
 from offsetfs.cli.served import daemon_of
 from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.config import LogConfig
-from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 from offsetfs.storage.names import TopicPartition, check_topic
 
@@ -79,7 +79,7 @@ def _missing(log_directory: str, wanted: list[TopicPartition], if_not_exists: bo
 
 
 def _create(log_directory: str, missing: list[TopicPartition], properties: dict[str, str]) -> None:
-    directory = LogDirectory.open(log_directory)
+    directory = open_for_writing(log_directory)
     try:
         for partition in missing:
             directory.create_partition(partition, properties)

@@ -84,9 +84,9 @@ def _content(path: str) -> str:
 
 
 def _in_directory(log_directory: str, partitions: list[TopicPartition], yes: bool) -> None:
-    from offsetfs.storage.directory import LogDirectory
+    from offsetfs.cli.progress import open_for_writing
 
-    directory = LogDirectory.open(log_directory)
+    directory = open_for_writing(log_directory)
     try:
         consent.require("Delete them?", is_given=yes)
         _delete(directory, partitions)

@@ -74,9 +74,9 @@ def _parse(wish: str) -> _Wish:
 
 
 def _in_directory(log_directory: str, wanted: list[_Wish], yes: bool) -> None:
-    from offsetfs.storage.directory import LogDirectory
+    from offsetfs.cli.progress import open_for_writing
 
-    directory = LogDirectory.open(log_directory)
+    directory = open_for_writing(log_directory)
     try:
         logs = {wish.partition: directory.log(wish.partition) for wish in wanted}
         bounds = {partition: _Bounds(log.log_start_offset, log.next_offset) for partition, log in logs.items()}

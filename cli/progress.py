@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from offsetfs.storage.directory import LogDirectory
     from offsetfs.storage.recover_all import OnProgress, RecoveryProgress
 
 QUIET_SECONDS = 2.0
@@ -51,6 +52,14 @@ def recovery_progress() -> Iterator[OnProgress]:
     """Yield what `LogDirectory.open` takes as `on_progress`: a bar, like that of `bytes_progress`."""
     with bytes_progress("Recovering") as show:
         yield lambda progress: show(progress.bytes_done, progress.bytes_total)
+
+
+def open_for_writing(log_directory: str) -> LogDirectory:
+    """Open a log directory as `LogDirectory.open` does, showing how far a recovery is."""
+    from offsetfs.storage.directory import LogDirectory
+
+    with recovery_progress() as on_progress:
+        return LogDirectory.open(log_directory, on_progress=on_progress)
 
 
 class RecoveryTeller:

@@ -44,9 +44,9 @@ def command(log_directory: str, name: str, offset: int, yes: bool) -> int:
 
 
 def _truncate(log_directory: str, partition: TopicPartition, offset: int, yes: bool) -> None:
-    from offsetfs.storage.directory import LogDirectory
+    from offsetfs.cli.progress import open_for_writing
 
-    directory = LogDirectory.open(log_directory)
+    directory = open_for_writing(log_directory)
     try:
         log = directory.log(partition)
         if offset >= log.next_offset:
