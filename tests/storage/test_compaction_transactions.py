@@ -227,6 +227,19 @@ def test_what_is_known_of_producers_survives_compaction_and_a_crash(log: Writing
     }
 
 
+def test_batches_that_all_begin_with_the_same_sequence_do_not_keep_each_other(log: Writing) -> None:
+    """LogCleanerTest.testEmptyBatchRemovalWithSequenceReuse: a group coordinator writes sequence 0 each time."""
+    for _ in range(3):
+        log.append(keyed(0, Keyed(0, b"1", b"v"), producer=(1, 0, 0), transactional=True))
+        log.end(1, COMMIT)
+    log.append(keyed(0, Keyed(0, b"1", b"v")))
+    log.sealed().clean()
+    assert shape_of(log.log) == [(1, 1, 1), (3, 3, 1), (4, 4, 0), (5, 5, 1), (6, 6, 1)]
+    log.after()
+    log.after()
+    assert shape_of(log.log) == [(4, 4, 0), (5, 5, 1), (6, 6, 1)]
+
+
 def test_keys_that_look_like_those_of_markers_are_not_mixed_up_with_them(log: Writing) -> None:
     """LogCleanerTest.testCleaningWithKeysConflictingWithTxnMarkerKeys."""
     marker_key = b"\0\0\0\1"
