@@ -41,7 +41,7 @@ def play(seed: int, scratch: Path) -> int:
         writer = living.start("live", path=os.fspath(disk.log), seed=seed, number=LIFE, steps=_STEPS, stops=True)
         for number in range(SNAPSHOTS):
             _listen(writer, history, chance)
-            _check(checking, disk, scratch / f"{number}", history)
+            _check(checking, disk, scratch / f"{number}", history, writer)
         writer.kill()
         writer.drain()
     assert history.promised > 0, "nothing was on disk, and nothing checked"
@@ -60,13 +60,16 @@ def _listen(writer: Writer, history: History, chance: random.Random) -> None:
         line = writer.line(0)
 
 
-def _check(nursery: Nursery, disk: Disk, scratch: Path, history: History) -> None:
-    """Copy the disk, and check the copy against what was promised before."""
+def _check(nursery: Nursery, disk: Disk, scratch: Path, history: History, writer: Writer) -> None:
+    """Copy the disk, and check the copy against what was promised before, and said to come soon after."""
     scratch.mkdir()
     image = disk.image.with_name("copy")
     subprocess.run(["cp", "--reflink=always", disk.image, image], check=True)
     expected = history.copy()
     expected.power_cut()
+    while (line := writer.line(0)) is not None:
+        expected.foresee(line)
+        history.take(line)
     copy = Disk(disk.system, image, scratch)
     try:
         copy.mount()
