@@ -97,13 +97,16 @@ class Partition:
 
 @dataclass
 class History:
-    """All partitions by name, and what else a writer said: `failures` as (errno or 0, what), `closed` in order."""
+    """All partitions by name, and what else a writer said: `failures` as (errno or 0, what), `closed` in order.
+
+    `promises`: how often it acknowledged that something is on disk. A check of none finds nothing.
+    """
 
     seed: int
     partitions: dict[str, Partition] = field(default_factory=dict)
     failures: list[tuple[int, str]] = field(default_factory=list)
     closed: bool = False
-    said: int = 0
+    promises: int = 0
 
     def of(self, name: str) -> Partition:
         return self.partitions.setdefault(name, Partition(self.seed, name))
@@ -111,7 +114,6 @@ class History:
     def take(self, line: str) -> None:
         """Note one thing that a writer said, after it was so; before it `raising` and `dropping`."""
         word, *rest = line.split(" ", 2)
-        self.said += 1
         self.closed = word == "closed"
         match word, rest:
             case "opened", [name, numbers]:
@@ -121,6 +123,7 @@ class History:
                 self.of(name).handed = int(offset)
             case "synced", [name, offset]:
                 self.of(name).synced = int(offset)
+                self.promises += int(offset) > 0
             case "raising", [name, offset]:
                 self.of(name).start_max = max(int(offset), self.of(name).start_max)
             case "start", [name, offset]:
@@ -150,11 +153,6 @@ class History:
         """What was handed over and not on disk may be gone."""
         for partition in self.partitions.values():
             partition.handed = partition.synced
-
-    @property
-    def promised(self) -> int:
-        """How many records may not be missing; a check of none finds nothing."""
-        return sum(max(each.handed, each.synced) - each.start for each in self.partitions.values())
 
     def dump(self) -> str:
         return json.dumps(asdict(self))

@@ -47,7 +47,7 @@ def _play_lives(disk: Disk, seed: int, chance: random.Random) -> int:
                 nursery.verify(os.fspath(disk.log), history)
         _neighbour(disk).unlink(missing_ok=True)
         nursery.verify(os.fspath(disk.log), history)
-    assert errors > 0 and history.promised > 0, "the disk was never full"
+    assert errors > 0 and history.promises > 0, "the disk was never full"
     return LIVES
 
 
@@ -61,7 +61,7 @@ def _live(nursery: Nursery, disk: Disk, history: History, number: int, chance: r
     writer = nursery.start(
         "live", path=os.fspath(disk.log), seed=history.seed, number=number, steps=_STEPS, neighbour=neighbour
     )
-    if chance.random() < 0.4:
+    if number and chance.random() < 0.4:
         kill_somewhere(writer, history, chance)
     for line in writer.lines():
         history.take(line)

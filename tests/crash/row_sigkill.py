@@ -29,7 +29,7 @@ def play(seed: int, scratch: Path) -> int:
             assert killed or ended.status == 0, ended
             _check(nursery, path, history, chance)
         nursery.verify(path, history)
-    assert history.promised > 0, "nothing was promised, and nothing checked"
+    assert history.promises > 0, "nothing was promised, and nothing checked"
     return LIVES
 
 

@@ -44,7 +44,7 @@ def play(seed: int, scratch: Path) -> int:
             _check(checking, disk, scratch / f"{number}", history, writer)
         writer.kill()
         writer.drain()
-    assert history.promised > 0, "nothing was on disk, and nothing checked"
+    assert history.promises > 0, "nothing was on disk, and nothing checked"
     return SNAPSHOTS
 
 
