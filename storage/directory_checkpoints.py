@@ -38,7 +38,7 @@ class DirectoryCheckpoints:
         self._clock = clock
         self._lock = threading.Lock()
         self._next_look_at_starts = 0.0
-        self._starts_changed = 0
+        self._changed: dict[str, int] = {}
         self._offsets = {name: self._read(name) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)}
 
     def _read(self, name: str) -> Offsets:
@@ -60,6 +60,8 @@ class DirectoryCheckpoints:
 
     def recovery_point(self, partition: TopicPartition) -> int:
         """Return the offset below which everything was synced; 0 when nothing is known."""
+        if self._read_only:
+            self._look_at(RECOVERY_POINTS)
         return self._offsets[RECOVERY_POINTS].get(partition, 0)
 
     def has_recovery_point(self, partition: TopicPartition) -> bool:
@@ -69,15 +71,15 @@ class DirectoryCheckpoints:
     def log_start(self, partition: TopicPartition) -> int:
         """Return the log start that is on disk, 0 when there is none."""
         if self._read_only and self._clock.monotonic() >= self._next_look_at_starts:
-            self._look_at_starts()
+            self._next_look_at_starts = self._clock.monotonic() + LOOK_AT_STARTS_S
+            self._look_at(LOG_STARTS)
         return self._offsets[LOG_STARTS].get(partition, 0)
 
-    def _look_at_starts(self) -> None:
-        """Take in what a running broker wrote, which it does every minute."""
-        self._next_look_at_starts = self._clock.monotonic() + LOOK_AT_STARTS_S
-        changed = _changed_ns(os.path.join(self._path, LOG_STARTS))
-        if changed != self._starts_changed:
-            self._offsets[LOG_STARTS], self._starts_changed = self._read(LOG_STARTS), changed
+    def _look_at(self, name: str) -> None:
+        """Take in what a running broker wrote, which it does every minute, and when it deletes or truncates."""
+        changed = _changed_ns(os.path.join(self._path, name))
+        if changed != self._changed.get(name):
+            self._offsets[name], self._changed[name] = self._read(name), changed
 
     def cleaner_offset(self, partition: TopicPartition) -> int | None:
         """Return where the next compaction begins; None when nothing says so. It may lie beyond the log, or below."""

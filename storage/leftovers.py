@@ -116,8 +116,12 @@ def _next_offset_of(path: str, name: str, base: int, others: Sequence[int]) -> i
                 sure = max(sure, end) if begins >= end else sure
                 last = (begins, ends)
                 end = ends if ends - 1 - base <= _RELATIVE_OFFSET_MAX else sure
-    between = [other for other in others if sure <= other < end]
+    between = [other for other in others if sure <= other < end and _size(path, other)]
     return max(sure, end) if not between or _has_batch(path, between[-1], last) else sure
+
+
+def _size(path: str, base: int) -> int:
+    return files.status(os.path.join(path, segment_name(base, ".log"))).st_size
 
 
 def _has_batch(path: str, base: int, batch: tuple[int, int]) -> bool:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from planted_logs import PARTITION, batch, plant
+from planted_logs import PARTITION, batch, crash, plant
 
+from offsetfs.storage.checkpoint import RECOVERY_POINTS, write_offsets
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.log import Log
@@ -160,3 +161,84 @@ def test_an_offset_index_out_of_order_costs_no_answer(log_file: Path) -> None:
     log_file.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
     log_file.with_suffix(".timeindex").write_bytes(b"")
     check_all_but(opened(log_file), -1, StorageError)
+
+
+# --- after a crash ---------------------------------------------------------------------------------------------------
+
+
+def crashed(file: Path, recovery_point: int) -> LogDirectory:
+    """Open for writing what a crash left, with this recovery point."""
+    directory = file.parents[1]
+    crash(directory)
+    write_offsets(os.fspath(directory / RECOVERY_POINTS), {PARTITION: recovery_point})
+    return LogDirectory.open(os.fspath(directory))
+
+
+@pytest.mark.promise("Recovery cuts only beyond the recovery point, and keeps what it cuts beside the log.")
+@pytest.mark.parametrize("bit", [3, 7, 30, 40, 62])
+def test_a_batch_that_lies_about_its_offset_is_stepped_over_below_the_recovery_point(log_file: Path, bit: int) -> None:
+    change(log_file, place_of(4), ">q", (4 * EACH) ^ (1 << bit))
+    before = log_file.read_bytes()
+    directory = crashed(log_file, BATCHES * EACH - 1)
+    log = directory.log(PARTITION)
+    check_all_but(log, 4, MalformedBatch)
+    assert [(each.position, each.offset) for each in log.damage] == [(place_of(4), 4 * EACH)]
+    directory.close()
+    assert log_file.read_bytes() == before
+
+
+def test_a_batch_that_lies_about_its_offset_is_where_the_log_is_cut_beyond_the_recovery_point(log_file: Path) -> None:
+    change(log_file, place_of(4), ">q", 4 * EACH + (1 << 30))
+    directory = crashed(log_file, 0)
+    log = directory.log(PARTITION)
+    assert (log.next_offset, log_file.stat().st_size) == (4 * EACH, place_of(4))
+    directory.close()
+
+
+def test_a_gap_before_rubbish_is_no_lie(log_file: Path) -> None:
+    log_file.write_bytes(batch(5, b"after a gap that compaction left") + bytes(100))
+    log_file.with_name(segment_name(BATCHES * EACH, ".log")).unlink()
+    directory = crashed(log_file, 0)
+    assert value_at(directory.log(PARTITION), 5) == b"after a gap that compaction left"
+    directory.close()
+
+
+@pytest.mark.parametrize("number", [1, 5, 10])
+def test_a_reader_of_a_crashed_log_sees_what_is_sound_behind_damage(log_file: Path, number: int) -> None:
+    log_file.with_name(segment_name(BATCHES * EACH, ".log")).unlink()
+    crash(log_file.parents[1])
+    write_offsets(os.fspath(log_file.parents[1] / RECOVERY_POINTS), {PARTITION: BATCHES * EACH})
+    change(log_file, place_of(number) + 70, ">b", 99)
+    log = opened(log_file)
+    assert [(each.position, each.offset) for each in log.damage] == [(place_of(number), number * EACH)]
+    assert log.next_offset == BATCHES * EACH
+    for offset in range(BATCHES * EACH):
+        if offset // EACH != number:
+            assert value_at(log, offset) == b"%d" % offset
+
+
+@pytest.mark.parametrize("number", [3, BATCHES - 1], ids=["in the middle", "at the end"])
+@pytest.mark.parametrize("bit", [9, 20, 30, 40])
+def test_a_swap_whose_offsets_lie_takes_no_segment_away(log_file: Path, number: int, bit: int) -> None:
+    for offset in range(240, 1000, 120):
+        written = [batch(offset + n, b"%d" % (offset + n)) for n in range(120)]
+        log_file.with_name(segment_name(offset, ".log")).write_bytes(b"".join(written))
+    swap = log_file.rename(log_file.with_suffix(".log.swap"))
+    change(swap, place_of(number), ">q", (number * EACH) ^ (1 << bit))
+    directory = crashed(log_file, 960)
+    log = directory.log(PARTITION)
+    assert [segment.base_offset for segment in log.snapshot()] == list(range(0, 961, 120))
+    assert value_at(log, 400) == b"400"
+    directory.close()
+
+
+def test_a_swap_of_several_segments_takes_all_of_them_away(log_file: Path) -> None:
+    records = [b"%d" % (BATCHES * EACH * 2 - EACH + i) for i in range(EACH)]
+    last = batch(BATCHES * EACH * 2 - EACH, *records, timestamp=1000 + BATCHES - 1)
+    log_file.with_name(segment_name(2 * BATCHES * EACH, ".log")).write_bytes(b"")
+    log_file.with_suffix(".log.swap").write_bytes(log_file.read_bytes()[: place_of(2)] + last)
+    directory = crashed(log_file, 2 * BATCHES * EACH)
+    log = directory.log(PARTITION)
+    assert [segment.base_offset for segment in log.snapshot()] == [0, 2 * BATCHES * EACH]
+    assert value_at(log, 2 * BATCHES * EACH - 1) == records[-1]
+    directory.close()
