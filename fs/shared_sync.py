@@ -114,7 +114,7 @@ class SharedSync:
         target = self._appended
         while self._synced < target or self.code is not None:
             if self.code is not None:
-                raise OSError(self.code, os.strerror(self.code))
+                raise OSError(self.code, os.strerror(self.code), str(self._log.partition))
             if self._running is not None:
                 await self._running.wait()
             else:
