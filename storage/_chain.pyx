@@ -9,11 +9,15 @@ answer, but no read or write out of bounds. The GIL is released during a walk.
 
 from cpython.array cimport array, clone, resize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from array import array as _array
+
+from offsetfs.storage._record cimport FINE, RECORD_BYTES_MIN, Cursor, Row, read_record
 
 cdef extern from "_crc32c.h" nogil:
     int crc32c_is_fast
@@ -31,6 +35,9 @@ cdef enum:
     CHECKED_POSITION = 21
     OFFSET_ENTRY_BYTES = 8
     TIME_ENTRY_BYTES = 12
+    CODEC_BITS = 0x07
+    CONTROL_BIT = 0x20
+    NOT_HERE = -1
 
 cdef int64_t LONG_MAX = 0x7FFFFFFFFFFFFFFF
 cdef int64_t INT_MAX = 0x7FFFFFFF
@@ -127,6 +134,113 @@ cdef inline bint is_possible(const int64_t* row, const Bounds* bounds) noexcept 
     if row[1] < 0 or row[1] < bounds.offset_min or row[6] < 0 or row[11] < 0:
         return False
     return row[1] <= LONG_MAX - 1 - row[6] and row[1] + row[6] <= bounds.offset_max
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def measure(block, int64_t file_position, array rows not None):
+    """Return the bytes of output of each batch. See `chain_pure.measure`."""
+    cdef Py_buffer source
+    cdef Py_ssize_t count = len(rows) // COLUMN_COUNT, number
+    cdef array sizes
+    cdef const int64_t* row
+    if rows.typecode != "q":
+        raise ValueError("no rows")
+    sizes = clone(_template, count, zero=False)
+    PyObject_GetBuffer(block, &source, PyBUF_SIMPLE)
+    try:
+        check_inside(source.len, file_position, rows, count)
+        row = <const int64_t*>rows.data.as_voidptr
+        with nogil:
+            for number in range(count):
+                sizes.data.as_longlongs[number] = batch_lines(
+                    <const uint8_t*>source.buf, file_position, row + number * COLUMN_COUNT, NULL
+                )
+        return sizes
+    finally:
+        PyBuffer_Release(&source)
+
+
+def join(block, int64_t file_position, array rows not None):
+    """Return the output of all batches, or None. See `chain_pure.join`."""
+    cdef Py_buffer source
+    cdef array sizes = measure(block, file_position, rows)
+    cdef Py_ssize_t count = len(sizes), number
+    cdef int64_t total = 0, size
+    cdef bytearray lines
+    cdef uint8_t* out
+    cdef const int64_t* row
+    for number in range(count):
+        size = sizes.data.as_longlongs[number]
+        if size < 0:
+            return None
+        total += size
+    lines = PyByteArray_FromStringAndSize(NULL, total)
+    PyObject_GetBuffer(block, &source, PyBUF_SIMPLE)
+    try:
+        check_inside(source.len, file_position, rows, count)
+        row = <const int64_t*>rows.data.as_voidptr
+        out = <uint8_t*>PyByteArray_AS_STRING(lines)
+        with nogil:
+            for number in range(count):
+                size = batch_lines_into(
+                    <const uint8_t*>source.buf, file_position, row + number * COLUMN_COUNT, out, total
+                )
+                if size < 0:
+                    break
+                out += size
+                total -= size
+        return lines if total == 0 else None  # another thread may have written to the block meanwhile
+    finally:
+        PyBuffer_Release(&source)
+
+
+cdef int check_inside(Py_ssize_t length, int64_t file_position, array rows, Py_ssize_t count) except -1:
+    """Refuse rows that reach out of the block."""
+    cdef const int64_t* row = <const int64_t*>rows.data.as_voidptr
+    cdef Py_ssize_t number
+    for number in range(count):
+        if row[0] < file_position or row[0] - file_position > length or row[2] < HEADER_BYTES:
+            raise ValueError("rows of another block")
+        if row[2] > length - (row[0] - file_position):
+            raise ValueError("rows of another block")
+        row += COLUMN_COUNT
+    return 0
+
+
+cdef inline int64_t batch_lines(
+    const uint8_t* block, int64_t file_position, const int64_t* row, uint8_t* out
+) noexcept nogil:
+    return batch_lines_into(block, file_position, row, out, LONG_MAX)
+
+
+cdef int64_t batch_lines_into(
+    const uint8_t* block, int64_t file_position, const int64_t* row, uint8_t* out, int64_t room
+) noexcept nogil:
+    """Copy the lines of a batch to `out`, unless it is NULL; return their size, NOT_HERE where that is not to be had."""
+    cdef Cursor cursor
+    cdef Row record
+    cdef int64_t done, size = 0
+    if row[5] & CONTROL_BIT or row[11] == 0:
+        return 0
+    if row[5] & CODEC_BITS or not 0 < row[11] <= (row[2] - HEADER_BYTES) // RECORD_BYTES_MIN:
+        return NOT_HERE
+    cursor.data = block + (row[0] - file_position)
+    cursor.position = HEADER_BYTES
+    cursor.end = row[2]
+    for done in range(row[11]):
+        if read_record(&cursor, &record) != FINE:
+            return NOT_HERE
+        if record.value_size < 0:
+            record.value_size = 0
+        if out is not NULL:
+            if record.value_size + 1 > room - size:
+                return NOT_HERE
+            memcpy(out + size, cursor.data + record.value_position, record.value_size)
+            out[size + record.value_size] = c"\n"
+        size += record.value_size + 1
+    return size if cursor.position == cursor.end else NOT_HERE
 
 
 # --- indexes ---------------------------------------------------------------------------------------------------------

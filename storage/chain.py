@@ -32,12 +32,12 @@ from offsetfs.storage.chain_pure import (
 )
 
 if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
-    from offsetfs.storage.chain_pure import headers, index, sound
+    from offsetfs.storage.chain_pure import headers, index, join, measure, sound
 else:
     try:
-        from offsetfs.storage._chain import headers, index, sound
+        from offsetfs.storage._chain import headers, index, join, measure, sound
     except ModuleNotFoundError:  # a module that is there but does not load is an error to be seen
-        from offsetfs.storage.chain_pure import headers, index, sound
+        from offsetfs.storage.chain_pure import headers, index, join, measure, sound
 
 IS_COMPILED = sound.__module__ != "offsetfs.storage.chain_pure"
 
@@ -63,6 +63,8 @@ __all__ = [
     "index_end",
     "index_state",
     "index_timestamp",
+    "join",
+    "measure",
     "row",
     "sound",
 ]

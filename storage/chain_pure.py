@@ -16,7 +16,17 @@ from collections.abc import Iterator
 
 from crc32c import crc32c
 
-from offsetfs.storage.batch_header import CRC_START, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from offsetfs.storage import codec_pure
+from offsetfs.storage.batch_header import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+)
+from offsetfs.storage.errors import MalformedBatch
 
 COLUMNS = 12
 POSITION, BASE_OFFSET, SIZE, LEADER_EPOCH, MAGIC_BYTE, ATTRIBUTES = range(6)
@@ -114,6 +124,47 @@ def row(position: int, header: BatchHeader) -> array[int]:
             header.count,
         ),
     )
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def measure(block: Buffer, file_position: int, rows: array[int]) -> array[int]:
+    """Return the bytes of output of each batch: all values, each followed by a newline; a null value is an empty line.
+
+    `rows` are of whole v2 batches in `block`, which begins at `file_position`; `ValueError` for others. Control batches
+    have no output. -1 where the batch has to be asked itself (`Batch.measured`): compressed, or no records at all.
+    """
+    return array("q", (-1 if lines is None else len(lines) for lines in _lines(block, file_position, rows)))
+
+
+def join(block: Buffer, file_position: int, rows: array[int]) -> bytearray | None:
+    """Return the output of all batches, one behind the other; None when one of them has to be asked itself."""
+    joined = bytearray()
+    for lines in _lines(block, file_position, rows):
+        if lines is None:
+            return None
+        joined += lines
+    return joined
+
+
+def _lines(block: Buffer, file_position: int, rows: array[int]) -> Iterator[bytearray | None]:
+    """Return the output of each batch, None where it has to be asked itself."""
+    view = memoryview(block)
+    ends = [(rows[at + POSITION] - file_position, rows[at + SIZE]) for at in range(0, len(rows), COLUMNS)]
+    if any(start < 0 or size < HEADER_SIZE or start + size > len(view) for start, size in ends):
+        raise ValueError("rows of another block")
+    batches = zip(ends, rows[ATTRIBUTES::COLUMNS], rows[COUNT::COLUMNS], strict=True)
+    return (_lines_of(view[start : start + size], flags, count) for (start, size), flags, count in batches)
+
+
+def _lines_of(batch: memoryview, flags: int, count: int) -> bytearray | None:
+    if flags & CONTROL_FLAG or count == 0:
+        return bytearray()
+    try:
+        return None if flags & CODEC_MASK else codec_pure.join(batch[HEADER_SIZE:], count)
+    except MalformedBatch:
+        return None
 
 
 # --- indexes ---------------------------------------------------------------------------------------------------------

@@ -286,3 +286,54 @@ def test_stamping_leaves_a_batch_sound(twin) -> None:
     stamp(log, 2**50, 7)
     rows, _ = twin.sound(log, 0, len(log), 0, 0, LONG_MAX)
     assert (rows[chain.BASE_OFFSET], rows[chain.LEADER_EPOCH]) == (2**50, 7)
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def test_lines_of_batches_are_joined(twin) -> None:
+    log = bytes(
+        build([(b"k", b"one", (), 1), (None, None, (), 1)])
+        + build([(None, b"", (), 1)], base_offset=2)
+        + build(
+            [(b"\0\0\0\1", b"\0\0\0\0\0\7", (), 1)], base_offset=3, control=True, transactional=True,
+            producer_id=1, producer_epoch=0,
+        )
+        + build([(None, b"four", (("h", b"x"),), 1)], base_offset=4)
+    )  # fmt: skip
+    rows, _ = twin.sound(log, 0, len(log), 1000, *chain.ANY_OFFSETS)
+    assert twin.join(log, 1000, rows) == b"one\n\n\nfour\n"
+    assert twin.measure(log, 1000, rows).tolist() == [5, 1, 0, 5]
+
+
+def test_a_batch_that_has_to_be_asked_itself_is_not_joined(twin) -> None:
+    plain, packed = build([(None, b"a", (), 1)]), build([(None, b"b" * 50, (), 1)], codec="gzip", base_offset=1)
+    malformed = spoilt(bytes(plain + build([(None, b"c", (), 1)], base_offset=2)), 57, ">i", 2)
+    for log, sizes in ((plain + packed, [2, -1]), (malformed, [2, -1])):
+        rows, stop = twin.sound(bytes(log), 0, len(log), 0, *chain.ANY_OFFSETS)
+        assert (twin.measure(log, 0, rows).tolist(), twin.join(log, 0, rows), stop) == (sizes, None, len(log))
+
+
+def test_rows_of_another_block_are_refused(twin) -> None:
+    log = bytes(log_of([2, 3]))
+    rows, _ = twin.sound(log, 0, len(log), 50, *chain.ANY_OFFSETS)
+    for block, position in ((log, 49), (log, 51), (log[:-1], 50), (b"", 50)):
+        for ask in (twin.measure, twin.join):
+            with pytest.raises(ValueError):
+                ask(block, position, rows)
+
+
+@given(st.data())
+@settings(max_examples=150)
+def test_the_twins_agree_on_the_values_of_damaged_records(data: st.DataObject) -> None:
+    log = bytearray()
+    for offset, count in enumerate(data.draw(st.lists(st.integers(0, 3), max_size=5))):
+        values = st.one_of(st.none(), st.binary(max_size=9))
+        batch = build([(None, data.draw(values), (), 1) for _ in range(max(count, 1))], base_offset=9 * offset)
+        for _ in range(data.draw(st.integers(0, 2))):
+            batch[data.draw(st.sampled_from([*range(57, len(batch)), 22]))] ^= data.draw(st.integers(1, 255))
+        seal_checksum(batch)
+        log += batch
+    rows, _ = chain_pure.sound(log, 0, len(log), 7, *chain.ANY_OFFSETS)
+    assert _chain.measure(log, 7, rows) == chain_pure.measure(log, 7, rows)
+    assert _chain.join(log, 7, rows) == chain_pure.join(log, 7, rows)
