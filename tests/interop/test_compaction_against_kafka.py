@@ -12,6 +12,7 @@ import pytest
 from cleaner import sealed_of
 from kafka_broker import KafkaBroker
 from keyed_logs import Keyed, end_of_transaction, keyed, records_of
+from old_messages import message, wrapper
 
 from offsetfs.storage.batch import Batch
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, read_offsets
@@ -19,7 +20,7 @@ from offsetfs.storage.compaction import clean, cleanable
 from offsetfs.storage.compression import CODECS
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.log import Log
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.names import TopicPartition, segment_name
 from offsetfs.storage.producers import ABORT, COMMIT
 
 pytestmark = pytest.mark.interop
@@ -27,8 +28,9 @@ pytestmark = pytest.mark.interop
 WAIT_SECONDS_MAX = 30
 OFF = {"log.cleaner.backoff.ms": "3600000"}  # it looks once, before there is anything to clean
 ON = {"log.cleaner.backoff.ms": "100", "log.initial.task.delay.ms": "100"}
-RETENTION_MS = {"long": 86_400_000, "short": 0, "real": 86_400_000}
-"""The topics, by what their `delete.retention.ms` is. `real`: written by Kafka's clients at first, the others by us."""
+RETENTION_MS = {"long": 86_400_000, "short": 0, "real": 86_400_000, "old": 86_400_000}
+"""The topics, by what their `delete.retention.ms` is. `real`: written by Kafka's clients at first, the others by us;
+`old`: in formats v0 and v1, of which Kafka's cleaner makes v2, and ours what they were."""
 
 
 @pytest.mark.promise("A broker opens what we compacted, and reads of it what its own cleaner would have left.")
@@ -41,6 +43,7 @@ def test_kafkas_cleaner_and_ours_leave_the_same(new_kafka: Callable[..., KafkaBr
         produce_with_kafka(kafka)
         kafka.stop()
     write(theirs, 0)
+    plant_old_formats(theirs / "old-0")
     shutil.copytree(theirs, ours)
 
     expected = ends_of(theirs)
@@ -98,11 +101,34 @@ def write(path: Path, part: int) -> None:
     directory = LogDirectory.open(str(path), defaults={"cleanup.policy": "compact"})
     for topic in RETENTION_MS:
         log = directory.log(TopicPartition(topic, 0))
-        if topic != "real" or part == 1:
+        if topic in ("long", "short") or part == 1:
             Writer(log, part).write()
         log.roll()
         log.transactions.rebuild_indexes(0)  # a broker looks nowhere else for what was aborted
     directory.close()
+
+
+def plant_old_formats(partition: Path) -> None:
+    """Put segments of loose messages and compressed sets of v0 and v1 in the place of the partition's."""
+    for file in partition.glob("0*"):
+        file.unlink()
+    choice, offset = random.Random(9), 0
+    for length in (60, 60, 60, 1):
+        base, batches = offset, list[bytes]()
+        for _ in range(length):
+            magic, codec = choice.choice([0, 1]), choice.choice(["loose", "gzip", "snappy", "lz4"])
+            count = choice.randint(1, 6)
+            first = 0 if magic and codec != "loose" else offset
+            messages = [old_message(choice, magic, first + n, 1000 + offset + n) for n in range(count)]
+            offset += count
+            is_loose = codec == "loose"
+            batches += messages if is_loose else [wrapper(magic, offset - 1, messages, codec, timestamp=999 + offset)]
+        (partition / segment_name(base, ".log")).write_bytes(b"".join(batches))
+
+
+def old_message(choice: random.Random, magic: int, offset: int, timestamp: int) -> bytes:
+    value = None if choice.random() < 0.2 else b"%d" % choice.getrandbits(200)
+    return message(magic, offset, b"%d" % choice.randint(0, 40), value, timestamp)
 
 
 class Writer:
@@ -232,8 +258,9 @@ def batches_of(path: Path, topic: str) -> list[Batch]:
 def compare(theirs: Path, ours: Path, *, after: str) -> None:
     for topic in RETENTION_MS:
         expected, found = batches_of(theirs, topic), batches_of(ours, topic)
+        tell = records_told if topic == "old" else told
         for their_batch, our_batch in zip(expected, found, strict=False):
-            assert told(our_batch) == told(their_batch), (topic, after)
+            assert tell(our_batch) == tell(their_batch), (topic, after)
         assert len(found) == len(expected), (topic, after)
 
 
@@ -243,6 +270,10 @@ def told(batch: Batch) -> dict[str, object]:
     header = batch.header
     names = "base_offset last_offset attributes max_timestamp producer_id producer_epoch base_sequence count"
     return {name: getattr(header, name) for name in names.split()} | {"records": batch.records()}
+
+
+def records_told(batch: Batch) -> dict[str, object]:
+    return {"records": [(record.offset, record.timestamp, record.key, record.value) for record in batch.records()]}
 
 
 def tombstones(path: Path, topic: str, below: dict[TopicPartition, int]) -> list[int]:
