@@ -7,10 +7,11 @@ its traceback as well.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -18,6 +19,9 @@ from offsetfs import __version__
 from offsetfs.cli import exit_codes
 from offsetfs.cli.exit_codes import Failure
 from offsetfs.cli.printable import printable
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 VERBS = {
     "mount": "Mount a log directory.",
@@ -34,6 +38,7 @@ VERBS = {
     "repair": "Finish what a crash left, make indexes anew; shows it first.",
     "dump": "Print segments, indexes and snapshots, as Kafka's tool does.",
     "status": "Show what is mounted, and the partitions of a log directory.",
+    "install-helper": "Install what mount(8), systemd, man and the shells look for.",
 }
 """What there is, with the line that `offsetfs --help` shows: listing them must not load them."""
 
@@ -49,7 +54,17 @@ class _Verbs(click.Group):
             return None
         command = importlib.import_module(f"offsetfs.cli.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
+        if ctx.resilient_parsing:  # a shell asks what may follow
+            from offsetfs.cli.completion import prepare
+
+            prepare(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(verb, help=line) for verb, line in VERBS.items() if verb.startswith(incomplete)]
+        return verbs + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -70,37 +85,41 @@ def commands() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line (`sys.argv` if left out) and end the process with its exit code."""
+    if "_OFFSETFS_COMPLETE" in os.environ:  # a shell asks what may follow
+        from offsetfs.cli.completion_scripts import register
+
+        register()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run a command line; return the exit code. Errors have been printed."""
+def run(arguments: Sequence[str], program: click.Command = commands, name: str = "offsetfs") -> int:
+    """Run a command line of `program`; return the exit code. Errors have been printed in the name of `name`."""
+    verb = next((f" {argument}" for argument in arguments if argument in VERBS), "") if program is commands else ""
+
+    def failed(sentence: str, code: int, ctx: click.Context | None = None) -> int:
+        speaker = ctx.command_path if ctx is not None else name + verb
+        click.echo(f"{speaker}: {printable(sentence)}", err=True)
+        return code
+
     try:
-        code = commands.main(list(arguments), prog_name="offsetfs", standalone_mode=False)
+        code = program.main(list(arguments), prog_name=name, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return exit_codes.WRONG_CALL
     except click.UsageError as error:
-        return _say(error.ctx, _sentence(error), exit_codes.WRONG_CALL)
+        return failed(_sentence(error), exit_codes.WRONG_CALL, error.ctx)
     except Failure as error:
-        return _say(None, error.message, error.code, arguments)
+        return failed(error.message, error.code)
     except (click.Abort, KeyboardInterrupt):
-        return _say(None, "interrupted", exit_codes.INTERRUPTED, arguments)
+        return failed("interrupted", exit_codes.INTERRUPTED)
     except BrokenPipeError:
         return exit_codes.SYSTEM
     except OSError as error:
-        return _say(None, _os_sentence(error), exit_codes.SYSTEM, arguments)
+        return failed(_os_sentence(error), exit_codes.SYSTEM)
     except Exception as error:
         traceback.print_exc()
-        return _say(None, f"internal error: {error!r}", exit_codes.INTERNAL, arguments)
+        return failed(f"internal error: {error!r}", exit_codes.INTERNAL)
     return code if isinstance(code, int) else exit_codes.DONE
-
-
-def _say(ctx: click.Context | None, sentence: str, code: int, arguments: Sequence[str] = ()) -> int:
-    verb = next((argument for argument in arguments if argument in VERBS), "")
-    name = ctx.command_path if ctx is not None else f"offsetfs {verb}".strip()
-    click.echo(f"{name}: {printable(sentence)}", err=True)
-    return code
 
 
 def _sentence(error: click.UsageError) -> str:

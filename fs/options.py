@@ -241,6 +241,12 @@ def _one_of(*words: str) -> _Reader:
     return read
 
 
+_WORDS = {
+    "list": ("all", "none"),
+    "flush-messages": ("off",),
+    "flush-ms": ("off",),
+    "isolation": (READ_UNCOMMITTED, READ_COMMITTED),
+}
 _COUNT_MAX = 2**63 - 1
 _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "ro": ("read_only", _flag),
@@ -257,7 +263,7 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "gid": ("gid", _number(0, 2**32 - 2)),
     "umask": ("umask", _umask),
     "allow_other": ("allow_other", _flag),
-    "isolation": ("isolation", _one_of(READ_UNCOMMITTED, READ_COMMITTED)),
+    "isolation": ("isolation", _one_of(*_WORDS["isolation"])),
 }
 
 
@@ -265,6 +271,11 @@ def takes_value() -> dict[str, bool]:
     """Return the names of all options, and whether each has a value."""
     ours = {name: read is not _flag for name, (_, read) in _OPTIONS.items()}
     return {**ours, **dict.fromkeys([*config.NAMES, *directory_config.NAMES], True)}
+
+
+def words(name: str) -> list[str]:
+    """Return the words that option `name` takes, where it takes any."""
+    return list(_WORDS.get(name, ()))
 
 
 # --- reading the list ------------------------------------------------------------------------------------------------

@@ -1,0 +1,139 @@
+"""Putting the files into a system, and taking them away again.
+
+A file is only ever written where there is none, or one that we wrote and nobody changed since: the ledger knows. Files
+are written beside their place and renamed, so that nobody reads half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Sequence
+
+from offsetfs.cli.exit_codes import FAILED, Failure
+from offsetfs.cli.installed.contents import MARK, Installed
+from offsetfs.cli.installed.ledger import Ledger, digest
+
+Tell = Callable[[str, str], None]
+"""Called with what is done (`wrote`, `unchanged`, `removed`, `kept`) and the path it is done to."""
+
+
+class Installation:
+    """The files below `root`, whose ledger is at `ledger_path`. `dry_run`: only tell."""
+
+    def __init__(self, root: str, prefix: str, tell: Tell, *, force: bool, dry_run: bool) -> None:
+        self._root = root.rstrip("/")
+        self._ledger_path = f"{prefix}/share/offsetfs/installed"
+        self._tell = tell
+        self._force = force
+        self._dry_run = dry_run
+        text = self._read(self._ledger_path)
+        self._ledger = Ledger.parse(text.decode(errors="replace")) if text is not None else Ledger()
+
+    def install(self, wanted: Sequence[Installed]) -> None:
+        """Write all files, and remove those of an earlier version. `Failure` before anything when one is not ours."""
+        foreign = [each.path for each in wanted if not self._may_write(each)]
+        if foreign:
+            raise Failure(
+                f"{', '.join(foreign)}: there already, and not as we wrote it (--force overwrites it)", FAILED
+            )
+        paths = {each.path for each in wanted}
+        for path in [path for path in self._ledger.files if path not in paths]:
+            self._remove(path)
+        for each in wanted:
+            self._write(each)
+        self._save()
+
+    def remove(self) -> None:
+        """Remove what the ledger names, but for what was changed since, and the directories that were made."""
+        for path in list(self._ledger.files):
+            self._remove(path)
+        if self._ledger.files:
+            self._save()
+            return
+        if not self._dry_run:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._root + self._ledger_path)
+        for path in sorted(self._ledger.directories, key=len, reverse=True):
+            self._remove_directory(path)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is installed."""
+        return not self._ledger.files
+
+    # --- one file ----------------------------------------------------------------------------------------------------
+
+    def _may_write(self, each: Installed) -> bool:
+        there = self._read(each.path)
+        return self._force or there is None or there == each.content.encode() or self._is_as_written(each.path, there)
+
+    def _is_as_written(self, path: str, content: bytes) -> bool:
+        known = self._ledger.files.get(path)
+        return digest(content) == known if known is not None else MARK.encode() in content
+
+    def _write(self, each: Installed) -> None:
+        content = each.content.encode()
+        is_there = self._read(each.path) == content
+        self._tell("unchanged" if is_there else "would write" if self._dry_run else "wrote", each.path)
+        if self._dry_run:
+            return
+        if not is_there:
+            self._make_directories(os.path.dirname(each.path))
+            _replace(self._root + each.path, content, each.mode)
+        self._ledger.files[each.path] = digest(content)
+
+    def _remove(self, path: str) -> None:
+        content = self._read(path)
+        if content is not None and not self._force and not self._is_as_written(path, content):
+            self._tell("kept, changed since it was written (--force removes it)", path)
+            return
+        if content is not None:
+            self._tell("would remove" if self._dry_run else "removed", path)
+        if not self._dry_run:
+            if content is not None:
+                os.unlink(self._root + path)
+            del self._ledger.files[path]
+
+    def _remove_directory(self, path: str) -> None:
+        """Remove what we made, if nobody has put anything there since."""
+        with contextlib.suppress(OSError):
+            if not self._dry_run:
+                os.rmdir(self._root + path)
+                self._tell("removed", path)
+
+    def _make_directories(self, path: str) -> None:
+        if path == "/":
+            os.makedirs(self._root or "/", exist_ok=True)
+        if os.path.isdir(self._root + path):
+            return
+        self._make_directories(os.path.dirname(path))
+        os.mkdir(self._root + path)
+        os.chmod(self._root + path, 0o755)  # whatever the umask of root: everybody reads manual pages
+        self._ledger.directories.append(path)
+
+    def _read(self, path: str) -> bytes | None:
+        """Return the content of a regular file, None when there is nothing; what is neither is not ours."""
+        try:
+            if not stat.S_ISREG(os.lstat(self._root + path).st_mode):
+                return b""
+            with open(self._root + path, "rb") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _save(self) -> None:
+        if not self._dry_run:
+            self._make_directories(os.path.dirname(self._ledger_path))
+            _replace(self._root + self._ledger_path, self._ledger.text().encode(), 0o644)
+
+
+def _replace(path: str, content: bytes, mode: int) -> None:
+    temporary = f"{path}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(content)
+        os.fchmod(file.fileno(), mode)
+    os.replace(temporary, path)

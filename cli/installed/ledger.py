@@ -1,0 +1,43 @@
+"""What was installed, written down: `PREFIX/share/offsetfs/installed`, in the format of sha256sum(1).
+
+With it --remove takes away exactly what was written, also when that was an earlier version with other files, and a
+file that somebody changed since is known from one that is as it was. Directories that had to be made stand in comments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+from offsetfs.cli.installed.contents import MARK
+
+_DIRECTORY = "# directory "
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Paths as they are below the root, with the SHA-256 of what was written; directories that were made."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    directories: list[str] = field(default_factory=list)
+
+    @classmethod
+    def parse(cls, text: str) -> Ledger:
+        """Read what `text` wrote; lines that are none of it are passed over."""
+        ledger = cls()
+        for line in text.splitlines():
+            digest, gap, path = line.partition("  ")
+            if line.startswith(_DIRECTORY):
+                ledger.directories.append(line.removeprefix(_DIRECTORY))
+            elif gap and len(digest) == 64 and path.startswith("/"):
+                ledger.files[path] = digest
+        return ledger
+
+    def text(self) -> str:
+        lines = [f"# {MARK}", *(_DIRECTORY + path for path in self.directories)]
+        return "\n".join([*lines, *(f"{digest}  {path}" for path, digest in self.files.items()), ""])
+
+
+def digest(content: bytes) -> str:
+    """Return what the ledger says of a file with this content."""
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,110 @@
+"""`mount.offsetfs`: what mount(8), fstab and systemd call to mount a log directory.
+
+    mount -t offsetfs LOGDIR MNT -o …  →  /sbin/mount.offsetfs LOGDIR MNT [-sfnv] [-N NS] [-o …] [-t TYPE]  →  here
+
+The words and exit codes are those of mount(8), the work is `offsetfs mount`'s. `offsetfs install-helper` puts the
+script that calls this into its place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from offsetfs.cli import mount as mounting
+from offsetfs.cli import preflight, run
+from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.printable import printable
+
+NAME = "mount.offsetfs"
+_CLONE_NEWNS = 0x00020000
+_LOADED_LATE = ("trio", "pyfuse3", "offsetfs.fs.mount")
+
+
+@click.command(NAME, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("mount_point", metavar="MNT")
+@click.option(
+    "-o", "texts", metavar="OPT[,OPT=...]", multiple=True, help="Options of the mount, as for offsetfs mount."
+)
+@click.option("-f", "is_fake", is_flag=True, help="Fake: check everything, mount nothing.")
+@click.option("-s", "is_sloppy", is_flag=True, help="Pass over options that are not known.")
+@click.option("-v", "is_verbose", is_flag=True, help="Say what was done.")
+@click.option("-n", "no_mtab", is_flag=True, help="Do not write /etc/mtab, which is never written.")
+@click.option("-N", "namespace", metavar="NS", help="Mount in this mount namespace: a pid, or a file like …/ns/mnt.")
+@click.option("-t", "file_system_type", metavar="TYPE", help="The type mount(8) was called with.")
+def command(
+    log_directory: str,
+    mount_point: str,
+    texts: tuple[str, ...],
+    is_fake: bool,
+    is_sloppy: bool,
+    is_verbose: bool,
+    no_mtab: bool,
+    namespace: str | None,
+    file_system_type: str | None,
+) -> int:
+    """Mount the Kafka log directory LOGDIR at MNT. mount(8) calls this; people call mount(8), or offsetfs mount.
+
+    It returns once the mount answers: the log is open, and recovered if it was not closed cleanly. In fstab a blank in
+    a path is \\040. Options that only concern mount(8) and systemd are passed over.
+
+    \b
+    mount -t offsetfs /var/lib/kafka/data /mnt/kafka -o ro
+    mount /mnt/kafka
+
+    \b
+    # /etc/fstab
+    /var/lib/kafka/data /mnt/kafka offsetfs ro,_netdev,nofail,x-systemd.automount 0 0
+    /srv/logs /mnt/logs offsetfs create,nofail,x-systemd.mount-timeout=10min 0 0
+    /home/ann/logs /home/ann/mnt offsetfs noauto,user 0 0
+
+    umount(8) returns when the mount is gone, and what was taken is still being written then; offsetfs umount waits
+    until everything is on disk, and so do systemd's mount units when they stop. A mount cannot be changed with -o
+    remount: unmount it, and mount it again.
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 4 internal error, 8 interrupted, 32 mount failed.
+    """
+    if any("remount" in text.split(",") for text in texts):
+        raise Failure(
+            f"a mount cannot be changed while it is there: umount {mount_point}, and mount it again", WRONG_CALL
+        )
+    options = mounting.parsed(texts, sloppy=is_sloppy)
+    if namespace is not None:
+        _enter(namespace)
+    if is_fake:
+        preflight.check(log_directory, mount_point, options)
+        return DONE
+    mounting.mount(NAME, log_directory, mount_point, options, foreground=False)
+    if is_verbose:
+        click.echo(printable(f"{NAME}: {log_directory} mounted on {mount_point}"))
+    return DONE
+
+
+def _enter(namespace: str) -> None:
+    """Go where `mount -N` wants it. That place may have no Python: what is needed is loaded before."""
+    for name in _LOADED_LATE:
+        importlib.import_module(name)
+    path = f"/proc/{namespace}/ns/mnt" if namespace.isdecimal() else namespace
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}", WRONG_CALL) from error
+    with open(fd, "rb"):
+        if libc.setns(fd, _CLONE_NEWNS) != 0:
+            raise Failure(f"{path}: {os.strerror(ctypes.get_errno())}", SYSTEM)
+
+
+def main() -> NoReturn:
+    """Run the command line of this process, and end it with its exit code."""
+    sys.exit(run(sys.argv[1:], command, NAME))
+
+
+if __name__ == "__main__":
+    main()
