@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from offsetfs.storage import batch_chain, chain
-from offsetfs.storage.batch import MAGIC_END, check_header
+from offsetfs.storage.batch import MAGIC_END, Batch, check_header
 from offsetfs.storage.batch_header import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, parse_header
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, OffsetBeyondSegment, StorageError, UnsupportedFormat
 from offsetfs.storage.files import File
@@ -26,6 +26,9 @@ from offsetfs.storage.legacy import NO_RUNS, TIMELESS_RUNS
 
 BLOCK_BYTES = 4 << 20
 """How much is read at once. Batches above `max.message.bytes` (1 MiB unless it is raised) are rare."""
+
+VIEW_BLOCK_BYTES = 2 << 20
+"""How much is read at once where somebody waits for the first of it."""
 
 HEADER_BLOCK_BYTES = 64 << 10
 """How much is read at once where the records of large batches are of no interest."""
@@ -84,6 +87,10 @@ class Rows:
     def column(self, column: int) -> array[int]:
         """Return one number of each batch."""
         return self.numbers[column :: chain.COLUMNS]
+
+    def measure(self) -> array[int]:
+        """Return the bytes of output of each batch, see `chain.measure`; of rows whose batches were read whole."""
+        return chain.measure(self._seen, self._start, self.numbers)
 
     def flagged(self, flag: int) -> list[int]:
         """Return the numbers of the batches that have the attribute `flag`."""
@@ -155,6 +162,20 @@ def _offset_behind(file: File, position: int, end: int, base_behind: int | None)
     head = file.read(position, MAGIC_END)
     looks_whole = len(head) == MAGIC_END and int.from_bytes(head[8:12], "big", signed=True) > 0 and head[16] <= MAGIC
     return int.from_bytes(head[:8], "big", signed=True) if looks_whole else None
+
+
+def block_rows(file: File, position: int, end: int, *, nowait: bool = False) -> Iterator[Rows]:
+    """Yield the sound v2 batches from `position` on, offsets as they come, up to the first thing that is not one.
+
+    A batch larger than a block is none here. With `nowait` `WouldBlock` where the disk is needed.
+    """
+    window = _Window(file, end, VIEW_BLOCK_BYTES, nowait=nowait)
+    while position < end:
+        rows = window.sound(position, *chain.ANY_OFFSETS)
+        if rows is None:
+            return
+        yield rows
+        position = rows.end
 
 
 def rows_over_damage(file: File, position: int, end: int) -> Iterator[Rows]:
@@ -257,11 +278,23 @@ def _one_by_one(file: File, window: _Window, position: int, end: int) -> Iterato
     if giant is not None:
         yield _giant(file, giant, position), giant
         return
-    for batch in batch_chain.batches(file, position, end, runs=TIMELESS_RUNS):
+    for batch in _in_truthful_runs(file, position, end):
         place, header = batch.position or 0, batch.header
         yield Rows(chain.row(place, header), batch.data, place, header), header
         if header.magic == MAGIC:
             return
+
+
+def _in_truthful_runs(file: File, position: int, end: int) -> Iterator[Batch]:
+    """Yield batches, loose messages of v0 in runs. One that ends above what follows has a message that lies about its
+    offset: then they come one by one, so that it can be told."""
+    for batch in batch_chain.batches(file, position, end, runs=TIMELESS_RUNS):
+        place, header = batch.position or 0, batch.header
+        following = _offset_behind(file, place + header.size, end, None) if header.is_run else None
+        if following is not None and following <= header.last_offset:
+            yield from batch_chain.batches(file, place, place + header.size)
+        else:
+            yield batch
 
 
 def _giant(file: File, header: BatchHeader, position: int) -> Rows:

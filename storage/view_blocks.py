@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from offsetfs.storage import batch_chain
+from offsetfs.storage import batch_chain, chain
 from offsetfs.storage.batch import PAYLOAD_BYTES_MAX, Batch
-from offsetfs.storage.batch_header import parse_header
+from offsetfs.storage.batch_header import CODEC_MASK, CRC_START, HEADER_SIZE, MAGIC, MAGIC_END, parse_header
 from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.errors import (
     CorruptBatch,
@@ -121,9 +121,27 @@ def _join_sound(segment: Segment, block: Block, shows: Shows, nowait: bool) -> b
     log, size = segment.open_files(nowait=nowait).log, block.position_end - block.position
     data = _scratch.take(size)
     data = data[: log.read_into(data, block.position, nowait=nowait)]
+    if shows is shows_data:
+        joined = _join_plain(data, block.position)
+        if joined is not None:
+            return joined
     limit = batch_chain.INLINE_INFLATE_BYTES_MAX if nowait else PAYLOAD_BYTES_MAX
     batches = _batches_in(data, segment, block.position, limit)
     pieces = [batch.joined() for batch in batches if shows(batch.header, nowait=nowait)]
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _join_plain(data: memoryview, position: int) -> bytes | bytearray | None:
+    """Return the output of sound, uncompressed v2 batches that fill `data`; None where something else is among them."""
+    if len(data) < HEADER_SIZE or data[MAGIC_END - 1] != MAGIC or data[CRC_START + 1] & CODEC_MASK:
+        return None
+    pieces, place = list[bytearray](), 0
+    while place < len(data):
+        rows, place = chain.sound(data, place, len(data), position, *chain.ANY_OFFSETS)
+        lines = chain.join(data, position, rows) if rows else None
+        if lines is None:
+            return None
+        pieces.append(lines)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 

@@ -19,16 +19,20 @@ import contextlib
 import errno
 import os
 import struct
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
 
 from crc32c import crc32c
 
-from offsetfs.storage import files
+from offsetfs.storage import chain, files, row_walk
 from offsetfs.storage.batch import HEADER_SIZE, Batch, parse_header
+from offsetfs.storage.batch import MAGIC as BATCH_MAGIC
 from offsetfs.storage.batch_header import Buffer
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.open_files import Pool
+from offsetfs.storage.row_walk import Rows
 from offsetfs.storage.segment import REMOVED, Segment
 from offsetfs.storage.time_search import Shows, shows_data
 from offsetfs.storage.view_blocks import Block, OnDamage, measure, measure_below, walk
@@ -37,6 +41,9 @@ SUFFIX = ".values-map"
 OUTPUT_BYTES_STEP = 64 << 10
 LOG_BYTES_STEP = 4 << 20
 """Bounds what one block makes a reader read, where batches have little or no output."""
+
+BATCHES_BEFORE_ROWS = 256
+"""How many batches are taken one by one, where rows came to an end, before they are tried again."""
 
 MAGIC = b"OFFSETVM"
 VERSION = 1
@@ -161,28 +168,77 @@ class ViewMap:
             self.has_damage = True
             on_damage(error)
 
-        for batch in walk(segment, self.log_bytes, end, on_damage=damaged, nowait=nowait):
-            self._add(batch, measure(batch, damaged, shows=self._shows, nowait=nowait))
-            if self.log_bytes >= limit:
+        while self.log_bytes < limit:
+            if self._shows is shows_data:
+                self._extend_by_rows(segment, limit, nowait)
+            if self.log_bytes < limit:
+                self._extend_by_batches(segment, end, limit, damaged, nowait)
+
+    def _extend_by_batches(self, segment: Segment, end: int, limit: int, on_damage: OnDamage, nowait: bool) -> None:
+        """Add batch by batch; stop when `limit` is reached, or after so many that rows are worth another try."""
+        for count, batch in enumerate(walk(segment, self.log_bytes, end, on_damage=on_damage, nowait=nowait)):
+            self._add(batch, measure(batch, on_damage, shows=self._shows, nowait=nowait))
+            is_plain = batch.header.magic == BATCH_MAGIC and not batch.header.codec
+            if self.log_bytes >= limit or (is_plain and count >= BATCHES_BEFORE_ROWS and self._shows is shows_data):
                 return
         self.reached = (self.size, end)
+
+    def _extend_by_rows(self, segment: Segment, limit: int, nowait: bool) -> None:
+        """Add blocks of batches (`row_walk`) up to the first that has to be asked itself, or goes beyond `limit`."""
+        log = segment.open_files(nowait=nowait).log
+        for rows in row_walk.block_rows(log, self.log_bytes, limit, nowait=nowait):
+            sizes = rows.measure()
+            count = sizes.index(-1) if min(sizes) < 0 else len(sizes)
+            if count:
+                self._add_rows(rows, sizes[:count], segment.log_path)
+            if count < len(sizes):
+                return
+
+    def _add_rows(self, rows: Rows, sizes: array[int], segment_path: str) -> None:
+        """Add the first batches of `rows`, whose output is `sizes`; as `_add` does with each of them."""
+        entries = self._entries
+        assert entries is not None
+        positions, bases = rows.column(chain.POSITION), rows.column(chain.BASE_OFFSET)
+        outputs, place, count = list(accumulate(sizes, initial=self.size)), 0, len(sizes)
+        while (place := self._next_due(outputs, positions, place, count)) < count:
+            self._add_entry(entries, outputs[place], positions[place], bases[place], segment_path)
+            place += 1
+        if self._batches == 0:
+            self._first_crc = _header_checksum(rows.batch(0)[2])
+        self._batches += count
+        last, header, seen = rows.batch(count - 1)
+        self._last = (last, _header_checksum(seen))
+        self.reached = (outputs[count], last + header.size)
+
+    def _next_due(self, outputs: list[int], positions: array[int], place: int, count: int) -> int:
+        """Return the first batch from `place` on that gets an entry; `count` when none does."""
+        if self.count == 0:
+            return place
+        assert self._entries is not None
+        output, position, _ = _ENTRY.unpack_from(self._entries, (self.count - 1) * _ENTRY.size)
+        return min(
+            bisect_left(outputs, output + OUTPUT_BYTES_STEP, place, count),
+            bisect_left(positions, position + LOG_BYTES_STEP, place, count),
+        )
 
     def _add(self, batch: Batch, measured: int) -> None:
         entries, header = self._entries, batch.header
         position = batch.position or 0
         assert entries is not None
         if self._is_due(position):
-            if position > _U32_MAX:
-                raise MalformedBatch("a log file of more than 4 GiB", path=batch.path, position=position)
-            relative = min(max(header.base_offset - self.base_offset, 0), _U32_MAX)
-            entries += _ENTRY.pack(self.size, position, relative)
-            self.count += 1
+            self._add_entry(entries, self.size, position, header.base_offset, batch.path)
         checksum = _header_checksum(batch.data)
         if self._batches == 0:
             self._first_crc = checksum
         self._batches += 1
         self._last = (position, checksum)
         self.reached = (self.size + measured, position + header.size)
+
+    def _add_entry(self, entries: bytearray, output: int, position: int, offset: int, path: str | None) -> None:
+        if position > _U32_MAX:
+            raise MalformedBatch("a log file of more than 4 GiB", path=path, position=position)
+        entries += _ENTRY.pack(output, position, min(max(offset - self.base_offset, 0), _U32_MAX))
+        self.count += 1
 
     def _is_due(self, position: int) -> bool:
         if self.count == 0:
