@@ -82,8 +82,8 @@ def plan_partition(
 ) -> PartitionPlan:
     """Return what opening for writing would do; `findings` are those of a verification of this partition.
 
-    `may_have_gaps`: it is a broker's, or compacted and without a recovery point. Costs a read of everything from the recovery point on when the
-    directory was not closed cleanly. Raises OSError.
+    `may_have_gaps`: it is a broker's, or compacted and without a recovery point. Costs a read of everything from the
+    recovery point on when the directory was not closed cleanly. Raises OSError.
     """
     plan = PartitionPlan(path)
     logs = _Logs(path)
