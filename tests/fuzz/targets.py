@@ -11,16 +11,20 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 from crc32c import crc32c
 
 from offsetfs.fs.tree import parse_offset, parse_time
+from offsetfs.storage import _compaction as _compaction_codec
 from offsetfs.storage import (
     _json_lines,
     _record_json,
     batch_chain,
     checkpoint,
     cluster_metadata,
+    compaction_legacy,
+    compaction_pure,
     consumer_offsets,
     control_records,
     coordinator_records,
@@ -31,6 +35,7 @@ from offsetfs.storage import (
 )
 from offsetfs.storage.batch import read_batch
 from offsetfs.storage.batch_builder import BatchBuilder
+from offsetfs.storage.batch_header import HEADER_SIZE, seal_checksum
 from offsetfs.storage.batch_json import joined_json
 from offsetfs.storage.compression import decompress
 from offsetfs.storage.errors import StorageError
@@ -108,6 +113,47 @@ def _chain(data: bytes) -> None:
         assert 0 <= end <= len(data)
 
 
+def _compaction(data: bytes) -> None:
+    """A batch of any format as a round of compaction takes it, by both walks, its checksum made right."""
+    block = bytearray(data)
+    if len(block) > HEADER_SIZE and block[16] == 2:
+        seal_checksum(block)
+    walks = (_walked(twin, bytes(block)) for twin in (_compaction_codec, compaction_pure))
+    first, second = walks
+    assert first == second
+
+
+def _walked(twin: ModuleType, block: bytes) -> list[object]:
+    offsets = twin.OffsetMap(24 * 50, 1.0, hash_key=bytes(16))
+    indexer = twin.Indexer(offsets, 0)
+    indexer.expect(0, 2**62)
+    position, status = indexer.run(block, 0, len(block))
+    seen: list[object] = [position, status]
+    if status == compaction_pure.OTHER:
+        with contextlib.suppress(StorageError):
+            batch = read_batch(block, position, check=False)
+            header, payload = batch.header, batch.payload(INFLATED_BYTES_MAX)
+            if header.magic < 2:
+                seen.append(compaction_legacy.index(batch, indexer))
+            else:
+                seen.append(indexer.add(payload, header.count, header.base_offset, header.last_offset_delta))
+    records = twin.Filter(offsets, 2**62, 5_000, 2**50, {1: 5})
+    records.expect(0, 2**62)
+    out = bytearray(3 * len(block) + 1000)
+    position, size, status = records.run(block, 0, len(block), out, 0)
+    seen += [position, status, bytes(out[:size]), records.records_read, records.records_kept]
+    if status == compaction_pure.OTHER:
+        with contextlib.suppress(StorageError):
+            batch = read_batch(block, position, check=False)
+            header, payload = batch.header, batch.payload(INFLATED_BYTES_MAX)
+            if header.magic < 2:
+                seen.append(bytes(compaction_legacy.filtered(batch, records, False)))
+            else:
+                where = (header.base_offset, header.last_offset_delta, header.base_timestamp, header.has_delete_horizon)
+                seen.append(records.retain(payload, header.count, *where))
+    return seen
+
+
 def _compressed(data: bytes) -> None:
     if data:
         assert len(decompress(data[0] % 8, data[1:], INFLATED_BYTES_MAX)) <= INFLATED_BYTES_MAX
@@ -182,6 +228,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     for name, parse in {
         "batch": _batch,
         "chain": _chain,
+        "compaction": _compaction,
         "compressed": _compressed,
         "offset-index": _offset_index,
         "time-index": _time_index,
@@ -200,6 +247,7 @@ def seeds(name: str) -> Iterator[bytes]:
     """Yield real bytes to begin with, from golden logs."""
     suffixes = {
         "chain": ".log",
+        "compaction": ".log",
         "offset-index": ".index",
         "time-index": ".timeindex",
         "snapshot": ".snapshot",
