@@ -371,9 +371,10 @@ class Segment:
         return SegmentFiles(log, index, time_index)
 
     def _open_log(self) -> File:
-        # A writer's file may be renamed on its way out while this looks for it: first the old name, then the new one.
+        # The file may be renamed on its way out while this looks for it, or was by a broker that we only follow: first
+        # the old name, then the new one.
         removed = os.path.join(self.directory, segment_name(self.base_offset, ".log" + REMOVED))
-        for path in (self.log_path,) if self.read_only else (self.log_path, removed):
+        for path in (self.log_path, removed):
             try:
                 log = files.open_file(path)
             except FileNotFoundError:

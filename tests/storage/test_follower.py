@@ -120,6 +120,10 @@ def test_a_swap_replaces_segments_and_never_mixes_old_and_new(writer: Log, reade
     new = reader.snapshot().first
     assert new is not old and new.base_offset == old.base_offset and untouched in reader.snapshot().values()
     old.pool.clear()
+    held = old.find(0)
+    assert held is not None and held.path == f"{path}.deleted", "as long as the broker leaves it"
+    Path(f"{path}.deleted").unlink()
+    old.pool.clear()
     with pytest.raises(OSError, match="replaced"):
         old.find(0)
     assert values_of(reader) == [b"%d" % number for number in range(60)]
