@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from offsetfs.storage.errors import WouldBlock
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # O_NONBLOCK: opening a planted FIFO must not wait
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 Buffer = bytes | bytearray | memoryview
 Map = mmap.mmap
 
@@ -231,7 +232,9 @@ def is_directory(path: str) -> bool:
     """Whether the name stands for a directory, and not for a link to one."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise
         return False
 
 
@@ -241,5 +244,11 @@ def real_path(path: str) -> str:
 
 
 def exists(path: str) -> bool:
-    """Whether the name is there, whatever it stands for."""
-    return os.path.lexists(path)
+    """Whether the name is there, whatever it stands for. OSError where the disk cannot tell: no is an answer, too."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise
+        return False
+    return True

@@ -26,6 +26,7 @@ def begin_segment(log: Log, producers: LogProducers) -> Segment:
     except OSError:
         with contextlib.suppress(OSError), log.fencing():
             Segment.remove_files(log.path, log.next_offset)
+            files.sync_directory(log.path)  # a name that a power cut brings back would hide what is appended from here
         raise
     return new
 
