@@ -176,7 +176,8 @@ class _Round:
     def _index_segment(self, segment: Segment, indexer: Indexer, transactions: CleanedTransactions) -> bool:
         position = segment.position_of(max(self.range.first_dirty, segment.base_offset))
         source = self.source(segment, position)
-        indexer.expect(segment.base_offset, self.end_of(segment))
+        end = self.end_of(segment)
+        indexer.expect(segment.base_offset, end)
         try:
             while source.more():
                 status = OTHER
@@ -186,7 +187,7 @@ class _Round:
                         return False
                     if status == OTHER:
                         batch = source.batch()
-                        _check_place(batch, indexer.floor, self.end_of(segment))
+                        _check_place(batch, indexer.floor, end)
                         if not _index_batch(batch, indexer, transactions):
                             return False
                         source.start += batch.header.size
