@@ -9,7 +9,7 @@ from __future__ import annotations
 from offsetfs.storage import batch_chain, row_walk
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.log import Damage
-from offsetfs.storage.segment import Segment
+from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment
 
 
 def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damage | None]:
@@ -18,7 +18,7 @@ def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damag
     What follows the last sound batch is being written, or was when the writer died. Below `recovery_point` that
     explanation fails: it is damage, of which the first place is returned, and what is sound behind it counts.
     """
-    position, next_offset = segment.last_indexed_position(), segment.base_offset
+    position, next_offset = _last_sound_position(segment), segment.base_offset
     log = segment.open_files().log
     damage: Damage | None = None
     while position < segment.size:
@@ -33,6 +33,24 @@ def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damag
             if position == segment.size:
                 next_offset = recovery_point
     return position, next_offset, damage
+
+
+def _last_sound_position(segment: Segment) -> int:
+    """Return where the last indexed batch begins that is sound: of those of a power cut the entry may be all there is."""
+    offset = segment.base_offset + RELATIVE_OFFSET_MAX
+    while True:
+        position = segment.floor_position(segment.open_files(), offset, nowait=False)
+        if position == 0 or _is_sound(segment, position):
+            return position
+        offset = segment.open_files().index.lookup(offset)[0] - 1
+
+
+def _is_sound(segment: Segment, position: int) -> bool:
+    try:
+        segment.batch_at_position(position)
+    except StorageError:
+        return False
+    return True
 
 
 def end_of_chain(segment: Segment) -> int | None:
