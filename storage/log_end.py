@@ -36,7 +36,7 @@ def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damag
 
 
 def _last_sound_position(segment: Segment) -> int:
-    """Return where the last indexed batch begins that is sound: after a power cut an entry may be all there is of one."""
+    """Return where the last indexed batch begins that is sound: a power cut may leave the entry and not the batch."""
     offset = segment.base_offset + RELATIVE_OFFSET_MAX
     while True:
         position = segment.floor_position(segment.open_files(), offset, nowait=False)
