@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from offsetfs.storage import chain, files, row_walk
+from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import parse_segment_name, segment_name
 from offsetfs.storage.swap import CLEANED, DELETED, SWAP
 
@@ -73,19 +74,40 @@ def present(names: Iterable[str]) -> Present:
 def pending_swaps(path: str, parsed: Present | None = None) -> PendingSwaps:
     """Return what `finish_swaps` would do (LogLoader, its first four steps); changes nothing.
 
-    Reads the headers of `.log.swap` files, to know which files they replace.
+    Reads `.log.swap` files: their headers, to know which files they replace, and all of them where those are all there
+    yet. One that is damaged then does not take the place of what is not.
     """
     parsed = present(files.names(path)) if parsed is None else parsed
     cleaned_min = min((base for _, base, suffix in parsed if suffix in _ending(CLEANED)), default=None)
     swaps = [each for each in parsed if each[2] in _ending(SWAP)]
     undone = [name for name, base, _ in swaps if cleaned_min is not None and base >= cleaned_min]
     ready = [each for each in swaps if each[0] not in undone]
+    if not _is_begun(parsed, ready) and not all(_is_sound(path, *each) for each in ready):
+        undone, ready = [name for name, _, _ in swaps], []
     return PendingSwaps(
         undone=undone,
         replaced=_replaced(path, parsed, [(name, base) for name, base, suffix in ready if suffix == ".log" + SWAP]),
         garbage=[name for name, _, suffix in parsed if suffix in (*_ending(CLEANED), *_ending(DELETED))],
         renamed=[name for name, _, _ in sorted(ready, key=lambda each: (each[1], each[2] != ".log" + SWAP))],
     )
+
+
+def _is_begun(parsed: Present, swaps: Present) -> bool:
+    """Whether something may have gone already for the sake of these `.swap` files."""
+    live = {base for _, base, suffix in parsed if suffix == ".log"}
+    gone = any(suffix == ".log" + DELETED for _, _, suffix in parsed)
+    return gone or not all(base in live for _, base, suffix in swaps if suffix == ".log" + SWAP)
+
+
+def _is_sound(path: str, name: str, base: int, suffix: str) -> bool:
+    """Whether a `.log.swap` holds whole batches, and nothing else; indexes are made anew if need be."""
+    if suffix != ".log" + SWAP:
+        return True
+    try:
+        with files.opened(os.path.join(path, name)) as log:
+            return all(rows.end for rows in row_walk.sound_rows(log, 0, log.size(), offset_min=base))
+    except StorageError:
+        return False
 
 
 def _replaced(path: str, parsed: Present, logs: Sequence[tuple[str, int]]) -> list[str]:

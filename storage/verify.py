@@ -27,7 +27,7 @@ from offsetfs.storage.batch import PAYLOAD_BYTES_MAX
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, CleanShutdown
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.directory_listing import check_log_directory
-from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, UnknownPartition
+from offsetfs.storage.errors import InvalidCheckpoint, InvalidConfig, InvalidName, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.verify_finding import Report, Reporter
 from offsetfs.storage.verify_partition import Circumstances, PartitionCheck, Tally
@@ -139,7 +139,7 @@ class Verification:
         try:
             checkpoint.read_properties(self._file(META_PROPERTIES))
             LogDirectory.open(self.path, read_only=True).close()
-        except InvalidCheckpoint as error:
+        except (InvalidCheckpoint, InvalidConfig) as error:
             place = error.path or self._file(META_PROPERTIES)
             Reporter(self._report, place).damage("checkpoint", error.reason)
         self._topic_ids()

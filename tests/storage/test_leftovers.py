@@ -79,14 +79,16 @@ def test_an_offset_that_no_checksum_covers_takes_no_live_segment_along(offset: i
     for name in ("0.log", "5.log", "9.log"):
         (tmp_path / file(name)).write_bytes(b"")
     (tmp_path / file("0.log.swap")).write_bytes(lying)
-    assert leftovers.pending_swaps(str(tmp_path)).removed == [file("0.log")]
+    removed = leftovers.pending_swaps(str(tmp_path)).removed
+    assert removed == [file("0.log.swap" if offset < 0 else "0.log")], "one that cannot be right is undone"
 
 
 def test_the_last_segment_is_never_taken_for_one_that_was_rewritten(tmp_path: Path) -> None:
     for name in ("0.log", "9.log"):
         (tmp_path / file(name)).write_bytes(b"")
     (tmp_path / file("0.log.swap")).write_bytes(batch(0, b"v") + batch(1000, b"w"))
-    assert leftovers.pending_swaps(str(tmp_path)).removed == [file("0.log")]
+    removed = leftovers.pending_swaps(str(tmp_path)).removed
+    assert removed == [file("0.log")]
 
 
 STRAYS = [

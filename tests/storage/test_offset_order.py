@@ -242,3 +242,15 @@ def test_a_swap_of_several_segments_takes_all_of_them_away(log_file: Path) -> No
     assert [segment.base_offset for segment in log.snapshot()] == [0, 2 * BATCHES * EACH]
     assert value_at(log, 2 * BATCHES * EACH - 1) == records[-1]
     directory.close()
+
+
+def test_a_damaged_swap_does_not_take_the_place_of_what_is_there_yet(log_file: Path) -> None:
+    swap = log_file.with_suffix(".log.swap")
+    swap.write_bytes(log_file.read_bytes())
+    change(swap, place_of(4) + 70, ">b", 99)
+    for read_only in (True, False):
+        crash(log_file.parents[1])
+        directory = LogDirectory.open(os.fspath(log_file.parents[1]), read_only=read_only)
+        check_all_but(directory.log(PARTITION), -1, StorageError)
+        assert swap.exists() == read_only
+    directory.close()

@@ -20,6 +20,7 @@ from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.producers import ProducerEntry, ProducerState
+from offsetfs.storage.topic_settings import TOPICS
 from offsetfs.storage.verify import Verification
 from offsetfs.storage.verify_finding import DAMAGE, NOTICE, Finding
 
@@ -453,6 +454,13 @@ def test_what_an_index_says_of_damage_in_the_log_is_believed(golden_copy: Path) 
         ("unreadable-batch", 112),
         ("unreadable-batch", 184),
     ]
+
+
+@pytest.mark.parametrize("content", ['{"topics": {"wide": {"segment.bytse": "1"}}}', '{"topics": []}', "", "[" * 99999])
+def test_settings_of_topics_that_cannot_be_are_damage(content: str, golden_copy: Path) -> None:
+    (golden_copy / TOPICS).write_text(content)
+    found = damage_of(golden_copy)
+    assert [(finding.kind, os.path.relpath(finding.path, golden_copy)) for finding in found] == [("checkpoint", TOPICS)]
 
 
 def test_only_the_partitions_that_are_named_are_looked_at(golden_copy: Path) -> None:
