@@ -53,7 +53,7 @@ SHORT = "short"
 Fault = Callable[[str, str], str | None]
 """Called before each call with its kind and its path; raises an OSError, or returns SHORT, or None."""
 
-KINDS = ("open", "read", "write", "truncate", "sync", "rename", "unlink", "mkdir", "rmdir", "list", "stat", "map")
+KINDS = "open create read write truncate sync rename unlink mkdir rmdir list stat map".split()
 
 
 class System:
@@ -72,11 +72,9 @@ class System:
         self.path = _SimPath(self)
         self.PROT_READ = mmap.PROT_READ
         self.TemporaryDirectory = self._temporary_directory
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith(("O_", "RWF_", "LOCK_")):
-            return getattr(os if hasattr(os, name) else fcntl, name)
-        raise AttributeError(f"the simulated system has no {name}")
+        for name in (*dir(os), *dir(fcntl)):
+            if name.startswith(("O_", "RWF_", "LOCK_")):
+                setattr(self, name, getattr(os if hasattr(os, name) else fcntl, name))
 
     def open_paths(self, disk: SimDisk | None = None) -> list[str]:
         """Return the paths of the open descriptors, those of `disk` only when one is given."""
@@ -85,9 +83,9 @@ class System:
     # --- descriptors
 
     def open(self, path: str, flags: int, _mode: int = 0o777) -> int:
-        self.fault("open", path)
         parent, name = self._parent(path)
         inode = self.disk.directory(parent).names.get(name) if name else ROOT
+        self.fault("create" if inode is None and flags & os.O_CREAT else "open", path)
         if inode is None:
             if not flags & os.O_CREAT:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)

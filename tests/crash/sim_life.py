@@ -83,7 +83,9 @@ class Life:
 
     def create(self, partition: TopicPartition, properties: dict[str, str]) -> None:
         assert self.directory is not None
-        self.timeline.now.pop(partition, None)
+        before = self.promise(partition)
+        if not before.may_exist:
+            self.timeline.now.pop(partition, None)
         self.put(partition, may_exist=True)
         self.directory.create_partition(partition, properties)
         self.put(partition, must_exist=True)
@@ -122,12 +124,13 @@ class Life:
         log, before = self.log(partition), self.promise(partition)
         self.put(partition, start_max=max(before.start_max, offset))
         start = log.delete_records(offset)
-        assert start == max(before.start, offset) == log.log_start_offset
+        assert start == log.log_start_offset >= max(before.start, offset)
         self.put(partition, start=start, synced=max(self.promise(partition).synced, start))
 
     def retain(self) -> None:
         """Remove the older half of what there is, as retention by size would."""
         assert self.directory is not None
+        before = {partition: self.promise(partition).start_max for partition in self.partitions}
         for partition in self.partitions:
             self.put(partition, start_max=self.log(partition).next_offset)
         _, failures = retention.sweep(self.directory, self.partitions, self.clock.now_ms())
@@ -136,7 +139,8 @@ class Life:
         for partition in self.partitions:
             start = self.log(partition).log_start_offset
             assert start >= self.promise(partition).start
-            self.put(partition, start=start, start_max=start, synced=max(self.promise(partition).synced, start))
+            start_max = max(start, before[partition])
+            self.put(partition, start=start, start_max=start_max, synced=max(self.promise(partition).synced, start))
 
     def compact(self, partition: TopicPartition) -> None:
         assert self.directory is not None

@@ -1,5 +1,7 @@
 """What power cuts on the simulated disk have found, one case each."""
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -8,7 +10,7 @@ import pytest
 from simdisk import ROOT, SimDisk
 from simsystem import System, simulated
 
-from offsetfs.storage import compaction
+from offsetfs.storage import compaction, files
 from offsetfs.storage.batch import build
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.directory import LogDirectory
@@ -65,9 +67,9 @@ def compact(directory: LogDirectory) -> None:
     compaction.clean(log, compaction.cleanable(log, None, NOW_MS), now_ms=NOW_MS, map_bytes=1 << 12)
 
 
-def cut_power(system: System, kind: str = "none") -> LogDirectory:
+def cut_power(system: System, kind: str = "none", seed: int = 0) -> LogDirectory:
     """Lose what was not synced (or what `kind` says of it), and open what is left."""
-    system.disk = system.disk.crash(Random(0), kind)
+    system.disk = system.disk.crash(Random(seed), kind)
     return opened()
 
 
@@ -122,6 +124,54 @@ def test_a_partition_that_is_found_after_a_kill_is_there_after_a_power_cut(syste
             assert shown(cut_power(system).log(ORDERS)) == {0: (b"k", b"v")}, f"killed at change {number}"
         number += 1
     assert number > 10
+
+
+def test_a_reader_is_shown_what_stands_before_a_batch_of_which_only_the_index_entry_is_left(system: System) -> None:
+    log = opened().create_partition(ORDERS, {"index.interval.bytes": "0"})
+    append(log, *((b"k", b"%d" % number) for number in range(4)))
+    size = log.size_bytes
+    append(log, (b"k", b"lost"))
+    fd = system.open("/logs/orders-0/00000000000000000000.log", os.O_RDWR)
+    system.pwrite(fd, memoryview(bytes(4)), log.size_bytes - 4)
+    directory = LogDirectory.open("/logs", read_only=True)
+    log = directory.log(ORDERS)
+    assert (log.next_offset, log.size_bytes) == (4, size)
+
+
+# --- a disk that fails for a while
+
+
+def test_a_roll_that_failed_hides_nothing_after_a_power_cut(system: System) -> None:
+    log = opened().create_partition(ORDERS)
+    append(log, (b"k", b"0"))
+
+    def no_index(kind: str, path: str) -> None:
+        if kind == "create" and "1.index" in path:
+            raise OSError(errno.EMFILE, "injected", path)
+
+    system.fault = no_index
+    with pytest.raises(OSError, match="injected"):
+        log.roll()
+    system.fault = lambda _kind, _path: None
+    append(log, (b"k", b"1"))
+    log.flush()
+    for seed in range(20):
+        disk = system.disk
+        assert shown(cut_power(system, "each", seed).log(ORDERS)).keys() == {0, 1}
+        system.disk = disk
+
+
+@pytest.mark.parametrize("question", [files.exists, files.is_directory])
+def test_a_disk_that_cannot_tell_whether_a_name_is_there_says_so(
+    question: Callable[[str], bool], system: System
+) -> None:
+    def fails(kind: str, path: str) -> None:
+        raise OSError(errno.EIO, "injected", path)
+
+    assert question("/logs") and not question("/logs/none") and not question("/logs/" + "x" * 300)
+    system.fault = fails
+    with pytest.raises(OSError, match="injected"):
+        question("/logs")
 
 
 # --- compaction
