@@ -206,6 +206,8 @@ class LogDirectory:
             if log is None or is_new:
                 log = self._logs[partition] = self._open_log(partition)
                 self._lent[partition] = threading.get_ident()
+            elif self._lent.get(partition) != threading.get_ident():
+                self._lent.pop(partition, None)  # two have it now, and neither closes it under the other
         try:
             self._settings.apply(log)
             yield log
@@ -315,7 +317,9 @@ class LogDirectory:
     def _hold(self, partition: TopicPartition) -> Iterator[Log | None]:
         """Hold a log, if it is open, and the table of logs. In this order: a log that changes asks the directory."""
         while True:
-            log = self._logs.get(partition)
+            with self._mutex:
+                self._lent.pop(partition, None)  # a duty that gives it back holds the table first, and would close it
+                log = self._logs.get(partition)
             with contextlib.nullcontext() if log is None else log.held(), self._mutex:
                 if self._logs.get(partition) is log:
                     yield log

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,10 +25,11 @@ from offsetfs.storage.checkpoint import (
 )
 from offsetfs.storage.deletions import RETRY_MS, Deletions
 from offsetfs.storage.directory import METADATA_TOPIC, LogDirectory
-from offsetfs.storage.errors import LogFenced, ReadOnlyLog, UnknownPartition
+from offsetfs.storage.errors import LogFenced, PartitionExists, ReadOnlyLog, UnknownPartition
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import TOPIC_LENGTH_MAX, TopicPartition
 from offsetfs.storage.partition_deletion import deletion_name, is_deleted
+from offsetfs.storage.retention import sweep
 from offsetfs.storage.topic_settings import TOPICS
 
 pytestmark = pytest.mark.unit
@@ -333,3 +336,82 @@ def test_a_removal_that_fails_keeps_no_other_from_being_made_and_is_tried_again(
     broken[0] = False
     clock.advance(RETRY_MS)
     assert queue.run_due() == 1 and done == ["other", "mended"]
+
+
+# --- at the same time -------------------------------------------------------------------------------------------------
+
+
+def test_partitions_come_and_go_while_duties_borrow_and_others_append(directory: LogDirectory) -> None:
+    rounds, errors = 30, list[BaseException]()
+
+    def guarded(action: Callable[[], object]) -> None:
+        try:
+            for _ in range(rounds):
+                with contextlib.suppress(UnknownPartition, PartitionExists, FileNotFoundError):
+                    action()
+        except BaseException as error:
+            errors.append(error)
+
+    def borrow() -> None:
+        with directory.borrowed(ORDERS) as log:
+            log.roll()
+
+    def come_and_go() -> None:
+        directory.delete_partition(ORDERS)
+        directory.create_partition(ORDERS)
+
+    actions = (
+        borrow,
+        borrow,
+        come_and_go,
+        lambda: directory.log(ORDERS).append(record(1)),
+        lambda: sweep(directory, [ORDERS, OTHER], 0),
+        directory.checkpoint,
+    )
+    threads = [threading.Thread(target=guarded, args=(action,), daemon=True) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == [] and not any(thread.is_alive() for thread in threads)
+    directory.log(ORDERS).check()
+
+
+def test_a_log_that_is_given_back_while_it_is_deleted_locks_nobody_out(
+    directory: LogDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleting holds the log and then the table of logs; giving back holds the table, and may not wait for the log."""
+    directory.close()
+    again = LogDirectory.open(str(tmp_path))
+    is_held, is_given_back = threading.Event(), threading.Event()
+    held, close = Log.held, Log.close
+
+    @contextlib.contextmanager
+    def held_and_told(log: Log) -> Iterator[None]:
+        with held(log):
+            is_held.set()
+            is_given_back.wait(30)
+            yield
+
+    def told_and_closed(log: Log) -> None:
+        is_given_back.set()
+        close(log)
+
+    def borrow() -> None:
+        with again.borrowed(ORDERS) as log:
+            log.append(record(1))  # so that to close it takes its lock
+            monkeypatch.setattr(Log, "held", held_and_told)
+            monkeypatch.setattr(Log, "close", told_and_closed)
+            deleting.start()
+            is_held.wait(30)
+        is_given_back.set()
+
+    deleting = threading.Thread(target=again.delete_partition, args=(ORDERS,), daemon=True)
+    borrowing = threading.Thread(target=borrow, daemon=True)
+    borrowing.start()
+    borrowing.join(30)
+    deleting.join(30)
+    assert not borrowing.is_alive() and not deleting.is_alive()
+    assert not again.has(ORDERS)
+    monkeypatch.undo()
+    again.close()
