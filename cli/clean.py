@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from offsetfs.storage.directory import LogDirectory
     from offsetfs.storage.duties import Done
 
+PROGRESS_S = 10.0
+"""How often it says how far it is, where that is not rewritten in its place."""
+
 _INSTEAD = (
     "its mount does this by itself, see -o log.retention.check.interval.ms and log.cleaner.backoff.ms; "
     "or unmount it first: offsetfs umount {mount}"
@@ -67,23 +70,28 @@ def _chosen(directory: LogDirectory, wanted: list[TopicPartition]) -> list[Topic
 
 
 def _clean(log_directory: str, wanted: list[TopicPartition], now: bool) -> int:
-    from offsetfs.cli.progress import bytes_progress, open_for_writing
+    from offsetfs.cli.progress import Line, bytes_text, open_for_writing
     from offsetfs.storage.duties import Duties
 
     done: list[Done] = []
+    line = Line("offsetfs clean", every_seconds=PROGRESS_S)
 
     def tell(each: Done) -> None:
         done.append(each)
+        line.clear()
         click.echo(str(each), err=each.error is not None)
+
+    def show(partition: TopicPartition | None, part: int, total: int) -> None:
+        if partition is None:
+            line.show(f"retention, {part} of {total} partitions")
+        else:
+            line.show(f"compacting {partition}, {bytes_text(part)} of at most {bytes_text(total)}")
 
     directory = open_for_writing(log_directory)
     try:
-        with bytes_progress("Compacting") as on_progress:
-            chosen = _chosen(directory, wanted)
-            Duties(directory, tell).run_all(
-                chosen, now=now, on_progress=lambda partition, part, total: on_progress(part, total)
-            )
+        Duties(directory, tell).run_all(_chosen(directory, wanted), now=now, on_progress=show)
     finally:
+        line.clear()
         directory.close()
     if not done:
         click.echo("nothing is due" if not now else "there is nothing to do")

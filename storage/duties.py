@@ -68,8 +68,9 @@ class Done:
 
 
 OnDone = Callable[[Done], None]
-OnPartition = Callable[[TopicPartition, int, int], None]
-"""Called with a partition that is being compacted, the bytes read and written, and those that will be at most."""
+OnProgress = Callable[[TopicPartition | None, int, int], None]
+"""Called with a partition that is compacted, and the bytes of that, done and in all; or, for retention, with None, and
+the partitions that were looked at and those that will be."""
 
 
 class Lane:
@@ -127,7 +128,7 @@ class Duties:
         partitions: Collection[TopicPartition] | None = None,
         *,
         now: bool = False,
-        on_progress: OnPartition = lambda partition, done, total: None,
+        on_progress: OnProgress = lambda partition, done, total: None,
     ) -> None:
         """Do once everything that is due, be it its time or not, of these partitions (None: of all).
 
@@ -141,8 +142,13 @@ class Duties:
         for partition, _ in compacted:
             while cleaner.clean(partition, anyhow=now, on_progress=partial(on_progress, partition)):
                 pass
-        wanted = ((p, self._directory.config_of(p.topic)) for p in chosen)
-        self._try("retention", lambda: self._retention.run(wanted))
+
+        def wanted() -> Iterator[tuple[TopicPartition, LogConfig]]:
+            for number, partition in enumerate(chosen):
+                on_progress(None, number, len(chosen))
+                yield partition, self._directory.config_of(partition.topic)
+
+        self._try("retention", lambda: self._retention.run(wanted()))
         removals = self._directory.deletions
         self._try("removal", removals.run_all if now else removals.run_due)
 
