@@ -127,6 +127,15 @@ class Life:
         assert start == log.log_start_offset >= max(before.start, offset)
         self.put(partition, start=start, synced=max(self.promise(partition).synced, start))
 
+    def truncate(self, partition: TopicPartition, offset: int) -> None:
+        """Cut the log where a batch begins; while that is at work it may end with any batch from there on."""
+        log, before = self.log(partition), self.promise(partition)
+        self.put(partition, synced=min(before.synced, offset), handed=min(before.handed, offset))
+        log.truncate_to(offset)
+        assert log.next_offset == offset
+        kept = tuple(written for written in before.batches if written.next_offset <= offset)
+        self.put(partition, batches=kept, ghosts=(), synced=offset, handed=offset)
+
     def retain(self) -> None:
         """Remove the older half of what there is, as retention by size would."""
         assert self.directory is not None
@@ -192,6 +201,13 @@ def _delete_records(life: Life) -> None:
     life.delete_records(partition, life.random.randint(log.log_start_offset, log.next_offset))
 
 
+def _truncate(life: Life) -> None:
+    partition = life.random.choice([p for p in life.partitions if not life.log(p).config.is_compacted])
+    log = life.log(partition)
+    begins = [written.base_offset for written in life.promise(partition).batches]
+    life.truncate(partition, life.random.choice([*(o for o in begins if o >= log.log_start_offset), log.next_offset]))
+
+
 def _compact(life: Life) -> None:
     life.compact(life.random.choice([p for p in life.partitions if life.log(p).config.is_compacted]))
 
@@ -224,6 +240,7 @@ _CHOICES: tuple[tuple[Callable[[Life], None], int, Callable[[Life], bool]], ...]
     (lambda life: life.flush(life.any_partition()), 10, _has_partition),
     (lambda life: life.roll(life.any_partition()), 5, _has_partition),
     (_delete_records, 5, lambda life: any(life.log(p).config.is_deleted for p in life.partitions)),
+    (_truncate, 3, lambda life: any(not life.log(p).config.is_compacted for p in life.partitions)),
     (_retain, 5, _has_partition),
     (_compact, 6, lambda life: any(life.log(p).config.is_compacted for p in life.partitions)),
     (_switch_policy, 2, _has_partition),
