@@ -43,7 +43,7 @@ UMask=0077
 _HARDENING = """
 # Nothing here may give the service a mount namespace of its own (ProtectSystem=, PrivateTmp=, ReadWritePaths=, …): what
 # it mounts would be seen by nobody else. Where User= is set, fusermount3 has to become root: set NoNewPrivileges=no
-# and leave the Restrict… lines and SystemCallArchitectures= empty.
+# and clear the lines below it, which would set it again.
 NoNewPrivileges=yes
 CapabilityBoundingSet=CAP_SYS_ADMIN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_CHOWN CAP_FOWNER
 RestrictAddressFamilies=AF_UNIX
@@ -51,7 +51,10 @@ RestrictNamespaces=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
 LockPersonality=yes
+MemoryDenyWriteExecute=yes
 SystemCallArchitectures=native
+SystemCallFilter=@system-service @mount
+SystemCallErrorNumber=EPERM
 """
 
 _INSTALL = """

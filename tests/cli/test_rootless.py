@@ -1,0 +1,137 @@
+"""An ordinary user mounts, writes, reads and unmounts, through fusermount3; nobody else gets in."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+
+import pytest
+from own_machine import NOBODY, STRANGER, Machine
+
+pytestmark = pytest.mark.mount
+
+HOME = "/mnt/home"
+LOG, MNT = f"{HOME}/log", f"{HOME}/mnt"
+
+
+@pytest.fixture(autouse=True)
+def home(machine: Machine) -> Iterator[None]:
+    """A home of the user's own, open to everybody, with a log and a place to mount it."""
+    if machine.offsetfs("--version", user=NOBODY).returncode != 0:
+        pytest.skip("other users cannot read this checkout")
+    for path in (HOME, LOG, MNT):
+        machine.path(path).mkdir()
+        os.chown(machine.path(path), NOBODY, NOBODY)
+    created = machine.offsetfs("create", LOG, "orders", user=NOBODY)
+    assert (created.returncode, created.stderr) == (0, "")
+    yield
+    machine.run("umount", "--lazy", MNT)
+    machine.run("rm", "-rf", HOME, f"/tmp/offsetfs-{NOBODY}")
+
+
+def mount(machine: Machine, *options: str, **environment: str):
+    return machine.offsetfs("mount", LOG, MNT, *options, user=NOBODY, **environment)
+
+
+def sh(machine: Machine, script: str, user: int = NOBODY):
+    return machine.run("sh", "-c", script, user=user)
+
+
+def test_a_user_mounts_appends_reads_and_unmounts(machine: Machine) -> None:
+    mounted = mount(machine, "-o", "linger-ms=60000,flush-ms=off")
+    assert (mounted.returncode, mounted.stderr) == (0, "")
+    seen = machine.mounted(MNT)
+    assert (seen["source"], seen["fstype"]) == (LOG, "fuse.offsetfs")
+    assert {"nosuid", "nodev", "noexec", "default_permissions", f"user_id={NOBODY}"} <= set(seen["options"].split(","))
+    assert sh(machine, f"printf 'one\\ntwo' >> {MNT}/orders-0/append").returncode == 0
+    (daemon,) = json.loads(machine.offsetfs("status", "--json", user=NOBODY).stdout)["mounts"]
+    unmounted = machine.offsetfs("umount", MNT, user=NOBODY)
+    assert (unmounted.returncode, unmounted.stderr) == (0, "")
+    machine.wait_for_end(daemon["pid"])
+    assert machine.path(f"{LOG}/.kafka_cleanshutdown").exists()
+    assert mount(machine, "-o", "ro").returncode == 0
+    assert sh(machine, f"cat {MNT}/orders-0/values").stdout == "one\ntwo\n"
+
+
+def test_fusermount_unmounts_and_the_daemon_drains(machine: Machine) -> None:
+    mount(machine, "-o", "linger-ms=60000,flush-ms=off")
+    (daemon,) = json.loads(machine.offsetfs("status", "--json", user=NOBODY).stdout)["mounts"]
+    sh(machine, f"echo one >> {MNT}/orders-0/append")
+    assert machine.run("fusermount3", "-u", MNT, user=NOBODY).returncode == 0
+    machine.wait_for_end(daemon["pid"])
+    mount(machine, "-o", "ro")
+    assert sh(machine, f"cat {MNT}/orders-0/values").stdout == "one\n"
+
+
+def test_files_belong_to_the_user_and_nobody_else_may_read_them(machine: Machine) -> None:
+    mount(machine)
+    sh(machine, f"echo one >> {MNT}/orders-0/append")
+    said = sh(machine, f"cd {MNT}/orders-0 && stat -c '%a %u %g %n' 0 append values .")
+    owner = f"{NOBODY} {NOBODY}"
+    wanted = [f"440 {owner} 0", f"200 {owner} append", f"440 {owner} values", f"750 {owner} ."]
+    assert said.stdout.splitlines() == wanted
+    assert sh(machine, f"stat -c %a {LOG}/orders-0/*.log").stdout.strip() in ("600", "644")
+    for user in (STRANGER, 0):
+        for command in (f"ls {MNT}", f"cat {MNT}/orders-0/0", f"stat {MNT}/README", f"echo x >> {MNT}/orders-0/append"):
+            refused = sh(machine, command, user)
+            assert refused.returncode != 0 and "ermission denied" in refused.stderr, command
+
+
+def test_others_are_let_in_only_where_the_administrator_agreed(machine: Machine) -> None:
+    for configuration, code in (("", 1), ("# user_allow_other\n", 1), ("user_allow_other\n", 0)):
+        machine.path("/run/fuse.conf").write_text(configuration)
+        assert machine.run("mount", "--bind", "/run/fuse.conf", "/etc/fuse.conf").returncode == 0
+        try:
+            result = mount(machine, "-o", "allow_other,umask=022")
+            assert result.returncode == code
+            if code:
+                assert "allow_other needs the line user_allow_other in /etc/fuse.conf" in result.stderr
+                assert machine.mounted(MNT) == {}
+        finally:
+            machine.run("umount", "/etc/fuse.conf")
+    assert {"allow_other", "default_permissions"} <= set(machine.mounted(MNT)["options"].split(","))
+    assert sh(machine, f"cat {MNT}/orders-0/next", STRANGER).stdout == "0\n"
+    refused = sh(machine, f"echo x >> {MNT}/orders-0/append", STRANGER)
+    assert refused.returncode != 0 and "ermission denied" in refused.stderr
+
+
+def test_default_permissions_keep_others_out_of_what_is_not_for_them(machine: Machine) -> None:
+    machine.path("/run/fuse.conf").write_text("user_allow_other\n")
+    machine.run("mount", "--bind", "/run/fuse.conf", "/etc/fuse.conf")
+    try:
+        assert mount(machine, "-o", "allow_other").returncode == 0
+    finally:
+        machine.run("umount", "/etc/fuse.conf")
+    refused = sh(machine, f"cat {MNT}/orders-0/next", STRANGER)
+    assert refused.returncode != 0 and "ermission denied" in refused.stderr
+
+
+def test_a_user_cannot_mount_what_is_not_his(machine: Machine) -> None:
+    machine.run("mkdir", "-p", "/mnt/closed")
+    refused = machine.offsetfs("mount", LOG, "/mnt/closed", user=NOBODY)
+    assert refused.returncode == 32 and refused.stderr.count("\n") == 1 and machine.mounted("/mnt/closed") == {}
+    os.chown(machine.path(LOG), 0, 0)
+    os.chmod(machine.path(LOG), stat.S_IRWXU)
+    refused = mount(machine)
+    assert refused.returncode == 1 and "no permission" in refused.stderr
+
+
+def test_a_user_without_a_home_has_a_log_beside_his_daemons(machine: Machine) -> None:
+    assert mount(machine, HOME="/nonexistent", XDG_STATE_HOME="/nonexistent").returncode == 0
+    place = machine.path(f"/tmp/offsetfs-{NOBODY}")
+    if not machine.path("/dev/log").exists():
+        assert "is mounted at" in (place / "offsetfs.log").read_text()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(each.stat().st_mode) & 0o077 == 0 for each in place.iterdir())
+
+
+def test_where_the_device_is_not_for_users_it_is_said(machine: Machine) -> None:
+    device = machine.path("/run/dev/fuse")
+    os.chmod(device, 0o600)
+    try:
+        refused = mount(machine)
+    finally:
+        os.chmod(device, 0o666)
+    assert refused.returncode == 1 and "/dev/fuse: Permission denied" in refused.stderr
