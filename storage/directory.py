@@ -279,11 +279,21 @@ class LogDirectory:
             self._check_free(partition)
             self._mark_changed()
             self._checkpoints.forget(partition)
-            partition_creation.make(
-                self.path, partition, self.config_of(partition.topic), self._pool, self.partitions()
-            )
+            others = self.partitions()
             self._listing = (-1, [])
+            try:
+                partition_creation.make(self.path, partition, self.config_of(partition.topic), self._pool, others)
+            except OSError as error:
+                self._undo_creation(partition, error)
+                raise
         return self.log(partition)
+
+    def _undo_creation(self, partition: TopicPartition, error: OSError) -> None:
+        """Remove what there is of a partition; what stays takes no records: nobody knows what of it is on disk."""
+        try:
+            partition_deletion.remove_tree(self._file(str(partition)))
+        except OSError:
+            self.failed[partition] = error
 
     def _check_free(self, partition: TopicPartition) -> None:
         if self.has(partition):
