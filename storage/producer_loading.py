@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from offsetfs.storage import batch_chain, chain, files, row_walk
@@ -95,32 +95,43 @@ def replay(state: ProducerState, rows: Rows, log: File, *, start: int = 0, end: 
     ids = rows.column(chain.PRODUCER_ID)
     if max(ids) < 0:
         return
-    flags, data = rows.column(chain.ATTRIBUTES), list[int]()
-    for row in _rows_in(rows, ids, start, end):
-        if flags[row] & CONTROL_FLAG:
-            _replay_data(state, rows, ids, flags, data)
+    markers, data = set(rows.flagged(CONTROL_FLAG)), list[int]()
+    chosen = _rows_in(rows, ids, start, end)
+    if not markers:
+        _replay_data(state, rows, ids, chosen)
+        return
+    for row in chosen:
+        if row in markers:
+            _replay_data(state, rows, ids, data)
             data = []
             _, header, _ = rows.batch(row)
             state.replay(header, _marker(rows, row, log))
         else:
             data.append(row)
-    _replay_data(state, rows, ids, flags, data)
+    _replay_data(state, rows, ids, data)
 
 
-def _rows_in(rows: Rows, ids: array[int], start: int, end: int) -> Iterator[int]:
-    """Yield the numbers of the rows of producers that lie in `[start, end)`."""
-    bases, deltas = rows.column(chain.BASE_OFFSET), rows.column(chain.LAST_OFFSET_DELTA)
-    for row, (producer, base, delta) in enumerate(zip(ids, bases, deltas, strict=True)):
-        if producer >= 0 and start <= base <= base + delta < end:
-            yield row
+def _rows_in(rows: Rows, ids: array[int], start: int, end: int) -> Sequence[int]:
+    """Return the numbers of the rows of producers that lie in `[start, end)`."""
+    if start <= 0 and end == _LONG_MAX and min(ids) >= 0:
+        return range(len(ids))
+    columns = zip(ids, rows.column(chain.BASE_OFFSET), rows.column(chain.LAST_OFFSET_DELTA), strict=True)
+    return [
+        row
+        for row, (producer, base, delta) in enumerate(columns)
+        if producer >= 0 and start <= base <= base + delta < end
+    ]
 
 
-def _replay_data(state: ProducerState, rows: Rows, ids: array[int], flags: array[int], chosen: Sequence[int]) -> None:
+def _replay_data(state: ProducerState, rows: Rows, ids: array[int], chosen: Sequence[int]) -> None:
     """Take note of data batches: of a producer's, the last one says all, and the first where a transaction begins."""
-    if len({flags[row] & TRANSACTIONAL_FLAG for row in chosen}) > 1:
+    of_whom = ids if len(chosen) == len(ids) else array("q", (ids[row] for row in chosen))
+    wanted = {*dict(zip(of_whom, chosen, strict=True)).values()}
+    transactional = set(rows.flagged(TRANSACTIONAL_FLAG)).intersection(chosen)
+    if transactional and len(transactional) < len(chosen):
         wanted = set(chosen)
-    else:
-        wanted = {*{ids[row]: row for row in chosen}.values(), *{ids[row]: row for row in reversed(chosen)}.values()}
+    elif transactional:
+        wanted |= {*dict(zip(reversed(of_whom), reversed(chosen), strict=True)).values()}
     for row in sorted(wanted):
         state.replay(rows.batch(row)[1])
 
