@@ -49,6 +49,7 @@ INLINE_INFLATE_BYTES_MAX = 1 << 20
 UNFINISHED = "the file ends inside a batch"
 
 _SIZE = struct.Struct(">i")
+_OFFSET_MAX = 2**63 - 1
 
 OnDamage = Callable[[StorageError, int], None]
 """Called with what is wrong and the position at which reading goes on (the end when nothing sound follows)."""
@@ -159,21 +160,22 @@ def batches(
             on_damage(error, position)
 
 
-def next_sound(file: File, position: int, end: int, *, offset_min: int = 0) -> int:
+def next_sound(file: File, position: int, end: int, *, offset_min: int = 0, offset_max: int = _OFFSET_MAX) -> int:
     """Return the position of the first sound batch after the damaged one at `position`, or `end`.
 
     First the place that the damaged batch itself names, which is right when only its body is damaged; then every
-    place that looks like a header and whose checksum holds. A checksum that holds by chance: 1 in 4 billion.
+    place that looks like a header and whose checksum holds. A checksum that holds by chance: 1 in 4 billion. What was
+    a message inside a compressed set may hold, too, but with rubbish for an offset: `offset_max` rules it out.
     """
     named = _named_next(file, position, end)
-    if named is not None and (named == end or _is_sound(file, named, end, offset_min)):
+    if named is not None and (named == end or _is_sound(file, named, end, offset_min, offset_max)):
         return named
     place = position + 1
     while place + BATCH_SIZE_MIN <= end:
         size = min(BLOCK_BYTES, end - place)
         block = file.read(place, size)
         for candidate in _candidates(block):
-            if _is_sound(file, place + candidate, end, offset_min):
+            if _is_sound(file, place + candidate, end, offset_min, offset_max):
                 return place + candidate
         if len(block) < size or place + size == end:
             break
@@ -216,11 +218,12 @@ def _legacy_candidates(block: bytes | bytearray) -> Iterator[int]:
             yield match.start()
 
 
-def _is_sound(file: File, position: int, end: int, offset_min: int) -> bool:
+def _is_sound(file: File, position: int, end: int, offset_min: int, offset_max: int) -> bool:
     """Whether a batch begins at `position`. The whole of it is read only when its header looks like one."""
     try:
         for _, header, seen in headers(file, position, end, block_bytes=HEADER_SIZE):
-            if header.base_offset < offset_min or not _is_plausible(file, position, header):
+            is_between = offset_min <= header.base_offset <= header.last_offset <= offset_max
+            if not is_between or not _is_plausible(file, position, header):
                 return False
             load(file, position, header, seen)
             return True

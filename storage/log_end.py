@@ -19,7 +19,7 @@ def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damag
     explanation fails: it is damage, of which the first place is returned, and what is sound behind it counts.
     """
     position, next_offset = _last_sound_position(segment), segment.base_offset
-    log = segment.open_files().log
+    log, offset_max = segment.open_files().log, segment.base_offset + RELATIVE_OFFSET_MAX
     damage: Damage | None = None
     while position < segment.size:
         try:
@@ -29,7 +29,9 @@ def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damag
             if next_offset >= recovery_point:
                 break
             damage = damage or Damage(segment.log_path, position, next_offset, error.reason)
-            position = batch_chain.next_sound(log, position, segment.size, offset_min=next_offset)
+            position = batch_chain.next_sound(
+                log, position, segment.size, offset_min=next_offset, offset_max=offset_max
+            )
             if position == segment.size:
                 next_offset = recovery_point
     return position, next_offset, damage

@@ -32,8 +32,8 @@ UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimi
 _NEIGHBOURS = 32
 """How many batches before the offset take part: bounds memory and time, whatever the distance of index entries."""
 
-_BEYOND = 3
-"""How many batches beyond the offset, one after the other: more than lie together by chance."""
+_BEYOND = 16
+"""How many batches beyond the offset, one after the other: more than stray into a place by a misdirected write."""
 
 
 @dataclass(frozen=True, slots=True)

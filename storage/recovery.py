@@ -179,7 +179,13 @@ class Recovery:
 
     def _step_over(self, segment: Segment, log: File, position: int) -> int:
         """Return where reading goes on after damage that may not be cut."""
-        following = batch_chain.next_sound(log, position, segment.size, offset_min=self.next_offset)
+        following = batch_chain.next_sound(
+            log,
+            position,
+            segment.size,
+            offset_min=self.next_offset,
+            offset_max=segment.base_offset + RELATIVE_OFFSET_MAX,
+        )
         if following == segment.size:  # offsets that were once given out are not given out again
             self.next_offset = max(self.next_offset, self._recovery_point)
         return following

@@ -94,7 +94,9 @@ class RecoveryPlan:
                     self._note_cut(log, base, position, size, error.reason)
                     return True
                 else:
-                    position = batch_chain.next_sound(log, position, size, offset_min=self.next_offset)
+                    position = batch_chain.next_sound(
+                        log, position, size, offset_min=self.next_offset, offset_max=base + RELATIVE_OFFSET_MAX
+                    )
                     if position == size:
                         self.next_offset = max(self.next_offset, self._recovery_point)
         return False

@@ -188,7 +188,9 @@ class Segment:
                 raise MalformedBatch(f"offset {header.base_offset} stands too late", path=log.path, position=place)
             if header.last_offset >= offset:
                 found = batch_chain.load(log, place, header, seen, nowait=nowait)
-                if found.base_offset > offset and passed is not None:
+                if found.base_offset > offset:
+                    if passed is None:  # a log that was compacted, or batches that strayed to its beginning
+                        raise MalformedBatch(f"offset {found.base_offset} comes first", path=log.path, position=place)
                     batch_chain.load(log, *passed, nowait=nowait)
                 self._check_behind(log, place, header, seen, offset_end, nowait)
                 return found

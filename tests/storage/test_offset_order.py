@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from old_messages import message
 from planted_logs import PARTITION, batch, crash, plant
 
 from offsetfs.storage.checkpoint import RECOVERY_POINTS, write_offsets
@@ -114,6 +115,19 @@ def test_a_damaged_header_that_reaches_over_its_neighbours_hides_none(log_file: 
 def test_a_batch_whose_offset_cannot_stand_where_it_is_fails_alone(log_file: Path, number: int, bit: int) -> None:
     change(log_file, place_of(number), ">q", (number * EACH) ^ (1 << bit))
     check_all_but(opened(log_file), number, MalformedBatch)
+
+
+def test_batches_that_strayed_to_the_beginning_hide_none(log_file: Path) -> None:
+    data, strays = bytearray(log_file.read_bytes()), slice(place_of(7), place_of(10))
+    data[: strays.stop - strays.start] = data[strays]  # over the first three, and a bit of the fourth
+    log_file.write_bytes(data)
+    log = opened(log_file)
+    for offset in range(BATCHES * EACH):
+        if offset < 4 * EACH:
+            with pytest.raises(StorageError):
+                log.batch_at(offset)
+        else:
+            assert value_at(log, offset) == b"%d" % offset
 
 
 def test_several_damaged_places_are_stepped_over(log_file: Path) -> None:
@@ -229,6 +243,23 @@ def test_a_swap_whose_offsets_lie_takes_no_segment_away(log_file: Path, number: 
     log = directory.log(PARTITION)
     assert [segment.base_offset for segment in log.snapshot()] == list(range(0, 961, 120))
     assert value_at(log, 400) == b"400"
+    directory.close()
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_what_lies_in_a_damaged_set_and_looks_like_a_message_is_none(log_file: Path, read_only: bool) -> None:
+    log_file.with_name(segment_name(BATCHES * EACH, ".log")).unlink()
+    inside = message(1, 2**60 + 7, None, b"x" * 20, 1000)
+    data = bytearray(log_file.read_bytes())
+    data[place_of(5) : place_of(6)] = (b"\xff" * 30 + inside).ljust(place_of(6) - place_of(5), b"\xff")
+    log_file.write_bytes(data)
+    crash(log_file.parents[1])
+    write_offsets(os.fspath(log_file.parents[1] / RECOVERY_POINTS), {PARTITION: BATCHES * EACH - 1})
+    directory = LogDirectory.open(os.fspath(log_file.parents[1]), read_only=read_only)
+    log = directory.log(PARTITION)
+    assert (log.next_offset, len(log.damage)) == (BATCHES * EACH, 1)
+    for offset in (49, 60, BATCHES * EACH - 1):
+        assert value_at(log, offset) == b"%d" % offset
     directory.close()
 
 
