@@ -14,9 +14,10 @@ from collections.abc import Mapping
 
 from offsetfs.storage.batch import Batch
 from offsetfs.storage.batch_header import BatchHeader, Buffer
+from offsetfs.storage.compaction_batches import empty_batch, horizon_of, rebuilt
 from offsetfs.storage.compaction_transactions import CleanedTransactions
 from offsetfs.storage.compression import compress
-from offsetfs.storage.offset_map import Filter, empty_batch, horizon_of, rebase, rebuilt
+from offsetfs.storage.offset_map import Filter, rebase
 from offsetfs.storage.producers import NONE, ProducerEntry
 
 

@@ -21,36 +21,29 @@ import hashlib
 import os
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from struct import Struct
 
 from offsetfs.storage import varint
 from offsetfs.storage.batch import Batch, read_batch
 from offsetfs.storage.batch_header import (
-    APPEND_TIME_FLAG,
-    CONTROL_FLAG,
-    DELETE_HORIZON_FLAG,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_END,
-    TRANSACTIONAL_FLAG,
     BatchHeader,
     Buffer,
     parse_header,
-    seal_checksum,
-    write_header,
 )
 from offsetfs.storage.codec_pure import COLUMNS, RECORD_SIZE_MIN, scan
+from offsetfs.storage.compaction_batches import empty_batch, horizon_of, rebuilt, wrapped
 from offsetfs.storage.errors import MalformedBatch, StorageError
-from offsetfs.storage.units import NO_TIMESTAMP, Timestamp
 
 MORE, OTHER, FULL, NO_ROOM = range(4)
 
 SLOT_SIZE = 24
 """Bytes of a key in the map: its hash, 16, and its offset, 8."""
 
-_LONG_MIN = -(2**63)
 _SIZE = Struct(">i")
 _SIZE_POSITION = 8
 _MAGIC_POSITION = 16
@@ -367,7 +360,7 @@ class Filter:
             without_key += stays is None
             if stays:
                 kept += 1
-                max_timestamp = max(max_timestamp, _wrapped(base_timestamp + row[1]))
+                max_timestamp = max(max_timestamp, wrapped(base_timestamp + row[1]))
                 has_tombstone |= row[5] < 0
                 records += payload[start:end]
         self.records_read += count
@@ -405,11 +398,6 @@ def _end_of_record(payload: Buffer, position: int) -> int:
     return position + size
 
 
-def _wrapped(number: int) -> int:
-    """Return a sum as a Java long has it."""
-    return (number - _LONG_MIN) % (1 << 64) + _LONG_MIN
-
-
 def rebase(payload: Buffer, count: int, shift: int, is_constant: bool) -> bytearray:
     """Return the records with `shift` added to each timestamp delta or, with `is_constant`, in place of it."""
     records, position = bytearray(), 0
@@ -419,52 +407,16 @@ def rebase(payload: Buffer, count: int, shift: int, is_constant: bool) -> bytear
         if size < 1 or position > len(payload):
             raise MalformedBatch("records that cannot be read")
         delta, rest = varint.decode_long(payload, start + 1, position)
-        stamp = varint.encode_long(shift if is_constant else _wrapped(delta + shift))
+        stamp = varint.encode_long(shift if is_constant else wrapped(delta + shift))
         records += varint.encode(1 + len(stamp) + position - rest) + payload[start : start + 1]
         records += stamp + payload[rest:position]
     return records
-
-
-# --- what becomes of a batch ---------------------------------------------------------------------------------------
-
-
-def empty_batch(header: BatchHeader) -> bytearray:
-    """Return the batch without its records: offsets, producer and largest timestamp stay."""
-    attributes = header.attributes & (APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG)
-    return _sealed(
-        replace(header, size=HEADER_SIZE, attributes=attributes, base_timestamp=Timestamp(NO_TIMESTAMP), count=0), b""
-    )
-
-
-def rebuilt(header: BatchHeader, records: Buffer, count: int, max_timestamp: int) -> bytearray:
-    """Return the batch with these of its records, encoded (and compressed) as they are to be stored.
-
-    Times of creation count anew for the largest; the time of an append stays what it was.
-    """
-    latest = header.max_timestamp if header.attributes & APPEND_TIME_FLAG else Timestamp(max_timestamp)
-    return _sealed(replace(header, size=HEADER_SIZE + len(records), max_timestamp=latest, count=count), records)
 
 
 def with_horizon(header: BatchHeader, records: Buffer, count: int, max_timestamp: int, horizon_ms: int) -> bytearray:
     """Return the batch with these of its records, not compressed, and the time from which its tombstones may go."""
     horizon, shift, is_append_time = horizon_of(header, horizon_ms)
     return rebuilt(horizon, rebase(records, count, shift, is_append_time), count, max_timestamp)
-
-
-def horizon_of(header: BatchHeader, horizon_ms: int) -> tuple[BatchHeader, int, bool]:
-    """Return the header with a horizon, and what `rebase` has to do to the records so that their times stay."""
-    is_append_time = bool(header.attributes & APPEND_TIME_FLAG)
-    before = header.max_timestamp if is_append_time else header.base_timestamp
-    attributes = header.attributes | DELETE_HORIZON_FLAG
-    changed = replace(header, attributes=attributes, base_timestamp=Timestamp(horizon_ms))
-    return changed, _wrapped(before - horizon_ms), is_append_time
-
-
-def _sealed(header: BatchHeader, records: Buffer) -> bytearray:
-    batch = bytearray(HEADER_SIZE) + records
-    write_header(batch, header)
-    seal_checksum(batch)
-    return batch
 
 
 # --- the indexes of what was written -------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The offset map of a round of compaction, and the two walks over records around it: compiled, or their plain twins.
 
 Both do the same to every input; the docstrings are in `compaction_pure`. OFFSETFS_PURE=1 in the environment asks for
-the twins, as with `codec`. What becomes of a whole batch is said there once, for both.
+the twins, as with `codec`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from offsetfs.storage.compaction_pure import (
-    FULL,
-    MORE,
-    NO_ROOM,
-    OTHER,
-    SLOT_SIZE,
-    empty_batch,
-    horizon_of,
-    rebuilt,
-)
+from offsetfs.storage.compaction_pure import FULL, MORE, NO_ROOM, OTHER, SLOT_SIZE
 
 if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
     from offsetfs.storage.compaction_pure import Filter, Indexer, OffsetMap, OutputIndexer, rebase
@@ -41,8 +32,5 @@ __all__ = [
     "Indexer",
     "OffsetMap",
     "OutputIndexer",
-    "empty_batch",
-    "horizon_of",
     "rebase",
-    "rebuilt",
 ]
