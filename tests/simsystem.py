@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import gc
 import itertools
 import mmap
@@ -51,9 +52,8 @@ SHORT = "short"
 """What a fault returns for a call that is to do only a part of what it was asked for."""
 
 Fault = Callable[[str, str], str | None]
-"""Called before each call with its kind and its path; raises an OSError, or returns SHORT, or None."""
-
-KINDS = "open create read write truncate sync rename unlink mkdir rmdir list stat map".split()
+"""Called before each call with its kind and its path; raises an OSError, or returns SHORT, or None. Kinds: open, create
+(opening a file that is not there yet), read, write, truncate, sync, rename, unlink, mkdir, rmdir, list, stat, map."""
 
 
 class System:
@@ -314,9 +314,17 @@ def _temporary(system: System, path: str) -> Iterator[str]:
         system.rmdir(path)
 
 
+@functools.cache
+def _freeze_the_rest() -> None:
+    """Take all that is there now from what is searched for garbage, which is done once for each disk."""
+    gc.collect()
+    gc.freeze()
+
+
 @contextlib.contextmanager
 def simulated(disk: SimDisk) -> Iterator[System]:
     """Let the engine run on `disk` within the block. Only one thread may use it."""
+    _freeze_the_rest()
     system = System(disk)
     with contextlib.ExitStack() as patches:
         for name in ("os", "mmap", "tempfile", "fcntl"):

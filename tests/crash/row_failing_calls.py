@@ -40,6 +40,7 @@ EVERYTHING: Sequence[Step] = (
     lambda life: life.flush(ORDERS),
     lambda life: life.roll(ORDERS),
     lambda life: life.append(ORDERS),
+    lambda life: life.look(ORDERS),
     lambda life: life.roll(STATE),
     lambda life: life.compact(STATE),
     lambda life: life.delete_records(ORDERS, life.log(ORDERS).log_start_offset + 1),
@@ -49,6 +50,7 @@ EVERYTHING: Sequence[Step] = (
     Life.remove_due,
     Life.reopen,
     lambda life: life.append(ORDERS),
+    lambda life: life.look(ORDERS),
     lambda life: life.delete(STATE),
 )
 """A life in which every operation comes once. Later lives are drawn by chance."""

@@ -172,6 +172,20 @@ class Life:
         assert self.directory is not None
         self.directory.deletions.run_due()
 
+    def look(self, partition: TopicPartition) -> None:
+        """Read a batch by its offset, and find a record by its time; assert that they are what was appended."""
+        log, promise = self.log(partition), self.promise(partition)
+        there = [written for written in promise.batches if written.base_offset >= log.log_start_offset]
+        if promise.compacts or not there:
+            return
+        written = self.random.choice(there)
+        batch = log.batch_at(written.base_offset)
+        assert batch is not None and [(r.key, r.value, r.timestamp) for r in batch.records()] == list(written.rows)
+        timestamp = written.rows[0][2]
+        first = next(w.base_offset + i for w in there for i, row in enumerate(w.rows) if row[2] >= timestamp)
+        found = log.find_timestamp(timestamp)
+        assert found is not None and found[0] <= first, f"time {timestamp}: {found}, not {first}"
+
     # --- by chance
 
     def step(self) -> None:
@@ -244,6 +258,7 @@ _CHOICES: tuple[tuple[Callable[[Life], None], int, Callable[[Life], bool]], ...]
     (_retain, 5, _has_partition),
     (_compact, 6, lambda life: any(life.log(p).config.is_compacted for p in life.partitions)),
     (_switch_policy, 2, _has_partition),
+    (lambda life: life.look(life.any_partition()), 4, _has_partition),
     (lambda life: life.checkpoint(), 5, _has_partition),
     (lambda life: life.reopen(), 5, lambda life: True),
     (lambda life: life.delete(life.any_partition()), 1, _has_partition),

@@ -68,7 +68,7 @@ class Promise:
     @property
     def end(self) -> int:
         """The offset behind the last batch."""
-        return self.batches[-1].next_offset if self.batches else self.start_max
+        return self.batches[-1].next_offset if self.batches else self.start
 
 
 ABSENT = Promise(may_exist=False)

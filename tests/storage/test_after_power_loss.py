@@ -1,5 +1,6 @@
 """What power cuts on the simulated disk have found, one case each."""
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator
@@ -159,6 +160,31 @@ def test_a_roll_that_failed_hides_nothing_after_a_power_cut(system: System) -> N
         disk = system.disk
         assert shown(cut_power(system, "each", seed).log(ORDERS)).keys() == {0, 1}
         system.disk = disk
+
+
+def test_a_partition_that_could_not_be_made_takes_no_records(system: System) -> None:
+    syncs, failing = 0, 1
+
+    def a_sync_fails(kind: str, path: str) -> None:
+        nonlocal syncs
+        syncs += kind == "sync"
+        if kind == "sync" and syncs == failing:
+            raise OSError(errno.EIO, "injected", path)
+
+    before = system.disk
+    while failing == 1 or syncs >= failing:
+        system.disk, syncs = before.clone(), 0
+        directory = opened()
+        system.fault = a_sync_fails
+        with contextlib.suppress(OSError):
+            directory.create_partition(ORDERS)
+        system.fault = lambda _kind, _path: None
+        assert not directory.has(ORDERS) or syncs < failing
+        log = directory.log(ORDERS) if directory.has(ORDERS) else directory.create_partition(ORDERS)
+        append(log, (b"k", b"v"))
+        log.flush()
+        assert shown(cut_power(system, "none").log(ORDERS)) == {0: (b"k", b"v")}, f"sync number {failing}"
+        failing += 1
 
 
 @pytest.mark.parametrize("question", [files.exists, files.is_directory])
