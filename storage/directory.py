@@ -391,7 +391,8 @@ class LogDirectory:
         if self.read_only or not self._marked:
             return
         with self._mutex:
-            logs = [log for log in self._logs.values() if not log.read_only]
+            # Of a log that is fenced nobody knows how far it is on disk: what the checkpoints say of it stays.
+            logs = [log for log in self._logs.values() if not log.read_only and log.fenced is None]
             self._checkpoints.save([*self._given_back.values(), *logs])
             self._given_back.clear()
 
