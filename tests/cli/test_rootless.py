@@ -70,7 +70,7 @@ def test_files_belong_to_the_user_and_nobody_else_may_read_them(machine: Machine
     sh(machine, f"echo one >> {MNT}/orders-0/append")
     said = sh(machine, f"cd {MNT}/orders-0 && stat -c '%a %u %g %n' 0 append values .")
     owner = f"{NOBODY} {NOBODY}"
-    wanted = [f"440 {owner} 0", f"200 {owner} append", f"440 {owner} values", f"750 {owner} ."]
+    wanted = [f"440 {owner} 0", f"200 {owner} append", f"440 {owner} values", f"550 {owner} ."]
     assert said.stdout.splitlines() == wanted
     assert sh(machine, f"stat -c %a {LOG}/orders-0/*.log").stdout.strip() in ("600", "644")
     for user in (STRANGER, 0):
