@@ -14,7 +14,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ _SHUT_DOWN = 0x8004587D  # FS_IOC_GOINGDOWN, which `xfs_io -x -c shutdown` sends
 _WITH_LOG, _WITHOUT_LOG = 1, 2
 _MEMORY = Path("/dev/shm")
 _MEMORY_BYTES_MIN = 1 << 30
-_TRIES_MAX = 100
+_TRIES_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,19 @@ class Disk:
         self.log.mkdir(exist_ok=True)
 
     def unmount(self) -> None:
-        """Unmount it, if it is mounted; what is in the page cache goes to the image, unless the power was cut."""
+        """Unmount it, if it is mounted; what is in the page cache goes to the image, unless the power was cut.
+
+        The image is nobody's after return. RuntimeError where somebody made a mount namespace meanwhile, and keeps the
+        disk in it: a second mount would be of a disk that changes by itself.
+        """
         if self._is_mounted:
-            _until_not_busy("umount", self.path)
+            _until(lambda: _succeeds("umount", self.path), f"{self.path} is busy")
         self._is_mounted = False
+        _until(self._is_free, f"{self.image} is still mounted, perhaps in another mount namespace")
+
+    def _is_free(self) -> bool:
+        """Whether the kernel has given the loop device back, which it does a moment after the unmount."""
+        return str(self.image) not in {_text(file) for file in Path("/sys/block").glob("loop*/loop/backing_file")}
 
     def cut(self, *, with_log: bool) -> None:
         """Cut the power: nothing that is not on disk gets there any more, but, `with_log`, the journal as it stands.
@@ -94,7 +103,7 @@ class Disk:
     def close(self) -> None:
         try:
             self.unmount()
-        except subprocess.CalledProcessError:
+        except RuntimeError:
             subprocess.run(["umount", "-l", self.path], check=False)  # gone when the last user is; the error stays one
             raise
 
@@ -138,16 +147,26 @@ def small_memory(scratch: Path) -> Iterator[Disk]:
         disk.log.mkdir()
         yield disk
     finally:
-        _until_not_busy("umount", disk.path)
+        _until(lambda: _succeeds("umount", disk.path), f"{disk.path} is busy")
 
 
-def _until_not_busy(*command: str | Path) -> None:
-    """Run it again for a while: the kernel gives a loop device, and its image, back a moment after the unmount."""
+def _until(is_done: Callable[[], bool], complaint: str) -> None:
     for _ in range(_TRIES_MAX):
-        if subprocess.run(command, check=False, capture_output=True).returncode == 0:
+        if is_done():
             return
         time.sleep(0.02)
-    _run(*command)
+    raise RuntimeError(complaint)
+
+
+def _succeeds(*command: str | Path) -> bool:
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # gone meanwhile
+        return ""
 
 
 def _run(*command: str | Path) -> None:

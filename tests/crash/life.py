@@ -198,8 +198,11 @@ class Life:
         """Delete a partition."""
         partition = self._some_log().partition
         self.say(f"dropping {partition}")
-        self.directory.delete_partition(partition)
-        self._told.discard(partition)
+        try:
+            self.directory.delete_partition(partition)
+        finally:
+            if not self.directory.has(partition):  # it may be, also after an error
+                self._told.discard(partition)
         self.say(f"dropped {partition}")
 
     # --- a neighbour on the same disk --------------------------------------------------------------------------------
