@@ -1,56 +1,69 @@
-"""Row 10: an fsync that fails once, at every place where there is one."""
+"""Row 10: a sync fails once, at every place of a life where there is one; the caller is told, and the log is fenced.
+
+A sync that failed is not tried again: the kernel tells of a page that it could not write once, and a second sync, which
+finds nothing to do, would claim success. So nothing later is acknowledged on the log until it is opened anew.
+"""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
-from unittest import mock
+from random import Random
 
 from programme import Row
+from row_failing_calls import EVERYTHING
+from sim_faults import NthCall, Step, live_with
+from sim_life import ORDERS, STATE, Life, settings
 
-from offsetfs.storage import files
-from offsetfs.storage.batch_builder import BatchBuilder
-from offsetfs.storage.config import Compression
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.errors import LogFenced
-from offsetfs.storage.names import TopicPartition
-
-PARTITION = TopicPartition("orders", 0)
+_APPENDS: Sequence[Step] = (
+    lambda life: life.create(ORDERS, {}),
+    *[lambda life: life.append(ORDERS), lambda life: life.flush(ORDERS)] * 3,
+    lambda life: life.roll(ORDERS),
+    *[lambda life: life.append(ORDERS), lambda life: life.flush(ORDERS)] * 2,
+    Life.checkpoint,
+    lambda life: life.append(ORDERS),
+    lambda life: life.flush(ORDERS),
+)
+_COMPACTIONS: Sequence[Step] = (
+    lambda life: life.create(STATE, {"cleanup.policy": "compact,delete"}),
+    *[lambda life: life.append(STATE, records_max=12), lambda life: life.roll(STATE)] * 3,
+    lambda life: life.compact(STATE),
+    lambda life: life.append(STATE),
+    lambda life: life.flush(STATE),
+    lambda life: life.delete_records(STATE, life.log(STATE).log_start_offset + 1),
+    Life.retain,
+    lambda life: life.append(STATE),
+    lambda life: life.flush(STATE),
+    Life.reopen,
+    lambda life: life.append(STATE),
+)
+LIVES = (_APPENDS, _COMPACTIONS, EVERYTHING)
 
 
 def play(seed: int, scratch: Path) -> int:
-    """Fail the sync of the log, of its index or of its time index, by the seed; nothing later may be acknowledged."""
-    failing = seed % 3
-    directory = LogDirectory.open(str(scratch))
-    log = directory.create_partition(PARTITION)
-    builder = BatchBuilder(1 << 12, Compression("none", None))
-    builder.append(b"k", b"v", (), 1)
-    log.append(builder.seal())
-    count = 0
-
-    def sync(file: files.File) -> None:
-        nonlocal count
-        count += 1
-        if count == failing + 1:
-            raise OSError(errno.EIO, "injected", file.path)
-
-    with mock.patch.object(files.File, "sync", sync):
-        _expect(OSError, log.flush)
-        _expect(LogFenced, log.flush)
-    builder.reset()
-    builder.append(b"k", b"v", (), 1)
-    _expect(LogFenced, lambda: log.append(builder.seal()))
-    _expect(OSError, directory.close)
-    return 3
+    """Let each sync of a life fail in turn; return how many there are. The first seeds are the lives above."""
+    steps = LIVES[seed] if seed < len(LIVES) else [Life.step] * 15
+    defaults = settings(Random(seed))
+    for number in count(1):
+        fault = NthCall("sync", number, errno.EIO, sticky=False)
+        try:
+            if not live_with(fault, seed, defaults, steps):
+                return number - 1
+        except Exception as problem:
+            problem.add_note(str(fault))
+            raise
+    raise AssertionError("unreachable")
 
 
-def _expect(error: type[Exception], action: Callable[[], object]) -> None:
-    try:
-        action()
-    except error:
-        return
-    raise AssertionError(f"{error.__name__} was to reach the caller")
-
-
-ROW = Row(10, "failed_fsync", "an fsync fails once", play, seeds_in_ci=range(3), goal=100)
+ROW = Row(
+    10,
+    "failed_fsync",
+    "a sync fails once, at every site (simulated disk)",
+    play,
+    seeds_in_ci=range(6),
+    goal=2_000,
+    unit="sites",
+    promises=("After a failed sync nothing later is acknowledged on that log.",),
+)

@@ -123,7 +123,7 @@ def _found(log: Log, promise: Promise) -> Promise:
     """Assert that a log is what was promised of it; return what it is, as the promise of what is on disk now."""
     where = f"{log.partition} [{log.log_start_offset}, {log.next_offset}), synced to {promise.synced}"
     for damage in log.damage:
-        assert damage.offset >= promise.synced, f"{where}: {damage}"
+        assert damage.offset >= promise.synced or damage.offset < promise.start, f"{where}: {damage}"
     assert promise.start <= log.log_start_offset <= max(promise.start, promise.start_max), where
     possible = _possible(promise)
     assert promise.synced <= log.next_offset, f"{where}: lost"

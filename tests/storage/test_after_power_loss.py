@@ -187,6 +187,25 @@ def test_a_partition_that_could_not_be_made_takes_no_records(system: System) -> 
         failing += 1
 
 
+def test_a_truncation_that_failed_leaves_no_recovery_point_beyond_the_cut(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS)
+    append(log, *((b"k", b"%d" % number) for number in range(4)))
+
+    def the_cut_fails(kind: str, path: str) -> None:
+        if kind == "sync" and path.endswith(".log") and log.size_bytes > system.stat(path).st_size:
+            raise OSError(errno.EIO, "injected", path)
+
+    system.fault = the_cut_fails
+    with pytest.raises(OSError, match="injected"):
+        log.truncate_to(2)
+    with pytest.raises(OSError, match="injected"):
+        directory.close()
+    system.fault = lambda _kind, _path: None
+    log = opened().log(ORDERS)
+    assert log.damage == () and log.next_offset in (2, 4) and len(shown(log)) == log.next_offset
+
+
 @pytest.mark.parametrize("question", [files.exists, files.is_directory])
 def test_a_disk_that_cannot_tell_whether_a_name_is_there_says_so(
     question: Callable[[str], bool], system: System
