@@ -95,7 +95,7 @@ class Judge:
         return self.state.material.truth
 
     def _record(self, offset: int) -> Record | None:
-        return self._records.get(offset) or next((each for each in self.later if each.offset == offset), None)
+        return next((each for each in self.later if each.offset == offset), self._records.get(offset))
 
     @cached_property
     def _records(self) -> dict[int, Record]:
