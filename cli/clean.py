@@ -38,7 +38,8 @@ def command(log_directory: str, names: tuple[str, ...], now: bool, dry_run: bool
     Without --now only what is due: topics are compacted when more of them than min.cleanable.dirty.ratio is dirty, or
     max.compaction.lag.ms is over, and never the active segment. With --now no ratio is waited for, and the active
     segments of compacted topics are rolled first, so that all but records younger than min.compaction.lag.ms is
-    compacted. Retention goes by age and size in either case.
+    compacted; what was removed is unlinked without waiting for file.delete.delay.ms. Retention goes by age and size in
+    either case.
 
     In a broker's directory only topics are touched whose settings are known here (offsetfs config).
 

@@ -14,6 +14,7 @@ import trio
 
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.duties import Done, Duties, Lane
+from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +71,8 @@ class DutyRunner:
             self._token.run_sync_soon(self.wake, idempotent=True)
         what = f"{done.duty} of {done.partition}" if done.partition is not None else done.duty
         if done.error is not None:
-            _log.error("%s failed: %s", what, done.error)
+            is_ours = not isinstance(done.error, OSError | StorageError)
+            _log.error("%s failed: %s", what, done.error, exc_info=done.error if is_ours else None)
             self._notes.add(done.error, what)
         else:
             _log.info("%s", done)

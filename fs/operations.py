@@ -250,6 +250,7 @@ class Operations(pyfuse3.Operations):
             raise self.shared.refusal()
         await self.accumulators.forget(partition.name)
         await self.shared.in_thread(lambda: self.shared.directory.delete_partition(partition.name))
+        partition.removed()
         self.shared.wake_duties()
 
     # --- open files --------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ class Partition:
         """When the kernel was last told the name of a record, on trio's clock."""
         self._shared = shared
         self._log: Log | None = None
+        self._was_removed = False
         self._seen = Segments()
         self._replacements = 0
         self._view: LogView | None = None
@@ -48,7 +49,11 @@ class Partition:
     @property
     def is_gone(self) -> bool:
         """Whether the log below was deleted or made anew: its name stands for another partition then."""
-        return self._log is not None and self._log.is_gone
+        return self._was_removed or (self._log is not None and self._log.is_gone)
+
+    def removed(self) -> None:
+        """Take note that the partition was deleted, which a log that was never opened could not tell."""
+        self._was_removed = True
 
     @property
     def is_open(self) -> bool:

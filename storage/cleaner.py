@@ -24,7 +24,7 @@ from offsetfs.storage.compaction import Cleanable, Cleaned, Throttle, clean, cle
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.config_values import LONG_MAX
 from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.errors import CompactionCancelled, SegmentsChanged, StorageError, UnknownPartition
+from offsetfs.storage.errors import CompactionCancelled, SegmentsChanged, UnknownPartition
 from offsetfs.storage.glance import Glance
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
@@ -124,7 +124,7 @@ class Cleaner:
                 found = self._look(partition, config, now_ms)
             except (UnknownPartition, FileNotFoundError):
                 continue  # deleted meanwhile
-            except (StorageError, OSError) as error:
+            except Exception as error:  # whatever is wrong with one of them, the others are not to blame
                 self._failed(partition, error)
                 continue
             if found is not None and found.is_due:
@@ -171,7 +171,7 @@ class Cleaner:
                     return is_wanted and self._clean(log, found, now_ms, on_progress)
             except (UnknownPartition, SegmentsChanged, CompactionCancelled):
                 return False  # deleted or cut meanwhile, or told to end: the next look sees what is left
-            except (StorageError, OSError) as error:
+            except Exception as error:
                 self._failed(partition, error)
                 return False
 
@@ -196,7 +196,7 @@ class Cleaner:
         glance = self._glances.get(partition)
         if glance is not None:
             now_ms = self._directory.cautious_clock.now_ms()
-            until_ms = LONG_MAX if isinstance(error, StorageError) else now_ms + LOOK_AGAIN_MS
+            until_ms = now_ms + LOOK_AGAIN_MS if isinstance(error, OSError) else LONG_MAX
             config = self._directory.config_of(partition.topic)
             self._found[partition] = _Found(glance.changed_ns, config, until_ms)
         self._on_failure(error, partition)

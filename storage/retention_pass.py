@@ -103,7 +103,17 @@ class RetentionPass:
         return True
 
     def _sweep(self, partitions: list[TopicPartition]) -> None:
-        removed, failures = retention.sweep(self._directory, partitions, self._directory.cautious_clock.now_ms())
+        try:
+            now_ms = self._directory.cautious_clock.now_ms()
+            removed, failures = retention.sweep(self._directory, partitions, now_ms)
+        except OSError:
+            raise  # of the checkpoint, which is everybody's
+        except Exception as unforeseen:  # whatever is wrong with one of them, the others are not to blame
+            for partition in partitions if len(partitions) > 1 else ():
+                self._sweep([partition])
+            if len(partitions) == 1:
+                self._on_failure(unforeseen, partitions[0])
+            return
         for each in removed:
             self._on_removed(each)
         for partition, error in failures.items():

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.unit
         ("ro,rw", {"read_only": False}),
         ("rw,ro", {"read_only": True}),
         ("create", {"create": True}),
+        ("delete,delete-records", {"delete": True, "delete_records": True}),
+        ("log.cleaner.backoff.ms=50", {"directory_settings": {"log.cleaner.backoff.ms": "50"}}),
         ("list=100", {"listed_max": 100}),
         ("list=all", {"listed_max": None}),
         ("list=none", {"listed_max": 0}),
@@ -83,6 +85,13 @@ def test_what_is_not_said_is_the_caller_and_kafkas_defaults() -> None:
         ("umask=1777", "umask=1777 is not an octal number from 000 to 777"),
         ("uid=4294967295", "uid=4294967295 is not a number from 0 to 4294967294"),
         ("ro,create", "ro and create exclude each other"),
+        ("ro,delete", "ro and delete exclude each other"),
+        ("ro,delete-records", "ro and delete-records exclude each other"),
+        ("delete-record", "unknown option 'delete-record', did you mean delete-records?"),
+        ("log.cleaner.backof.ms=5", "did you mean log.cleaner.backoff.ms?"),
+        ("log.cleaner.backoff.ms", "option log.cleaner.backoff.ms needs a value: log.cleaner.backoff.ms=…"),
+        ("log.cleaner.backoff.ms=-1", "log.cleaner.backoff.ms"),
+        ("log.cleaner.threads=0", "log.cleaner.threads"),
         ("batch-bytes=32m,buffer-bytes=32m", "must hold at least 2 batches"),
         ("segment.bytes=x", "segment.bytes"),
         ('cleanup.policy="compact,delete', "a double quote is not closed"),
@@ -96,7 +105,12 @@ def test_what_is_wrong_is_said_in_a_sentence(text: str, sentence: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "ro,list=all", "create,list=none,flush-ms=off,flush-messages=3,umask=077,allow_other,retention.ms=-1"],
+    [
+        "",
+        "ro,list=all",
+        "delete,delete-records,log.cleaner.threads=2",
+        "create,list=none,flush-ms=off,flush-messages=3,umask=077,allow_other,retention.ms=-1",
+    ],
 )
 def test_what_is_told_about_a_mount_can_be_said_again(text: str) -> None:
     options = MountOptions.parse([text])

@@ -263,6 +263,34 @@ def test_a_log_of_which_nothing_can_go_is_not_opened(
     assert world.done == []
 
 
+@pytest.mark.parametrize("duty", ["retention", "compaction"])
+def test_what_nobody_foresaw_in_one_partition_keeps_no_other_from_its_duty(
+    make: Make, monkeypatch: pytest.MonkeyPatch, duty: str
+) -> None:
+    world = make()
+    policy = {"cleanup_policy": "compact"} if duty == "compaction" else {"retention_ms": str(HOUR)}
+    partitions = [TopicPartition("many", number) for number in range(3)]
+    for partition in partitions:
+        world.segment(world.partition(partition, **(policy if partition.partition == 0 else {})), b"a", age_ms=2 * HOUR)
+    decide, look = retention.expired_segments, compaction.cleanable
+
+    def broken(of: Callable[..., object]) -> Callable[..., object]:
+        def maybe(log: Log, *arguments, **more):
+            if log.partition == partitions[1]:
+                raise ValueError("of our own making")
+            return of(log, *arguments, **more)
+
+        return maybe
+
+    if duty == "retention":
+        monkeypatch.setattr(retention, "expired_segments", broken(decide))
+    else:
+        monkeypatch.setattr("offsetfs.storage.cleaner.cleanable", broken(look))
+    world.pass_time(30 * SECOND)
+    assert world.errors() == [(duty, partitions[1], "of our own making")]
+    assert sorted(done.partition.partition for done in world.done if done.partition and not done.error) == [0, 2]
+
+
 def test_a_segment_that_only_its_last_record_keeps_is_asked_for_once(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
