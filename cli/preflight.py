@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 
-from offsetfs.cli import running
+from offsetfs.cli import expiring, running
 from offsetfs.cli.exit_codes import SYSTEM, WRONG_CALL, Failure
 from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mount_at
 from offsetfs.fs.options import MountOptions
@@ -38,6 +38,8 @@ def check(log_directory: str, mount_point: str, options: MountOptions) -> list[s
     check_mount_point(mount_point)
     check_apart(log_directory, mount_point)
     warnings = check_directory(log_directory, read_only=options.read_only, may_be_empty=options.create)
+    if not options.read_only:
+        warnings += expiring.warnings(log_directory, options)
     check_fuse(FUSE_DEVICE)
     if options.allow_other and os.geteuid() != 0:
         check_allow_other(FUSE_CONFIG)

@@ -18,6 +18,8 @@ from offsetfs.storage.config_values import LONG_MAX
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import parse_segment_name, segment_name
 
+TIME_ENTRY_SIZE = 12  # of a time index: a timestamp in 8 bytes, a relative offset in 4
+
 
 @dataclass(frozen=True, slots=True)
 class Glance:
@@ -60,6 +62,21 @@ class Glance:
             return LONG_MAX
         timestamp = self._first_timestamp(-1)
         return timestamp if timestamp >= 0 else files.status(self._log_path(-1)).st_mtime_ns // 1_000_000
+
+    def latest_ms(self) -> int:
+        """Return about when the newest records were written, by what is cheap to ask; -1 where nothing tells."""
+        for place in reversed(range(len(self.bases))):
+            if self.sizes[place]:
+                return max(self._first_timestamp(place), self._last_indexed_timestamp(place))
+        return -1
+
+    def _last_indexed_timestamp(self, place: int) -> int:
+        try:
+            with files.opened(os.path.join(self.path, segment_name(self.bases[place], ".timeindex"))) as index:
+                entry = index.read(max(index.size() - TIME_ENTRY_SIZE, 0), TIME_ENTRY_SIZE)
+        except OSError:
+            return -1
+        return int.from_bytes(entry[:8], "big", signed=True) if len(entry) == TIME_ENTRY_SIZE else -1
 
     def _log_path(self, place: int) -> str:
         return os.path.join(self.path, segment_name(self.bases[place], ".log"))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
 
-from offsetfs.cli import preflight
+from offsetfs.cli import expiring, preflight
 from offsetfs.cli.exit_codes import FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.fs.options import MountOptions
+from offsetfs.storage.batch_builder import BatchBuilder
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.topic_settings import TopicSettings
 
 pytestmark = pytest.mark.unit
 
@@ -164,3 +168,55 @@ def test_a_user_lets_others_in_only_where_the_administrator_agreed(tmp_path: Pat
     except Failure as failure:
         said = failure.message
     assert (said is None) == is_allowed and "user_allow_other" in (said or "user_allow_other")
+
+
+# --- what a mount would remove ---------------------------------------------------------------------------------------
+
+HOUR_MS = 3_600_000
+
+
+def archive(path: Path, *ages_ms: int, roll: bool = False) -> None:
+    """Make orders-0 with a record of each age, the oldest first; with `roll` an empty active segment behind them."""
+    directory = LogDirectory.open(os.fspath(path))
+    log = directory.create_partition(TopicPartition("orders", 0), {"index.interval.bytes": "0"})
+    now_ms = time.time_ns() // 1_000_000
+    for age_ms in ages_ms:
+        builder = BatchBuilder(1 << 12)
+        assert builder.append(None, b"value", (), now_ms - age_ms)
+        log.append(builder.seal())
+    if roll:
+        log.roll()
+    directory.close()
+
+
+@pytest.mark.parametrize("roll", [False, True])
+def test_a_mount_that_would_remove_an_archive_says_so_before(tmp_path: Path, roll: bool) -> None:
+    archive(tmp_path, 300 * HOUR_MS, 200 * HOUR_MS, roll=roll)
+    [warning] = expiring.warnings(os.fspath(tmp_path), MountOptions())
+    assert "all records of orders-0 are older than retention.ms" in warning and "-o retention.ms=-1" in warning
+
+
+@pytest.mark.parametrize(
+    ("ages_ms", "options", "settings"),
+    [
+        ((300 * HOUR_MS, 10 * HOUR_MS), "", {}),
+        ((300 * HOUR_MS,), "retention.ms=-1", {}),
+        ((300 * HOUR_MS,), "", {"retention.ms": "-1"}),
+        ((300 * HOUR_MS,), "cleanup.policy=compact", {}),
+        ((), "", {}),
+    ],
+    ids=["some are young", "the mount keeps all", "the topic keeps all", "compacted", "empty"],
+)
+def test_where_something_stays_nobody_is_warned(
+    tmp_path: Path, ages_ms: tuple[int, ...], options: str, settings: dict[str, str]
+) -> None:
+    archive(tmp_path, *ages_ms)
+    if settings:
+        TopicSettings(os.fspath(tmp_path)).change("orders", settings)
+    assert expiring.warnings(os.fspath(tmp_path), MountOptions.parse([options])) == []
+
+
+def test_in_a_brokers_directory_nothing_goes_unasked_and_nobody_is_warned(tmp_path: Path) -> None:
+    archive(tmp_path, 300 * HOUR_MS)
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    assert expiring.warnings(os.fspath(tmp_path), MountOptions()) == []
