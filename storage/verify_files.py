@@ -19,7 +19,7 @@ from offsetfs.storage.verify_finding import Report, Reporter
 _BESIDE = (LEADER_EPOCHS, PARTITION_METADATA)
 INDEXES = (".index", ".timeindex", ".txnindex")
 _OF_A_SEGMENT = (".log", *INDEXES, ".snapshot", ".values-map")
-_CUT = re.compile(r"\.cut-[0-9]+\Z")
+_CUT = re.compile(r"\.cut-[0-9]+(-[0-9]+)?\Z")
 _METADATA_FILE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint(\.deleted)?\Z|quorum-state\Z")
 _UNDER_WAY = {
     ".deleted": "the next writer removes it",

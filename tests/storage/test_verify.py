@@ -419,6 +419,7 @@ NOTICES = [
     ("left-over", f"segments-0/{17:020d}.index"),
     ("left-over", "meta.properties.tmp"),
     ("cut", f"segments-0/{0:020d}.cut-100"),
+    ("cut", f"segments-0/{0:020d}.cut-100-2"),
     ("foreign-file", "segments-0/notes.txt"),
 ]
 
