@@ -138,10 +138,10 @@ class LogDirectory:
         self._unclean = self._clean_mark is None
         if self.read_only:
             return
+        files.sync_directory(self.path)  # whoever died had not told anybody yet that a name was there; we do
         for left_over in partition_deletion.deleted_directories(self.path):
             self._remove_later(left_over, self._defaults.file_delete_delay_ms)
         if self._unclean:
-            files.sync_directory(self.path)  # whoever died had not told anybody yet that a name was there; we do
             self._recover_all(on_progress)
 
     def _recover_all(self, on_progress: OnProgress | None) -> None:
