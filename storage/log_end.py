@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from offsetfs.storage import batch_chain, row_walk
 from offsetfs.storage.errors import MalformedBatch, StorageError
-from offsetfs.storage.log import Damage
+from offsetfs.storage.log_values import Damage
 from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment
 
 
