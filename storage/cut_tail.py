@@ -51,6 +51,11 @@ def set_aside(segment: Segment) -> str:
     return target
 
 
+def was_cut(segment: Segment) -> bool:
+    """Whether something was cut from a segment where it ends now."""
+    return files.exists(segment.path(f".cut-{segment.size}"))
+
+
 def free_name(directory: str, base_offset: int) -> str:
     """Return the name that a whole segment would be kept under."""
     return next(name for name in _names(base_offset, 0) if not files.exists(os.path.join(directory, name)))

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from offsetfs.storage import checkpoint, files, leftovers, overflow
+from offsetfs.storage import checkpoint, cut_tail, files, leftovers, overflow
 from offsetfs.storage.config import LogConfig
 from offsetfs.storage.epochs import LeaderEpochCache
 from offsetfs.storage.errors import InvalidCheckpoint, StorageError
@@ -249,12 +249,14 @@ def _beyond_what_was_given_out(content: _Content, opening: Opening) -> _Content:
     """Let a log that lost its end go on behind the offsets that were on disk once, so that none is given out again.
 
     Kafka begins anew at the log start where the log ends below it, and goes on at the end where that lies below the
-    recovery point.
+    recovery point. A truncation may have cut the batch that held the offset to which it was asked to: that is no loss.
     """
     given_out = max(opening.recovery_point, opening.log_start())
     if content.next_offset >= given_out:
         return content
     active = content.segments.active
+    if cut_tail.was_cut(active):
+        return replace(content, next_offset=given_out)
     reason = f"the log ends here, but offsets below {given_out} were on disk once; it goes on with that one"
     damage = [*content.damage, Damage(active.log_path, active.size, content.next_offset, reason)]
     return replace(content, next_offset=given_out, damage=damage)

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 from offsetfs.storage import cut_tail, files, segment_names
 from offsetfs.storage.errors import CorruptIndex, OffsetOutOfRange
-from offsetfs.storage.log_end import end_of_chain
 from offsetfs.storage.names import parse_segment_name, segment_name
 from offsetfs.storage.offset_index import OffsetIndex
 from offsetfs.storage.segment import Segment
@@ -76,16 +75,7 @@ def _cut(log: Log, offset: int) -> None:
         _remove_snapshots(log.path, offset + 1)
         cut = _cut_segment(last, position, offset)
         _cut_epochs(log, cut_from=offset, next_offset=offset)
-        log.end_at(offset, _reaching(log, segments.without(later).plus(cut), offset))
-
-
-def _reaching(log: Log, segments: Segments, offset: int) -> Segments:
-    """Return segments that end at `offset`, at the next start as well: an empty one says so where no batch does."""
-    if end_of_chain(segments.active) in (None, offset):
-        return segments
-    following = Segment.create(log.path, offset, log.config, segments.active.pool, clock=log.clock)
-    files.sync_directory(log.path)
-    return segments.plus(following)
+        log.end_at(offset, segments.without(later).plus(cut))
 
 
 def _empty(log: Log, offset: int) -> None:
