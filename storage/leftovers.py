@@ -3,7 +3,7 @@
     .cleaned            output that was not finished: goes
     .swap               output that is about to take its place: takes it, or goes with a `.cleaned` at or below its base
     .deleted            on its way out: goes
-    .index and its like whose `.log` is gone: goes
+    .index and its like whose `.log` is gone: goes; so does what ends in .tmp, whose making was cut short
     .snapshot           of a base that no segment has: goes, but for the latest, when it lies in the last segment
 
 Everything else stays, whatever it is called: `.cut-` files, names of other programs, directories. Follows the first
@@ -74,8 +74,8 @@ def present(names: Iterable[str]) -> Present:
 def pending_swaps(path: str, parsed: Present | None = None) -> PendingSwaps:
     """Return what `finish_swaps` would do (LogLoader, its first four steps); changes nothing.
 
-    Reads `.log.swap` files: their headers, to know which files they replace, and all of them where those are all there
-    yet. One that is damaged then does not take the place of what is not.
+    Reads `.log.swap` files, to know which files they replace. Where those are all there yet, one that is damaged does
+    not take their place.
     """
     parsed = present(files.names(path)) if parsed is None else parsed
     cleaned_min = min((base for _, base, suffix in parsed if suffix in _ending(CLEANED)), default=None)
@@ -129,15 +129,18 @@ def _next_offset_of(path: str, name: str, base: int, others: Sequence[int]) -> i
 
     No checksum covers offsets, and what is believed here takes live segments away. So a batch counts when the one
     behind it begins above it. The last counts when the last of the `others` that it takes away has a batch with its
-    offsets: that is where it was copied from.
+    offsets: that is where it was copied from. Next to damage, or behind it, none counts.
     """
     sure, end, last = base, base, (base, base)
-    with files.opened(os.path.join(path, name)) as log:
-        for rows in row_walk.header_rows(log, 0, log.size()):
-            for begins, ends in zip(rows.column(chain.BASE_OFFSET), rows.next_offsets(), strict=True):
-                sure = max(sure, end) if begins >= end else sure
-                last = (begins, ends)
-                end = ends if ends - 1 - base <= _RELATIVE_OFFSET_MAX else sure
+    try:
+        with files.opened(os.path.join(path, name)) as log:
+            for rows in row_walk.sound_rows(log, 0, log.size()):
+                for begins, ends in zip(rows.column(chain.BASE_OFFSET), rows.next_offsets(), strict=True):
+                    sure = max(sure, end) if begins >= end else sure
+                    last = (begins, ends)
+                    end = ends if ends - 1 - base <= _RELATIVE_OFFSET_MAX else sure
+    except StorageError:
+        return sure
     between = [other for other in others if sure <= other < end and _size(path, other)]
     return max(sure, end) if not between or _has_batch(path, between[-1], last) else sure
 
@@ -181,9 +184,10 @@ def finish_swaps(path: str) -> PendingSwaps:
 
 
 def orphans(parsed: Present) -> list[str]:
-    """Return the names of indexes whose log is gone."""
+    """Return the names of indexes whose log is gone, and of files whose making was cut short (`files.replace_file`)."""
     logs = {base for _, base, suffix in parsed if suffix == ".log"}
-    return [name for name, base, suffix in parsed if suffix in _OF_A_LOG and base not in logs]
+    unfinished = _ending(".tmp")
+    return [n for n, base, suffix in parsed if (suffix in _OF_A_LOG and base not in logs) or suffix in unfinished]
 
 
 def stray_snapshots(parsed: Present, *, offset_max: int | None = None) -> list[str]:

@@ -110,9 +110,9 @@ def test_snapshots_beyond_the_end_go_and_leave_the_latest_below_it() -> None:
     assert sorted(leftovers.stray_snapshots(present, offset_max=9)) == names("3.snapshot 42.snapshot 50.snapshot")
 
 
-def test_indexes_without_a_log_are_orphans_and_nothing_else_is() -> None:
-    orphans = names("7.index 7.timeindex 7.txnindex 7.values-map")
-    others = names("0.log 0.index 7.snapshot 7.cut-0 7.log.deleted 7.index.handover x.index readme")
+def test_indexes_without_a_log_and_unfinished_files_are_orphans_and_nothing_else_is() -> None:
+    orphans = names("7.index 7.timeindex 7.txnindex 7.values-map 0.snapshot.tmp 0.index.tmp")
+    others = names("0.log 0.index 7.snapshot 7.cut-0 7.log.deleted 7.index.handover x.index readme x.tmp 7.tmp")
     assert sorted(leftovers.orphans(leftovers.present([*orphans, *others]))) == orphans
 
 

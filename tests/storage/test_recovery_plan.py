@@ -50,6 +50,7 @@ CASES = [
     Case("a cut, and what follows it", {**TORN, 1: [batch(1, b"b")]}, [RECOVERED, ("cut", 0), ("set-aside", 1)]),
     Case("a second loss at one place", TORN, [RECOVERED, ("cut", 0)], {LOSS: b"first"}),
     Case("left over", ONE, [RECOVERED, ("snapshot", 9), ("leftover", 5)], {"9.snapshot": b"", "5.index": b""}),
+    Case("never finished", ONE, [RECOVERED, ("leftover", 0)], {"0.snapshot.tmp": b"x"}),
     Case("too many offsets", HUGE, [RECOVERED, ("split", 0)]),
     Case("too many offsets, though clean", HUGE, [("split", 0)], is_clean=True),
 ]
