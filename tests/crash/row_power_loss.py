@@ -73,11 +73,11 @@ def _cut_anywhere(system: System, before: SimDisk, disk: SimDisk, life: Life, ra
         for change in disk.history[passed:time]:
             state.apply(change)
         passed = time
-        states += _cut(system, state, life.timeline.at(time), life.defaults, random)
+        states += cut(system, state, life.timeline.at(time), life.defaults, random)
     return states
 
 
-def _cut(system: System, state: SimDisk, promises: Promises, defaults: dict[str, str], random: Random) -> int:
+def cut(system: System, state: SimDisk, promises: Promises, defaults: dict[str, str], random: Random) -> int:
     """Check one disk that a cut may leave, and now and then one that a second cut leaves during the check."""
     was_killed = random.random() < KILLED
     left = state.clone() if was_killed else state.crash(random)

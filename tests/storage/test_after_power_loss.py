@@ -315,7 +315,7 @@ def _names(disk: SimDisk) -> list[str]:
     return [path.rsplit("/")[-1] for path in disk.tree("logs")]
 
 
-# --- retention
+# --- retention, and records that are deleted
 
 
 def test_what_retention_left_behind_hides_no_hole(system: System) -> None:
@@ -338,3 +338,30 @@ def test_what_retention_left_behind_hides_no_hole(system: System) -> None:
     system.disk = logs.crash(Random(0), "all")
     log = opened().log(ORDERS)
     assert (log.log_start_offset, log.next_offset) == (2, 3), "behind the hole nothing is shown"
+
+
+def test_a_log_start_that_was_seen_after_a_kill_does_not_fall_in_a_power_cut(system: System) -> None:
+    directory = opened()
+    append(directory.create_partition(ORDERS), *((b"a", b"%d" % number) for number in range(3)))
+    directory.close()
+    before = system.disk
+    number, goes_on = 0, True
+    while goes_on:
+        system.disk = before.clone()
+        goes_on = kill_at(system, number, lambda: opened().log(ORDERS).delete_records(2))
+        seen = opened().log(ORDERS).log_start_offset
+        assert cut_power(system).log(ORDERS).log_start_offset == seen, f"killed at change {number}"
+        number += 1
+    assert seen == 2
+
+
+def test_a_log_that_was_cut_inside_a_batch_has_lost_nothing_at_the_next_start(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS)
+    append(log, (b"a", b"0"))
+    data = build([(b"a", b"%d" % number, (), NOW_MS) for number in range(1, 5)])
+    log.append(SealedBatch(memoryview(data), 4, 8, NOW_MS, len(data)))
+    log.truncate_to(3)
+    directory.close()
+    log = opened().log(ORDERS)
+    assert (log.next_offset, log.damage, list(shown(log))) == (3, (), [0])
