@@ -33,7 +33,7 @@ from offsetfs.storage.files import File
 from offsetfs.storage.log import Damage
 from offsetfs.storage.producers import ProducerState
 from offsetfs.storage.row_walk import Rows
-from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from offsetfs.storage.segment import Segment
 from offsetfs.storage.segment_indexes import IndexBuilder
 from offsetfs.storage.segments import Segments
 
@@ -139,7 +139,8 @@ class Recovery:
 
         Offsets rise and fit an index entry: the checksum does not cover them.
         """
-        offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
+        base_behind = self.segments.base_behind(segment)
+        offset_max = row_walk.offset_max_of(segment.base_offset, base_behind)
         try:
             for rows in row_walk.sound_rows(
                 log,
@@ -147,7 +148,7 @@ class Recovery:
                 segment.size,
                 offset_min=self.next_offset,
                 offset_max=offset_max,
-                base_behind=self.segments.base_behind(segment),
+                base_behind=base_behind,
             ):
                 builder.add_rows(rows.numbers)
                 self._take(rows, log)
@@ -184,7 +185,7 @@ class Recovery:
             position,
             segment.size,
             offset_min=self.next_offset,
-            offset_max=segment.base_offset + RELATIVE_OFFSET_MAX,
+            offset_max=row_walk.offset_max_of(segment.base_offset, self.segments.base_behind(segment)),
         )
         if following == segment.size:  # offsets that were once given out are not given out again
             self.next_offset = max(self.next_offset, self._recovery_point)

@@ -15,7 +15,7 @@ from offsetfs.storage.config import DEFAULTS
 from offsetfs.storage.errors import InvalidCheckpoint, OffsetBeyondSegment, StorageError
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.open_files import Pool
-from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment, SegmentFiles
+from offsetfs.storage.segment import Segment, SegmentFiles
 
 _OFFSET_MAX = 2**63 - 1
 
@@ -81,11 +81,11 @@ class RecoveryPlan:
 
     def _cuts(self, base: int, base_behind: int | None) -> bool:
         """Walk one segment; return whether it would be cut."""
-        offset_max = base + RELATIVE_OFFSET_MAX
+        offset_max = row_walk.offset_max_of(base, base_behind)
         with files.opened(self._logs[base]) as log:
             position, size = 0, log.size()
             while position < size:
-                position, error = self._sound_end(log, position, size, offset_max)
+                position, error = self._sound_end(log, position, size, offset_max, base_behind)
                 if error is None:
                     return False
                 if isinstance(error, OffsetBeyondSegment) and self._splits(base, base_behind):
@@ -95,15 +95,19 @@ class RecoveryPlan:
                     return True
                 else:
                     position = batch_chain.next_sound(
-                        log, position, size, offset_min=self.next_offset, offset_max=base + RELATIVE_OFFSET_MAX
+                        log, position, size, offset_min=self.next_offset, offset_max=offset_max
                     )
                     if position == size:
                         self.next_offset = max(self.next_offset, self._recovery_point)
         return False
 
-    def _sound_end(self, log: files.File, position: int, size: int, offset_max: int) -> tuple[int, StorageError | None]:
+    def _sound_end(
+        self, log: files.File, position: int, size: int, offset_max: int, base_behind: int | None
+    ) -> tuple[int, StorageError | None]:
         try:
-            for rows in row_walk.sound_rows(log, position, size, offset_min=self.next_offset, offset_max=offset_max):
+            for rows in row_walk.sound_rows(
+                log, position, size, offset_min=self.next_offset, offset_max=offset_max, base_behind=base_behind
+            ):
                 if rows.next_offset - self.next_offset != sum(rows.column(chain.LAST_OFFSET_DELTA)) + len(rows):
                     self._has_gaps = True
                 position, self.next_offset = rows.end, rows.next_offset
@@ -140,7 +144,8 @@ class RecoveryPlan:
         for name in leftovers.orphans(present):
             base = leftovers.present([name])[0][1]
             if base not in self.set_aside:
-                self._note("leftover", name, "is removed: its log is gone")
+                reason = "it was never finished" if name.endswith(".tmp") else "its log is gone"
+                self._note("leftover", name, f"is removed: {reason}")
 
     def _plan_epochs(self) -> None:
         path = os.path.join(self._path, checkpoint.LEADER_EPOCHS)

@@ -23,6 +23,7 @@ from offsetfs.storage.batch_header import CRC_START, HEADER_SIZE, MAGIC, BatchHe
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, OffsetBeyondSegment, StorageError, UnsupportedFormat
 from offsetfs.storage.files import File
 from offsetfs.storage.legacy import NO_RUNS, TIMELESS_RUNS
+from offsetfs.storage.mapped_index import I32_MAX
 
 BLOCK_BYTES = 4 << 20
 """How much is read at once. Batches above `max.message.bytes` (1 MiB unless it is raised) are rare."""
@@ -135,6 +136,12 @@ def sound_rows(
             yield from _standing(rows, file, end, offset_min, base_behind)
             position = rows.end
             offset_min = header.next_offset if offset_min >= 0 else -1
+
+
+def offset_max_of(base_offset: int, base_behind: int | None) -> int:
+    """Return the highest offset that a segment can hold; `base_behind`: where the next one begins, if there is one."""
+    highest = base_offset + I32_MAX
+    return highest if base_behind is None else min(highest, base_behind - 1)
 
 
 def _standing(rows: Rows, file: File, end: int, offset_min: int, base_behind: int | None) -> Iterator[Rows]:
@@ -317,5 +324,5 @@ def _check_offsets(header: BatchHeader, position: int, offset_min: int, offset_m
         reason = f"offset {header.base_offset} cannot follow {offset_min - 1}"
         raise MalformedBatch(reason, path=path, position=position, offset=header.base_offset)
     if header.last_offset > offset_max:
-        reason = f"offset {header.last_offset} is too far above the base offset of its segment"
+        reason = f"offset {header.last_offset} is beyond what its segment can hold"
         raise OffsetBeyondSegment(reason, path=path, position=position, offset=header.base_offset)
