@@ -172,7 +172,8 @@ class Cleaner:
             except (UnknownPartition, SegmentsChanged, CompactionCancelled):
                 return False  # deleted or cut meanwhile, or told to end: the next look sees what is left
             except Exception as error:
-                self._failed(partition, error)
+                if self._directory.has(partition):  # else it was deleted under our hands, and that is no failure
+                    self._failed(partition, error)
                 return False
 
     def _clean(self, log: Log, found: Cleanable, now_ms: int, on_progress: OnProgress | None) -> bool:

@@ -101,9 +101,7 @@ class Duties:
         self._on_done = on_done
         self._cancelled = threading.Event()
         self._claims = Claims()
-        self._retention = RetentionPass(
-            directory, self._claims, self._removed, partial(self._failed, "retention"), self._cancelled.is_set
-        )
+        self._retention = self._retention_pass()
         self._dirty_since: dict[TopicPartition, float] = {}
         config = directory.config
         threads = config.log_cleaner_threads if config.log_cleaner_enable else 0
@@ -176,7 +174,7 @@ class Duties:
 
     def _cleaner_lane(self, number: int) -> Lane:
         config, schedule = self._directory.config, Schedule(self._directory.clock, self._failed)
-        cleaner = self.cleaner()
+        cleaner, retention = self.cleaner(), self._retention_pass()
         backoff_s = config.log_cleaner_backoff_ms / 1000
 
         def clean() -> None:
@@ -184,7 +182,7 @@ class Duties:
                 self.roll(cleaner.compacted())
             cleaner.run()
             if number == 0:
-                self._retention.run(cleaner.compacted())
+                retention.run(cleaner.compacted())
 
         schedule.every("compaction", clean, backoff_s, first_s=backoff_s)
         return Lane(f"cleaner {number}", schedule, self._directory.refresh_config)
@@ -196,6 +194,11 @@ class Duties:
         return Cleaner(self._directory, self._claims, self._cleaned, failed, cancelled.is_set, cancelled.wait)
 
     # --- retention ---------------------------------------------------------------------------------------------------
+
+    def _retention_pass(self) -> RetentionPass:
+        """Return one for a lane of its own."""
+        failed = partial(self._failed, "retention")
+        return RetentionPass(self._directory, self._claims, self._removed, failed, self._cancelled.is_set)
 
     def retain(self) -> None:
         """Remove what is due of all partitions that are not compacted: those are the cleaner's, as in Kafka."""

@@ -217,6 +217,18 @@ def test_an_unmount_ends_a_compaction_at_once_and_the_log_is_whole(mount: Mount,
     assert soon(lambda: (again.path / "users-0" / "values").read_bytes() == lines(LATEST, END))
 
 
+def test_a_partition_may_be_removed_while_it_is_compacted(mount: Mount, log: Path) -> None:
+    mounted = mount(log, f"{SLOW},delete,create")
+    compact(log)
+    assert soon(lambda: is_at_work(log))
+    (mounted.path / "users-0").rmdir()
+    assert not (mounted.path / "users-0").exists()
+    (mounted.path / "users-0").mkdir()
+    assert (mounted.path / "users-0" / "next").read_text() == "0\n"
+    assert mounted.unmount() == 0
+    assert not [name for name in os.listdir(log) if name.endswith("-delete")]
+
+
 def test_damage_stops_the_compaction_of_one_partition_and_is_told(mount: Mount, log: Path) -> None:
     path = log / "users-0" / f"{0:020d}.log"
     data = bytearray(path.read_bytes())
