@@ -68,6 +68,7 @@ class System:
         self.fault: Fault = lambda _kind, _path: None
         self.maps = 0
         self._open: dict[int, _Open] = {}
+        self._due: OSError | None = None  # of a full disk, which took the first part of a write
         self._numbers = itertools.count(1 << 24)
         self.path = _SimPath(self)
         self.PROT_READ = mmap.PROT_READ
@@ -118,13 +119,16 @@ class System:
 
     def pwrite(self, fd: int, data: memoryview, position: int) -> int:
         opened, size = self._open[fd], len(data)
+        if self._due is not None:
+            error, self._due = self._due, None
+            raise error
         try:
             if self.fault("write", opened.path) == SHORT:
                 size = max(1, size // 2)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT) and size > 1:  # what still had room was written
                 opened.disk.do("write", opened.inode, position, bytes(data[: size // 2]))
-                self.fault = _Then(self.fault, error)
+                self._due = error
                 return size // 2
             raise
         opened.disk.do("write", opened.inode, position, bytes(data[:size]))
@@ -287,20 +291,6 @@ class _SimEntry:
 
     def inode(self) -> int:
         return self.number
-
-
-class _Then:
-    """Raises an error at the next write, as a disk does that had room for a part of the last one."""
-
-    def __init__(self, fault: Fault, error: OSError) -> None:
-        self._fault = fault
-        self._error: OSError | None = error
-
-    def __call__(self, kind: str, path: str) -> str | None:
-        if kind == "write" and self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        return self._fault(kind, path)
 
 
 @contextlib.contextmanager
