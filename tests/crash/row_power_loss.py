@@ -95,6 +95,6 @@ ROW = Row(
     "power_loss",
     "power loss anywhere, and again during recovery (simulated disk)",
     play,
-    seeds_in_ci=range(3),
+    seeds_in_ci=range(120),
     goal=100_000,
 )
