@@ -26,8 +26,10 @@ def command(remove: bool, dry_run: bool, force: bool, prefix: str, root: str, py
 
     /sbin/mount.offsetfs, so that `mount -t offsetfs` and lines in fstab work; manual pages; completion for bash, zsh
     and fish; the systemd units offsetfs@.service, of the system and of users. All of them call the interpreter that
-    runs this command. What was written is listed, and stands in PREFIX/share/offsetfs/installed. Doing it again changes
-    what has to change. A file that somebody else wrote, or changed since, is left alone unless --force is given.
+    runs this command.
+
+    What was written is listed, and stands in PREFIX/share/offsetfs/installed. Doing it again changes what has to
+    change. A file that somebody else wrote, or changed since, is left alone unless --force is given.
 
     \b
     offsetfs install-helper

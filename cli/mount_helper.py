@@ -65,8 +65,7 @@ def command(
     /home/ann/logs /home/ann/mnt offsetfs noauto,user 0 0
 
     umount(8) returns when the mount is gone, and what was taken is still being written then; offsetfs umount waits
-    until everything is on disk, and so do systemd's mount units when they stop. A mount cannot be changed with -o
-    remount: unmount it, and mount it again.
+    until everything is on disk. A mount cannot be changed with -o remount: unmount it, and mount it again.
 
     Exit codes: 1 wrong call or permissions, 2 system error, 4 internal error, 8 interrupted, 32 mount failed.
     """
@@ -76,7 +75,7 @@ def command(
         )
     options = mounting.parsed(texts, sloppy=is_sloppy)
     if namespace is not None:
-        _enter(namespace)
+        enter(namespace)
     if is_fake:
         preflight.check(log_directory, mount_point, options)
         return DONE
@@ -86,8 +85,8 @@ def command(
     return DONE
 
 
-def _enter(namespace: str) -> None:
-    """Go where `mount -N` wants it. That place may have no Python: what is needed is loaded before."""
+def enter(namespace: str) -> None:
+    """Go where -N wants it. That place may have no Python: what is needed is loaded before."""
     for name in _LOADED_LATE:
         importlib.import_module(name)
     path = f"/proc/{namespace}/ns/mnt" if namespace.isdecimal() else namespace

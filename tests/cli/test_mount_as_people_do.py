@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 from own_machine import NOBODY, Machine
 
+from offsetfs.cli import running
+
 pytestmark = pytest.mark.mount
 
 LOG, MNT = "/mnt/log", "/mnt/mnt"
@@ -60,6 +62,30 @@ def test_mount_8_mounts_and_umount_8_drains(machine: Machine) -> None:
     machine.wait_for_end(daemon["pid"])
     assert values(machine) == ["whole", "unfinished"]
     assert machine.path(LOG + "/.kafka_cleanshutdown").exists()
+
+
+def test_offsetfs_umount_of_such_a_mount_returns_when_its_daemon_has_ended(machine: Machine) -> None:
+    machine.run("mount", "-t", "offsetfs", LOG, MNT, "-o", "linger-ms=60000,flush-ms=off")
+    append(machine, b"whole\nunfinished")
+    (daemon,) = daemons(machine)
+    assert machine.offsetfs("umount", MNT).returncode == 0
+    assert running.started(daemon["pid"]) is None
+    assert values(machine) == ["whole", "unfinished"]
+
+
+def test_who_holds_a_mount_is_named(machine: Machine) -> None:
+    machine.run("mount", "-t", "offsetfs", LOG, MNT)
+    held = subprocess.Popen(machine.command("sh", "-c", f"cd {MNT}; echo; exec cat"), stdin=-1, stdout=-1)
+    with held:
+        assert held.stdin is not None and held.stdout is not None
+        held.stdout.readline()
+        try:
+            assert machine.run("umount", MNT).returncode == 32
+            refused = machine.offsetfs("umount", MNT)
+            assert refused.returncode == 32 and f"{MNT} is busy: held by cat (pid {held.pid}, {MNT})" in refused.stderr
+        finally:
+            held.stdin.close()
+    assert machine.offsetfs("umount", MNT).returncode == 0
 
 
 def test_the_list_of_mounts_shows_the_log_directory(machine: Machine) -> None:
@@ -243,10 +269,12 @@ sys.exit(code or reader.wait())
 
 def test_a_place_is_mounted_when_somebody_goes_there(machine: Machine) -> None:
     """What x-systemd.automount does. Who mounts must stay in the automounter's process group, or waits for itself."""
-    command = ["python3", "-c", AUTOMOUNTER, MNT, "mount", "-t", "offsetfs", LOG, MNT, "-o", "ro"]
-    result = machine.run(*command)
+    mount = ["mount", "-t", "offsetfs", LOG, MNT, "-o", "linger-ms=60000,flush-ms=off"]
+    result = machine.run("python3", "-c", AUTOMOUNTER, MNT, *mount)
     if "no autofs" in result.stderr:
         pytest.skip("this kernel has no autofs")
     assert (result.returncode, result.stdout.split()) == (0, ["README", "orders-0"])
+    append(machine, b"whole\nunfinished")
     assert machine.offsetfs("umount", MNT).returncode == 0
     assert [line.split()[4] for line in machine.run("mount").stdout.splitlines() if f" {MNT} " in line] == ["autofs"]
+    assert values(machine) == ["whole", "unfinished"], "the trap below the mount does not keep it from being gone"
