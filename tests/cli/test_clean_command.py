@@ -19,6 +19,12 @@ ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 0)
 HOUR_MS = 3_600_000
 
 
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power is cut here: hundreds of syncs would only take time."""
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> str:
     """Orders of which one of two segments is too old, and users of whom one of three records is the latest."""

@@ -14,6 +14,12 @@ from offsetfs.storage.directory import LogDirectory
 pytestmark = pytest.mark.unit
 
 
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power is cut here: hundreds of syncs would only take time."""
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)
+
+
 @pytest.fixture
 def log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     assert run(["create", str(tmp_path), "orders", "--config", "retention.ms=1000"]) == 0

@@ -20,6 +20,12 @@ pytestmark = pytest.mark.unit
 ORDERS = TopicPartition("orders", 0)
 
 
+@pytest.fixture(autouse=True)
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power is cut here: hundreds of syncs would only take time."""
+    monkeypatch.setattr(os, "fsync", lambda _fd: None)
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fake_clock import FakeClock
 
-from offsetfs.storage import compaction, retention
+from offsetfs.storage import compaction, retention, retention_pass
 from offsetfs.storage.batch_builder import BatchBuilder
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, META_PROPERTIES, RECOVERY_POINTS, read_offsets
 from offsetfs.storage.cleaner import Claims
@@ -21,7 +21,6 @@ from offsetfs.storage.duty_plan import Planned, plan
 from offsetfs.storage.errors import CorruptBatch
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.retention_pass import BATCH
 from offsetfs.storage.schedule import NEVER, Schedule
 from offsetfs.storage.topic_settings import TopicSettings
 
@@ -219,8 +218,9 @@ def test_a_log_that_does_not_open_keeps_no_other_from_retention(make: Make) -> N
 def test_a_pass_over_many_partitions_opens_a_batch_at_a_time_and_closes_it(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(retention_pass, "BATCH", 8)
     world = make()
-    count = BATCH + 10
+    count = 20
     for number in range(count):
         log = world.partition(TopicPartition("many", number), retention_ms=str(HOUR))
         world.segment(log, b"a", age_ms=2 * HOUR)
@@ -233,7 +233,7 @@ def test_a_pass_over_many_partitions_opens_a_batch_at_a_time_and_closes_it(
 
     monkeypatch.setattr(retention, "sweep", watched)
     world.pass_time(30 * SECOND)
-    assert most == [BATCH, 10]
+    assert most == [8, 8, 4]
     assert world.opened() == []
     assert sum(done.segments_removed for done in world.done) == count
     world.directory.checkpoint()
