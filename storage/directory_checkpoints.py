@@ -37,6 +37,7 @@ class DirectoryCheckpoints:
         self._read_only = read_only
         self._clock = clock
         self._lock = threading.Lock()
+        self._saved: tuple[Offsets, Offsets, Offsets] | None = None  # what `save` wrote, if nothing else was since
         self._next_look_at_starts = 0.0
         self._changed: dict[str, int] = {}
         self._offsets = {name: self._read(name) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)}
@@ -48,6 +49,7 @@ class DirectoryCheckpoints:
             return {}
 
     def _write(self, name: str, offsets: Offsets) -> None:
+        self._saved = None
         checkpoint.write_offsets(os.path.join(self._path, name), offsets)
 
     def _change(self, name: str, offsets: Offsets) -> None:
@@ -92,14 +94,20 @@ class DirectoryCheckpoints:
     # --- changing them; on disk after return -------------------------------------------------------------------------
 
     def save(self, logs: Collection[Log]) -> None:
-        """Write recovery points and high watermarks of these logs, and log starts; others keep what they have."""
+        """Write recovery points and high watermarks of these logs, and log starts; others keep what they have.
+
+        Writes nothing where the last call wrote the same: it comes every minute, also when nobody appends.
+        """
         with self._lock:
             synced = {log.partition: log.recovery_point for log in logs}
-            points = self._offsets[RECOVERY_POINTS] | synced
+            points, starts = self._offsets[RECOVERY_POINTS] | synced, self._telling_starts(logs)
+            if self._saved == (points, starts, synced):
+                return
             self._write(RECOVERY_POINTS, points)
             self._offsets[RECOVERY_POINTS] = points
-            self._write(LOG_STARTS, self._telling_starts(logs))
+            self._write(LOG_STARTS, starts)
             self._write(HIGH_WATERMARKS, self._read(HIGH_WATERMARKS) | synced)
+            self._saved = points, starts, synced
 
     def _telling_starts(self, logs: Iterable[Log]) -> Offsets:
         """Return the log starts without those that the first segment's name says as well: as Kafka writes them."""

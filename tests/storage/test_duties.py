@@ -498,6 +498,16 @@ def test_recovery_points_are_written_every_minute(make: Make) -> None:
     assert read_offsets(str(world.path / RECOVERY_POINTS)) == {ORDERS: 1}
 
 
+def test_a_directory_in_which_nothing_happens_is_not_written_to(make: Make) -> None:
+    world = make()
+    world.fill(world.partition(ORDERS), b"a")
+    world.pass_time(30 * SECOND)
+    before = {path: path.stat().st_mtime_ns for path in world.path.rglob("*")}
+    for _ in range(60):
+        world.pass_time(MINUTE)
+    assert {path: path.stat().st_mtime_ns for path in world.path.rglob("*")} == before
+
+
 def test_a_borrowed_log_stays_open_for_whoever_asked_for_it_meanwhile(make: Make) -> None:
     world = make()
     world.partition(ORDERS)
