@@ -158,5 +158,6 @@ ROW = Row(
         "When `linger-ms` or `batch-bytes` is reached, or the last `close()` has returned, records are in the "
         "segment file: seen by every view, and they survive the death of the daemon.",
         "Offsets rise strictly, and records of one writer stay in order.",
+        "What `write()` alone has taken may be lost with the daemon, and is never torn.",
     ),
 )
