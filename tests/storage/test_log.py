@@ -128,6 +128,15 @@ def test_the_active_index_has_its_full_length_and_a_sealed_one_its_own(
     assert (index.stat().st_size, time_index.stat().st_size) == (16, 12)
 
 
+def test_an_index_entry_names_the_last_offset_and_the_place_of_its_batch(make_log: Callable[..., Log]) -> None:
+    log = make_log(index_interval_bytes="0")
+    for number in range(5):
+        log.append(sealed([b"x" * number] * 3))
+    segment = log.snapshot().active
+    batches = [(header.last_offset, position) for position, header in segment.headers()]
+    assert list(segment.open_files().index.entries()) == batches[1:], "none for the first, which needs none"
+
+
 def test_append_time_is_stamped_when_the_topic_asks_for_it(make_log: Callable[..., Log]) -> None:
     log = make_log(message_timestamp_type="LogAppendTime")
     appended = log.append(sealed([b"x", b"y"], 5))

@@ -1,0 +1,255 @@
+"""Known mistakes, as small changes of our own code, each with the test that is there to catch it.
+
+A change is text of one file that is replaced by other text; the text must be there, and once. docs/mutants.md shows the
+same table, in words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A mistake: `name` says what the code does then, `test` is the pytest id of the test that fails of it."""
+
+    name: str
+    file: str
+    test: str
+    changes: tuple[tuple[str, str], ...]
+
+    def applied(self, source: str) -> str:
+        """Return `source` with the mistake in it; AssertionError where the code is no longer as the change knows it."""
+        for old, new in self.changes:
+            assert source.count(old) == 1, f"mutant “{self.name}” does not fit {self.file} any more: {old!r}"
+            source = source.replace(old, new)
+        return source
+
+
+_SYNC = "tests/storage/test_what_a_sync_promises.py::"
+_POWER = "tests/storage/test_after_power_loss.py::"
+_LOG = "tests/storage/test_log.py::"
+_DIRECTORY = "tests/storage/test_directory.py::"
+_MARKERS = "tests/storage/test_compaction_transactions.py::"
+
+MUTANTS = (
+    Mutant(
+        "a flush does not sync the log file",
+        "storage/segment.py",
+        _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
+        (("        opened.log.sync()\n        opened.index.flush()\n", "        opened.index.flush()\n"),),
+    ),
+    Mutant(
+        "a flush does not sync the log files that rolled",
+        "storage/segment.py",
+        _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
+        (("            with self.names_lock:\n                self._sync_sealed()\n", ""),),
+    ),
+    Mutant(
+        "a flush does not sync the directory after a roll",
+        "storage/log.py",
+        _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
+        (("                if names:\n                    files.sync_directory(self.path)\n", ""),),
+    ),
+    Mutant(
+        "a new partition's name is not synced",
+        "storage/partition_creation.py",
+        _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
+        (
+            (
+                "    files.sync_directory(path)\n    files.sync_directory(directory)\n",
+                "    files.sync_directory(path)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "records count as synced before the sync",
+        "storage/log.py",
+        _LOG + "test_a_failed_sync_fences_the_log",
+        (
+            ("            self.recovery_point = max(self.recovery_point, target)\n", ""),
+            (
+                "            try:\n                for segment in dirty:\n",
+                "            self.recovery_point = max(self.recovery_point, target)\n"
+                "            try:\n                for segment in dirty:\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "a failed sync is tried again",
+        "storage/log.py",
+        _LOG + "test_a_failed_sync_fences_the_log",
+        (
+            (
+                "                self.fenced = error\n                raise\n            self.recovery_point",
+                "                self._dirty, self._names_dirty = dirty, names\n"
+                "                raise\n            self.recovery_point",
+            ),
+        ),
+    ),
+    Mutant(
+        "a torn write is not undone",
+        "storage/segment.py",
+        _LOG + "test_a_full_disk_leaves_the_log_as_it_was_and_usable_afterwards",
+        (("                opened.log.truncate(position)\n", "                pass\n"),),
+    ),
+    Mutant(
+        "the checksum is not verified on a read",
+        "storage/batch.py",
+        "tests/storage/test_recovery.py::test_damage_before_the_recovery_point_is_reported_and_never_cut",
+        (("    if checksum != header.crc:\n", "    if False:\n"),),
+    ),
+    Mutant(
+        "an index entry names the next batch",
+        "storage/segment.py",
+        _LOG + "test_an_index_entry_names_the_last_offset_and_the_place_of_its_batch",
+        (
+            (
+                "self._index(opened, last_offset, position)\n        self",
+                "self._index(opened, last_offset, position + batch.size)\n        self",
+            ),
+        ),
+    ),
+    Mutant(
+        "a swap retires the old segments before the new ones are `.swap`",
+        "storage/replacement.py",
+        "tests/storage/test_compaction_crash.py::"
+        "test_a_crash_at_any_step_shows_the_old_segments_or_the_new_ones[one group]",
+        (
+            ("        swap.prepare(log.path, [segment.base_offset for segment in new])\n", ""),
+            ("    swap.install(path, bases)\n", "    swap.prepare(path, bases)\n    swap.install(path, bases)\n"),
+        ),
+    ),
+    Mutant(
+        "the clean mark is written although a log is fenced",
+        "storage/directory.py",
+        _SYNC + "test_no_mark_of_a_clean_end_is_left_where_a_log_is_fenced",
+        (
+            (
+                "                errors += [log.fenced for log in self._logs.values() if log.fenced is not None]\n",
+                "",
+            ),
+        ),
+    ),
+    Mutant(
+        "the clean mark is written before the logs are closed",
+        "storage/directory.py",
+        _SYNC + "test_a_mark_of_a_clean_end_is_never_on_disk_before_what_was_appended",
+        (
+            (
+                "            try:\n                for log in self._logs.values():\n                    _try(log.close",
+                "            try:\n                CleanShutdown().write(self.path)\n"
+                "                for log in self._logs.values():\n                    _try(log.close",
+            ),
+        ),
+    ),
+    Mutant(
+        "the clean mark stays when the first change comes",
+        "storage/directory.py",
+        _DIRECTORY + "test_the_first_write_takes_the_clean_mark_away_and_closing_brings_it_back",
+        (("                CleanShutdown.remove(self.path)\n", "                pass\n"),),
+    ),
+    Mutant(
+        "the clean mark is removed, but not on disk",
+        "storage/checkpoint.py",
+        _SYNC + "test_a_mark_of_a_clean_end_is_gone_for_good_before_what_was_appended_is_on_disk",
+        (
+            (
+                "            files.remove_file(path)\n            files.sync_directory(directory)\n",
+                "            files.remove_file(path)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "the lock is not taken",
+        "storage/lock.py",
+        _DIRECTORY + "test_a_second_writer_is_refused_with_the_pid_of_the_first",
+        (
+            ("            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", ""),
+            ("            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", "            pass\n"),
+        ),
+    ),
+    Mutant(
+        "the lock that a broker sees is not taken",
+        "storage/lock.py",
+        _SYNC + "test_whoever_asks_for_the_lock_as_a_broker_does_is_refused",
+        (("            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", ""),),
+    ),
+    Mutant(
+        "recovery cuts before the recovery point",
+        "storage/recovery.py",
+        "tests/storage/test_recovery.py::test_damage_before_the_recovery_point_is_reported_and_never_cut",
+        (("                if self.next_offset >= self._recovery_point:\n", "                if True:\n"),),
+    ),
+    Mutant(
+        "recovery keeps what follows a hole",
+        "storage/recovery.py",
+        "tests/storage/test_recovery.py::test_a_segment_that_lost_its_end_ends_the_log",
+        (("            if last is not None and self._is_after_a_hole(segment):\n", "            if False:\n"),),
+    ),
+    Mutant(
+        "files go before the log start is in the checkpoint",
+        "storage/directory.py",
+        "tests/storage/test_retention.py::test_the_new_start_is_on_disk_before_any_file_goes",
+        (("        self._checkpoints.raise_log_starts(starts)\n", ""),),
+    ),
+    Mutant(
+        "retention takes the active segment without a roll",
+        "storage/retention.py",
+        "tests/storage/test_retention.py::test_an_expired_active_segment_is_rolled_and_then_goes",
+        (("    if expiry.segments and expiry.segments[-1] is log.snapshot().active:\n", "    if False:\n"),),
+    ),
+    Mutant(
+        "a tombstone has no horizon, and goes at once",
+        "storage/compaction.py",
+        "tests/storage/test_compaction.py::"
+        "test_a_tombstone_stays_as_long_as_delete_retention_says_from_the_round_that_met_it",
+        (("min(now_ms + log.config.delete_retention_ms, _TIMESTAMP_MAX)", "now_ms"),),
+    ),
+    Mutant(
+        "the marker of a transaction goes at once",
+        "storage/compaction_filter.py",
+        _MARKERS + "test_the_marker_of_an_abort_goes_a_time_after_the_data",
+        (("        if (is_discardable and is_due) or", "        if is_discardable or"),),
+    ),
+    Mutant(
+        "the last batch of a producer goes",
+        "storage/compaction.py",
+        _MARKERS + "test_the_last_batch_of_a_producer_stays_empty_until_it_writes_again",
+        (("{producer_id: entry.last_offset for producer_id, entry in producers.items()}", "dict[int, int]()"),),
+    ),
+    Mutant(
+        "compaction leaves records out for later ones that are not on disk",
+        "storage/compaction.py",
+        _POWER + "test_compaction_leaves_nothing_out_for_a_record_that_a_power_cut_takes",
+        (("        log.flush()\n        log.home.before_change()\n", "        log.home.before_change()\n"),),
+    ),
+    Mutant(
+        "a kept map of values is believed although the log is another",
+        "storage/view_map.py",
+        "tests/storage/test_view_map.py::test_a_map_of_another_log_is_dropped",
+        (("        return loaded if loaded._describes(segment) else None\n", "        return loaded\n"),),
+    ),
+    Mutant(
+        "a compacted topic takes a record without a key",
+        "fs/accumulator.py",
+        "tests/fs/test_accumulator.py::test_a_compacted_log_takes_no_record_without_a_key",
+        (("        if self.log.is_compacted and not has_key:\n", "        if False:\n"),),
+    ),
+    Mutant(
+        "what gzip inflates to has no bound",
+        "storage/compression.py",
+        "tests/storage/test_compression.py::test_the_bound_is_on_the_byte",
+        (
+            (
+                "        inflated = inflater.decompress(data, bytes_max + 1)\n",
+                "        inflated = inflater.decompress(data)\n",
+            ),
+            (
+                "from None\n    if len(inflated) > bytes_max:\n        raise _limit(bytes_max)\n    if not inflater.eof:\n"
+                '        raise MalformedBatch("gzip',
+                'from None\n    if not inflater.eof:\n        raise MalformedBatch("gzip',
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,154 @@
+"""What others may rely on: that what was flushed is on disk, the mark of a clean end, the lock of a directory."""
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from simdisk import ROOT, SimDisk
+from simsystem import System, simulated
+
+from offsetfs.storage import files
+from offsetfs.storage.batch import build
+from offsetfs.storage.batch_builder import SealedBatch
+from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.errors import LogFenced
+from offsetfs.storage.files import File
+from offsetfs.storage.log import Log
+from offsetfs.storage.names import TopicPartition
+
+pytestmark = pytest.mark.unit
+
+ORDERS = TopicPartition("orders", 0)
+VALUES = [b"%d" % number * 100 for number in range(10)]
+MARK = f"/logs/{CLEAN_SHUTDOWN}"
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    disk = SimDisk()
+    disk.do("create", ROOT, "logs", True)
+    disk.do("sync", ROOT)
+    with simulated(disk) as system:
+        yield system
+
+
+def opened() -> LogDirectory:
+    return LogDirectory.open("/logs", defaults={"segment.bytes": "600", "retention.ms": "-1"})
+
+
+def append(log: Log, *values: bytes) -> None:
+    for value in values:
+        data = build([(None, value, (), 1_700_000_000_000)])
+        log.append(SealedBatch(memoryview(data), 1, len(value) + 1, 1_700_000_000_000, len(data)))
+
+
+def values(directory: LogDirectory) -> list[bytes | None]:
+    log = directory.log(ORDERS)
+    return [record.value for segment in log.snapshot() for batch in segment.batches() for record in batch.records()]
+
+
+def cut_power(system: System) -> None:
+    """Lose everything that was not synced."""
+    system.disk = system.disk.crash(Random(0), "none")
+
+
+def killed_at(system: System, number: int, action: Callable[[], object]) -> bool:
+    """Do `action`, and leave the disk as it was at its `number`-th change; return whether it made as many."""
+    before = system.disk.clone()
+    system.disk = before.clone()
+    action()
+    history = system.disk.history
+    for change in history[:number]:
+        before.apply(change)
+    system.disk = before
+    return number < len(history)
+
+
+# --- records
+
+
+def test_what_was_flushed_is_there_after_a_power_cut(system: System) -> None:
+    directory = opened()
+    directory.create_partition(ORDERS)
+    append(directory.log(ORDERS), *VALUES)
+    assert len(directory.log(ORDERS).snapshot()) > 2, "some rolled before the flush"
+    directory.log(ORDERS).flush()
+    cut_power(system)
+    directory = opened()
+    assert directory.has(ORDERS) and values(directory) == VALUES
+
+
+# --- the mark of a clean end
+
+
+def test_a_mark_of_a_clean_end_is_gone_for_good_before_what_was_appended_is_on_disk(system: System) -> None:
+    directory = opened()
+    directory.create_partition(ORDERS)
+    directory.close()
+    assert files.exists(MARK)
+    directory = opened()
+    append(directory.log(ORDERS), *VALUES)
+    directory.log(ORDERS).flush()
+    cut_power(system)
+    assert not files.exists(MARK)
+
+
+def test_a_mark_of_a_clean_end_is_never_on_disk_before_what_was_appended(system: System) -> None:
+    directory = opened()
+    directory.create_partition(ORDERS)
+    append(directory.log(ORDERS), *VALUES)
+    assert not files.exists(MARK)
+    before, number, marks, goes_on = system.disk, 0, 0, True
+
+    def close() -> None:
+        directory = opened()
+        append(directory.log(ORDERS), b"last")
+        directory.close()
+
+    while goes_on:
+        system.disk = before.clone()
+        goes_on = killed_at(system, number, close)
+        cut_power(system)
+        if files.exists(MARK):
+            marks += 1
+            assert values(opened()) == [*VALUES, b"last"], f"cut at change {number} of the close"
+        number += 1
+    assert number > 10 and marks > 0
+
+
+def test_no_mark_of_a_clean_end_is_left_where_a_log_is_fenced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = LogDirectory.open(str(tmp_path))
+    directory.create_partition(ORDERS)
+    log = directory.log(ORDERS)
+    append(log, b"a")
+
+    def fail(self: File) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(File, "sync", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            log.flush()
+    with pytest.raises(LogFenced):
+        log.flush()
+    with pytest.raises(OSError, match="Input/output"):
+        directory.close()
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+
+
+# --- the lock
+
+
+def test_whoever_asks_for_the_lock_as_a_broker_does_is_refused(tmp_path: Path) -> None:
+    script = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    ask = [sys.executable, "-c", script, str(tmp_path / ".lock")]
+    directory = LogDirectory.open(str(tmp_path))
+    assert "BlockingIOError" in subprocess.run(ask, stderr=subprocess.PIPE, text=True, check=False).stderr
+    directory.close()
+    assert subprocess.run(ask, check=False).returncode == 0
