@@ -127,20 +127,19 @@ def _replaced(path: str, parsed: Present, logs: Sequence[tuple[str, int]]) -> li
 def _next_offset_of(path: str, name: str, base: int, others: Sequence[int]) -> int:
     """Return the offset behind the last batch of a `.log.swap`, or `base`; an offset that no segment can hold is none.
 
-    No checksum covers offsets, and what is believed here takes live segments away. So a batch counts when the one
-    behind it begins above it. The last counts when the last of the `others` that it takes away has a batch with its
-    offsets: that is where it was copied from. Next to damage, or behind it, none counts.
+    No checksum covers offsets, and what is believed here takes live segments away. So a log counts when it is sound and
+    its offsets rise, and its last batch when the last of the `others` that it takes away has one with these offsets:
+    that is where it was copied from.
     """
     sure, end, last = base, base, (base, base)
     try:
         with files.opened(os.path.join(path, name)) as log:
-            for rows in row_walk.sound_rows(log, 0, log.size()):
+            for rows in row_walk.sound_rows(log, 0, log.size(), offset_min=base):
                 for begins, ends in zip(rows.column(chain.BASE_OFFSET), rows.next_offsets(), strict=True):
-                    sure = max(sure, end) if begins >= end else sure
-                    last = (begins, ends)
+                    sure, last = end, (begins, ends)
                     end = ends if ends - 1 - base <= _RELATIVE_OFFSET_MAX else sure
     except StorageError:
-        return sure
+        return base
     between = [other for other in others if sure <= other < end and _size(path, other)]
     return max(sure, end) if not between or _has_batch(path, between[-1], last) else sure
 

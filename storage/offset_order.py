@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from offsetfs.storage import batch_chain
 from offsetfs.storage.batch import Batch
@@ -110,18 +111,20 @@ def truthful(bounds: Sequence[tuple[int, int]], offset_min: int, offset_end: int
     """Say of each (base offset, last offset), in the order of the file, whether it is to be believed.
 
     Those are that make the longest rising row within `[offset_min, offset_end)`; of two such rows the one with fewer
-    gaps, and then the one that ends lower: most bits of an offset are high ones. Where rows are equal even so, what is
-    not in all of them is not believed. Costs the square of their number.
+    gaps, in a log that has few of them, and then the one that ends lower: most bits of an offset are high ones. Where
+    rows are equal even so, what is not in all of them is not believed. Costs the square of their number.
     """
     end = 2**63 if offset_end is None else offset_end
     possible = [place for place, (base, last) in enumerate(bounds) if offset_min <= base <= last < end]
+    joins = sum(last + 1 == base for (_, last), (base, _) in pairwise(bounds))
+    bonus = 1 if 2 * joins >= len(bounds) - 1 else 0
     ending: dict[int, _Row] = {}
     for place in possible:
         base = bounds[place][0]
         row = _Row(2 + (base == offset_min), frozenset((place,)))
         for earlier in ending:
             if bounds[earlier][1] < base:
-                longer = ending[earlier].weight + 2 + (bounds[earlier][1] + 1 == base)
+                longer = ending[earlier].weight + 2 + bonus * (bounds[earlier][1] + 1 == base)
                 row = row.or_better(_Row(longer, ending[earlier].sure | {place}))
         ending[place] = row
     best = max(((row.weight, -bounds[place][1]) for place, row in ending.items()), default=None)

@@ -12,6 +12,7 @@ from bit_rot_material import Known
 
 SECTOR = 512
 OFFSET_SIZE = 8
+SIZE_OVERHEAD = 12
 _HEADER = struct.Struct(">qi4xb")
 _DELTA = struct.Struct(">i")
 _DELTA_POSITION = 23
@@ -62,7 +63,7 @@ def damaged(rng: Random, files: Mapping[str, bytes], name: str) -> Damage:
         what, content = rng.choice(_KINDS)(rng, files, name)
         if content != before:
             changed = tuple(_differences(before, content))
-            is_unknowable = ".log" in name and _hides_in_the_order(before, content, changed)
+            is_unknowable = ".log" in name and _hides_in_the_order(before, content)
             return Damage(name, what, content, changed, is_unknowable, len(content) in [*_places(before, name), 0])
     return Damage(name, "truncation to nothing", b"", ((0, len(before)),), False, True)
 
@@ -160,12 +161,25 @@ def _chain(content: bytes | bytearray) -> list[tuple[int, int, int]]:
     return found
 
 
-def _hides_in_the_order(before: bytes, after: bytes, changed: tuple[tuple[int, int], ...]) -> bool:
-    """Whether offsets of batches changed alone, and still rise, or two batches have the same."""
-    if len(before) != len(after):
+def _hides_in_the_order(before: bytes, after: bytes) -> bool:
+    """Whether a batch changed in its offset alone, and the offsets of what is whole do not tell that it was this one.
+
+    They rise all the same, one is there twice, or, in a log with gaps, two contend and either could be the right one.
+    """
+    whole, lying = [], set[int]()
+    for place, base, last in _chain(before):
+        end = place + SIZE_OVERHEAD + int.from_bytes(before[place + OFFSET_SIZE : place + SIZE_OVERHEAD], "big")
+        if before[place + OFFSET_SIZE : end] == after[place + OFFSET_SIZE : end]:
+            moved = int.from_bytes(after[place : place + OFFSET_SIZE], "big", signed=True) - base
+            lying |= {len(whole)} if moved else set()
+            whole.append((base + moved, last + moved))
+    if not lying:
         return False
-    places = [place for place, _, _ in _chain(before)]
-    if not all(any(place <= start and end <= place + OFFSET_SIZE for place in places) for start, end in changed):
-        return False
-    bounds = [(base, last) for _, base, last in _chain(after)]
-    return len(set(bounds)) < len(bounds) or all(last < base for (_, last), (base, _) in pairwise(bounds))
+    joins = sum(last + 1 == base for (_, last), (base, _) in pairwise(whole))
+    suspects = [(), *((place,) for place in range(len(whole)) if 2 * joins < len(whole) - 1 and place not in lying)]
+    return len(set(whole)) < len(whole) or any(_rises(whole, without) for without in suspects)
+
+
+def _rises(bounds: list[tuple[int, int]], without: tuple[int, ...]) -> bool:
+    left = [each for place, each in enumerate(bounds) if place not in without]
+    return all(last < base for (_, last), (base, _) in pairwise(left))

@@ -44,6 +44,12 @@ CASES = [
     Case("one too low", [(0, 9), (4, 13), (20, 29)], [0, 2]),
     Case("one below the segment", [(-5, -1), (10, 19), (20, 29)], [1, 2]),
     Case("two of the same", [(0, 3), (5, 5), (5, 5), (6, 6)], [0, 3]),
+    Case("one too low, of two", [(0, 9), (10, 19), (4, 13)], [0, 1]),
+    Case(
+        "one too high among gaps",
+        [(17, 17), (18, 18), (27, 27), (26, 26), (28, 28), (30, 30), (36, 36)],
+        [0, 1, 4, 5, 6],
+    ),
     Case("three places swapped", [(1, 5), (42, 42), (32, 32), (19, 19)], [0, 3]),
     Case("ends before it begins", [(5, 4)], []),
     Case("nothing", [], []),
