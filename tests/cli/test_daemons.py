@@ -214,6 +214,30 @@ def test_a_daemon_has_a_session_of_its_own_and_nothing_open_of_its_parents(tmp_p
         os.close(reader)
 
 
+def test_until_it_is_ready_a_daemon_stays_in_the_process_group_of_its_caller() -> None:
+    work = "import os, sys; word.failed(str(os.getpgrp()), 1); return 1"
+    result = subprocess.run(
+        [sys.executable, "-c", DETACH.format(work=work)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert result.stdout == f"{os.getpgrp()}\n"
+
+
+def test_ctrl_c_ends_the_parent_which_ends_the_child_without_a_word_of_its_own() -> None:
+    work = "import signal; print('begun', flush=True); signal.pause()"
+    with subprocess.Popen(
+        [sys.executable, "-c", DETACH.format(work=work)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)  # to the end of both, who share the pipe
+    assert said.count("Traceback") == 1 and said.rstrip().endswith("KeyboardInterrupt")
+
+
 # --- the log ---------------------------------------------------------------------------------------------------------
 
 

@@ -5,19 +5,26 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from offsetfs.cli import leaving, running
+from offsetfs.cli import leaving, mount, running
+from offsetfs.cli.detach import Word
+from offsetfs.cli.exit_codes import Failure
 from offsetfs.cli.leaving import LeavingTeller
 from offsetfs.cli.printable import printable
 from offsetfs.cli.progress import CLEAR_LINE, Line, bytes_text
 from offsetfs.cli.running import Daemon
 from offsetfs.cli.service_manager import ServiceManager
+from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared_sync import Left
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.errors import NotALogDirectory
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.recover_all import RecoveryProgress
 
 pytestmark = pytest.mark.unit
 
@@ -72,6 +79,24 @@ def test_a_service_manager_that_is_gone_is_told_once(tmp_path: Path) -> None:
     service = ServiceManager({"NOTIFY_SOCKET": f"{tmp_path}/gone"})
     service.ready("ready")
     service.stopping("ending", 1)
+
+
+def test_a_recovery_asks_the_service_manager_for_more_time_as_long_as_it_gets_on(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def recover(path: str, *, on_progress: Callable[[RecoveryProgress], None], **how: object) -> None:
+        on_progress(RecoveryProgress(5_000_000, 10_000_000, 1, 3, TopicPartition("orders", 0)))
+        raise NotALogDirectory("it ends here")
+
+    monkeypatch.setenv("NOTIFY_SOCKET", manager.environment["NOTIFY_SOCKET"])
+    monkeypatch.setattr("offsetfs.cli.progress.QUIET_SECONDS", 0)
+    monkeypatch.setattr(LogDirectory, "open", recover)
+    with pytest.raises(Failure, match="it ends here"):
+        mount._Mounting("/data", "/mnt", MountOptions())._open(Word(None))
+    assert manager.heard()[0] == "STATUS=opening /data"
+    status, extension = manager.heard()
+    assert status.startswith("STATUS=recovering orders-0, 1 of 3 partitions done, 5.0 of 10.0 MB, about ")
+    assert extension == "EXTEND_TIMEOUT_USEC=120000000"
 
 
 # --- the end of a mount ----------------------------------------------------------------------------------------------
