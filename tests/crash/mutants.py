@@ -46,10 +46,10 @@ MUTANTS = (
         (("            with self.names_lock:\n                self._sync_sealed()\n", ""),),
     ),
     Mutant(
-        "a flush does not sync the directory after a roll",
-        "storage/log.py",
+        "no directory is ever synced",
+        "storage/files.py",
         _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
-        (("                if names:\n                    files.sync_directory(self.path)\n", ""),),
+        (("O_CLOEXEC)\n    try:\n        os.fsync(fd)\n", "O_CLOEXEC)\n    try:\n        pass\n"),),
     ),
     Mutant(
         "a new partition's name is not synced",
@@ -246,9 +246,9 @@ MUTANTS = (
                 "        inflated = inflater.decompress(data)\n",
             ),
             (
-                "from None\n    if len(inflated) > bytes_max:\n        raise _limit(bytes_max)\n    if not inflater.eof:\n"
-                '        raise MalformedBatch("gzip',
-                'from None\n    if not inflater.eof:\n        raise MalformedBatch("gzip',
+                "    if len(inflated) > bytes_max:\n        raise _limit(bytes_max)\n"
+                '    if not inflater.eof:\n        raise MalformedBatch("gzip',
+                '    if not inflater.eof:\n        raise MalformedBatch("gzip',
             ),
         ),
     ),

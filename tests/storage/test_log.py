@@ -179,6 +179,7 @@ def test_a_full_disk_leaves_the_log_as_it_was_and_usable_afterwards(
     with pytest.raises(OSError, match="No space"):
         log.append(sealed([b"lost"]))
     monkeypatch.undo()
+    assert log.fenced is None, "the file is as long as it was"
     log.check()
     log.append(sealed([b"after"]))
     assert values_of(log) == [b"before", b"after"]

@@ -343,7 +343,7 @@ def test_the_new_start_is_on_disk_before_any_file_goes(make: Make, told: list[st
     del told[:]
     run(small)
     renamed = [place for place, call in enumerate(told) if call.endswith(".deleted")]
-    assert told.index(f"replace_file {LOG_STARTS}") < min(renamed)
+    assert f"replace_file {LOG_STARTS}" in told[: min(renamed)]
     assert told[max(renamed) + 1 :] == [f"sync_directory {PARTITION}"]
     assert read_offsets(str(small.path / LOG_STARTS)) == {PARTITION: 4}
 
