@@ -32,6 +32,7 @@ UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimi
 
 _VALUE_SIZE = 5  # the column of a scanned row
 _SCRATCH_BYTES_MAX = 4 << 20
+_ANOTHER_LOG = "not what its view map describes"
 
 OnDamage = Callable[[StorageError], None]
 """Called, from whatever thread, with each batch that shows nothing because it cannot be read."""
@@ -106,6 +107,8 @@ def join_block(segment: Segment, block: Block, *, shows: Shows = shows_data, now
 
     Raises what is wrong with a batch that could be read when the map was made; with `nowait` `WouldBlock`.
     """
+    if not 0 <= block.position <= block.position_end <= segment.size:
+        raise MalformedBatch(_ANOTHER_LOG, path=segment.log_path, position=block.position)
     try:
         joined = _join_sound(segment, block, shows, nowait)
         if len(joined) == block.output_end - block.output:
@@ -157,7 +160,7 @@ def _join_over_damage(segment: Segment, block: Block, shows: Shows) -> bytes:
     joined = b"".join(pieces)
     if len(joined) == block.output_end - block.output:
         return joined
-    problems.append(MalformedBatch("not what its view map describes", path=segment.log_path, position=block.position))
+    problems.append(MalformedBatch(_ANOTHER_LOG, path=segment.log_path, position=block.position))
     raise problems[0]
 
 

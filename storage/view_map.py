@@ -281,6 +281,8 @@ class ViewMap:
             return None
         if len(mapped) != _HEADER.size + count * _ENTRY.size or crc32c(memoryview(mapped)[_CRC_START:]) != checksum:
             return None
+        if not 0 <= position <= log_bytes or size < 0 or bool(size) > bool(count):
+            return None
         loaded = cls(base_offset)
         loaded._entries, loaded._mapped, loaded._header = None, (maps, segment), mapped[: _HEADER.size]
         loaded.count, loaded.reached = count, (size, log_bytes)

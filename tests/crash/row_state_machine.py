@@ -392,7 +392,8 @@ class Machine(RuleBasedStateMachine):
             assert right, f"producers {expected}, known {known}"
         begun = min(model.open_transactions().values(), default=model.next_offset)
         if begun >= log.snapshot().first.base_offset:
-            assert log.last_stable_offset() == max(begun, model.start)
+            stable, expected_end = log.last_stable_offset(), max(begun, model.start)
+            assert stable == expected_end, f"stable up to {stable} instead of {expected_end}"
 
 
 class _Before:

@@ -1,4 +1,5 @@
-"""Fuzz one parser: run.py TARGET SECONDS. Ends with 0 when nothing was found; else prints the input and keeps it.
+"""Fuzz one parser: run.py TARGET SECONDS [LIBFUZZER-OPTION…]. Ends with 0 when nothing was found; else prints the input
+and keeps it.
 
 The plain-Python codec is the one that is watched for coverage; `batch` also holds the compiled one equal to it.
 What is found goes to `tests/fuzz/corpus/TARGET/`, from where every later run begins.
@@ -18,7 +19,7 @@ with atheris.instrument_imports(include=["offsetfs"]):
 
 
 def main() -> None:
-    name, seconds = sys.argv[1], int(sys.argv[2])
+    name, seconds, more = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
     kept = Path(__file__).parent / "corpus" / name
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="offsetfs-corpus-") as corpus:
@@ -31,7 +32,7 @@ def main() -> None:
             "-max_len=65536",
             "-print_final_stats=1",
         ]
-        atheris.Setup([sys.argv[0], *limits, f"-artifact_prefix={kept}/", corpus, str(kept)], TARGETS[name])
+        atheris.Setup([sys.argv[0], *limits, f"-artifact_prefix={kept}/", *more, corpus, str(kept)], TARGETS[name])
         atheris.Fuzz()
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
+import hostile_records
 from crc32c import crc32c
 
 from offsetfs.fs.tree import parse_offset, parse_time
@@ -239,6 +240,10 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         "coordinator": _coordinator,
         "json-of-batch": _json_of_batch,
         "json-lines": _json_lines_of,
+        "records": hostile_records.records,
+        "messages": hostile_records.messages,
+        "settings": hostile_records.settings,
+        "values-map": hostile_records.values_map,
     }.items()
 }
 
@@ -248,6 +253,7 @@ def seeds(name: str) -> Iterator[bytes]:
     suffixes = {
         "chain": ".log",
         "compaction": ".log",
+        "messages": ".log",
         "offset-index": ".index",
         "time-index": ".timeindex",
         "snapshot": ".snapshot",
@@ -261,6 +267,19 @@ def seeds(name: str) -> Iterator[bytes]:
         yield from (bytes(joined_json(batch, b'{"offset":'))[:4000] + b'\n{"key":"\\u00e9"}\n' for batch in batches)
     elif name in ("batch", "json-of-batch", "compressed"):
         yield from _batches(name)
+    elif name == "records":
+        batches = (read_batch(data) for data in _batches("batch"))
+        yield from (
+            batch.header.count.to_bytes(2, "big") + bytes(batch.payload())
+            for batch in batches
+            if not batch.header.is_wrapper and batch.header.magic == 2
+        )
+    elif name == "values-map":
+        yield hostile_records.view_map_of_golden()
+    elif name == "settings":
+        yield b'{"version": 0, "topics": {"orders": {"segment.bytes": "1000", "cleanup.policy": "compact,delete"}}}'
+        yield b'{"version":0,"brokerEpoch":7}'
+        yield b'ro,list=all,linger-ms=10,batch-bytes=64k,"cleanup.policy=compact,delete",umask=027'
     elif name == "names":
         yield from (
             b"orders-0",

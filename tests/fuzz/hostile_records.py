@@ -1,0 +1,114 @@
+"""Fuzz targets for records of each format, and for the small files that only we write: settings, options, view maps.
+
+Where there is a compiled codec and a plain one, both are asked, and have to agree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from crc32c import crc32c
+
+from offsetfs.fs.options import MountOptions, OptionError
+from offsetfs.storage import _codec, _messages, codec_pure, message_set_pure, varint
+from offsetfs.storage.checkpoint import CleanShutdown
+from offsetfs.storage.config import DEFAULTS
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.open_files import Pool
+from offsetfs.storage.segment import Segment
+from offsetfs.storage.topic_settings import TOPICS, TopicSettings
+from offsetfs.storage.view_blocks import join_block
+from offsetfs.storage.view_map import SUFFIX, ViewMap
+
+_LOG = Path(__file__).parents[1] / "golden" / "kafka-4.1" / "codec-none-0" / f"{0:020d}.log"
+_PLACE = tempfile.mkdtemp(prefix="offsetfs-fuzz-", dir="/dev/shm")
+_BLOCKS_MAX = 100
+
+
+def records(data: bytes) -> None:
+    """The records of a v2 batch, as many as its header says; the numbers in them one by one."""
+    count, payload = int.from_bytes(data[:2], "big"), data[2:]
+    for decode in (varint.decode, varint.decode_long):
+        with contextlib.suppress(StorageError):
+            value, end = decode(payload, 0, len(payload))
+            assert end <= 10 and -(2**63) <= value < 2**63
+    for ask in (
+        lambda codec: codec.scan(payload, count).tolist(),
+        lambda codec: codec.decode(payload, count),
+        lambda codec: bytes(codec.join(payload, count)),
+        lambda codec: codec.measure(payload, count),
+        lambda codec: codec.find(payload, count, 5),
+    ):
+        assert _outcome(ask, _codec) == _outcome(ask, codec_pure)
+
+
+def messages(data: bytes) -> None:
+    """A set of messages of v0 and v1, as it lies in a log or in a compressed message."""
+    for ask in (
+        lambda codec: codec.verify(data),
+        lambda codec: codec.run(data, 1 << 13),
+        lambda codec: codec.scan(data, 10, 1000, False).tolist(),
+        lambda codec: bytes(codec.join(data)),
+        lambda codec: codec.measure(data),
+    ):
+        assert _outcome(ask, _messages) == _outcome(ask, message_set_pure)
+
+
+def _outcome(ask: Callable[[object], object], codec: object) -> object:
+    try:
+        return ask(codec)
+    except StorageError as error:
+        return type(error).__name__
+
+
+def settings(data: bytes) -> None:
+    """The settings of topics, the mark of a clean end, and what stands behind `-o`."""
+    for name in (TOPICS, ".kafka_cleanshutdown"):
+        with open(os.path.join(_PLACE, name), "wb") as file:
+            file.write(data)
+    TopicSettings(_PLACE).config_of("orders")
+    CleanShutdown.read(_PLACE)
+    with contextlib.suppress(OptionError):
+        options = MountOptions.parse([data.decode("utf-8", "surrogateescape")])
+        assert all(isinstance(text, str) for text in options.texts().values())
+
+
+def values_map(data: bytes) -> None:
+    """A view map with a checksum that holds: what it says of the log may be anything."""
+    data = data[:12] + crc32c(data[16:]).to_bytes(4, "big") + data[16:]
+    if not os.path.exists(os.path.join(_PLACE, _LOG.name)):
+        shutil.copy(_LOG, _PLACE)
+    segment = Segment(_PLACE, 0, DEFAULTS, Pool(4), read_only=True)
+    with open(segment.path(SUFFIX), "wb") as file:
+        file.write(data)
+    loaded = ViewMap.load(segment, Pool(4))
+    if loaded is None:
+        return
+    loaded.output_before(segment, 200)
+    byte = 0
+    for _ in range(_BLOCKS_MAX):
+        if not 0 <= byte < loaded.size:
+            break
+        block = loaded.block(byte)
+        with contextlib.suppress(StorageError):
+            assert len(join_block(segment, block)) == block.output_end - block.output
+        byte = max(block.output_end, byte + 1)
+
+
+def view_map_of_golden() -> bytes:
+    """Return a true map, to begin with."""
+    place = tempfile.mkdtemp(prefix="offsetfs-fuzz-")
+    try:
+        shutil.copy(_LOG, place)
+        segment = Segment(place, 0, DEFAULTS, Pool(4))
+        made = ViewMap(0)
+        made.extend(segment, segment.size, on_damage=lambda error: None)
+        made.save(segment, Pool(4))
+        return Path(segment.path(SUFFIX)).read_bytes()
+    finally:
+        shutil.rmtree(place)
