@@ -59,7 +59,7 @@ def cut_power(system: System) -> None:
 
 
 def log_files(disk: SimDisk) -> dict[str, bytes]:
-    return {name: data for name, data in disk.tree("").items() if name.endswith(".log")}
+    return {name: data for name, data in disk.tree("logs").items() if name.endswith(".log")}
 
 
 # --- records
