@@ -51,10 +51,15 @@ class LeaderEpochCache:
         kept = [entry for entry in self._entries if entry[0] < epoch and entry[1] < start_offset]
         self._replace((*kept, (epoch, start_offset)))
 
-    def truncate_from_end(self, end_offset: int) -> None:
-        """Drop the epochs that begin at or above `end_offset`."""
+    def truncate_from_end(self, end_offset: int, *, next_offset: int | None = None) -> None:
+        """Drop the epochs that begin at or above `end_offset`.
+
+        With `next_offset` the latest begins there when none is left: the log is empty, and its leader is the same.
+        """
         kept = self._entries[: bisect_left(self._entries, end_offset, key=_start_of)]
-        if len(kept) < len(self._entries):
+        if not kept and self._entries and next_offset is not None:
+            kept = ((self._entries[-1][0], next_offset),)
+        if kept != self._entries:
             self._replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:

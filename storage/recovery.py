@@ -93,7 +93,7 @@ class Recovery:
 
     def _finish(self) -> None:
         """Bring everything beside the logs in line with them."""
-        self._epochs.truncate_from_end(self.next_offset)
+        self._epochs.truncate_from_end(self.next_offset, next_offset=self.next_offset)
         self._epochs.truncate_from_start(max(self._log_start, self.segments.first.base_offset))
         self._save_producers(self.next_offset)
         present = leftovers.present(files.names(self._directory))

@@ -43,7 +43,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     log.flush()  # so that the recovery point is true: recovery takes a gap beyond it for a loss
     with log.changing():
         if offset >= log.next_offset:
-            log.epochs.truncate_from_end(offset)
+            log.epochs.truncate_from_end(offset, next_offset=log.next_offset)
             return False
         if offset < log.snapshot().first.base_offset:
             _empty(log, offset)
@@ -92,10 +92,7 @@ def _empty(log: Log, offset: int) -> None:
 
 
 def _cut_epochs(log: Log, *, cut_from: int, next_offset: int) -> None:
-    latest = log.leader_epoch
-    log.epochs.truncate_from_end(cut_from)
-    if log.epochs.latest is None and latest >= 0:
-        log.epochs.assign(latest, next_offset)  # the leader is the same
+    log.epochs.truncate_from_end(cut_from, next_offset=next_offset)
 
 
 def _take_out(log: Log, segments: Sequence[Segment]) -> None:
