@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import count
 from random import Random
 
-from sim_life import DIRECTORY_CONFIG, PATH
-from sim_model import ABSENT, FIRST_MS, FakeClock, Promise, Promises, Row, Timeline, Written
+from sim_life import DIRECTORY_CONFIG, PATH, view_of
+from sim_model import ABSENT, FIRST_MS, FakeClock, Promise, Promises, Row, Timeline, Written, transactions
 from simdisk import SimDisk
 from simsystem import System
 
@@ -186,17 +186,21 @@ def _match(
             o: row for o, row in foreign.items() if dict(enumerate(written.rows, written.base_offset)).get(o) != row
         }
     assert not foreign, f"{where}: never appended: {foreign}"
+    fates, _ = transactions(prefix)
     if promise.compacts:
-        expected = _latest(expected)
+        gone = {o for w in prefix if w.marker is not None or fates.get(w.base_offset) is False for o in _offsets(w)}
+        expected = _latest({offset: row for offset, row in expected.items() if offset not in gone})
     missing = {offset: row for offset, row in expected.items() if offset not in shown}
     assert not missing, f"{where}: missing {sorted(missing)}"
     _check_producers(log, prefix, where)
+    _check_transactions(log, prefix, where)
+    _check_epochs(log, where)
     return tuple(prefix)
 
 
 def _check_producers(log: Log, prefix: list[Written], where: str) -> None:
     """Assert that the log knows of each producer what its last batch says, or nothing when that batch is gone."""
-    last = {written.producer[0]: written for written in prefix if written.producer[0] >= 0}
+    last = {w.producer[0]: w for w in prefix if w.producer[0] >= 0 and w.marker is None}
     known = log.producers()
     for producer_id, written in last.items():
         if written.base_offset >= log.log_start_offset:
@@ -205,6 +209,31 @@ def _check_producers(log: Log, prefix: list[Written], where: str) -> None:
             told = None if entry is None else (entry.last_offset, entry.last_sequence)
             assert told == expected, f"{where}: producer {producer_id}: {told}, not {expected}"
     assert known.keys() <= last.keys(), f"{where}: producers {known.keys()} of {last.keys()}"
+
+
+def _offsets(written: Written) -> range:
+    return range(written.base_offset, written.next_offset)
+
+
+def _check_transactions(log: Log, prefix: list[Written], where: str) -> None:
+    """Assert that a log knows which of its transactions are open, and the fate of the others."""
+    if any(written.transactional and written.base_offset < log.log_start_offset for written in prefix):
+        return  # one that began below the log start is known as long as what tells of it is there
+    fates, open_from = transactions(prefix)
+    expected = log.next_offset if open_from is None else open_from
+    assert log.last_stable_offset() == expected, f"{where}: stable to {log.last_stable_offset()}, not {expected}"
+    for batch in _batches(log):
+        fate = fates.get(batch.base_offset)
+        if fate is not None and not batch.header.is_control:
+            assert log.transactions.is_committed(batch.header) is fate, f"{where}: {batch.base_offset} is not {fate}"
+
+
+def _check_epochs(log: Log, where: str) -> None:
+    """Assert that the leader epochs on disk say of each batch what stands in it."""
+    log.epochs.check()
+    for batch in _batches(log):
+        begun = [epoch for epoch, start in log.epochs.entries if start <= max(batch.base_offset, log.log_start_offset)]
+        assert begun[-1:] == [batch.header.leader_epoch], f"{where}: {log.epochs.entries}, {batch.header}"
 
 
 def _latest(rows: dict[int, Row]) -> dict[int, Row]:
@@ -218,9 +247,12 @@ def _check_look_ups(log: Log, random: Random) -> None:
     rows = [
         (offset, row)
         for batch in _batches(log)
+        if not batch.header.is_control
         for offset, row in _rows(batch.records())
         if offset >= log.log_start_offset
     ]
+    if random.random() < 0.3:
+        assert view_of(log) == b"".join((row[1] or b"") + b"\n" for _, row in rows), f"{log.partition}: another view"
     for offset, row in random.sample(rows, min(3, len(rows))):
         batch = log.batch_at(offset)
         assert batch is not None and dict(_rows(batch.records()))[offset] == row, f"offset {offset}"

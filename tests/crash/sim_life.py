@@ -13,6 +13,8 @@ from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.directory_config import DirectoryConfig
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.open_files import Pool
+from offsetfs.storage.partition_values import PartitionValues
 
 PATH = "/logs"
 ORDERS, PAYMENTS, STATE = TopicPartition("orders", 0), TopicPartition("payments", 3), TopicPartition("state", 0)
@@ -100,7 +102,7 @@ class Life:
         """Append a batch: it may be there while `append` is at work, in part or whole."""
         log, before = self.log(partition), self.promise(partition)
         limit = log.config.segment_bytes
-        written = self.author.write(log.next_offset, records_max=records_max, bytes_max=limit)
+        written = self.author.write(before.batches, log.next_offset, records_max=records_max, bytes_max=limit)
         self.put(partition, batches=(*before.batches, written))
         sealed = written.seal(self.random.choice(("none", "none", "none", "lz4", "zstd")))
         try:
@@ -172,6 +174,12 @@ class Life:
         assert self.directory is not None
         self.directory.deletions.run_due()
 
+    def begin_epoch(self, partition: TopicPartition) -> None:
+        """Begin another leader epoch, as a broker's door does; what is appended from now on carries it."""
+        log = self.log(partition)
+        with log.changing():
+            log.epochs.assign(log.leader_epoch + 1, log.next_offset)
+
     def look(self, partition: TopicPartition) -> None:
         """Read a batch by its offset, and find a record by its time; assert that they are what was appended."""
         log, promise = self.log(partition), self.promise(partition)
@@ -182,9 +190,11 @@ class Life:
         batch = log.batch_at(written.base_offset)
         assert batch is not None and [(r.key, r.value, r.timestamp) for r in batch.records()] == list(written.rows)
         timestamp = written.rows[0][2]
-        first = next(w.base_offset + i for w in there for i, row in enumerate(w.rows) if row[2] >= timestamp)
+        data = [w for w in there if w.marker is None]
+        first = next((w.base_offset + i for w in data for i, r in enumerate(w.rows) if r[2] >= timestamp), None)
+        view_of(log)
         found = log.find_timestamp(timestamp)
-        assert found is not None and found[0] <= first, f"time {timestamp}: {found}, not {first}"
+        assert first is None or (found is not None and found[0] <= first), f"time {timestamp}: {found}, not {first}"
 
     # --- by chance
 
@@ -195,6 +205,17 @@ class Life:
 
     def any_partition(self) -> TopicPartition:
         return self.random.choice(self.partitions)
+
+
+def view_of(log: Log) -> bytes:
+    """Return what `values` shows of a log. Where the log may be written, maps of its segments are kept beside them."""
+    view = PartitionValues(log, Pool(8), lambda error: None)
+    assert view.refresh()
+    shown, byte = b"", 0
+    while (located := view.locate(byte)) is not None:
+        shown += bytes(view.read(located))[byte - located.start :]
+        byte = located.end
+    return shown
 
 
 def _create(life: Life) -> None:
@@ -259,6 +280,7 @@ _CHOICES: tuple[tuple[Callable[[Life], None], int, Callable[[Life], bool]], ...]
     (_compact, 6, lambda life: any(life.log(p).config.is_compacted for p in life.partitions)),
     (_switch_policy, 2, _has_partition),
     (lambda life: life.look(life.any_partition()), 4, _has_partition),
+    (lambda life: life.begin_epoch(life.any_partition()), 3, _has_partition),
     (lambda life: life.checkpoint(), 5, _has_partition),
     (lambda life: life.reopen(), 5, lambda life: True),
     (lambda life: life.delete(life.any_partition()), 1, _has_partition),

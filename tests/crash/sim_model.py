@@ -8,8 +8,9 @@ disk had seen, so that a power cut after any change knows what was promised then
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
@@ -17,11 +18,14 @@ from random import Random
 from offsetfs.storage.batch import HEADER_SIZE, build
 from offsetfs.storage.batch_builder import RECORD_OVERHEAD_MAX, SealedBatch
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.producers import ABORT, COMMIT
 
 Row = tuple[bytes | None, bytes | None, int]
 """Key, value, timestamp of a record."""
 
 FIRST_MS = 1_700_000_000_000
+_TRANSACTIONAL = 9
+"""The id of the producer whose batches are of transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,9 @@ class Written:
     base_offset: int
     rows: tuple[Row, ...]
     producer: tuple[int, int, int] = (-1, -1, -1)
+    transactional: bool = False
+    marker: int | None = None
+    """COMMIT or ABORT in a batch that ends the producer's transaction."""
 
     @property
     def next_offset(self) -> int:
@@ -40,7 +47,15 @@ class Written:
         """Return the batch as `append` takes it."""
         records = [(key, value, (), timestamp) for key, value, timestamp in self.rows]
         producer_id, epoch, sequence = self.producer
-        data = build(records, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+        data = build(
+            records,
+            codec=codec if self.marker is None else "none",
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=self.transactional,
+            control=self.marker is not None,
+        )
         values_bytes = sum(len(value or b"") + 1 for _, value, _ in self.rows)
         return SealedBatch(memoryview(data), len(records), values_bytes, max(r[2] for r in self.rows), len(data))
 
@@ -69,6 +84,19 @@ class Promise:
     def end(self) -> int:
         """The offset behind the last batch."""
         return self.batches[-1].next_offset if self.batches else self.start
+
+
+def transactions(batches: Sequence[Written]) -> tuple[dict[int, bool], int | None]:
+    """Return whether each batch of an ended transaction was committed, by base offset, and where an open one begins."""
+    fates: dict[int, bool] = {}
+    under_way: list[int] = []
+    for written in batches:
+        if written.marker is not None:
+            fates |= dict.fromkeys(under_way, written.marker == COMMIT)
+            under_way = []
+        elif written.transactional:
+            under_way.append(written.base_offset)
+    return fates, under_way[0] if under_way else None
 
 
 ABSENT = Promise(may_exist=False)
@@ -122,21 +150,28 @@ class Author:
         self._serial = count()
         self._sequences: dict[int, int] = {}
 
-    def write(self, base_offset: int, *, records_max: int, bytes_max: int) -> Written:
-        """Return a batch of a few records, for this offset, that is not larger than `bytes_max` when sealed."""
+    def write(self, before: Sequence[Written], base_offset: int, *, records_max: int, bytes_max: int) -> Written:
+        """Return a batch of a few records, for this offset, behind others; when sealed not above `bytes_max` bytes."""
+        _, open_from = transactions(before)
+        if open_from is not None and self.random.random() < 0.35:
+            return self._end_of_transaction(base_offset)
         rows = [self._row() for _ in range(self.random.randint(1, records_max))]
-        while (
-            len(rows) > 1
-            and HEADER_SIZE + sum(RECORD_OVERHEAD_MAX + 10 + len(row[1] or b"") for row in rows) > bytes_max
-        ):
+        while len(rows) > 1 and HEADER_SIZE + sum(_room_of(row) for row in rows) > bytes_max:
             rows.pop()
-        return Written(base_offset, tuple(rows), self._producer(len(rows)))
+        if self.random.random() < (0.4 if open_from is not None else 0.1):
+            return Written(base_offset, tuple(rows), self._next(_TRANSACTIONAL, len(rows)), transactional=True)
+        producer_id = self.random.choice((-1, -1, -1, -1, 7, 8))
+        return Written(base_offset, tuple(rows), self._next(producer_id, len(rows)))
 
-    def _producer(self, count: int) -> tuple[int, int, int]:
-        """Return id, epoch and first sequence of the producer of the next batch; mostly it has none."""
-        if self.random.random() < 0.7:
+    def _end_of_transaction(self, base_offset: int) -> Written:
+        kind = self.random.choice((COMMIT, ABORT))
+        row = (struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), self._clock.ms)
+        return Written(base_offset, (row,), (_TRANSACTIONAL, 0, -1), transactional=True, marker=kind)
+
+    def _next(self, producer_id: int, count: int) -> tuple[int, int, int]:
+        """Return id, epoch and first sequence of the next batch of a producer; -1 is none."""
+        if producer_id < 0:
             return -1, -1, -1
-        producer_id = self.random.choice((7, 8))
         sequence = self._sequences.get(producer_id, 0)
         self._sequences[producer_id] = sequence + count
         return producer_id, 0, sequence
@@ -146,3 +181,7 @@ class Author:
         value = b"%d:%s" % (next(self._serial), self.random.randbytes(self.random.choice((0, 5, 20, 60, 200, 700))))
         is_tombstone = self.random.random() < 0.1
         return key, None if is_tombstone else value, self._clock.ms + self.random.randint(-50, 50)
+
+
+def _room_of(row: Row) -> int:
+    return RECORD_OVERHEAD_MAX + 10 + len(row[1] or b"")

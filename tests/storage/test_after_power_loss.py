@@ -365,3 +365,20 @@ def test_a_log_that_was_cut_inside_a_batch_has_lost_nothing_at_the_next_start(sy
     directory.close()
     log = opened().log(ORDERS)
     assert (log.next_offset, log.damage, list(shown(log))) == (3, (), [0])
+
+
+def test_an_empty_log_keeps_its_leader_epoch(system: System) -> None:
+    log = opened().create_partition(ORDERS)
+    append(log, (b"a", b"0"))
+    with log.changing():
+        log.epochs.assign(4, 1)
+    append(log, (b"a", b"1"))
+    log.delete_records(2)
+    directory = cut_power(system)  # which finds no batch of the epoch that the log shows
+    log = directory.log(ORDERS)
+    append(log, (b"a", b"2"))
+    log.truncate_to(2)
+    assert not log.truncate_to(2), "nothing is left to cut"
+    append(log, (b"a", b"2"))
+    assert [batch.header.leader_epoch for batch in log.snapshot().active.batches()] == [0, 4, 4]
+    assert log.epochs.entries == ((4, 2),)
