@@ -25,8 +25,8 @@ SECONDS_MAX = 60
 class Daemon:
     """`offsetfs mount -f` of `log` at `path`, which answers. Use `mounted`."""
 
-    def __init__(self, log: Path, path: Path, options: str) -> None:
-        command = [sys.executable, "-m", "offsetfs", "mount", "-f", log, path, "-o", options]
+    def __init__(self, log: Path, path: Path, options: str, prefix: Sequence[str] = ()) -> None:
+        command = [*prefix, sys.executable, "-m", "offsetfs", "mount", "-f", log, path, "-o", options]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self.path = path
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)
@@ -87,10 +87,13 @@ class Daemon:
 
 
 @contextmanager
-def mounted(log: Path, path: Path, options: str) -> Iterator[Daemon]:
-    """A mount of `log` at `path`, which is made; at the end the daemon is killed unless it has ended."""
+def mounted(log: Path, path: Path, options: str, prefix: Sequence[str] = ()) -> Iterator[Daemon]:
+    """A mount of `log` at `path`, which is made; at the end the daemon is killed unless it has ended.
+
+    `prefix`: words before the command, such as `prlimit --nofile=64`.
+    """
     path.mkdir()
-    daemon = Daemon(log, path, options)
+    daemon = Daemon(log, path, options, prefix)
     try:
         yield daemon
     finally:

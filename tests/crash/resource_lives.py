@@ -1,0 +1,126 @@
+"""Lives of the engine where there is little of something: run as a process of its own, under limits (row_resources).
+
+    resource_lives.py LIFE DIRECTORY       prints what it did, as JSON
+
+What the system refuses may be refused here: with EMFILE or ENFILE, or a MemoryError of an interpreter that got no
+memory where a limit of ours would have asked for it. Anything else is a finding.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable
+
+from log_model import Fields, sealed
+
+from offsetfs.storage.compaction import clean, cleanable
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.errors import DecompressionLimit, LogFenced
+from offsetfs.storage.log import Log
+from offsetfs.storage.names import TopicPartition
+
+Told = dict[str, object]
+FEW = 8
+"""Sealed segments that stay open, where there are few descriptors: three for each."""
+
+SEGMENTS = 150
+MEGABYTE = 1 << 20
+BIG_BYTES = 24 << 20
+
+
+def few_descriptors(path: str) -> Told:
+    """Append to more partitions than there are descriptors for, then read a log of many segments."""
+    directory = LogDirectory.open(path, open_segments_max=FEW)
+    written: dict[str, int] = {}
+    refused = 0
+    for number in range(40):
+        partition = TopicPartition("few", number)
+        try:
+            log = directory.create_partition(partition)
+            written[str(partition)] = _append(log, 3)
+        except (OSError, LogFenced) as error:
+            refused += 1
+            _expect_no_descriptors(error)
+    try:
+        directory.close()
+    except (OSError, LogFenced) as error:
+        _expect_no_descriptors(error)
+    again = LogDirectory.open(path, open_segments_max=FEW)
+    log = again.create_partition(TopicPartition("long", 0), {"segment.bytes": "100", "index.interval.bytes": "0"})
+    _append(log, SEGMENTS)
+    assert len(log.snapshot()) > SEGMENTS // 2
+    for _ in range(2):
+        assert sum(len(log.batch_at(offset).records()) for offset in range(log.next_offset)) == log.next_offset
+    used = len(os.listdir("/proc/self/fd"))
+    again.close()
+    return {"written": written, "refused": refused, "descriptors": used}
+
+
+def _append(log: Log, count: int) -> int:
+    for number in range(count):
+        log.append(sealed([(b"key", b"%d" % number, (), 1000 + number)], "none"))
+    return count
+
+
+def _expect_no_descriptors(error: Exception) -> None:
+    cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
+    is_one = isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE)
+    assert is_one or isinstance(error, LogFenced), f"{error!r}"
+
+
+def little_memory(path: str) -> Told:
+    """Batches of many megabytes, a bomb, a recovery and a compaction: memory stays within a few batches."""
+    settings = {"max.message.bytes": str(2 * BIG_BYTES), "segment.bytes": str(3 * BIG_BYTES)}
+    directory = LogDirectory.open(path, open_segments_max=FEW)
+    log = directory.create_partition(TopicPartition("big", 0), settings | {"cleanup.policy": "compact"})
+    for number in range(6):
+        rows: list[Fields] = [(b"key-%d" % (number % 2), os.urandom(MEGABYTE) * (BIG_BYTES >> 20), (), 1000 + number)]
+        log.append(sealed(rows, "none" if number % 2 else "lz4"))
+    for offset in range(log.next_offset):
+        assert len(log.batch_at(offset).records()[0].value or b"") == BIG_BYTES
+    bomb = directory.create_partition(TopicPartition("bomb", 0))
+    _append_bomb(bomb)
+    log.roll()
+    clean(log, cleanable(log, None, 10**12), now_ms=10**12, map_bytes=MEGABYTE)
+    directory._lock.release()
+    again = LogDirectory.open(path, open_segments_max=FEW)
+    again.close()
+    return {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10}
+
+
+def _append_bomb(log: Log) -> None:
+    """A batch of some kilobytes that inflates to more than anybody is to be given."""
+    data = sealed([(None, bytes(80 << 20), (), 1000)], "zstd")
+    log.append(data)
+    try:
+        log.batch_at(0).records()
+    except DecompressionLimit:
+        return
+    raise AssertionError("a bomb was inflated")
+
+
+def many_partitions(path: str) -> Told:
+    """Open ten thousand partitions after a crash, append to some, checkpoint, close; and open them once more."""
+    directory = LogDirectory.open(path)
+    partitions = directory.partitions()
+    for partition in partitions[::200]:
+        _append(directory.log(partition), 2)
+    directory.checkpoint()
+    told: Told = {"descriptors": len(os.listdir("/proc/self/fd")), "partitions": len(partitions)}
+    directory.close()
+    again = LogDirectory.open(path, read_only=True)
+    ends = [again.log(partition).next_offset for partition in partitions]
+    assert [end for end in ends if end] == [2] * len(partitions[::200])
+    return told | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10}
+
+
+LIVES: dict[str, Callable[[str], Told]] = {
+    life.__name__: life for life in (few_descriptors, little_memory, many_partitions)
+}
+
+if __name__ == "__main__":
+    print(json.dumps(LIVES[sys.argv[1]](sys.argv[2])))

@@ -1,0 +1,169 @@
+"""Row 17: few descriptors, little memory, ten thousand partitions, a million names in a listing.
+
+Each round is one of five lives, by the seed. Three are of the engine alone (`resource_lives`), two of a mount. What the
+system refuses reaches whoever asked, what was acknowledged is there afterwards, and memory, descriptors and time stay
+within what is stated here, whatever there is of partitions, segments and records.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from daemons import mounted
+from log_model import present
+from programme import Row
+
+from offsetfs.storage.batch_builder import BatchBuilder
+from offsetfs.storage.compression import Compression
+from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.names import TopicPartition
+
+DESCRIPTORS = 64
+ADDRESSES = 1 << 30
+"""Of addresses: an interpreter with the engine takes a quarter of it."""
+
+PEAK_BYTES_MAX = 400 << 20
+MANY_PEAK_BYTES_MAX = 250 << 20
+PARTITIONS = 10_000
+RECORDS = 1_000_000
+SECONDS_MAX = 300
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def play(seed: int, scratch: Path) -> int:
+    """Play one life; return 1."""
+    list(_LIVES.values())[seed % len(_LIVES)](scratch)
+    return 1
+
+
+# --- the engine alone ------------------------------------------------------------------------------------------------
+
+
+def _few_descriptors(scratch: Path) -> None:
+    told = _live("few_descriptors", scratch, f"--nofile={DESCRIPTORS}")
+    assert told["refused"] > 0, "there were enough of them after all"
+    assert told["descriptors"] < DESCRIPTORS // 2 + 10, told
+    directory = LogDirectory.open(os.fspath(scratch))
+    for name, count in told["written"].items():
+        values = [record.value for record in present(directory.log(TopicPartition.parse(name))).values()]
+        assert values == [b"%d" % number for number in range(count)], f"{name}: {values}"
+    directory.close()
+
+
+def _little_memory(scratch: Path) -> None:
+    told = _live("little_memory", scratch, f"--as={ADDRESSES}")
+    assert told["peak"] < PEAK_BYTES_MAX, f"{told['peak'] >> 20} MiB"
+
+
+def _many_partitions(scratch: Path) -> None:
+    directory = LogDirectory.open(os.fspath(scratch))
+    directory.create_partition(TopicPartition("many", 0))
+    directory.close()
+    (scratch / ".kafka_cleanshutdown").unlink()
+    files = {file.name: file.read_bytes() for file in (scratch / "many-0").iterdir()}
+    for number in range(1, PARTITIONS):
+        (scratch / f"many-{number}").mkdir()
+        for name, content in files.items():
+            (scratch / f"many-{number}" / name).write_bytes(content)
+    told = _live("many_partitions", scratch, f"--as={ADDRESSES}")
+    assert told["partitions"] == PARTITIONS and told["peak"] < MANY_PEAK_BYTES_MAX, told
+    assert told["descriptors"] < 3 * PARTITIONS // 200 + 20, told
+
+
+def _live(name: str, scratch: Path, limit: str) -> dict:
+    command = ["prlimit", limit, sys.executable, Path(__file__).with_name("resource_lives.py"), name, scratch]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=SECONDS_MAX, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+# --- a mount ---------------------------------------------------------------------------------------------------------
+
+
+def _mount_with_few_descriptors(scratch: Path) -> None:
+    log, path = scratch / "log", scratch / "mount"
+    log.mkdir()
+    taken = 0
+    with mounted(log, path, "create", ("prlimit", f"--nofile={DESCRIPTORS}")) as daemon:
+        for number in range(40):
+            try:
+                (path / f"orders-{number}").mkdir()
+                with open(path / f"orders-{number}" / "append", "wb", buffering=0) as stream:
+                    stream.write(b"a line\n")
+                    os.fsync(stream.fileno())
+            except OSError as error:
+                assert error.errno in (errno.EMFILE, errno.ENFILE, errno.EIO), f"{error!r}"
+                continue
+            taken += 1
+            assert (path / f"orders-{number}" / "values").read_bytes() == b"a line\n"
+        assert 0 < taken < 40, f"{taken} of 40 partitions took a line"
+        assert len(os.listdir(f"/proc/{daemon.pid}/fd")) <= DESCRIPTORS
+        daemon.unmount()
+    directory = LogDirectory.open(os.fspath(log))
+    ends = [directory.log(partition).next_offset for partition in directory.partitions()]
+    assert sum(ends) >= taken and set(ends) <= {0, 1}, ends
+    directory.close()
+
+
+def _million_listed(scratch: Path) -> None:
+    log, path = scratch / "log", scratch / "mount"
+    log.mkdir()
+    _write_records(log)
+    with mounted(log, path, "ro,list=all") as daemon:
+        before = _resident_bytes(daemon.pid)
+        with os.scandir(path / str(ORDERS)) as entries:
+            listed = sum(entry.name.isdigit() for entry in entries)
+        assert listed == RECORDS, f"{listed} listed"
+        growth = _resident_bytes(daemon.pid) - before
+        assert growth < PEAK_BYTES_MAX // 4, f"{growth >> 20} MiB more"
+        daemon.unmount()
+
+
+def _write_records(log: Path) -> None:
+    directory = LogDirectory.open(os.fspath(log))
+    partition = directory.create_partition(ORDERS)
+    builder, lines, start = BatchBuilder(1 << 20, Compression("none")), b"a line\n" * RECORDS, 0
+    while start < len(lines):
+        start = builder.split(lines, start, len(lines), 1_700_000_000_000)
+        partition.append(builder.seal())
+        builder.reset()
+    assert partition.next_offset == RECORDS
+    directory.close()
+
+
+def _resident_bytes(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+_LIVES: dict[str, Callable[[Path], None]] = {
+    "few descriptors": _few_descriptors,
+    "little memory": _little_memory,
+    "many partitions": _many_partitions,
+    "a mount with few descriptors": _mount_with_few_descriptors,
+    "a million listed": _million_listed,
+}
+
+ROW = Row(
+    17,
+    "resources",
+    "too little of something, or too much",
+    play,
+    seeds_in_ci=range(5),
+    goal=5,
+    unit="lives",
+    needs=("prlimit", "fuse", "root"),
+    promises=(
+        "Memory, open files and the time of a request have maxima, whatever is in the files.",
+        "A call of the disk that fails is told to whoever asked for it, with its error, loses nothing that was "
+        "acknowledged, and leaves no file open.",
+    ),
+)
