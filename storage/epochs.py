@@ -1,8 +1,8 @@
 """Which leader epoch began at which offset: the partition's `leader-epoch-checkpoint`, and what is asked of it.
 
 Entries (epoch, start offset) rise strictly in epoch and do not fall in offset. Each change is on disk before the method
-returns, and a change that cannot be written is not made, unless the file has it and only its sync failed. Follows Kafka's `LeaderEpochFileCache` (KIP-101, KIP-279). Not
-thread-safe: the log's lock covers it.
+returns, and one that cannot be written is not made, unless the file has it and only its sync failed. Follows Kafka's
+`LeaderEpochFileCache` (KIP-101, KIP-279). Not thread-safe: the log's lock covers it.
 """
 
 from __future__ import annotations
