@@ -317,8 +317,8 @@ class LogDirectory:
             self._given_back.pop(partition, None)
             self.failed.pop(partition, None)
             self._listing = (-1, [])
+            files.sync_directory(self.path)  # while it may come back nothing of it goes
             self._remove_later(renamed, delay_ms, log)
-            files.sync_directory(self.path)
             self._checkpoints.forget(partition)
             if not any(other.topic == partition.topic for other in self.partitions()):
                 self._settings.forget(partition.topic)
