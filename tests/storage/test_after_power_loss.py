@@ -225,6 +225,32 @@ def test_batches_carry_the_epoch_that_the_file_tells_where_only_its_sync_failed(
     assert [batch.header.leader_epoch for batch in log.snapshot().active.batches()] == [0, 1]
 
 
+def test_a_partition_whose_deletion_failed_comes_back_whole_or_not_at_all(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS)
+    for number in range(3):
+        append(log, (b"k", b"%d" % number))
+        log.roll()
+    log.flush()
+
+    def the_root_is_not_synced(kind: str, path: str) -> None:
+        if kind == "sync" and path == "/logs":
+            raise OSError(errno.EIO, "injected", path)
+
+    system.fault = the_root_is_not_synced
+    with pytest.raises(OSError, match="injected"):
+        directory.delete_partition(ORDERS)
+    system.fault = lambda _kind, _path: None
+    directory.deletions.run_all()
+    left, came_back = system.disk, 0
+    for seed in range(20):
+        system.disk = left
+        after = cut_power(system, "each", seed)
+        came_back += after.has(ORDERS)
+        assert not after.has(ORDERS) or len(shown(after.log(ORDERS))) == 3
+    assert came_back
+
+
 @pytest.mark.parametrize("question", [files.exists, files.is_directory])
 def test_a_disk_that_cannot_tell_whether_a_name_is_there_says_so(
     question: Callable[[str], bool], system: System
