@@ -1,19 +1,18 @@
 """Which leader epoch began at which offset: the partition's `leader-epoch-checkpoint`, and what is asked of it.
 
 Entries (epoch, start offset) rise strictly in epoch and do not fall in offset. Each change is on disk before the method
-returns, and one that cannot be written is not made, unless the file has it and only its sync failed. Follows Kafka's
-`LeaderEpochFileCache` (KIP-101, KIP-279). Not thread-safe: the log's lock covers it.
+returns, and a change that cannot be written is not made; whoever goes on writing to the log after that fences it first,
+for the file may have it all the same. Follows Kafka's `LeaderEpochFileCache` (KIP-101, KIP-279). Not thread-safe: the
+log's lock covers it.
 """
 
 from __future__ import annotations
 
-import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from operator import itemgetter
 
 from offsetfs.storage import checkpoint
-from offsetfs.storage.errors import InvalidCheckpoint
 
 UNKNOWN = (-1, -1)
 """What `end_offset_for` answers when it knows nothing: no epoch, no offset."""
@@ -104,11 +103,5 @@ class LeaderEpochCache:
         assert all(number >= 0 for number in epochs + starts)
 
     def _replace(self, entries: tuple[tuple[int, int], ...]) -> None:
-        try:
-            checkpoint.write_epochs(self.path, entries)
-        except OSError:
-            with contextlib.suppress(OSError, InvalidCheckpoint):
-                if tuple(checkpoint.read_epochs(self.path)) == entries:  # only the sync failed: batches say the same
-                    self._entries = entries
-            raise
+        checkpoint.write_epochs(self.path, entries)
         self._entries = entries
