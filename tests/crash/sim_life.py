@@ -177,7 +177,7 @@ class Life:
     def begin_epoch(self, partition: TopicPartition) -> None:
         """Begin another leader epoch, as a broker's door does; what is appended from now on carries it."""
         log = self.log(partition)
-        with log.changing():
+        with log.changing(), log.fencing():
             log.epochs.assign(log.leader_epoch + 1, log.next_offset)
 
     def look(self, partition: TopicPartition) -> None:

@@ -206,25 +206,6 @@ def test_a_truncation_that_failed_leaves_no_recovery_point_beyond_the_cut(system
     assert log.damage == () and log.next_offset in (2, 4) and len(shown(log)) == log.next_offset
 
 
-def test_batches_carry_the_epoch_that_the_file_tells_where_only_its_sync_failed(system: System) -> None:
-    log = opened().create_partition(ORDERS)
-    append(log, (b"k", b"0"))
-
-    def the_last_sync_fails(kind: str, path: str) -> None:
-        if kind == "sync" and path == "/logs/orders-0":
-            raise OSError(errno.EIO, "injected", path)
-
-    system.fault = the_last_sync_fails
-    with pytest.raises(OSError, match="injected"):
-        log.epochs.assign(1, 1)
-    system.fault = lambda _kind, _path: None
-    append(log, (b"k", b"1"))
-    system.disk = system.disk.clone()
-    log = opened().log(ORDERS)
-    assert log.epochs.entries == ((0, 0), (1, 1))
-    assert [batch.header.leader_epoch for batch in log.snapshot().active.batches()] == [0, 1]
-
-
 def test_a_partition_whose_deletion_failed_comes_back_whole_or_not_at_all(system: System) -> None:
     directory = opened()
     log = directory.create_partition(ORDERS)
