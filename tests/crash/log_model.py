@@ -39,7 +39,8 @@ class Written:
 class LogModel:
     """One partition. `replaced`: offsets of records that compaction may have taken.
 
-    `was_cut_inside`: a truncation took a batch that began below it, so that the last offsets belonged to none.
+    `was_cut_inside`: a truncation left last offsets that belonged to no batch: it took one that began below it, or
+    compaction had taken the last one that did.
     """
 
     batches: list[Written] = field(default_factory=list)
@@ -83,7 +84,7 @@ class LogModel:
             return
         self.batches = [batch for batch in self.batches if batch.next_offset <= offset]
         ends = max((batch.next_offset for batch in self.batches), default=0)
-        self.was_cut_inside = self.was_cut_inside or offset > ends
+        self.was_cut_inside = self.was_cut_inside or offset > ends or bool(self.replaced)
         self.next_offset, self.start = offset, min(self.start, offset)
         self.replaced = {each for each in self.replaced if each < offset}
 

@@ -96,6 +96,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.steps = 0
+        self.has_expired = False
         self.clock = FakeClock()
         self.home = tempfile.mkdtemp(prefix="offsetfs-machine-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
         self.lives = 0
@@ -298,6 +299,7 @@ class Machine(RuleBasedStateMachine):
         failed: list[str] = []
         Duties(self.directory, lambda done: failed.append(str(done)) if done.error else None).run_all(now=now)
         assert not failed
+        self.has_expired = True  # producers that were idle for long, on a clock that jumps
         for partition, model in self.models.items():
             log = self.directory.log(partition)
             assert log.log_start_offset >= model.start, "the log start fell"
@@ -360,7 +362,8 @@ class Machine(RuleBasedStateMachine):
         reader = self._open(read_only=True)
         for partition, model in self.models.items():
             log = reader.log(partition)
-            assert log.next_offset == model.next_offset or model.was_cut_inside
+            is_right = log.next_offset == model.next_offset or model.was_cut_inside
+            assert is_right, f"{partition} ends at {log.next_offset} instead of {model.next_offset}: {log.damage}"
             assert set(present(log)) >= model.required()
         reader.close()
 
@@ -388,12 +391,15 @@ class Machine(RuleBasedStateMachine):
         known = {producer_id: entry.last_sequence for producer_id, entry in log.producers().items()}
         for producer_id, sequence in expected.items():
             # A truncation may leave a snapshot that knows of a batch which compaction has taken since.
-            right = known[producer_id] >= sequence if model.replaced else known[producer_id] == sequence
+            sequence_known = known.get(producer_id, sequence if self.has_expired else -2)
+            right = sequence_known >= sequence if model.replaced else sequence_known == sequence
             assert right, f"producers {expected}, known {known}"
         begun = min(model.open_transactions().values(), default=model.next_offset)
         if begun >= log.snapshot().first.base_offset:
             stable, expected_end = log.last_stable_offset(), max(begun, model.start)
-            assert stable == expected_end, f"stable up to {stable} instead of {expected_end}"
+            # A truncation may take the marker of a transaction whose first batches compaction has taken.
+            right = stable >= expected_end if model.replaced else stable == expected_end
+            assert right, f"stable up to {stable} instead of {expected_end}"
 
 
 class _Before:
