@@ -37,7 +37,7 @@ from offsetfs.storage.log_producers import Load, LogProducers
 from offsetfs.storage.log_values import Appended as Appended
 from offsetfs.storage.log_values import Damage as Damage
 from offsetfs.storage.log_values import Follower
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.names import OFFSET_MAX, TopicPartition
 from offsetfs.storage.open_files import Pool
 from offsetfs.storage.producers import ProducerEntry
 from offsetfs.storage.segment import FULL, Segment, SegmentFiles
@@ -215,14 +215,16 @@ class Log:
         """Write one batch at the end: offset and leader epoch are stamped into `sealed.data`, in place.
 
         After return it is in the segment file, visible to every reader, not yet on disk (`flush`). Raises
-        `RecordTooLarge` above `max.message.bytes`, `LogFenced`, `ReadOnlyLog`, or the disk's OSError: then nothing of
-        the batch is in the log.
+        `RecordTooLarge` above `max.message.bytes`, `LogFenced`, `ReadOnlyLog`, `OffsetOutOfRange` where there are no
+        offsets any more (a checkpoint lied), or the disk's OSError: then nothing of the batch is in the log.
         """
         with self._lock:
             self._check_writable()
             size_max = min(self.config.max_message_bytes, self.config.segment_bytes)
             if sealed.size > size_max:
                 raise RecordTooLarge(f"a batch of {sealed.size} bytes, at most {size_max} fit", path=self.path)
+            if sealed.count > OFFSET_MAX - self.next_offset:
+                raise OffsetOutOfRange(self.next_offset, self.log_start_offset, OFFSET_MAX, self.path)
             self._prepare_for_change()
             base_offset = self.next_offset
             timestamp = self._stamp(sealed, base_offset)
