@@ -157,7 +157,7 @@ class CleanShutdown:
         path = os.path.join(directory, CLEAN_SHUTDOWN)
         if files.exists(path):
             files.remove_file(path)
-            files.sync_directory(directory)
+        files.sync_directory(directory)  # also where it has gone: nobody knows whether that is on disk
 
 
 # --- identities ------------------------------------------------------------------------------------------------------

@@ -138,6 +138,7 @@ class LogDirectory:
         self._unclean = self._clean_mark is None
         if self.read_only:
             return
+        files.trust(self.path)
         files.sync_directory(self.path)  # whoever died had not told anybody yet that a name was there; we do
         for left_over in partition_deletion.deleted_directories(self.path):
             self._remove_later(left_over, self._defaults.file_delete_delay_ms)

@@ -1,7 +1,7 @@
 """The one seam to the disk: everything the engine does to files goes through this module.
 
 It is small so that tests can put a simulated disk in its place. Every call is synchronous; nothing here retries,
-caches or interprets bytes. Files are opened with O_NOFOLLOW and O_CLOEXEC and must be regular: links, FIFOs and
+caches or interprets bytes. All that is remembered is which directories could not be synced (`sync_directory`). Files are opened with O_NOFOLLOW and O_CLOEXEC and must be regular: links, FIFOs and
 devices that somebody planted in a log directory are refused by name.
 """
 
@@ -154,12 +154,35 @@ def replace_file(path: str, data: bytes, *, sync_name: bool = True) -> None:
 
 
 def sync_directory(path: str) -> None:
-    """Make creations, renames and removals in `path` survive power loss."""
+    """Make creations, renames and removals in `path` survive power loss.
+
+    Once that has failed it fails until `trust`: the system tells of what it could not write once, and a later sync,
+    which finds nothing to do, would claim success for names that are not on disk.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        status = os.fstat(fd)
+        identity = status.st_dev, status.st_ino
+        if identity in _distrusted:
+            raise OSError(_distrusted[identity][1], "an earlier sync of this directory failed", path)
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            _distrusted[identity] = path, error.errno or errno.EIO
+            raise
     finally:
         os.close(fd)
+
+
+_distrusted: dict[tuple[int, int], tuple[str, int]] = {}
+"""Directories that could not be synced, by device and inode number: path and error."""
+
+
+def trust(path: str) -> None:
+    """Let the directories in and below `path` be synced again, because somebody looks anew at what is there."""
+    for identity, (directory, _) in list(_distrusted.items()):
+        if directory == path or directory.startswith(path + os.sep):
+            _distrusted.pop(identity, None)
 
 
 @contextlib.contextmanager

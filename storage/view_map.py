@@ -255,7 +255,7 @@ class ViewMap:
             return
         assert self._shows is shows_data, "only maps of all data lie beside a log"
         data = self._dump()
-        files.replace_file(segment.path(SUFFIX), data)
+        files.replace_file(segment.path(SUFFIX), data, sync_name=False)  # one that is lost is made anew
         self._mapped, self._header, self._entries = (maps, segment), data[: _HEADER.size], None
 
     def _dump(self) -> bytes:
