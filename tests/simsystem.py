@@ -33,6 +33,7 @@ class SimStatus:
     st_ino: int
     st_size: int
     st_mtime_ns: int
+    st_dev: int = 0
     st_uid: int = 0
     st_gid: int = 0
 
@@ -71,6 +72,7 @@ class System:
         self._due: OSError | None = None  # of a full disk, which took the first part of a write
         self._numbers = itertools.count(1 << 24)
         self.path = _SimPath(self)
+        self.sep = os.sep
         self.PROT_READ = mmap.PROT_READ
         self.TemporaryDirectory = self._temporary_directory
         for name in (*dir(os), *dir(fcntl)):
