@@ -1,9 +1,9 @@
 """The one seam to the disk: everything the engine does to files goes through this module.
 
 It is small so that tests can put a simulated disk in its place. Every call is synchronous; nothing here retries,
-caches or interprets bytes. All that is remembered is which directories could not be synced (`sync_directory`). Files are
-opened with O_NOFOLLOW and O_CLOEXEC and must be regular: links, FIFOs and devices that somebody planted in a log
-directory are refused by name.
+caches or interprets bytes. All that is remembered is which directories could not be synced. Files are opened with
+O_NOFOLLOW and O_CLOEXEC and must be regular: links, FIFOs and devices that somebody planted in a log directory are
+refused by name.
 """
 
 from __future__ import annotations
