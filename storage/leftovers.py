@@ -118,13 +118,15 @@ def _replaced(path: str, parsed: Present, logs: Sequence[tuple[str, int]]) -> li
     live = [each for each in parsed if each[2] in _OF_A_SEGMENT]
     # The last segment is never rewritten: an offset that a flipped bit put too high shall not take it.
     last = max((base for _, base, suffix in live if suffix == ".log"), default=-1)
-    others = sorted(base for _, base, suffix in live if suffix == ".log" and base not in bases and base != last)
+    # What was copied from may be called `.deleted` by now, and what is older not: renames reach the disk in any order.
+    copied = (".log", ".log" + DELETED)
+    others = sorted((base, name) for name, base, each in parsed if each in copied and base not in bases and base != last)
     low, high = min(bases), max(_next_offset_of(path, name, base, others) for name, base in logs)
     between = [name for name, base, _ in live if low <= base < high and base not in bases and base != last]
     return [name for name, base, suffix in live if base in bases and suffix != ".snapshot"] + between
 
 
-def _next_offset_of(path: str, name: str, base: int, others: Sequence[int]) -> int:
+def _next_offset_of(path: str, name: str, base: int, others: Sequence[tuple[int, str]]) -> int:
     """Return the offset behind the last batch of a `.log.swap`, or `base`; an offset that no segment can hold is none.
 
     No checksum covers offsets, and what is believed here takes live segments away. So a log counts when it is sound and
@@ -140,16 +142,17 @@ def _next_offset_of(path: str, name: str, base: int, others: Sequence[int]) -> i
                     end = ends if ends - 1 - base <= _RELATIVE_OFFSET_MAX else sure
     except StorageError:
         return base
-    between = [other for other in others if sure <= other < end and _size(path, other)]
-    return max(sure, end) if not between or _has_batch(path, between[-1], last) else sure
+    between = [(other, file) for other, file in others if sure <= other < end and _size(path, file)]
+    sources = [file for other, file in between if other == between[-1][0]]
+    return max(sure, end) if not between or any(_has_batch(path, file, last) for file in sources) else sure
 
 
-def _size(path: str, base: int) -> int:
-    return files.status(os.path.join(path, segment_name(base, ".log"))).st_size
+def _size(path: str, name: str) -> int:
+    return files.status(os.path.join(path, name)).st_size
 
 
-def _has_batch(path: str, base: int, batch: tuple[int, int]) -> bool:
-    with files.opened(os.path.join(path, segment_name(base, ".log"))) as log:
+def _has_batch(path: str, name: str, batch: tuple[int, int]) -> bool:
+    with files.opened(os.path.join(path, name)) as log:
         walk = row_walk.header_rows(log, 0, log.size())
         return any(batch in zip(rows.column(chain.BASE_OFFSET), rows.next_offsets(), strict=True) for rows in walk)
 
