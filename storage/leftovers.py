@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from offsetfs.storage import chain, files, row_walk
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.names import parse_segment_name
 from offsetfs.storage.swap import CLEANED, DELETED, SWAP
 
 _OF_A_LOG = (".index", ".timeindex", ".txnindex", ".values-map")
@@ -119,8 +119,8 @@ def _replaced(path: str, parsed: Present, logs: Sequence[tuple[str, int]]) -> li
     # The last segment is never rewritten: an offset that a flipped bit put too high shall not take it.
     last = max((base for _, base, suffix in live if suffix == ".log"), default=-1)
     # What was copied from may be called `.deleted` by now, and what is older not: renames reach the disk in any order.
-    copied = (".log", ".log" + DELETED)
-    others = sorted((base, name) for name, base, each in parsed if each in copied and base not in bases and base != last)
+    logs_once = [(base, name) for name, base, suffix in parsed if suffix in (".log", ".log" + DELETED)]
+    others = sorted(each for each in logs_once if each[0] not in bases and each[0] != last)
     low, high = min(bases), max(_next_offset_of(path, name, base, others) for name, base in logs)
     between = [name for name, base, _ in live if low <= base < high and base not in bases and base != last]
     return [name for name, base, suffix in live if base in bases and suffix != ".snapshot"] + between
