@@ -109,6 +109,15 @@ class FaultyLife(Life):
             raise
         assert partition not in self.fenced, f"{partition} acknowledged an append after a sync had failed"
 
+    def truncate(self, partition: TopicPartition, offset: int) -> None:
+        try:
+            super().truncate(partition, offset)
+        except (OSError, StorageError):
+            if self.log(partition).fenced is not None:  # half done: only an opening tells how far
+                self._try(Life.close)
+                self.directory = None
+            raise
+
     def flush(self, partition: TopicPartition) -> None:
         try:
             super().flush(partition)
@@ -147,8 +156,8 @@ def _check_told(life: FaultyLife, fault: NthCall) -> None:
     told = [error.errno for error in life.told if isinstance(error, OSError)]
     assert fault.error != 0 or not life.told, f"{fault}: {life.told}"
     assert set(told) <= {fault.error}, f"{fault}: told {told}"
-    # Leader epochs below the log start may stay where the disk is full, else they fence their log alone. A map of values
-    # that could not be kept costs the time to make it anew.
+    # Leader epochs below the log start may stay where the disk is full, else they fence their log alone. A map of
+    # values that could not be kept costs the time to make it anew.
     is_to_be_told = (fault.kind, fault.error) == ("sync", errno.EIO) and not fault.paths[0].endswith(_MAY_FAIL)
     assert not is_to_be_told or told, f"{fault}: nobody was told"
 

@@ -84,13 +84,11 @@ class Life:
             assert self.log(partition).damage == (), "a directory that was closed in order is in order"
 
     def create(self, partition: TopicPartition, properties: dict[str, str]) -> None:
+        """Make a partition. One of this name whose deletion had failed is certainly gone when that succeeds."""
         assert self.directory is not None
-        before = self.promise(partition)
-        if not before.may_exist:
-            self.timeline.now.pop(partition, None)
-        self.put(partition, may_exist=True)
+        self.put(partition, may_exist=True, synced=0, handed=0, start=0)
         self.directory.create_partition(partition, properties)
-        self.put(partition, must_exist=True)
+        self.timeline.replace(len(self.system.disk.history), partition, Promise(must_exist=True))
 
     def delete(self, partition: TopicPartition) -> None:
         assert self.directory is not None

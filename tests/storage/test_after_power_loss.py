@@ -15,6 +15,7 @@ from offsetfs.storage import compaction, files
 from offsetfs.storage.batch import build
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.errors import LogFenced
 from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.topic_settings import TopicSettings
@@ -206,6 +207,28 @@ def test_a_truncation_that_failed_leaves_no_recovery_point_beyond_the_cut(system
     assert log.damage == () and log.next_offset in (2, 4) and len(shown(log)) == log.next_offset
 
 
+def test_a_directory_whose_sync_failed_is_not_synced_again(system: System) -> None:
+    log = opened().create_partition(ORDERS)
+    append(log, (b"k", b"0"))
+    log.roll()  # its name is not on disk yet
+
+    def a_sync_fails(kind: str, path: str) -> None:
+        if kind == "sync":
+            raise OSError(errno.EIO, "injected", path)
+
+    system.fault = a_sync_fails
+    with pytest.raises(OSError, match="injected"):
+        files.sync_directory(log.path)  # whoever it is for
+    system.fault = lambda _kind, _path: None
+    with pytest.raises(OSError, match="an earlier sync of this directory failed"):
+        log.flush()
+    with pytest.raises(LogFenced):
+        append(log, (b"k", b"1"))
+    log = opened().log(ORDERS)  # which looks anew
+    append(log, (b"k", b"1"))
+    log.flush()
+
+
 def test_a_partition_whose_deletion_failed_comes_back_whole_or_not_at_all(system: System) -> None:
     directory = opened()
     log = directory.create_partition(ORDERS)
@@ -335,6 +358,28 @@ def test_a_swap_that_a_kill_cut_short_loses_nothing_to_a_power_cut_in_recovery(s
             system.disk = recovering.crash(Random(seed), "each")
             left = shown(opened().log(ORDERS))
             assert {1: (b"a", b"1"), 2: (b"b", b"2")}.items() <= left.items(), f"{change}, seed {seed}"
+
+
+def test_a_swap_of_several_segments_shows_the_old_ones_or_the_new_one(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS, {"cleanup.policy": "compact"})
+    for number in range(4):
+        append(log, (b"a", b"%d" % number), (b"b%d" % number, b""))
+        log.roll()
+    append(log, (b"c", b""))
+    log.flush()
+    left = system.disk.clone()
+    system.disk.history.clear()
+    compact(directory)
+    latest = {6: (b"a", b"3"), **{2 * n + 1: (b"b%d" % n, b"") for n in range(4)}, 8: (b"c", b"")}
+    for change in system.disk.history:
+        left.apply(change)
+        for seed in range(5):
+            system.disk = left.crash(Random(seed), "each")
+            log = opened().log(ORDERS)
+            log.check()
+            found = shown(log)
+            assert latest.items() <= found.items() and len(found) in (6, 9), f"{change}, seed {seed}: {found}"
 
 
 def _names(disk: SimDisk) -> list[str]:
