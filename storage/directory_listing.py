@@ -38,18 +38,17 @@ def check_log_directory(path: str, *, read_only: bool) -> None:
         raise NotALogDirectory("is empty", path=path)
 
 
-def _is_partition(name: str) -> bool:
+def _parsed(name: str) -> TopicPartition | None:
     try:
-        TopicPartition.parse(name)
+        return TopicPartition.parse(name)
     except InvalidName:
-        return False
-    return True
+        return None
 
 
 def _holds_a_log(path: str, name: str) -> bool:
     """Whether `name` is called like a partition, or like a deleted one, and is one: it holds a log or nothing else."""
     partition = os.path.join(path, name)
-    if not (_is_partition(name) or partition_deletion.is_deleted(name)) or not files.is_directory(partition):
+    if not (_parsed(name) or partition_deletion.is_deleted(name)) or not files.is_directory(partition):
         return False
     names = files.names(partition)
     return any(file.endswith(".log") for file in names) or all(belongs_to_partition(file) for file in names)
@@ -57,4 +56,5 @@ def _holds_a_log(path: str, name: str) -> bool:
 
 def partitions_in(path: str) -> list[TopicPartition]:
     """Return what parses as a partition; directories being deleted or moved (`….<uuid>-delete`) do not."""
-    return [TopicPartition.parse(name) for name in files.directory_names(path) if _is_partition(name)]
+    parsed = (_parsed(name) for name in files.directory_names(path))
+    return [partition for partition in parsed if partition is not None]
