@@ -364,14 +364,14 @@ def test_a_swap_of_several_segments_shows_the_old_ones_or_the_new_one(system: Sy
     directory = opened()
     log = directory.create_partition(ORDERS, {"cleanup.policy": "compact"})
     for number in range(4):
-        append(log, (b"a", b"%d" % number), (b"b%d" % number, b""))
+        append(log, (b"a", b"%d" % number))
         log.roll()
     append(log, (b"c", b""))
     log.flush()
     left = system.disk.clone()
     system.disk.history.clear()
     compact(directory)
-    latest = {6: (b"a", b"3"), **{2 * n + 1: (b"b%d" % n, b"") for n in range(4)}, 8: (b"c", b"")}
+    latest = {3: (b"a", b"3"), 4: (b"c", b"")}
     for change in system.disk.history:
         left.apply(change)
         for seed in range(5):
@@ -379,7 +379,7 @@ def test_a_swap_of_several_segments_shows_the_old_ones_or_the_new_one(system: Sy
             log = opened().log(ORDERS)
             log.check()
             found = shown(log)
-            assert latest.items() <= found.items() and len(found) in (6, 9), f"{change}, seed {seed}: {found}"
+            assert latest.items() <= found.items() and len(found) in (2, 5), f"{change}, seed {seed}: {found}"
 
 
 def _names(disk: SimDisk) -> list[str]:
