@@ -192,25 +192,28 @@ class Segment:
                     if passed is None:  # a log that was compacted, or batches that strayed to its beginning
                         raise MalformedBatch(f"offset {found.base_offset} comes first", path=log.path, position=place)
                     batch_chain.load(log, *passed, nowait=nowait)
-                self._check_behind(log, place, header, seen, offset_end, nowait)
+                if not self.ends_in_order(log, place, header, seen, offset_end, nowait):
+                    raise MalformedBatch(f"{header.last_offset} is not the end", path=log.path, position=place)
                 return found
             passed = place, header, seen
         if passed is not None:
             batch_chain.load(log, *passed, nowait=nowait)
         return None
 
-    def _check_behind(
+    def ends_in_order(
         self, log: File, place: int, header: BatchHeader, seen: memoryview, offset_end: int | None, nowait: bool
-    ) -> None:
-        """Raise when the next batch, or the next segment, begins before this batch ends."""
+    ) -> bool:
+        """Whether the next batch, and the next segment at `offset_end`, begin where this batch has ended.
+
+        `seen`: bytes of the log file from `place` on.
+        """
         behind, following = place + header.size, offset_end
         if behind + OFFSET_SIZE <= self.size:
             begins = seen[header.size : header.size + OFFSET_SIZE]
             if len(begins) < OFFSET_SIZE:
                 begins = memoryview(log.read(behind, OFFSET_SIZE, nowait=nowait))
             following = min(int.from_bytes(begins, "big"), OFFSET_END if offset_end is None else offset_end)
-        if following is not None and following <= header.last_offset:
-            raise MalformedBatch(f"offset {following} follows {header.last_offset}", path=log.path, position=place)
+        return following is None or following > header.last_offset
 
     def _find_directly(self, opened: SegmentFiles, offset: int, nowait: bool) -> Batch | None:
         """Return the batch that the index entry behind `offset` names, when it is large and holds `offset`.

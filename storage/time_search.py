@@ -43,14 +43,17 @@ def find_timestamp(
 ) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
 
-    Costs a look-up by time, and one by the offset that was found: a batch may lie about its own (see `offset_order`).
+    A batch may lie about its offset: where it does not stand in order, it is looked for by that (see `offset_order`).
     """
     opened = segment.open_files(nowait=nowait)
     entry = opened.time_index.lookup(timestamp)
     in_order = entry[0] <= timestamp
     _, offset = sound_entry(segment, opened, entry if in_order else (NO_TIMESTAMP, 0), nowait=nowait)
     position = segment.floor_position(opened, max(offset, offset_min), nowait)
+    before = None if position else segment.base_offset - 1
     for place, header, seen in batch_chain.walk(opened.log, position, segment.size, nowait=nowait, runs=RUNS):
+        rises = before < header.base_offset if before is not None else _is_indexed(opened, header)
+        before = header.last_offset
         if header.max_timestamp < timestamp or header.last_offset < offset_min or not shows(header, nowait=nowait):
             continue
         try:
@@ -58,12 +61,19 @@ def find_timestamp(
             found = _first_at_or_after(batch, timestamp, offset_min)
             if found is None:
                 continue
+            if rises and segment.ends_in_order(opened.log, place, header, seen, offset_end, nowait):
+                return found
             holder = segment.find(found[0], offset_end=offset_end, nowait=nowait)
         except (CorruptBatch, MalformedBatch, UnsupportedFormat):
             continue
         if holder is not None and place <= (holder.position or 0) < place + header.size:
             return found
     return None
+
+
+def _is_indexed(opened: SegmentFiles, header: BatchHeader) -> bool:
+    """Whether the offset index has an entry of the batch's last offset: two that agree."""
+    return opened.index.lookup(header.last_offset)[0] == header.last_offset
 
 
 def _first_at_or_after(batch: Batch, timestamp: int, offset_min: int) -> tuple[int, int] | None:
