@@ -36,7 +36,7 @@ _COMPACTIONS: Sequence[Step] = (
     Life.retain,
     lambda life: life.append(STATE),
     lambda life: life.flush(STATE),
-    Life.reopen,
+    lambda life: life.reopen(),
     lambda life: life.append(STATE),
 )
 LIVES = (_APPENDS, _COMPACTIONS, EVERYTHING)

@@ -48,7 +48,7 @@ EVERYTHING: Sequence[Step] = (
     Life.retain,
     Life.checkpoint,
     Life.remove_due,
-    Life.reopen,
+    lambda life: life.reopen(),
     lambda life: life.append(ORDERS),
     lambda life: life.look(ORDERS),
     lambda life: life.delete(STATE),
