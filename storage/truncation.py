@@ -3,7 +3,8 @@
     truncate_to(55)       0.log  40.log        60.log  80.log
                           stay   cut at 50     → .deleted            the batch of 50 to 59 goes as a whole
 
-Batches are never split: the one that holds the offset goes as a whole, and the log ends at the offset all the same.
+Batches are never split: the one that holds the offset goes as a whole, and the log ends at the offset all the same: it
+goes on in a segment of that name, so that recovery can tell what was appended there from what was on disk before.
 What is cut is not lost at once: whole segments wait as `.deleted` for `file.delete.delay.ms`; the tail of a segment
 that stays is copied beside the log first, as `<base offset>.cut-<position>`, a name that Kafka ignores, and stays.
 
@@ -19,7 +20,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from offsetfs.storage import cut_tail, files, segment_names
+from offsetfs.storage import cut_tail, files, log_end, segment_names
 from offsetfs.storage.errors import CorruptIndex, OffsetOutOfRange
 from offsetfs.storage.names import parse_segment_name, segment_name
 from offsetfs.storage.offset_index import OffsetIndex
@@ -75,7 +76,8 @@ def _cut(log: Log, offset: int) -> None:
         _remove_snapshots(log.path, offset + 1)
         cut = _cut_segment(last, position, offset)
         _cut_epochs(log, cut_from=offset, next_offset=offset)
-        log.end_at(offset, segments.without(later).plus(cut))
+        left = segments.without(later).plus(cut)
+        log.end_at(offset, left if log_end.end_of_chain(cut) == offset else left.plus(_begin(log, offset)))
 
 
 def _empty(log: Log, offset: int) -> None:
@@ -86,9 +88,14 @@ def _empty(log: Log, offset: int) -> None:
         _remove_snapshots(log.path, 0)
         _cut_epochs(log, cut_from=0, next_offset=offset)
         log.home.restart_checkpoints(offset)
-        active = Segment.create(log.path, offset, log.config, segments.active.pool, clock=log.clock)
-        files.sync_directory(log.path)
-        log.end_at(offset, Segments([active]))
+        log.end_at(offset, Segments([_begin(log, offset)]))
+
+
+def _begin(log: Log, offset: int) -> Segment:
+    """Make an empty segment from `offset` on. On disk after return."""
+    segment = Segment.create(log.path, offset, log.config, log.snapshot().active.pool, clock=log.clock)
+    files.sync_directory(log.path)
+    return segment
 
 
 def _cut_epochs(log: Log, *, cut_from: int, next_offset: int) -> None:

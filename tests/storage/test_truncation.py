@@ -68,11 +68,11 @@ CUTS = {
     # offset: (bases, the last record that is left, bytes of the active segment)
     "the whole last segment": (30, [0, 10, 20, 30], 29, 0),
     "between two batches": (25, [0, 10, 20], 24, 1),
-    "inside a batch, which goes as a whole": (28, [0, 10, 20], 24, 1),
+    "inside a batch, which goes as a whole": (28, [0, 10, 20, 28], 24, 0),
     "the first record of a batch": (35, [0, 10, 20, 30], 34, 1),
-    "the last record of a batch": (39, [0, 10, 20, 30], 34, 1),
+    "the last record of a batch": (39, [0, 10, 20, 30, 39], 34, 0),
     "the very first record": (0, [0], -1, 0),
-    "in the first batch": (4, [0], -1, 0),
+    "in the first batch": (4, [0, 4], -1, 0),
 }
 
 
