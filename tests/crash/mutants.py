@@ -155,8 +155,8 @@ MUTANTS = (
         _SYNC + "test_a_mark_of_a_clean_end_is_gone_for_good_before_what_was_appended_is_on_disk",
         (
             (
-                "            files.remove_file(path)\n            files.sync_directory(directory)\n",
-                "            files.remove_file(path)\n",
+                "            files.remove_file(path)\n        files.sync_directory(directory)",
+                "            files.remove_file(path)",
             ),
         ),
     ),

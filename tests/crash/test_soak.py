@@ -51,6 +51,6 @@ def test_a_row_that_lacks_a_tool_is_a_finding() -> None:
 
 def test_rows_run_beside_each_other_with_seeds_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     row = soak.rows("failed_fsync")["failed_fsync"]
-    tally = soak.run_row(row, seconds=2, jobs=2)
+    tally = soak.run_row(row, seconds=8, jobs=2)
     assert tally.findings == [] and tally.rounds >= 2 and tally.states > 0
     assert "failed_fsync" in capsys.readouterr().out
