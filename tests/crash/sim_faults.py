@@ -155,7 +155,7 @@ def _check_told(life: FaultyLife, fault: NthCall) -> None:
     told = [error.errno for error in life.told if isinstance(error, OSError)]
     assert fault.error != 0 or not life.told, f"{fault}: {life.told}"
     assert set(told) <= {fault.error}, f"{fault}: told {told}"
-    # What else may fail to be synced fences its log, which may be deleted before anybody asks it for something, or costs
+    # What else may fail to be synced fences its log, which may be deleted before anybody asks it, or costs
     # time only: leader epochs below a log start, a map of values.
     is_to_be_told = (fault.kind, fault.error) == ("sync", errno.EIO) and fault.paths[0].endswith(_TOLD)
     assert not is_to_be_told or told, f"{fault}: nobody was told"
