@@ -189,6 +189,7 @@ class Recovery:
         )
         if following == segment.size:  # offsets that were once given out are not given out again
             self.next_offset = max(self.next_offset, self._recovery_point)
+            segment.ends_torn = True
         return following
 
     # --- what does not stay ------------------------------------------------------------------------------------------

@@ -80,6 +80,7 @@ class Segment:
         "config",
         "directory",
         "ending",
+        "ends_torn",
         "inode",
         "log_path",
         "names_lock",
@@ -124,6 +125,8 @@ class Segment:
         self._first_timestamp: int | None = None
         self._bytes_since_index_entry = 0
         self._created_ms = clock.now_ms()
+        self.ends_torn = False
+        """Whether the last bytes are of no whole batch, and stay: what is appended does not begin amid them."""
         self.names_lock = threading.Lock()
         self._roll_jitter_ms = _draw_jitter_ms(config)
 
@@ -500,6 +503,8 @@ class Segment:
 
     def must_roll(self, batch_size: int, last_offset: int, timestamp: int) -> bool:
         """Whether the next batch belongs into a new segment (Kafka's LogSegment.shouldRoll)."""
+        if self.ends_torn:
+            return True
         opened = self.open_files()
         if self.size > self.config.segment_bytes - batch_size or self.size + batch_size > LOG_BYTES_MAX:
             return self.size > 0
@@ -511,7 +516,8 @@ class Segment:
 
     def _waited_ms(self, timestamp: int) -> int:
         if self._first_timestamp is None:
-            self._first_timestamp = next((header.max_timestamp for _, header in self.headers()), -1)
+            first = next(self.headers(over_damage=True), None)
+            self._first_timestamp = -1 if first is None else first[1].max_timestamp
         if self._first_timestamp >= 0 and timestamp >= 0:
             return timestamp - self._first_timestamp
         return self.clock.now_ms() - self._created_ms

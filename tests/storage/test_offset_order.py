@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from old_messages import message
-from planted_logs import PARTITION, batch, crash, plant
+from planted_logs import PARTITION, batch, crash, plant, sealed
 
-from offsetfs.storage.checkpoint import RECOVERY_POINTS, write_offsets
+from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS, write_offsets
 from offsetfs.storage.directory import LogDirectory
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.log import Log
@@ -220,6 +220,35 @@ def test_a_gap_before_rubbish_is_no_lie(log_file: Path) -> None:
     log_file.with_name(segment_name(BATCHES * EACH, ".log")).unlink()
     directory = crashed(log_file, 0)
     assert value_at(directory.log(PARTITION), 5) == b"after a gap that compaction left"
+    directory.close()
+
+
+@pytest.mark.parametrize("count", [1, 2, 40, 61, 100])
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
+def test_what_is_appended_to_a_log_that_lost_its_end_does_not_begin_amid_what_is_left(
+    log_file: Path, count: int, is_clean: bool
+) -> None:
+    log_file.with_name(segment_name(BATCHES * EACH, ".log")).unlink()
+    os.truncate(log_file, log_file.stat().st_size - count)
+    write_offsets(os.fspath(log_file.parents[1] / RECOVERY_POINTS), {PARTITION: BATCHES * EACH})
+    if not is_clean:
+        (log_file.parents[1] / CLEAN_SHUTDOWN).unlink()
+    directory = LogDirectory.open(os.fspath(log_file.parents[1]))
+    log = directory.log(PARTITION)
+    appended = [log.append(sealed(b"later %d" % number)).base_offset for number in range(3)]
+    assert appended == [BATCHES * EACH + number for number in range(3)]
+    directory.close()
+    for again in (log, opened(log_file)):
+        assert [value_at(again, offset) for offset in appended] == [b"later 0", b"later 1", b"later 2"]
+        assert value_at(again, (BATCHES - 1) * EACH - 1) == b"%d" % ((BATCHES - 1) * EACH - 1)
+    assert log_file.stat().st_size == place_of(BATCHES) - count
+
+
+def test_a_log_whose_first_batch_is_damaged_takes_more(log_file: Path) -> None:
+    change(log_file, BATCHES, ">q", 0)
+    log_file.with_name(segment_name(BATCHES * EACH, ".log")).unlink()
+    directory = LogDirectory.open(os.fspath(log_file.parents[1]))
+    assert value_at(directory.log(PARTITION), directory.log(PARTITION).append(sealed(b"later")).base_offset) == b"later"
     directory.close()
 
 
