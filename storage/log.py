@@ -291,6 +291,7 @@ class Log:
         old = self._segments.active
         if self.is_compacted:
             rolling.sync_before(self, old)
+        self._index_transactions()
         new = rolling.begin_segment(self, self._producers)
         self._names_dirty = True
         try:
@@ -300,6 +301,12 @@ class Log:
             raise
         self._segments = self._segments.plus(new)
         return new
+
+    def _index_transactions(self) -> None:
+        """Bring the transaction index up to the end of the log: where there is one it is believed."""
+        if self._producers.aborted_from is not None:
+            self.transactions.rebuild_indexes(self._producers.aborted_from)
+            self._producers.aborted_from = None
 
     def roll(self) -> None:
         """Begin a new segment now, unless the active one is empty."""
@@ -389,6 +396,7 @@ class Log:
         self._segments, self.next_offset, self.recovery_point = segments, next_offset, next_offset
         self.log_start_offset = max(min(self.log_start_offset, next_offset), segments.first.base_offset)
         self._dirty = [segment for segment in self._dirty if segments.floor(segment.base_offset) is segment]
+        self._index_transactions()
         self._producers.know_anew(self)
         if self._changed:
             segments.active.activate()
@@ -431,6 +439,7 @@ class Log:
             return
         if self.fenced is None:
             self.flush()
+            self._index_transactions()
             self._segments.active.deactivate()
             self._producers.save(self)
             files.sync_directory(self.path)

@@ -14,7 +14,7 @@ from offsetfs.storage import files
 from offsetfs.storage.batch import parse_header, read_batch
 from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.producers import ProducerState, end_marker
+from offsetfs.storage.producers import ABORT, ProducerState, end_marker
 
 if TYPE_CHECKING:
     from offsetfs.storage.log import Log
@@ -28,6 +28,8 @@ class LogProducers:
 
     def __init__(self, load: Load) -> None:
         self.state: ProducerState | None = None
+        self.aborted_from: int | None = None
+        """The first offset at which a transaction was aborted that is not in a transaction index yet."""
         self._load = load
 
     def know(self, log: Log) -> ProducerState:
@@ -47,6 +49,8 @@ class LogProducers:
         if self.state is not None and header.producer_id >= 0:
             marker = end_marker(read_batch(sealed.data, check=False)) if header.is_control else None
             self.state.replay(header, marker)
+            if marker is not None and marker[0] == ABORT and self.aborted_from is None:
+                self.aborted_from = header.base_offset
 
     def save(self, log: Log) -> None:
         """Write `<next offset>.snapshot`, so that a broker need not read the log to know its producers."""

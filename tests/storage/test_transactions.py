@@ -329,3 +329,26 @@ def test_recovery_makes_the_index_anew(golden_copy: Path) -> None:
     assert [path.read_bytes() for path in paths] == before
     assert fates(directory.log(TopicPartition("transactions", 0))) == expected("transactions-0")
     directory.close()
+
+
+@pytest.mark.parametrize("ends", ["by a close", "by a roll", "by a truncation"])
+def test_an_index_that_is_there_knows_what_is_aborted_behind_it(tmp_path: Path, ends: str) -> None:
+    directory = LogDirectory.open(str(tmp_path))
+    log = directory.create_partition(PARTITION)
+    for producer in (1, 2):
+        log.append(data(producer, 2))
+        log.append(marker(producer, ABORT))
+        if producer == 1:
+            directory.close()  # the index is on disk, and will be believed
+            (tmp_path / ".kafka_cleanshutdown").unlink()
+            directory = LogDirectory.open(str(tmp_path))
+            log = directory.log(PARTITION)
+            assert (tmp_path / str(PARTITION) / f"{0:020d}.txnindex").stat().st_size == 34
+    log.append(data(count=3))
+    if ends == "by a roll":
+        log.roll()
+    if ends == "by a truncation":
+        log.truncate_to(8)
+    directory.close()
+    log = LogDirectory.open(str(tmp_path), read_only=True).log(PARTITION)
+    assert log.aborted(0, log.next_offset) == [(1, 0, 2), (2, 3, 5)]
