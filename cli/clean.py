@@ -13,8 +13,8 @@ from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageErro
 from offsetfs.storage.names import TopicPartition
 
 if TYPE_CHECKING:
-    from offsetfs.storage.directory import LogDirectory
-    from offsetfs.storage.duties import Done
+    from offsetfs.storage.directory.directory import LogDirectory
+    from offsetfs.storage.duties.duties import Done
 
 PROGRESS_S = 10.0
 """How often it says how far it is, where that is not rewritten in its place."""
@@ -72,7 +72,7 @@ def _chosen(directory: LogDirectory, wanted: list[TopicPartition]) -> list[Topic
 
 def _clean(log_directory: str, wanted: list[TopicPartition], now: bool) -> int:
     from offsetfs.cli.progress import Line, bytes_text, open_for_writing
-    from offsetfs.storage.duties import Duties
+    from offsetfs.storage.duties.duties import Duties
 
     done: list[Done] = []
     line = Line("offsetfs clean", every_seconds=PROGRESS_S)
@@ -100,8 +100,8 @@ def _clean(log_directory: str, wanted: list[TopicPartition], now: bool) -> int:
 
 
 def _plan(log_directory: str, wanted: list[TopicPartition], now: bool) -> int:
-    from offsetfs.storage.directory import LogDirectory
-    from offsetfs.storage.duty_plan import plan
+    from offsetfs.storage.directory.directory import LogDirectory
+    from offsetfs.storage.duties.duty_plan import plan
 
     directory = LogDirectory.open(log_directory, read_only=True)
     try:

@@ -89,7 +89,7 @@ def _files(ctx: click.Context, incomplete: str) -> Items:
 
 
 def _topic_settings(ctx: click.Context, incomplete: str) -> Items:
-    from offsetfs.storage.config import NAMES
+    from offsetfs.storage.settings.config import NAMES
 
     return _beginning(incomplete, (f"{name}=" for name in sorted(NAMES)), PART)
 

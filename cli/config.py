@@ -12,10 +12,10 @@ from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.served import daemon_of
 from offsetfs.storage.checkpoint import META_PROPERTIES
-from offsetfs.storage.config import DEFAULTS, NAMES, LogConfig
 from offsetfs.storage.errors import InvalidName, StorageError
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.topic_settings import TopicSettings
+from offsetfs.storage.settings.config import DEFAULTS, NAMES, LogConfig
+from offsetfs.storage.settings.topic_settings import TopicSettings
 
 OF_TOPIC, OF_MOUNT, OF_KAFKA = "topic", "mount", "default"
 

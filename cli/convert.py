@@ -40,7 +40,7 @@ def command(log_directory: str, names: tuple[str, ...]) -> int:
 
 def _convert(log_directory: str, wanted: list[TopicPartition]) -> None:
     from offsetfs.cli.progress import bytes_progress, open_for_writing
-    from offsetfs.storage.convert import convert
+    from offsetfs.storage.partition.convert import convert
 
     directory = open_for_writing(log_directory)
     try:

@@ -11,9 +11,9 @@ from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.progress import open_for_writing
 from offsetfs.cli.served import daemon_of
 from offsetfs.storage.checkpoint import META_PROPERTIES
-from offsetfs.storage.config import LogConfig
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 from offsetfs.storage.names import TopicPartition, check_topic
+from offsetfs.storage.settings.config import LogConfig
 
 PARTITIONS_MAX = 100_000  # in one call: a slip of the hand should not make a million directories
 

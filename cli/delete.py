@@ -14,7 +14,7 @@ from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageErro
 from offsetfs.storage.names import TopicPartition, check_topic
 
 if TYPE_CHECKING:
-    from offsetfs.storage.directory import LogDirectory
+    from offsetfs.storage.directory.directory import LogDirectory
 
 _INSTEAD = "mount it with -o delete and use rmdir {mount}/TOPIC-PARTITION, or unmount it first"
 

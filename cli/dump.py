@@ -16,19 +16,19 @@ from offsetfs import __version__
 from offsetfs.cli.dump_paths import expanded, listed
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.fs.tree import parse_time
-from offsetfs.storage import (
+from offsetfs.storage.coordinators import (
     cluster_metadata,
     consumer_offsets,
     coordinator_records,
     share_group_state,
     transaction_state,
 )
-from offsetfs.storage.dump import DumpOptions, dump_file
-from offsetfs.storage.dump_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, WINDOW_BYTES, IndexOptions
-from offsetfs.storage.dump_lines import LineBuffer
-from offsetfs.storage.dump_log import BYTES_MAX, LOG_SUFFIX, Decoder, LogOptions
-from offsetfs.storage.dump_range import Bound, Range, within
-from offsetfs.storage.dump_report import Report
+from offsetfs.storage.dump.dump import DumpOptions, dump_file
+from offsetfs.storage.dump.indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, WINDOW_BYTES, IndexOptions
+from offsetfs.storage.dump.lines import LineBuffer
+from offsetfs.storage.dump.log import BYTES_MAX, LOG_SUFFIX, Decoder, LogOptions
+from offsetfs.storage.dump.range import Bound, Range, within
+from offsetfs.storage.dump.report import Report
 from offsetfs.storage.errors import StorageError
 
 STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"

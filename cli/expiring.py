@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import META_PROPERTIES
-from offsetfs.storage.config import DEFAULTS, LogConfig
+from offsetfs.storage.duties.glance import Glance
 from offsetfs.storage.errors import InvalidName, StorageError
-from offsetfs.storage.glance import Glance
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.topic_settings import TopicSettings
+from offsetfs.storage.settings.config import DEFAULTS, LogConfig
+from offsetfs.storage.settings.topic_settings import TopicSettings
 
 PARTITIONS_MAX = 1000  # are looked at: a warning is worth some hundredths of a second
 

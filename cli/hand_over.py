@@ -29,7 +29,7 @@ def command(log_directory: str, name: str, broker_directory: str) -> int:
     Exit codes: 1 wrong call or permissions, 2 system error, 32 refused, for the reason it says.
     """
     from offsetfs.cli.progress import bytes_progress
-    from offsetfs.storage.hand_over import hand_over
+    from offsetfs.storage.directory.hand_over import hand_over
 
     try:
         partition = TopicPartition.parse(name)

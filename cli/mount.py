@@ -21,10 +21,10 @@ from offsetfs.cli.printable import printable
 from offsetfs.cli.progress import RecoveryTeller
 from offsetfs.cli.service_manager import ServiceManager
 from offsetfs.fs.options import MountOptions, OptionError
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.directory_config import DirectoryConfig
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import InvalidConfig, NotALogDirectory, StorageError
-from offsetfs.storage.recover_all import RecoveryProgress
+from offsetfs.storage.recovery.recover_all import RecoveryProgress
+from offsetfs.storage.settings.directory_config import DirectoryConfig
 
 _log = logging.getLogger(__name__)
 

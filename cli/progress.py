@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from offsetfs.storage.directory import LogDirectory
-    from offsetfs.storage.recover_all import OnProgress, RecoveryProgress
+    from offsetfs.storage.directory.directory import LogDirectory
+    from offsetfs.storage.recovery.recover_all import OnProgress, RecoveryProgress
 
 QUIET_SECONDS = 2.0
 CLEAR_LINE = "\r\x1b[K"
@@ -56,7 +56,7 @@ def recovery_progress() -> Iterator[OnProgress]:
 
 def open_for_writing(log_directory: str) -> LogDirectory:
     """Open a log directory as `LogDirectory.open` does, showing how far a recovery is."""
-    from offsetfs.storage.directory import LogDirectory
+    from offsetfs.storage.directory.directory import LogDirectory
 
     with recovery_progress() as on_progress:
         return LogDirectory.open(log_directory, on_progress=on_progress)

@@ -12,8 +12,8 @@ from offsetfs.cli.exit_codes import DONE, SYSTEM, Failure
 from offsetfs.storage.errors import LogDirectoryLocked, NotALogDirectory
 
 if TYPE_CHECKING:
-    from offsetfs.storage.repair import Outcome, Plan
-    from offsetfs.storage.repair_plan import PartitionPlan
+    from offsetfs.storage.verify.repair import Outcome, Plan
+    from offsetfs.storage.verify.repair_plan import PartitionPlan
 
 LEFT = 1
 """Something is to be done, or stays damaged. The same number as a wrong call: neither is 0."""
@@ -38,7 +38,7 @@ def command(log_directory: str, dry_run: bool, as_json: bool) -> int:
     Exit codes: 0 nothing to do or all done, 1 something to do or damage that stays, 2 could not look, 32 in use.
     """
     from offsetfs.cli.progress import bytes_progress, recovery_progress
-    from offsetfs.storage.repair import carry_out, plan
+    from offsetfs.storage.verify.repair import carry_out, plan
 
     try:
         with bytes_progress("Looking") as on_progress:
@@ -83,7 +83,7 @@ def _show_partition(partition: PartitionPlan, as_json: bool) -> None:
     for finding in partition.kept:
         click.echo(json.dumps({"stays": True, **finding.fields()}) if as_json else f"stays: {finding}")
     if any(finding.kind == "unreadable-batch" for finding in partition.kept):
-        from offsetfs.storage.repair_plan import readable_ranges
+        from offsetfs.storage.verify.repair_plan import readable_ranges
 
         ranges = ", ".join(f"{first} to {last}" for first, last in readable_ranges(partition.path))
         _line(as_json, "readable", partition.path, f"what remains readable: offsets {ranges or 'none'}")

@@ -16,7 +16,7 @@ from offsetfs.cli import running
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.printable import printable
 from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 

@@ -8,8 +8,8 @@ from offsetfs.cli import consent, preflight
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.served import in_use
 from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageError
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
 
 
 @click.command("truncate", short_help="Cut the end off a partition.")

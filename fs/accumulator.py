@@ -28,11 +28,11 @@ from offsetfs.fs.deadlines import Deadlines
 from offsetfs.fs.free_space import FreeSpace
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared_sync import Left, SharedSync, Writer
-from offsetfs.storage.batch import HEADER_SIZE
-from offsetfs.storage.batch_builder import BatchBuilder, Buffer, record_size
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.log import Log
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import HEADER_SIZE
+from offsetfs.storage.records.batch_builder import BatchBuilder, Buffer, record_size
 
 APPEND_THREADS = 4
 SYNC_THREADS = 16

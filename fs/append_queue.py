@@ -25,11 +25,11 @@ from offsetfs.fs.errors import errno_of
 from offsetfs.fs.free_space import FreeSpace
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared_sync import Left, SharedSync, Writer
-from offsetfs.storage.batch import HEADER_SIZE
-from offsetfs.storage.batch_builder import BatchBuilder
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.log import Appended, Log
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Appended, Log
+from offsetfs.storage.records.batch import HEADER_SIZE
+from offsetfs.storage.records.batch_builder import BatchBuilder
 
 _log = logging.getLogger(__name__)
 

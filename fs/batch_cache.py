@@ -6,7 +6,7 @@ from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Hashable
 
-from offsetfs.storage.batch import Batch
+from offsetfs.storage.records.batch import Batch
 
 Source = Hashable
 """What a batch was read from: a partition, as long as its segments stay."""

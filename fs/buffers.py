@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from offsetfs.storage.batch_builder import BatchBuilder
-from offsetfs.storage.compression import Compression
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.compression import Compression
 
 _KEPT_MAX = 4  # free builders kept for the next batch; a write at full speed turns three over
 

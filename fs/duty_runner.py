@@ -1,8 +1,8 @@
 """The duties of a mounted directory, in threads of their own: retention, compaction, checkpoints, removals.
 
-Each lane of `storage.duties` sleeps until its next duty is due and then runs it in a thread, so that a long compaction
-holds up neither the mount nor the checkpoints; an idle mount wakes a few times a minute, for microseconds. What a duty
-did goes to the log, what failed to the log and to `.offsetfs/errors`; no failure ends the mount.
+Each lane of `storage.duties.duties` sleeps until its next duty is due and then runs it in a thread, so that a long
+compaction holds up neither the mount nor the checkpoints; an idle mount wakes a few times a minute, for microseconds.
+What a duty did goes to the log, what failed to the log and to `.offsetfs/errors`; no failure ends the mount.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import trio
 
 from offsetfs.fs.shared import Shared
-from offsetfs.storage.duties import Done, Duties, Lane
+from offsetfs.storage.duties.duties import Done, Duties, Lane
 from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from offsetfs.storage.batch import Batch, BatchHeader
-from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, WouldBlock
-from offsetfs.storage.isolation import LogView
-from offsetfs.storage.segment import Segment
-from offsetfs.storage.view_blocks import UNREADABLE
+from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.records.batch import Batch, BatchHeader
+from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.views.view_blocks import UNREADABLE
 
 _STEPS_MAX = 16  # batches looked at on the event loop; runs of control batches belong into a thread
 

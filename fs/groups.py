@@ -24,7 +24,7 @@ from offsetfs.fs.attributes import milliseconds_ns
 from offsetfs.fs.inodes import Fixed, Kind, pack
 from offsetfs.fs.nodes import Listing, Opened, ShortListing
 from offsetfs.fs.shared import Shared
-from offsetfs.storage.consumer_groups import STEP_BYTES, Commit, ConsumerGroups, Lag
+from offsetfs.storage.coordinators.consumer_groups import STEP_BYTES, Commit, ConsumerGroups, Lag
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import TopicPartition
 

@@ -23,9 +23,9 @@ from collections import deque
 import trio
 
 from offsetfs.fs.accumulator import Accumulator
-from offsetfs.storage import varint
-from offsetfs.storage.batch import HEADER_SIZE
-from offsetfs.storage.batch_builder import RECORD_OVERHEAD_MAX
+from offsetfs.storage.records import varint
+from offsetfs.storage.records.batch import HEADER_SIZE
+from offsetfs.storage.records.batch_builder import RECORD_OVERHEAD_MAX
 
 _log = logging.getLogger(__name__)
 

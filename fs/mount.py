@@ -34,7 +34,7 @@ from offsetfs.fs.mount_table import mount_at
 from offsetfs.fs.operations import Operations
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared_sync import Left
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.start_file import StartHandle
 from offsetfs.fs.texts import mount_texts
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 

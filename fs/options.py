@@ -6,8 +6,8 @@ the fourth field of fstab. Names with a minus (`flush-ms`) steer the mount, name
 say when and how the duties of the directory are done. An unknown name is an error that offers the nearest legal one;
 options that only concern mount(8) and systemd are passed over.
 
-Not here: what mount(2) is told (mount), the settings of one topic (storage.config), those of a directory
-(storage.directory_config).
+Not here: what mount(2) is told (mount), the settings of one topic (storage.settings.config), those of a directory
+(storage.settings.directory_config).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offsetfs.storage import config, directory_config
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.isolation import READ_COMMITTED, READ_UNCOMMITTED
+from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED
+from offsetfs.storage.settings import config, directory_config
 
 LISTED_MAX = 10_000
 BATCH_BYTES_MIN = 1 << 10  # below this the 61 bytes of a batch header are no longer small

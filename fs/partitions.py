@@ -10,10 +10,10 @@ import trio
 from offsetfs.fs.inodes import Kind, pack
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import InvalidName
-from offsetfs.storage.isolation import LogView
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.segments import Segments
+from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.segments.segment_map import Segments
 
 
 class Partition:

@@ -19,11 +19,11 @@ from offsetfs.fs.nodes import Reply
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.records import segment_mtime_ns
 from offsetfs.fs.shared import Shared
-from offsetfs.storage.batch import Batch
-from offsetfs.storage.codec import COLUMNS
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.segment import Segment
-from offsetfs.storage.view_blocks import UNREADABLE, walk
+from offsetfs.storage.records.batch import Batch
+from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.views.view_blocks import UNREADABLE, walk
 
 PAGE_ROWS = 1000
 _VALUE_SIZE = 5  # the column of a scanned row

@@ -19,7 +19,7 @@ from offsetfs.fs.inodes import Kind
 from offsetfs.fs.nodes import Opened
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared, Shown
-from offsetfs.storage.batch import Batch
+from offsetfs.storage.records.batch import Batch
 
 XATTR_PREFIX = b"user.kafka."
 XATTR_BYTES_MAX = 65536  # of the kernel's

@@ -24,7 +24,7 @@ from offsetfs.fs.shared import Shared
 from offsetfs.fs.tree import SEGMENT_SUFFIXES, parse_segment_file
 from offsetfs.storage import files
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.segment import Segment
+from offsetfs.storage.segments.segment import Segment
 
 _SNAPSHOT = ".snapshot"
 _NUMBER_MIN = 1000

@@ -16,12 +16,12 @@ from offsetfs.fs.lru import Lru
 from offsetfs.fs.nodes import Buffer
 from offsetfs.fs.notes import Notes
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.batch import BatchHeader
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError, WouldBlock
-from offsetfs.storage.open_files import Pool
-from offsetfs.storage.record import Record
-from offsetfs.storage.view_map import Maps
+from offsetfs.storage.records.batch import BatchHeader
+from offsetfs.storage.records.record import Record
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.views.view_map import Maps
 
 RECORD_BYTES_MAX = 8 << 20
 BATCH_BYTES_MAX = 16 << 20

@@ -24,7 +24,7 @@ import trio
 from offsetfs.fs.deadlines import Deadlines
 from offsetfs.fs.errors import errno_of
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.log import Log
+from offsetfs.storage.partition.log import Log
 
 _log = logging.getLogger(__name__)
 

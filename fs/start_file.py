@@ -6,7 +6,7 @@
 One write(2) is one command, and its errno is the answer: EINVAL for what is no offset, ERANGE for one that lies beyond
 the end, EPERM where the topic only compacts. When it returns, the new start is on disk, and nobody finds a record below
 it any more: what the kernel was told of names a moment ago has run out. Follows DeleteRecords
-(storage.record_deletion).
+(storage.partition.record_deletion).
 """
 
 from __future__ import annotations

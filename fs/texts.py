@@ -16,8 +16,8 @@ from offsetfs.fs.inodes import Fixed, Kind, pack
 from offsetfs.fs.nodes import Opened
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
-from offsetfs.storage.config import DEFAULTS
-from offsetfs.storage.isolation import LogView
+from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.settings.config import DEFAULTS
 
 README = b"""\
 A Kafka log directory, mounted by offsetfs. Each directory is a partition.

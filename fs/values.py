@@ -1,7 +1,7 @@
 """`values`: the whole partition as one growing file, each record's value and a newline.
 
-Its size is a sum over all records, which view maps know (storage.partition_values). Where maps are missing they are
-made in threads: the name is listed only when all of them are there, a look-up waits ten seconds and then answers
+Its size is a sum over all records, which view maps know (storage.views.partition_values). Where maps are missing they
+are made in threads: the name is listed only when all of them are there, a look-up waits ten seconds and then answers
 EAGAIN, and the building goes on.
 
 The inode carries a generation. When retention cuts the head, or compaction replaces segments, the name gets the next
@@ -27,7 +27,7 @@ from offsetfs.fs.nodes import Buffer, Opened
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import StorageError, WouldBlock
-from offsetfs.storage.partition_values import Located, PartitionValues
+from offsetfs.storage.views.partition_values import Located, PartitionValues
 
 WAIT_S = 10.0
 LISTING_BYTES_MAX = 16 << 20

@@ -11,3 +11,6 @@ Position = NewType("Position", int)
 Timestamp = NewType("Timestamp", int)
 
 NO_TIMESTAMP = Timestamp(-1)
+
+I32_MAX = 2**31 - 1
+"""The largest relative offset of a segment, and the largest position in its indexes: both are written as an i32."""

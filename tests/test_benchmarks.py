@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "scripts" / "benchmarks"

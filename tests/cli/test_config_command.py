@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from offsetfs.cli import exit_codes, run
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 
 pytestmark = pytest.mark.unit
 

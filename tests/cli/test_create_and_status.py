@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from offsetfs.cli import exit_codes, run
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.unit

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from offsetfs.cli import exit_codes, run
-from offsetfs.storage.batch_builder import BatchBuilder
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from offsetfs import cli
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.unit

@@ -12,10 +12,10 @@ import pytest
 from offsetfs.cli import expiring, preflight
 from offsetfs.cli.exit_codes import FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.batch_builder import BatchBuilder
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.topic_settings import TopicSettings
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.settings.topic_settings import TopicSettings
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ from offsetfs.cli import detach
 from offsetfs.cli.exit_codes import Failure
 from offsetfs.cli.progress import RecoveryTeller, told
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.recover_all import RecoveryProgress
+from offsetfs.storage.recovery.recover_all import RecoveryProgress
 
 pytestmark = pytest.mark.unit
 

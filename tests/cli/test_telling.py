@@ -21,10 +21,10 @@ from offsetfs.cli.running import Daemon
 from offsetfs.cli.service_manager import ServiceManager
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared_sync import Left
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import NotALogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.recover_all import RecoveryProgress
+from offsetfs.storage.recovery.recover_all import RecoveryProgress
 
 pytestmark = pytest.mark.unit
 

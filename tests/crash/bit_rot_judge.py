@@ -27,10 +27,10 @@ from planted_logs import sealed
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.log import Log
-from offsetfs.storage.record import Record
-from offsetfs.storage.verify import Verification
-from offsetfs.storage.verify_finding import Finding
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.record import Record
+from offsetfs.storage.verify.finding import Finding
+from offsetfs.storage.verify.verify import Verification
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,15 @@ from random import Random
 from planted_logs import data, marker
 
 from offsetfs.storage import checkpoint
-from offsetfs.storage.batch import build
-from offsetfs.storage.batch_builder import SealedBatch
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.log import Log
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.open_files import Pool
-from offsetfs.storage.partition_values import PartitionValues
-from offsetfs.storage.producers import ABORT, COMMIT
-from offsetfs.storage.record import Record
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.record import Record
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.views.partition_values import PartitionValues
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 BYTES_MAX = 170_000

@@ -18,11 +18,11 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from zlib import crc32
 
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.record import Record
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.record import Record
 
 FIRST_MS = 1_700_000_000_000
 STEP_MS = 10

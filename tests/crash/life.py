@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 from history import Partition, timestamp_of
 
-from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.directory_config import DirectoryConfig
-from offsetfs.storage.duties import Duties
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.duties.duties import Duties
 from offsetfs.storage.errors import LogFenced
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.settings.directory_config import DirectoryConfig
 
 Say = Callable[[str], None]
 DEFAULTS = {

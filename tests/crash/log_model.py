@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from offsetfs.storage.batch import build, set_append_time
-from offsetfs.storage.batch_builder import SealedBatch
-from offsetfs.storage.log import Log
-from offsetfs.storage.producers import ABORT
-from offsetfs.storage.record import CREATE_TIME, LOG_APPEND_TIME, Record
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ABORT
+from offsetfs.storage.records.batch import build, set_append_time
+from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 
 Fields = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]
 """Key, value, headers and timestamp of a record that is to be appended."""

@@ -35,13 +35,13 @@ _MARKERS = "tests/storage/test_compaction_transactions.py::"
 MUTANTS = (
     Mutant(
         "a flush does not sync the log file",
-        "storage/segment.py",
+        "storage/segments/segment.py",
         _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
         (("        opened.log.sync()\n        opened.index.flush()\n", "        opened.index.flush()\n"),),
     ),
     Mutant(
         "a flush does not sync the log files that rolled",
-        "storage/segment.py",
+        "storage/segments/segment.py",
         _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
         (("            with self.names_lock:\n                self._sync_sealed()\n", ""),),
     ),
@@ -53,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "a new partition's name is not synced",
-        "storage/partition_creation.py",
+        "storage/directory/partition_creation.py",
         _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
         (
             (
@@ -64,7 +64,7 @@ MUTANTS = (
     ),
     Mutant(
         "records count as synced before the sync",
-        "storage/log.py",
+        "storage/partition/log.py",
         _LOG + "test_a_failed_sync_fences_the_log",
         (
             ("            self.recovery_point = max(self.recovery_point, target)\n", ""),
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         "a failed sync is tried again",
-        "storage/log.py",
+        "storage/partition/log.py",
         _LOG + "test_a_failed_sync_fences_the_log",
         (
             (
@@ -89,19 +89,19 @@ MUTANTS = (
     ),
     Mutant(
         "a torn write is not undone",
-        "storage/segment.py",
+        "storage/segments/segment.py",
         _LOG + "test_a_full_disk_leaves_the_log_as_it_was_and_usable_afterwards",
         (("                opened.log.truncate(position)\n", "                pass\n"),),
     ),
     Mutant(
         "the checksum is not verified on a read",
-        "storage/batch.py",
+        "storage/records/batch.py",
         "tests/storage/test_recovery.py::test_damage_before_the_recovery_point_is_reported_and_never_cut",
         (("    if checksum != header.crc:\n", "    if False:\n"),),
     ),
     Mutant(
         "an index entry names the next batch",
-        "storage/segment.py",
+        "storage/segments/segment.py",
         _LOG + "test_an_index_entry_names_the_last_offset_and_the_place_of_its_batch",
         (
             (
@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "a swap retires the old segments before the new ones are `.swap`",
-        "storage/replacement.py",
+        "storage/partition/replacement.py",
         "tests/storage/test_compaction_crash.py::"
         "test_a_crash_at_any_step_shows_the_old_segments_or_the_new_ones[one group]",
         (
@@ -122,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "the clean mark is written although a log is fenced",
-        "storage/directory.py",
+        "storage/directory/directory.py",
         _SYNC + "test_no_mark_of_a_clean_end_is_left_where_a_log_is_fenced",
         (
             (
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "the clean mark is written before the logs are closed",
-        "storage/directory.py",
+        "storage/directory/directory.py",
         _SYNC + "test_a_mark_of_a_clean_end_is_never_on_disk_before_what_was_appended",
         (
             (
@@ -145,7 +145,7 @@ MUTANTS = (
     ),
     Mutant(
         "the clean mark stays when the first change comes",
-        "storage/directory.py",
+        "storage/directory/directory.py",
         _DIRECTORY + "test_the_first_write_takes_the_clean_mark_away_and_closing_brings_it_back",
         (("                CleanShutdown.remove(self.path)\n", "                pass\n"),),
     ),
@@ -177,56 +177,56 @@ MUTANTS = (
     ),
     Mutant(
         "recovery cuts before the recovery point",
-        "storage/recovery.py",
+        "storage/recovery/recovery.py",
         "tests/storage/test_recovery.py::test_damage_before_the_recovery_point_is_reported_and_never_cut",
         (("                if self.next_offset >= self._recovery_point:\n", "                if True:\n"),),
     ),
     Mutant(
         "recovery keeps what follows a hole",
-        "storage/recovery.py",
+        "storage/recovery/recovery.py",
         "tests/storage/test_recovery.py::test_a_segment_that_lost_its_end_ends_the_log",
         (("            if last is not None and self._is_after_a_hole(segment):\n", "            if False:\n"),),
     ),
     Mutant(
         "files go before the log start is in the checkpoint",
-        "storage/directory.py",
+        "storage/directory/directory.py",
         "tests/storage/test_retention.py::test_the_new_start_is_on_disk_before_any_file_goes",
         (("        self._checkpoints.raise_log_starts(starts)\n", ""),),
     ),
     Mutant(
         "retention takes the active segment without a roll",
-        "storage/retention.py",
+        "storage/partition/retention.py",
         "tests/storage/test_retention.py::test_an_expired_active_segment_is_rolled_and_then_goes",
         (("    if expiry.segments and expiry.segments[-1] is log.snapshot().active:\n", "    if False:\n"),),
     ),
     Mutant(
         "a tombstone has no horizon, and goes at once",
-        "storage/compaction.py",
+        "storage/compaction/compaction.py",
         "tests/storage/test_compaction.py::"
         "test_a_tombstone_stays_as_long_as_delete_retention_says_from_the_round_that_met_it",
         (("min(now_ms + log.config.delete_retention_ms, _TIMESTAMP_MAX)", "now_ms"),),
     ),
     Mutant(
         "the marker of a transaction goes at once",
-        "storage/compaction_filter.py",
+        "storage/compaction/batch_filter.py",
         _MARKERS + "test_the_marker_of_an_abort_goes_a_time_after_the_data",
         (("        if (is_discardable and is_due) or", "        if is_discardable or"),),
     ),
     Mutant(
         "the last batch of a producer goes",
-        "storage/compaction.py",
+        "storage/compaction/compaction.py",
         _MARKERS + "test_the_last_batch_of_a_producer_stays_empty_until_it_writes_again",
         (("{producer_id: entry.last_offset for producer_id, entry in producers.items()}", "dict[int, int]()"),),
     ),
     Mutant(
         "compaction leaves records out for later ones that are not on disk",
-        "storage/compaction.py",
+        "storage/compaction/compaction.py",
         _POWER + "test_compaction_leaves_nothing_out_for_a_record_that_a_power_cut_takes",
         (("        log.flush()\n        log.home.before_change()\n", "        log.home.before_change()\n"),),
     ),
     Mutant(
         "a kept map of values is believed although the log is another",
-        "storage/view_map.py",
+        "storage/views/view_map.py",
         "tests/storage/test_view_map.py::test_a_map_of_another_log_is_dropped",
         (("        return loaded if loaded._describes(segment) else None\n", "        return loaded\n"),),
     ),
@@ -238,7 +238,7 @@ MUTANTS = (
     ),
     Mutant(
         "what gzip inflates to has no bound",
-        "storage/compression.py",
+        "storage/records/compression.py",
         "tests/storage/test_compression.py::test_the_bound_is_on_the_byte",
         (
             (

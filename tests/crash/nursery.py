@@ -30,7 +30,7 @@ import scenarios
 from history import History, check, look
 from life import DEFAULTS, Life
 
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 
 SILENCE_SECONDS_MAX = 60
 """A writer that says nothing for so long hangs, and is a finding."""

@@ -17,11 +17,11 @@ from collections.abc import Callable
 
 from log_model import Fields, sealed
 
-from offsetfs.storage.compaction import clean, cleanable
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.compaction.compaction import clean, cleanable
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import DecompressionLimit, LogFenced
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
 
 Told = dict[str, object]
 FEW = 8

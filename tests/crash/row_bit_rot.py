@@ -25,9 +25,9 @@ from bit_rot_material import Material, materials
 from programme import Row
 
 from offsetfs.storage import checkpoint
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.topic_settings import TOPICS
+from offsetfs.storage.settings.topic_settings import TOPICS
 
 STATES_A_ROUND = 100
 SECONDS_MAX = 5.0

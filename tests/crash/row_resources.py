@@ -19,10 +19,10 @@ from daemons import mounted
 from log_model import present
 from programme import Row
 
-from offsetfs.storage.batch_builder import BatchBuilder
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.compression import Compression
 
 DESCRIPTORS = 64
 ADDRESSES = 1 << 30

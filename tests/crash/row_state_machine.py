@@ -30,17 +30,17 @@ from log_model import Fields, LogModel, present, sealed
 from planted_logs import marker
 from programme import Row
 
-from offsetfs.storage import retention
-from offsetfs.storage.compaction import clean, cleanable
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.duties import Duties
+from offsetfs.storage.compaction.compaction import clean, cleanable
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.duties.duties import Duties
 from offsetfs.storage.errors import PolicyViolation, RecordTooLarge
-from offsetfs.storage.isolation import LogView
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.open_files import Pool
-from offsetfs.storage.partition_values import PartitionValues
-from offsetfs.storage.producers import ABORT, COMMIT
+from offsetfs.storage.partition import retention
+from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.views.partition_values import PartitionValues
 
 EXAMPLES_A_ROUND = 10
 STEPS_MAX = 100

@@ -11,9 +11,9 @@ from history import History, Partition, timestamp_of
 from life import Life
 from old_messages import message
 
-from offsetfs.storage.convert import convert
-from offsetfs.storage.duties import Duties
+from offsetfs.storage.duties.duties import Duties
 from offsetfs.storage.names import segment_name
+from offsetfs.storage.partition.convert import convert
 
 OLD_SEGMENTS = 2
 OLD_RECORDS = 30

@@ -12,9 +12,9 @@ from sim_model import ABSENT, FIRST_MS, FakeClock, Promise, Promises, Row, Timel
 from simdisk import SimDisk
 from simsystem import System
 
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import NotALogDirectory, StorageError
-from offsetfs.storage.log import Log
+from offsetfs.storage.partition.log import Log
 
 _serial = count()
 

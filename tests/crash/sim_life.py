@@ -8,13 +8,14 @@ from random import Random
 from sim_model import ABSENT, Author, FakeClock, Promise, Promises, Timeline
 from simsystem import System
 
-from offsetfs.storage import compaction, retention
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.directory_config import DirectoryConfig
-from offsetfs.storage.log import Log
+from offsetfs.storage.compaction import compaction
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.open_files import Pool
-from offsetfs.storage.partition_values import PartitionValues
+from offsetfs.storage.partition import retention
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.settings.directory_config import DirectoryConfig
+from offsetfs.storage.views.partition_values import PartitionValues
 
 PATH = "/logs"
 ORDERS, PAYMENTS, STATE = TopicPartition("orders", 0), TopicPartition("payments", 3), TopicPartition("state", 0)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
 
-from offsetfs.storage.batch import HEADER_SIZE, build
-from offsetfs.storage.batch_builder import RECORD_OVERHEAD_MAX, SealedBatch
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.producers import ABORT, COMMIT
+from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.records.batch import HEADER_SIZE, build
+from offsetfs.storage.records.batch_builder import RECORD_OVERHEAD_MAX, SealedBatch
 
 Row = tuple[bytes | None, bytes | None, int]
 """Key, value, timestamp of a record."""

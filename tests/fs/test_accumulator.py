@@ -15,8 +15,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from offsetfs.fs.buffers import Buffers
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared_sync import Left
-from offsetfs.storage.compression import UNCOMPRESSED
 from offsetfs.storage.errors import LogFenced, RecordTooLarge
+from offsetfs.storage.records.compression import UNCOMPRESSED
 
 pytestmark = pytest.mark.unit
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from offsetfs.fs.handles import RANGES_MAX, AppendHandle, line_bytes_max
-from offsetfs.storage.batch import HEADER_SIZE
-from offsetfs.storage.batch_builder import BatchBuilder, record_size
+from offsetfs.storage.records.batch import HEADER_SIZE
+from offsetfs.storage.records.batch_builder import BatchBuilder, record_size
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from offsetfs.fs.batch_cache import BatchCache
 from offsetfs.fs.lru import Lru
-from offsetfs.storage.batch import Batch, build, read_batch
+from offsetfs.storage.records.batch import Batch, build, read_batch
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.mount

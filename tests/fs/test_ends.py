@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from offsetfs.fs.ends import first_offset, last_offset, newest_start
-from offsetfs.storage.batch import build
-from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import WouldBlock
-from offsetfs.storage.isolation import LogView
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
 
 pytestmark = pytest.mark.unit
 

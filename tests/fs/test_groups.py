@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from offsetfs.fs.groups import file_name, group_of
-from offsetfs.storage.batch import build
-from offsetfs.storage.batch_builder import SealedBatch
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch_builder import SealedBatch
 
 pytestmark = pytest.mark.mount
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from offsetfs.storage.batch import build
-from offsetfs.storage.batch_builder import SealedBatch
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.log import Log
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.producers import ABORT, COMMIT
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch_builder import SealedBatch
 
 pytestmark = pytest.mark.mount
 

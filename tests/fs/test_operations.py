@@ -18,13 +18,13 @@ from offsetfs.fs import values
 from offsetfs.fs.directories import PartitionDirectory
 from offsetfs.fs.operations import Operations
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage import segment_names
-from offsetfs.storage.batch_builder import BatchBuilder
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, WouldBlock
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition_values import PartitionValues
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.segments import segment_names
+from offsetfs.storage.views.partition_values import PartitionValues
 
 pytestmark = pytest.mark.unit
 

@@ -15,15 +15,15 @@ from pathlib import Path
 from crc32c import crc32c
 
 from offsetfs.fs.options import MountOptions, OptionError
-from offsetfs.storage import _codec, _messages, codec_pure, message_set_pure, varint
 from offsetfs.storage.checkpoint import CleanShutdown
-from offsetfs.storage.config import DEFAULTS
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.open_files import Pool
-from offsetfs.storage.segment import Segment
-from offsetfs.storage.topic_settings import TOPICS, TopicSettings
-from offsetfs.storage.view_blocks import join_block
-from offsetfs.storage.view_map import SUFFIX, ViewMap
+from offsetfs.storage.records import _codec, _messages, codec_pure, message_set_pure, varint
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.settings.config import DEFAULTS
+from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings
+from offsetfs.storage.views.view_blocks import join_block
+from offsetfs.storage.views.view_map import SUFFIX, ViewMap
 
 _LOG = Path(__file__).parents[1] / "golden" / "kafka-4.1" / "codec-none-0" / f"{0:020d}.log"
 _PLACE = tempfile.mkdtemp(prefix="offsetfs-fuzz-", dir="/dev/shm")

@@ -17,34 +17,29 @@ import hostile_records
 from crc32c import crc32c
 
 from offsetfs.fs.tree import parse_offset, parse_time
-from offsetfs.storage import _compaction as _compaction_codec
-from offsetfs.storage import (
-    _json_lines,
-    _record_json,
-    batch_chain,
-    checkpoint,
+from offsetfs.storage import checkpoint, files
+from offsetfs.storage.compaction import _compaction as _compaction_codec
+from offsetfs.storage.compaction import compaction_pure
+from offsetfs.storage.compaction import legacy_filter as compaction_legacy
+from offsetfs.storage.coordinators import (
     cluster_metadata,
-    compaction_legacy,
-    compaction_pure,
     consumer_offsets,
     control_records,
     coordinator_records,
-    files,
-    json_lines_pure,
-    record_json_pure,
     transaction_state,
 )
-from offsetfs.storage.batch import read_batch
-from offsetfs.storage.batch_builder import BatchBuilder
-from offsetfs.storage.batch_header import HEADER_SIZE, seal_checksum
-from offsetfs.storage.batch_json import joined_json
-from offsetfs.storage.compression import decompress
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition, parse_segment_name
-from offsetfs.storage.offset_index import OffsetIndex
-from offsetfs.storage.producers import ProducerState
-from offsetfs.storage.time_index import TimeIndex
-from offsetfs.storage.transaction_index import TransactionIndex
+from offsetfs.storage.partition.producers import ProducerState
+from offsetfs.storage.records import _json_lines, _record_json, batch_chain, json_lines_pure, record_json_pure
+from offsetfs.storage.records.batch import read_batch
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.batch_header import HEADER_SIZE, seal_checksum
+from offsetfs.storage.records.batch_json import joined_json
+from offsetfs.storage.records.compression import decompress
+from offsetfs.storage.segments.offset_index import OffsetIndex
+from offsetfs.storage.segments.time_index import TimeIndex
+from offsetfs.storage.segments.transaction_index import TransactionIndex
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 INFLATED_BYTES_MAX = 1 << 20

@@ -11,11 +11,11 @@ import pytest
 from kafka_broker import KafkaBroker
 
 from offsetfs import cli
-from offsetfs.storage.batch_builder import BatchBuilder
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.hand_over import hand_over
-from offsetfs.storage.log import Log
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.hand_over import hand_over
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.interop
 

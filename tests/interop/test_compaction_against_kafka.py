@@ -14,14 +14,14 @@ from kafka_broker import KafkaBroker
 from keyed_logs import Keyed, end_of_transaction, keyed, records_of
 from old_messages import message, wrapper
 
-from offsetfs.storage.batch import Batch
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, read_offsets
-from offsetfs.storage.compaction import clean, cleanable
-from offsetfs.storage.compression import CODECS
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.log import Log
+from offsetfs.storage.compaction.compaction import clean, cleanable
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition, segment_name
-from offsetfs.storage.producers import ABORT, COMMIT
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.records.batch import Batch
+from offsetfs.storage.records.compression import CODECS
 
 pytestmark = pytest.mark.interop
 

@@ -17,8 +17,7 @@ import pytest
 from kafka_broker import KafkaBroker
 from kafka_tools import TOOL_SECONDS_MAX, java
 
-from offsetfs.storage import (
-    batch,
+from offsetfs.storage.coordinators import (
     cluster_metadata,
     consumer_offsets,
     control_records,
@@ -26,12 +25,13 @@ from offsetfs.storage import (
     share_group_state,
     transaction_state,
 )
-from offsetfs.storage.dump import DumpOptions, dump_files
-from offsetfs.storage.dump_indexes import IndexOptions
-from offsetfs.storage.dump_lines import LineBuffer
-from offsetfs.storage.dump_log import Decoder, LogOptions
-from offsetfs.storage.dump_report import Report
-from offsetfs.storage.kafka_messages import Field, Message
+from offsetfs.storage.coordinators.kafka_messages import Field, Message
+from offsetfs.storage.dump.dump import DumpOptions, dump_files
+from offsetfs.storage.dump.indexes import IndexOptions
+from offsetfs.storage.dump.lines import LineBuffer
+from offsetfs.storage.dump.log import Decoder, LogOptions
+from offsetfs.storage.dump.report import Report
+from offsetfs.storage.records import batch
 
 pytestmark = pytest.mark.interop
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from kafka_broker import KafkaBroker
 
-from offsetfs.storage.batch_builder import BatchBuilder
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.hand_over import hand_over
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.hand_over import hand_over
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.compression import Compression
 
 pytestmark = pytest.mark.interop
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from kafka_broker import KafkaBroker
 
-from offsetfs.storage.batch import build
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.segment import RELATIVE_OFFSET_MAX
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX
 
 pytestmark = pytest.mark.interop
 

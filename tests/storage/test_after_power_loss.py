@@ -11,14 +11,15 @@ import pytest
 from simdisk import ROOT, SimDisk
 from simsystem import System, simulated
 
-from offsetfs.storage import compaction, files
-from offsetfs.storage.batch import build
-from offsetfs.storage.batch_builder import SealedBatch
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage import files
+from offsetfs.storage.compaction import compaction
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogFenced
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.topic_settings import TopicSettings
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.settings.topic_settings import TopicSettings
 
 pytestmark = pytest.mark.unit
 

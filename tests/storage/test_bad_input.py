@@ -14,14 +14,14 @@ import pytest
 from fake_clock import FakeClock
 from planted_logs import PARTITION, sealed, values_of
 
-from offsetfs.storage.batch import build
-from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, write_offsets
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.duties import Done, Duties
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.duties.duties import Done, Duties
 from offsetfs.storage.errors import OffsetOutOfRange, RecordTooLarge
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import OFFSET_MAX
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch_builder import SealedBatch
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from offsetfs.storage import batch as batches
-from offsetfs.storage.batch import HEADER_SIZE, Batch, build, parse_header, read_batch, set_append_time, stamp
 from offsetfs.storage.errors import (
     CorruptBatch,
     DecompressionLimit,
@@ -18,7 +16,9 @@ from offsetfs.storage.errors import (
     StorageError,
     UnsupportedFormat,
 )
-from offsetfs.storage.record import CREATE_TIME, LOG_APPEND_TIME, Record
+from offsetfs.storage.records import batch as batches
+from offsetfs.storage.records.batch import HEADER_SIZE, Batch, build, parse_header, read_batch, set_append_time, stamp
+from offsetfs.storage.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 
 pytestmark = pytest.mark.unit
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.storage import codec
-from offsetfs.storage.batch import HEADER_SIZE, build, read_batch, stamp
-from offsetfs.storage.batch_builder import RECORD_OVERHEAD_MAX, BatchBuilder, record_size
-from offsetfs.storage.compression import CODECS, Compression
+from offsetfs.storage.records import codec
+from offsetfs.storage.records.batch import HEADER_SIZE, build, read_batch, stamp
+from offsetfs.storage.records.batch_builder import RECORD_OVERHEAD_MAX, BatchBuilder, record_size
+from offsetfs.storage.records.compression import CODECS, Compression
 
 pytestmark = pytest.mark.unit
 

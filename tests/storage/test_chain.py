@@ -12,11 +12,12 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.storage import _chain, batch_chain, chain, chain_pure, files, row_walk
-from offsetfs.storage.batch import build
-from offsetfs.storage.batch_header import seal_checksum, stamp
+from offsetfs.storage import files
 from offsetfs.storage.errors import MalformedBatch, OffsetBeyondSegment, StorageError
-from offsetfs.storage.legacy import TIMELESS_RUNS
+from offsetfs.storage.records import _chain, batch_chain, chain, chain_pure, row_walk
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch_header import seal_checksum, stamp
+from offsetfs.storage.records.legacy import TIMELESS_RUNS
 
 pytestmark = pytest.mark.unit
 

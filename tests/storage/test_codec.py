@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.storage import _codec, codec, codec_pure, varint
 from offsetfs.storage.errors import MalformedBatch
+from offsetfs.storage.records import _codec, codec, codec_pure, varint
 
 pytestmark = pytest.mark.unit
 

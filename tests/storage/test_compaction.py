@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyed_logs import Keyed, keyed, last_values, offsets_of, records_of, shape_of
 
-from offsetfs.storage import compaction_output, compaction_source, files
+from offsetfs.storage import files
+from offsetfs.storage.compaction import output as compaction_output
+from offsetfs.storage.compaction import source as compaction_source
+from offsetfs.storage.compaction.offset_map import SLOT_SIZE
+from offsetfs.storage.compaction.throttle import Throttle
 from offsetfs.storage.errors import CompactionCancelled, CorruptBatch, LogFenced, MalformedBatch, SegmentsChanged
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.offset_map import SLOT_SIZE
-from offsetfs.storage.throttle import Throttle
 
 MakeCleaner = Callable[..., Cleaner]
 
@@ -176,8 +178,8 @@ def test_a_batch_longer_than_a_block_is_read_and_written_whole(cleaner: MakeClea
 def test_blocks_and_buffers_of_any_size_give_the_same(
     cleaner: MakeCleaner, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offsetfs.storage.compaction.BLOCK_BYTES", block_bytes)
-    monkeypatch.setattr("offsetfs.storage.compaction.BUFFER_BYTES", block_bytes)
+    monkeypatch.setattr("offsetfs.storage.compaction.compaction.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("offsetfs.storage.compaction.compaction.BUFFER_BYTES", block_bytes)
     each = cleaner(segments_of("abcABcdD", "efgabc", "x"))
     each.clean()
     assert offsets_of(each.log) == [7, 8, 9, 10, 11, 12, 13, 14]
@@ -461,8 +463,8 @@ def test_a_fenced_log_is_not_cleaned(cleaner: MakeCleaner) -> None:
 def test_a_round_reads_and_writes_no_faster_than_it_is_told(
     cleaner: MakeCleaner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offsetfs.storage.compaction.BLOCK_BYTES", 5000)
-    monkeypatch.setattr("offsetfs.storage.compaction.BUFFER_BYTES", 5000)
+    monkeypatch.setattr("offsetfs.storage.compaction.compaction.BLOCK_BYTES", 5000)
+    monkeypatch.setattr("offsetfs.storage.compaction.compaction.BUFFER_BYTES", 5000)
     each = cleaner({0: [keyed(n, Keyed(0, b"%d" % n, bytes(1000))) for n in range(100)], 100: [one(100, "x")]})
     now, slept = [0.0], []
 

@@ -11,10 +11,12 @@ import pytest
 from cleaner import Cleaner
 from keyed_logs import Keyed, end_of_transaction, keyed, last_values, offsets_of
 
-from offsetfs.storage import compaction_output, files, swap
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage import files
+from offsetfs.storage.compaction import output as compaction_output
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.producers import ABORT
+from offsetfs.storage.partition import swap
+from offsetfs.storage.partition.producers import ABORT
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 

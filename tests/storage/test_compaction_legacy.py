@@ -13,11 +13,11 @@ from keyed_logs import Keyed, keyed, last_values, offsets_of, records_of
 from old_messages import message, wrapper
 
 from offsetfs.storage import files
-from offsetfs.storage.compaction import clean, cleanable
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.compaction.compaction import clean, cleanable
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch
 from offsetfs.storage.names import TopicPartition, segment_name
-from offsetfs.storage.record import Record
+from offsetfs.storage.records.record import Record
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
@@ -169,7 +169,7 @@ def test_a_log_of_all_formats_is_cleaned_as_one(cleaner: MakeCleaner) -> None:
 def test_blocks_of_any_size_give_the_same(
     cleaner: MakeCleaner, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("offsetfs.storage.compaction.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("offsetfs.storage.compaction.compaction.BLOCK_BYTES", block_bytes)
     batches = [
         *loose(0, "abc"),
         wrapper(1, 5, loose(1, "bcd"), "gzip"),

@@ -10,7 +10,7 @@ from cleaner import DAY_MS, Cleaner
 from keyed_logs import Keyed, keyed
 
 from offsetfs.storage import files
-from offsetfs.storage.compaction import Cleanable, groups, most_dirty
+from offsetfs.storage.compaction.compaction import Cleanable, groups, most_dirty
 from offsetfs.storage.names import segment_name
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]

@@ -9,8 +9,8 @@ import pytest
 from cleaner import DAY_MS, Cleaner
 from keyed_logs import Keyed, end_of_transaction, keyed, offsets_of, records_of, shape_of
 
-from offsetfs.storage.producers import ABORT, COMMIT
-from offsetfs.storage.transaction_index import TransactionIndex
+from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.segments.transaction_index import TransactionIndex
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 

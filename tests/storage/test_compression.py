@@ -13,8 +13,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.storage.compression import CODECS, LEVELS, UNCOMPRESSED, Compression, compress, decompress
 from offsetfs.storage.errors import DecompressionLimit, MalformedBatch, UnsupportedFormat
+from offsetfs.storage.records.compression import CODECS, LEVELS, UNCOMPRESSED, Compression, compress, decompress
 
 pytestmark = pytest.mark.unit
 

@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.config import DEFAULTS, NAMES, LogConfig, parse_property
 from offsetfs.storage.errors import InvalidConfig
+from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.settings.config import DEFAULTS, NAMES, LogConfig, parse_property
 
 pytestmark = pytest.mark.unit
 

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage import consumer_groups, directory_checkpoints, follower
-from offsetfs.storage.batch import build
-from offsetfs.storage.batch_builder import SealedBatch
-from offsetfs.storage.consumer_groups import ConsumerGroups, Lag
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.coordinators import consumer_groups
+from offsetfs.storage.coordinators.consumer_groups import ConsumerGroups, Lag
+from offsetfs.storage.directory import directory_checkpoints
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import WouldBlock
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.producers import ABORT, COMMIT
+from offsetfs.storage.partition import follower
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch_builder import SealedBatch
 
 pytestmark = pytest.mark.unit
 

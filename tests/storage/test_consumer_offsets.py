@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from offsetfs.storage import (
+from offsetfs.storage.coordinators import (
     cluster_metadata,
     consumer_offsets,
     control_records,
@@ -14,7 +14,7 @@ from offsetfs.storage import (
     share_group_state,
     transaction_state,
 )
-from offsetfs.storage.coordinator_records import RecordType
+from offsetfs.storage.coordinators.coordinator_records import RecordType
 from offsetfs.storage.errors import MalformedBatch
 
 pytestmark = pytest.mark.unit

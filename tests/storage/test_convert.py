@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from offsetfs import cli
-from offsetfs.storage import swap
-from offsetfs.storage.convert import convert, is_old
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.record import Record
+from offsetfs.storage.partition import swap
+from offsetfs.storage.partition.convert import convert, is_old
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.record import Record
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from small_logs import SmallLog, record
 
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.checkpoint import LOG_STARTS, RECOVERY_POINTS, read_epochs, read_offsets
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, PolicyViolation, ReadOnlyLog
 
 pytestmark = pytest.mark.unit

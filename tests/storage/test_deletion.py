@@ -23,14 +23,14 @@ from offsetfs.storage.checkpoint import (
     read_offsets,
     read_topic_id,
 )
-from offsetfs.storage.deletions import RETRY_MS, Deletions
-from offsetfs.storage.directory import METADATA_TOPIC, LogDirectory
+from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
+from offsetfs.storage.directory.partition_deletion import deletion_name, is_deleted
 from offsetfs.storage.errors import LogFenced, PartitionExists, ReadOnlyLog, UnknownPartition
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TOPIC_LENGTH_MAX, TopicPartition
-from offsetfs.storage.partition_deletion import deletion_name, is_deleted
-from offsetfs.storage.retention import sweep
-from offsetfs.storage.topic_settings import TOPICS
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.retention import sweep
+from offsetfs.storage.segments.deletions import RETRY_MS, Deletions
+from offsetfs.storage.settings.topic_settings import TOPICS
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.checkpoint import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -18,8 +17,7 @@ from offsetfs.storage.checkpoint import (
     read_offsets,
     read_topic_id,
 )
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import (
     InvalidConfig,
     InvalidName,
@@ -32,6 +30,8 @@ from offsetfs.storage.errors import (
 )
 from offsetfs.storage.lock import holder
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.records.compression import Compression
 
 pytestmark = pytest.mark.unit
 
@@ -201,7 +201,7 @@ def test_a_strangers_directory_among_partitions_is_left_alone(golden_copy: Path)
 def test_a_second_writer_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     script = (
-        "import sys; from offsetfs.storage.directory import LogDirectory\n"
+        "import sys; from offsetfs.storage.directory.directory import LogDirectory\n"
         "d = LogDirectory.open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

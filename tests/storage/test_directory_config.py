@@ -6,8 +6,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from offsetfs.storage.directory_config import DIRECTORY_DEFAULTS, DOUBLE_MAX, NAMES, DirectoryConfig
 from offsetfs.storage.errors import InvalidConfig
+from offsetfs.storage.settings.directory_config import DIRECTORY_DEFAULTS, DOUBLE_MAX, NAMES, DirectoryConfig
 
 pytestmark = pytest.mark.unit
 

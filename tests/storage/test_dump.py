@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from offsetfs.storage import batch, dump_batches
-from offsetfs.storage.dump import DumpOptions, dump_files
-from offsetfs.storage.dump_indexes import IndexOptions
-from offsetfs.storage.dump_lines import LineBuffer
-from offsetfs.storage.dump_log import LogOptions
-from offsetfs.storage.dump_report import Report
+from offsetfs.storage.dump import batches as dump_batches
+from offsetfs.storage.dump.dump import DumpOptions, dump_files
+from offsetfs.storage.dump.indexes import IndexOptions
+from offsetfs.storage.dump.lines import LineBuffer
+from offsetfs.storage.dump.log import LogOptions
+from offsetfs.storage.dump.report import Report
+from offsetfs.storage.records import batch
 
 pytestmark = pytest.mark.unit
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from offsetfs.storage import consumer_offsets, coordinator_records
-from offsetfs.storage.dump import DumpOptions, dump_files
-from offsetfs.storage.dump_lines import LineBuffer
-from offsetfs.storage.dump_log import LogOptions
-from offsetfs.storage.dump_report import Report
+from offsetfs.storage.coordinators import consumer_offsets, coordinator_records
+from offsetfs.storage.dump.dump import DumpOptions, dump_files
+from offsetfs.storage.dump.lines import LineBuffer
+from offsetfs.storage.dump.log import LogOptions
+from offsetfs.storage.dump.report import Report
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetfs.storage import _dump, codec, dump_lines, dump_pure
-from offsetfs.storage.dump_pure import LineStyle
-from offsetfs.storage.java_text import printed
+from offsetfs.storage.coordinators.java_text import printed
+from offsetfs.storage.dump import _dump
+from offsetfs.storage.dump import lines as dump_lines
+from offsetfs.storage.dump import pure as dump_pure
+from offsetfs.storage.dump.pure import LineStyle
+from offsetfs.storage.records import codec
 
 pytestmark = pytest.mark.unit
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage.dump import DumpOptions, dump_file
-from offsetfs.storage.dump_lines import LineBuffer
-from offsetfs.storage.dump_log import LogOptions
-from offsetfs.storage.dump_range import Bound, Range, within
-from offsetfs.storage.dump_report import Report
+from offsetfs.storage.dump.dump import DumpOptions, dump_file
+from offsetfs.storage.dump.lines import LineBuffer
+from offsetfs.storage.dump.log import LogOptions
+from offsetfs.storage.dump.range import Bound, Range, within
+from offsetfs.storage.dump.report import Report
 from offsetfs.storage.errors import InvalidName
 
 pytestmark = pytest.mark.unit

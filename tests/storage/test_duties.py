@@ -10,19 +10,21 @@ from pathlib import Path
 import pytest
 from fake_clock import FakeClock
 
-from offsetfs.storage import compaction, retention, retention_pass
-from offsetfs.storage.batch_builder import BatchBuilder
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, META_PROPERTIES, RECOVERY_POINTS, read_offsets
-from offsetfs.storage.cleaner import Claims
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.directory_config import DirectoryConfig
-from offsetfs.storage.duties import Done, Duties
-from offsetfs.storage.duty_plan import Planned, plan
+from offsetfs.storage.compaction import compaction
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.duties import retention_pass
+from offsetfs.storage.duties.cleaner import Claims
+from offsetfs.storage.duties.duties import Done, Duties
+from offsetfs.storage.duties.duty_plan import Planned, plan
+from offsetfs.storage.duties.schedule import NEVER, Schedule
 from offsetfs.storage.errors import CorruptBatch
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.schedule import NEVER, Schedule
-from offsetfs.storage.topic_settings import TopicSettings
+from offsetfs.storage.partition import retention
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.settings.directory_config import DirectoryConfig
+from offsetfs.storage.settings.topic_settings import TopicSettings
 
 pytestmark = pytest.mark.unit
 
@@ -285,7 +287,7 @@ def test_what_nobody_foresaw_in_one_partition_keeps_no_other_from_its_duty(
     if duty == "retention":
         monkeypatch.setattr(retention, "expired_segments", broken(decide))
     else:
-        monkeypatch.setattr("offsetfs.storage.cleaner.cleanable", broken(look))
+        monkeypatch.setattr("offsetfs.storage.duties.cleaner.cleanable", broken(look))
     world.pass_time(30 * SECOND)
     assert world.errors() == [(duty, partitions[1], "of our own making")]
     assert sorted(done.partition.partition for done in world.done if done.partition and not done.error) == [0, 2]
@@ -399,7 +401,7 @@ def test_what_there_was_no_room_for_is_tried_again_later(make: Make, monkeypatch
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("offsetfs.storage.cleaner.clean", full)
+        patched.setattr("offsetfs.storage.duties.cleaner.clean", full)
         for _ in range(30):
             world.pass_time(15 * SECOND)
     assert len(tries) == 2 and len(world.errors()) == 2
@@ -460,7 +462,7 @@ def test_cancelling_ends_a_compaction_and_begins_nothing(make: Make, monkeypatch
         world.duties.cancel()
         return clean(*arguments, **more)
 
-    monkeypatch.setattr("offsetfs.storage.cleaner.clean", cancelled_meanwhile)
+    monkeypatch.setattr("offsetfs.storage.duties.cleaner.clean", cancelled_meanwhile)
     world.pass_time(15 * SECOND)
     world.pass_time(15 * SECOND)
     assert world.done == [] and keys_of(log) == [b"a", b"a"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, read_epochs
-from offsetfs.storage.epochs import UNKNOWN, LeaderEpochCache
+from offsetfs.storage.partition.epochs import UNKNOWN, LeaderEpochCache
 
 pytestmark = pytest.mark.unit
 

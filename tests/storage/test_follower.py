@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage import directory_checkpoints, follower
-from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.log import Log
+from offsetfs.storage.directory import directory_checkpoints
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition import follower
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.records.compression import Compression
 
 pytestmark = pytest.mark.unit
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage import view_map
-from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, LEADER_EPOCHS, RECOVERY_POINTS, read_epochs
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.open_files import Pool
-from offsetfs.storage.partition_values import PartitionValues
-from offsetfs.storage.record import Record
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.record import Record
+from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.units import Offset, Timestamp
-from offsetfs.storage.view_map import Maps, ViewMap
+from offsetfs.storage.views import view_map
+from offsetfs.storage.views.partition_values import PartitionValues
+from offsetfs.storage.views.view_map import Maps, ViewMap
 
 pytestmark = pytest.mark.unit
 

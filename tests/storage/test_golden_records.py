@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.log import Log
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.record import Record
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.record import Record
 
 pytestmark = pytest.mark.unit
 

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage import hand_over as module
-from offsetfs.storage.batch_builder import BatchBuilder
 from offsetfs.storage.checkpoint import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -13,11 +11,13 @@ from offsetfs.storage.checkpoint import (
     RECOVERY_POINTS,
     read_offsets,
 )
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory import hand_over as module
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.hand_over import HandOverRefused, hand_over
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError, UnknownPartition
-from offsetfs.storage.hand_over import HandOverRefused, hand_over
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.compression import Compression
 
 pytestmark = pytest.mark.unit
 

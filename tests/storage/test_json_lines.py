@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.storage import _json_lines, codec, json_line, json_lines_pure
-from offsetfs.storage.batch import read_batch
-from offsetfs.storage.batch_builder import HEADER_SIZE, BatchBuilder, record_size
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.json_line import LineFault, WrongLine
+from offsetfs.storage.records import _json_lines, codec, json_line, json_lines_pure
+from offsetfs.storage.records.batch import read_batch
+from offsetfs.storage.records.batch_builder import HEADER_SIZE, BatchBuilder, record_size
+from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.json_line import LineFault, WrongLine
 
 pytestmark = pytest.mark.unit
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from planted_logs import PARTITION, batch, crash, data, marker, plant, sealed, values_of
 
-from offsetfs.storage import follower, producer_loading
-from offsetfs.storage.batch import HEADER_SIZE, parse_header, seal_checksum
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, LOG_STARTS, RECOVERY_POINTS, read_offsets, write_offsets
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.log import Log
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.producers import ABORT, COMMIT, ProducerState
-from offsetfs.storage.recover_all import RecoveryProgress
+from offsetfs.storage.partition import follower, producer_loading
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ABORT, COMMIT, ProducerState
+from offsetfs.storage.records.batch import HEADER_SIZE, parse_header, seal_checksum
+from offsetfs.storage.recovery.recover_all import RecoveryProgress
 
 pytestmark = pytest.mark.unit
 

@@ -12,11 +12,11 @@ import pytest
 from planted_logs import PARTITION, batch, crash, data, marker, plant, sealed, values_of
 
 from offsetfs.storage.checkpoint import LOG_STARTS, read_offsets
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import RecordTooLarge
-from offsetfs.storage.log import Log
-from offsetfs.storage.producers import ABORT, COMMIT, ProducerState
-from offsetfs.storage.transaction_index import AbortedTransaction, entries
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ABORT, COMMIT, ProducerState
+from offsetfs.storage.segments.transaction_index import AbortedTransaction, entries
 
 pytestmark = pytest.mark.unit
 

@@ -9,13 +9,22 @@ from pathlib import Path
 import pytest
 from planted_logs import PARTITION, batch, plant, sealed, values_of
 
-from offsetfs.storage import codec, control_records
-from offsetfs.storage.batch import HEADER_SIZE, BatchHeader, build, parse_header, read_batch, seal_checksum, stamp
-from offsetfs.storage.batch_header import write_header
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.coordinators import control_records
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import MalformedBatch
-from offsetfs.storage.producers import ProducerState, end_marker
-from offsetfs.storage.record import CREATE_TIME, LOG_APPEND_TIME
+from offsetfs.storage.partition.producers import ProducerState, end_marker
+from offsetfs.storage.records import codec
+from offsetfs.storage.records.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    build,
+    parse_header,
+    read_batch,
+    seal_checksum,
+    stamp,
+)
+from offsetfs.storage.records.batch_header import write_header
+from offsetfs.storage.records.record import CREATE_TIME, LOG_APPEND_TIME
 from offsetfs.storage.units import Offset, Timestamp
 
 pytestmark = pytest.mark.unit

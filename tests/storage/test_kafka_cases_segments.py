@@ -9,15 +9,15 @@ import pytest
 from planted_logs import PARTITION, batch, crash, marker, plant, sealed, values_of
 
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, read_epochs
-from offsetfs.storage.config import DEFAULTS, LogConfig
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptIndex
-from offsetfs.storage.log import Log
-from offsetfs.storage.open_files import Pool
-from offsetfs.storage.producers import ProducerEntry, ProducerState
-from offsetfs.storage.segment import Segment, SegmentFiles
-from offsetfs.storage.segments import Segments
-from offsetfs.storage.transaction_index import AbortedTransaction, TransactionIndex, entries
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ProducerEntry, ProducerState
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.segment import Segment, SegmentFiles
+from offsetfs.storage.segments.segment_map import Segments
+from offsetfs.storage.segments.transaction_index import AbortedTransaction, TransactionIndex, entries
+from offsetfs.storage.settings.config import DEFAULTS, LogConfig
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from planted_logs import PARTITION, batch, plant, sealed, values_of
 
-from offsetfs.storage import files, leftovers
+from offsetfs.storage import files
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.recovery import leftovers
 
 pytestmark = pytest.mark.unit
 

@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from old_messages import message, sealed, wrapper
 
-from offsetfs.storage import message_set_pure
-from offsetfs.storage.batch import Batch, parse_header, read_batch, set_append_time, stamp
-from offsetfs.storage.codec import COLUMNS
-from offsetfs.storage.compression import compress
 from offsetfs.storage.errors import CorruptBatch, DecompressionLimit, MalformedBatch, UnsupportedFormat
-from offsetfs.storage.legacy import run_header
-from offsetfs.storage.lz4_descriptor import header_checksum, with_right_checksum
-from offsetfs.storage.record import Record
+from offsetfs.storage.records import message_set_pure
+from offsetfs.storage.records.batch import Batch, parse_header, read_batch, set_append_time, stamp
+from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.records.compression import compress
+from offsetfs.storage.records.legacy import run_header
+from offsetfs.storage.records.lz4_descriptor import header_checksum, with_right_checksum
+from offsetfs.storage.records.record import Record
 
 try:
-    from offsetfs.storage import _messages
+    from offsetfs.storage.records import _messages
 except ModuleNotFoundError:  # run without the compiled codec
     _messages = None
 

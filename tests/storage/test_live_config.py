@@ -15,13 +15,13 @@ from fake_clock import FakeClock
 from planted_logs import PARTITION, data, marker
 from small_logs import BATCH_BYTES, SmallLog, record
 
-from offsetfs.storage import retention
-from offsetfs.storage.config import DEFAULTS
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidConfig, InvalidName, ReadOnlyLog, RecordTooLarge
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.producers import COMMIT
-from offsetfs.storage.topic_settings import LOOK_INTERVAL_S, TOPICS, TopicSettings
+from offsetfs.storage.partition import retention
+from offsetfs.storage.partition.producers import COMMIT
+from offsetfs.storage.settings.config import DEFAULTS
+from offsetfs.storage.settings.topic_settings import LOOK_INTERVAL_S, TOPICS, TopicSettings
 
 pytestmark = pytest.mark.unit
 
@@ -299,7 +299,7 @@ def test_settings_that_contradict_what_the_directory_was_given_change_nothing(tm
 def test_changes_of_several_processes_are_all_there(make: Make) -> None:
     small = make()
     program = (
-        "import sys; from offsetfs.storage.topic_settings import TopicSettings\n"
+        "import sys; from offsetfs.storage.settings.topic_settings import TopicSettings\n"
         "for number in range(15): TopicSettings(sys.argv[1]).change(f'topic-{sys.argv[2]}-{number}', {'flush.ms': '1'})"
     )
     others = [subprocess.Popen([sys.executable, "-c", program, str(small.path), str(each)]) for each in range(2)]

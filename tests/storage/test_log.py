@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge
 from offsetfs.storage.files import File
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.records.compression import Compression
 
 pytestmark = pytest.mark.unit
 
@@ -250,9 +250,9 @@ def test_a_roll_that_finds_the_disk_full_leaves_the_log_as_it_was(
         raise OSError(errno.ENOSPC, "no room")
 
     places = {
-        "Segment.create": "offsetfs.storage.segment.files.opened",
-        "OffsetIndex.preallocate": "offsetfs.storage.offset_index.OffsetIndex.preallocate",
-        "TimeIndex.preallocate": "offsetfs.storage.time_index.TimeIndex.preallocate",
+        "Segment.create": "offsetfs.storage.segments.segment.files.opened",
+        "OffsetIndex.preallocate": "offsetfs.storage.segments.offset_index.OffsetIndex.preallocate",
+        "TimeIndex.preallocate": "offsetfs.storage.segments.time_index.TimeIndex.preallocate",
         "snapshot": "offsetfs.storage.files.replace_file",
     }
     with monkeypatch.context() as patch:
@@ -278,7 +278,7 @@ def test_an_index_that_cannot_be_ended_on_a_full_disk_costs_no_roll(
         raise OSError(errno.ENOSPC, "no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr("offsetfs.storage.time_index.TimeIndex.maybe_append", full)
+        patch.setattr("offsetfs.storage.segments.time_index.TimeIndex.maybe_append", full)
         log.roll()
     log.append(sealed([b"second"], timestamp=9))
     log.check()

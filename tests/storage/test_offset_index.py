@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from offsetfs.storage.errors import CorruptIndex, InvalidIndexAppend
 from offsetfs.storage.files import Buffer, File
-from offsetfs.storage.offset_index import OffsetIndex
+from offsetfs.storage.segments.offset_index import OffsetIndex
 
 pytestmark = pytest.mark.unit
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyed_logs import Keyed, end_of_transaction, keyed
 
-from offsetfs.storage import _compaction, compaction_pure, offset_map
-from offsetfs.storage.batch import HEADER_SIZE, parse_header, read_batch, seal_checksum
-from offsetfs.storage.codec import COLUMNS
-from offsetfs.storage.compaction_pure import FULL, MORE, NO_ROOM, OTHER, SLOT_SIZE
+from offsetfs.storage.compaction import _compaction, compaction_pure, offset_map
+from offsetfs.storage.compaction.compaction_pure import FULL, MORE, NO_ROOM, OTHER, SLOT_SIZE
 from offsetfs.storage.errors import MalformedBatch
-from offsetfs.storage.producers import COMMIT
+from offsetfs.storage.partition.producers import COMMIT
+from offsetfs.storage.records.batch import HEADER_SIZE, parse_header, read_batch, seal_checksum
+from offsetfs.storage.records.codec import COLUMNS
 
 pytestmark = pytest.mark.unit
 

@@ -13,12 +13,12 @@ from old_messages import message
 from planted_logs import PARTITION, batch, crash, plant, sealed
 
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS, write_offsets
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import MalformedBatch, StorageError
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.offset_order import truthful
-from offsetfs.storage.time_index import ENTRY as TIME_ENTRY
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.segments.offset_order import truthful
+from offsetfs.storage.segments.time_index import ENTRY as TIME_ENTRY
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from old_messages import message, wrapper
 
-from offsetfs.storage import batch_chain, files, segment_indexes
-from offsetfs.storage.batch import build
+from offsetfs.storage import files
 from offsetfs.storage.checkpoint import (
     CLEAN_SHUTDOWN,
     LEADER_EPOCHS,
@@ -19,14 +18,17 @@ from offsetfs.storage.checkpoint import (
     read_epochs,
     write_offsets,
 )
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.hand_over import hand_over
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, StorageError
-from offsetfs.storage.hand_over import hand_over
-from offsetfs.storage.legacy import NO_RUNS, RUNS
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.open_files import Pool
-from offsetfs.storage.partition_values import PartitionValues
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records import batch_chain
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.legacy import NO_RUNS, RUNS
+from offsetfs.storage.segments import segment_indexes
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.views.partition_values import PartitionValues
 
 pytestmark = pytest.mark.unit
 

@@ -47,7 +47,15 @@ def touches(source: str) -> list[str]:
     return [f"line {line}: {what}" for line, what in found]
 
 
-@pytest.mark.parametrize("module", sorted(p.name for p in STORAGE.glob("*.py") if p.name not in SEAM))
+MODULES = sorted(str(p.relative_to(STORAGE)) for p in STORAGE.rglob("*.py") if str(p.relative_to(STORAGE)) not in SEAM)
+
+
+def test_every_room_is_looked_at() -> None:
+    rooms = {p.parent.name for p in STORAGE.glob("*/__init__.py")}
+    assert rooms and rooms == {module.split("/")[0] for module in MODULES if "/" in module}
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_a_module_goes_through_the_seam(module: str) -> None:
     assert touches((STORAGE / module).read_text()) == []
 

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from planted_logs import PARTITION, batch, plant, sealed
 
-from offsetfs.storage import files, leftovers, overflow, swap
+from offsetfs.storage import files
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN
-from offsetfs.storage.config import DEFAULTS
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.log import Log
-from offsetfs.storage.open_files import Pool
-from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment
-from offsetfs.storage.transaction_index import SUFFIX, AbortedTransaction
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.partition import swap
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.recovery import leftovers, overflow
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
+from offsetfs.storage.segments.transaction_index import SUFFIX, AbortedTransaction
+from offsetfs.storage.settings.config import DEFAULTS
 
 pytestmark = pytest.mark.unit
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from offsetfs.storage.batch import BatchHeader, build, parse_header
 from offsetfs.storage.errors import (
     CoordinatorFenced,
     InvalidProducerEpoch,
@@ -10,8 +9,9 @@ from offsetfs.storage.errors import (
     OutOfOrderSequence,
     StorageError,
 )
-from offsetfs.storage.producer_checks import SEQUENCE_MAX, ProducerChecks, decrement, increment
-from offsetfs.storage.producers import ABORT, COMMIT, ProducerState
+from offsetfs.storage.partition.producer_checks import SEQUENCE_MAX, ProducerChecks, decrement, increment
+from offsetfs.storage.partition.producers import ABORT, COMMIT, ProducerState
+from offsetfs.storage.records.batch import BatchHeader, build, parse_header
 
 pytestmark = pytest.mark.unit
 

@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_logs import batch, crash, data, marker, plant
 
-from offsetfs.storage import batch_chain, files, producer_loading, row_walk
-from offsetfs.storage.batch import build
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage import files
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.producers import ABORT, COMMIT, ProducerState, end_marker
+from offsetfs.storage.partition import producer_loading
+from offsetfs.storage.partition.producers import ABORT, COMMIT, ProducerState, end_marker
+from offsetfs.storage.records import batch_chain, row_walk
+from offsetfs.storage.records.batch import build
 
 pytestmark = pytest.mark.unit
 

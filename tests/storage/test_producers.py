@@ -10,9 +10,9 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetfs.storage.batch import BatchHeader, parse_header, read_batch
 from offsetfs.storage.errors import InvalidSnapshot
-from offsetfs.storage.producers import ABORT, COMMIT, NONE, ProducerEntry, ProducerState
+from offsetfs.storage.partition.producers import ABORT, COMMIT, NONE, ProducerEntry, ProducerState
+from offsetfs.storage.records.batch import BatchHeader, parse_header, read_batch
 from offsetfs.storage.units import Offset, Timestamp
 
 pytestmark = pytest.mark.unit

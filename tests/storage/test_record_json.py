@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.storage import (
+from offsetfs.storage import files
+from offsetfs.storage.errors import DecompressionLimit, MalformedBatch
+from offsetfs.storage.records import (
     _codec,
     _record_json,
     batch_chain,
     codec,
     codec_pure,
-    files,
     json_line,
     record_json,
     record_json_pure,
     varint,
 )
-from offsetfs.storage.batch import build, read_batch, set_append_time
-from offsetfs.storage.batch_builder import BatchBuilder
-from offsetfs.storage.batch_json import joined_json, measured_json
-from offsetfs.storage.errors import DecompressionLimit, MalformedBatch
-from offsetfs.storage.record import Record
+from offsetfs.storage.records.batch import build, read_batch, set_append_time
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.batch_json import joined_json, measured_json
+from offsetfs.storage.records.record import Record
 
 pytestmark = pytest.mark.unit
 

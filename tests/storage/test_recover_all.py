@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from planted_logs import batch, plant
 
-from offsetfs.storage import row_walk
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, RECOVERY_POINTS, write_offsets
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.directory_config import DirectoryConfig
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.recover_all import OnBytes, RecoveryProgress, bytes_to_verify, recover_all
+from offsetfs.storage.records import row_walk
+from offsetfs.storage.recovery.recover_all import OnBytes, RecoveryProgress, bytes_to_verify, recover_all
+from offsetfs.storage.settings.directory_config import DirectoryConfig
 
 pytestmark = pytest.mark.unit
 

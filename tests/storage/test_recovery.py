@@ -10,13 +10,13 @@ from types import MappingProxyType
 import pytest
 
 from offsetfs.storage import files
-from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS, read_offsets, write_offsets
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, StorageError
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.records.compression import Compression
 
 pytestmark = pytest.mark.unit
 

@@ -10,11 +10,11 @@ import pytest
 from planted_logs import PARTITION, batch, plant
 
 from offsetfs.storage.checkpoint import META_PROPERTIES
-from offsetfs.storage.config import DEFAULTS
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.open_files import Pool
-from offsetfs.storage.repair import carry_out, plan
-from offsetfs.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
+from offsetfs.storage.settings.config import DEFAULTS
+from offsetfs.storage.verify.repair import carry_out, plan
 
 pytestmark = pytest.mark.unit
 

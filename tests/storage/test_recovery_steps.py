@@ -15,11 +15,11 @@ import pytest
 from planted_logs import PARTITION, batch, plant, sealed
 
 from offsetfs.storage import files
-from offsetfs.storage.batch import build
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, read_epochs
-from offsetfs.storage.directory import LogDirectory
-from offsetfs.storage.log import Log
-from offsetfs.storage.producers import ABORT
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ABORT
+from offsetfs.storage.records.batch import build
 
 pytestmark = pytest.mark.unit
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from offsetfs.storage import checkpoint
-from offsetfs.storage.batch import HEADER_SIZE, parse_header
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogDirectoryLocked
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.repair import carry_out, plan
-from offsetfs.storage.repair_plan import readable_ranges
-from offsetfs.storage.verify import Verification
-from offsetfs.storage.verify_finding import DAMAGE, Finding
+from offsetfs.storage.records.batch import HEADER_SIZE, parse_header
+from offsetfs.storage.verify.finding import DAMAGE, Finding
+from offsetfs.storage.verify.repair import carry_out, plan
+from offsetfs.storage.verify.repair_plan import readable_ranges
+from offsetfs.storage.verify.verify import Verification
 
 pytestmark = pytest.mark.unit
 

@@ -12,12 +12,13 @@ from fake_clock import FakeClock
 from planted_logs import PARTITION
 from small_logs import DAY_MS, SmallLog, record
 
-from offsetfs.storage import files, swap
-from offsetfs.storage.batch import stamp
+from offsetfs.storage import files
 from offsetfs.storage.errors import LogFenced, SegmentsChanged
-from offsetfs.storage.retention import sweep
-from offsetfs.storage.segment import Segment
-from offsetfs.storage.swap import CLEANED
+from offsetfs.storage.partition import swap
+from offsetfs.storage.partition.retention import sweep
+from offsetfs.storage.partition.swap import CLEANED
+from offsetfs.storage.records.batch import stamp
+from offsetfs.storage.segments.segment import Segment
 
 pytestmark = pytest.mark.unit
 

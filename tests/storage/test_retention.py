@@ -12,13 +12,15 @@ from fake_clock import FakeClock
 from planted_logs import PARTITION
 from small_logs import BATCH_BYTES, DAY_MS, HOUR_MS, SmallLog, record
 
-from offsetfs.storage import checkpoint, directory_checkpoints, files, retention
+from offsetfs.storage import checkpoint, files
 from offsetfs.storage.cautious_clock import HOLD_S, CautiousClock
 from offsetfs.storage.checkpoint import LOG_STARTS, META_PROPERTIES, read_offsets
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory import directory_checkpoints
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import OffsetOutOfRange
-from offsetfs.storage.retention import SIZE, START, TIME, expired_segments, sweep
-from offsetfs.storage.segment import Segment
+from offsetfs.storage.partition import retention
+from offsetfs.storage.partition.retention import SIZE, START, TIME, expired_segments, sweep
+from offsetfs.storage.segments.segment import Segment
 
 pytestmark = pytest.mark.unit
 
@@ -511,7 +513,7 @@ def test_what_waits_for_its_removal_goes_when_the_directory_is_closed(make: Make
 
 
 def test_a_reader_follows_what_retention_takes(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsetfs.storage.follower.LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr("offsetfs.storage.partition.follower.LOOK_INTERVAL_S", 0.0)
     monkeypatch.setattr(directory_checkpoints, "LOOK_AT_STARTS_S", 0.0)
     small = make(retention_ms=str(36 * HOUR_MS))
     three_days(small)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offsetfs.storage.throttle import WINDOW_SECONDS, Throttle, unlimited
+from offsetfs.storage.compaction.throttle import WINDOW_SECONDS, Throttle, unlimited
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from offsetfs.storage.errors import CorruptIndex, InvalidIndexAppend
 from offsetfs.storage.files import Buffer, File
-from offsetfs.storage.time_index import TimeIndex
+from offsetfs.storage.segments.time_index import TimeIndex
 
 pytestmark = pytest.mark.unit
 

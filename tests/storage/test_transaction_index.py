@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from offsetfs.storage.errors import CorruptIndex
-from offsetfs.storage.transaction_index import AbortedTransaction, entries
+from offsetfs.storage.segments.transaction_index import AbortedTransaction, entries
 
 pytestmark = pytest.mark.unit
 

@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.storage import directory_checkpoints, follower, transactions
-from offsetfs.storage.batch import build
-from offsetfs.storage.batch_builder import SealedBatch
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory import directory_checkpoints
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptIndex, WouldBlock
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.producers import ABORT, COMMIT
-from offsetfs.storage.transaction_index import AbortedTransaction, TransactionIndex, entries
+from offsetfs.storage.partition import follower, transactions
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.segments.transaction_index import AbortedTransaction, TransactionIndex, entries
 
 pytestmark = pytest.mark.unit
 

@@ -12,15 +12,16 @@ from fake_clock import FakeClock
 from planted_logs import PARTITION, batch, data, marker, plant, values_of
 from small_logs import SmallLog, record
 
-from offsetfs.storage import files, truncation
-from offsetfs.storage.batch import build, read_batch
-from offsetfs.storage.batch_builder import SealedBatch
+from offsetfs.storage import files
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, read_epochs, read_offsets
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog
-from offsetfs.storage.producers import ABORT, COMMIT
-from offsetfs.storage.retention import take_out_below_start
-from offsetfs.storage.transaction_index import entries
+from offsetfs.storage.partition import truncation
+from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.partition.retention import take_out_below_start
+from offsetfs.storage.records.batch import build, read_batch
+from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.segments.transaction_index import entries
 
 pytestmark = pytest.mark.unit
 

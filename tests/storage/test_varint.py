@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.storage import varint
 from offsetfs.storage.errors import MalformedBatch
+from offsetfs.storage.records import varint
 
 pytestmark = pytest.mark.unit
 

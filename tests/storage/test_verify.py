@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 
 from offsetfs.storage import checkpoint
-from offsetfs.storage.batch import HEADER_SIZE, parse_header, seal_checksum
-from offsetfs.storage.batch_builder import BatchBuilder
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.producers import ProducerEntry, ProducerState
-from offsetfs.storage.topic_settings import TOPICS
-from offsetfs.storage.verify import Verification
-from offsetfs.storage.verify_finding import DAMAGE, NOTICE, Finding
+from offsetfs.storage.partition.producers import ProducerEntry, ProducerState
+from offsetfs.storage.records.batch import HEADER_SIZE, parse_header, seal_checksum
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.settings.topic_settings import TOPICS
+from offsetfs.storage.verify.finding import DAMAGE, NOTICE, Finding
+from offsetfs.storage.verify.verify import Verification
 
 pytestmark = pytest.mark.unit
 

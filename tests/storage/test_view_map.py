@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage import segment_names, view_map
-from offsetfs.storage.batch import build
-from offsetfs.storage.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.compression import Compression
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, StorageError, WouldBlock
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.open_files import Pool
-from offsetfs.storage.partition_values import PartitionValues
-from offsetfs.storage.segment import Segment
-from offsetfs.storage.view_map import SUFFIX, Maps, ViewMap
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.segments import segment_names
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.views import view_map
+from offsetfs.storage.views.partition_values import PartitionValues
+from offsetfs.storage.views.view_map import SUFFIX, Maps, ViewMap
 
 pytestmark = pytest.mark.unit
 

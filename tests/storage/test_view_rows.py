@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.storage import view_blocks, view_map
-from offsetfs.storage.batch import build
-from offsetfs.storage.config import DEFAULTS
-from offsetfs.storage.open_files import Pool
-from offsetfs.storage.segment import Segment
-from offsetfs.storage.time_search import shows_data
-from offsetfs.storage.view_map import ViewMap
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.time_search import shows_data
+from offsetfs.storage.settings.config import DEFAULTS
+from offsetfs.storage.views import view_blocks, view_map
+from offsetfs.storage.views.view_map import ViewMap
 
 pytestmark = pytest.mark.unit
 

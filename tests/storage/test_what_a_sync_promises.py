@@ -13,14 +13,14 @@ from simdisk import ROOT, SimDisk
 from simsystem import System, simulated
 
 from offsetfs.storage import files
-from offsetfs.storage.batch import build
-from offsetfs.storage.batch_builder import SealedBatch
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN
-from offsetfs.storage.directory import LogDirectory
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogFenced
 from offsetfs.storage.files import File
-from offsetfs.storage.log import Log
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch_builder import SealedBatch
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,768 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""What compaction does to records, a megabyte at a time: the compiled twin of `compaction_pure`, the specification.
+
+Bytes arrive from disks, so nothing they say is believed: every read is checked against the end of what it belongs to, a
+size is compared with the bytes that are left before it is added to anything, and no memory is set aside because a length
+or count says so. The walks release the GIL. A batch that is not plain, or not sound, is left to the caller, who says
+what is wrong with it; `add` and `retain` raise `MalformedBatch` for records that are none.
+"""
+
+from cpython.array cimport array
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memmove
+
+from offsetfs.storage.compaction._offset_map cimport Slot, Table, get, look_up, put, siphash
+from offsetfs.storage.records._plain_batch cimport (
+    APPEND_TIME_BIT, DELETE_HORIZON_BIT, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_END_BYTES, MAP_FULL, MORE_BYTES,
+    OTHER_BATCH, OUT_OF_ROOM, Bounds, Header, Status, big_int, big_long, crc32c_of, crc32c_prepare, put_int, put_long,
+    read_plain,
+)
+from offsetfs.storage.records._record cimport (
+    COLUMN_COUNT, FINE, RECORD_BYTES_MIN, Cursor, Fault, Row, open_record, put_varint, read_record, read_varlong, reason,
+    varint_size,
+)
+
+import os
+from struct import Struct
+
+from offsetfs.storage.errors import MalformedBatch
+
+crc32c_prepare()
+
+cdef enum:
+    SLOT_BYTES = 24
+    SEEN_AT_ONCE = 32  # how many records are read before the map is asked for the first of them
+    OFFSETS_FALL = 100  # a fault beside those of `_record`
+
+cdef int64_t INT_MAX = 0x7FFFFFFF
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+
+MORE, OTHER, FULL, NO_ROOM = MORE_BYTES, OTHER_BATCH, MAP_FULL, OUT_OF_ROOM
+
+
+# --- the map --------------------------------------------------------------------------------------------------------
+
+
+cdef class OffsetMap:
+    """From the hash of a key to the latest offset. See `compaction_pure.OffsetMap`."""
+
+    cdef Table table
+
+    def __cinit__(self, Py_ssize_t bytes_max, double load_factor=0.9, *, bytes hash_key=None):
+        cdef bytes key = os.urandom(16) if hash_key is None else hash_key
+        self.table.slot_count = max(bytes_max, 0) // SLOT_BYTES
+        if not 0 < load_factor <= 1 or len(key) != 16:
+            raise ValueError(f"a load factor of {load_factor}, a hash key of {len(key)} bytes")
+        self.table.count_max = <int64_t>(self.table.slot_count * load_factor)
+        if self.table.count_max < 1:
+            raise ValueError(f"an offset map of {bytes_max} bytes has no room for a key")
+        memcpy(self.table.hash_keys, <const char*>key, 16)
+        self.table.latest_offset = -1
+        self.table.slots = <Slot*>calloc(self.table.slot_count, SLOT_BYTES)
+        if self.table.slots is NULL:
+            raise MemoryError(f"an offset map of {bytes_max} bytes")
+
+    def __dealloc__(self):
+        free(self.table.slots)
+
+    @property
+    def count(self):
+        return self.table.count
+
+    @property
+    def count_max(self):
+        return self.table.count_max
+
+    @property
+    def latest_offset(self):
+        return self.table.latest_offset
+
+    @latest_offset.setter
+    def latest_offset(self, int64_t offset):
+        self.table.latest_offset = offset
+
+    def put(self, key, int64_t offset):
+        """See `compaction_pure.OffsetMap.put`."""
+        cdef Held held = Held(key)
+        cdef uint64_t digest[2]
+        look_up(&self.table, held.data, held.size, digest)
+        return bool(put(&self.table, digest, offset))
+
+    def get(self, key):
+        """See `compaction_pure.OffsetMap.get`."""
+        cdef Held held = Held(key)
+        cdef uint64_t digest[2]
+        look_up(&self.table, held.data, held.size, digest)
+        return get(&self.table, digest)
+
+
+# --- the hash: SipHash-2-4 with 128 bits ----------------------------------------------------------------------------
+
+
+def siphash_128(bytes key, data):
+    """Return the hash of `data` under a key of 16 bytes; for tests against the published vectors."""
+    cdef Held held = Held(data)
+    cdef uint64_t keys[2]
+    cdef uint64_t digest[2]
+    if len(key) != 16:
+        raise ValueError(f"a hash key of {len(key)} bytes")
+    memcpy(keys, <const char*>key, 16)
+    siphash(keys, held.data, held.size, digest)
+    return PyBytes_FromStringAndSize(<char*>digest, 16)
+
+
+# --- batches --------------------------------------------------------------------------------------------------------
+
+
+cdef class Held:
+    """A buffer held while its bytes are looked at, or written."""
+
+    cdef Py_buffer buffer
+    cdef bint is_held
+    cdef uint8_t* data
+    cdef Py_ssize_t size
+
+    def __cinit__(self, data, bint is_writable=False):
+        PyObject_GetBuffer(data, &self.buffer, PyBUF_WRITABLE if is_writable else PyBUF_SIMPLE)
+        self.is_held = True
+        self.data = <uint8_t*>self.buffer.buf
+        self.size = self.buffer.len
+
+    def __dealloc__(self):
+        if self.is_held:
+            PyBuffer_Release(&self.buffer)
+
+
+cdef Held held_records(payload, int64_t count):
+    """Return the records section, held; none fits fewer bytes than its records need at the least."""
+    cdef Held held = Held(payload)
+    if not 0 <= count <= held.size // RECORD_BYTES_MIN:
+        raise MalformedBatch(f"{count} records in {held.size} bytes")
+    return held
+
+
+cdef int complain(int fault, int64_t number) except -1:
+    if fault == OFFSETS_FALL:
+        raise MalformedBatch(f"record {number} has an offset that does not rise, or lies outside its batch")
+    if fault == FINE:
+        raise MalformedBatch("bytes left over behind the last record")
+    raise MalformedBatch(f"record {number} of the batch: {reason(<Fault>fault).decode()}")
+
+
+cdef struct Seen:  # a record that was read, and whose slot in the map is on the way from memory
+    Row row
+    int64_t offset
+    uint64_t digest[2]
+    Py_ssize_t start
+    bint is_hashed
+
+
+# --- pass 1: what is the latest offset of a key ---------------------------------------------------------------------
+
+
+cdef class Indexer:
+    """Puts the keys of the dirty part of a log into the map. See `compaction_pure.Indexer`."""
+
+    cdef OffsetMap offset_map
+    cdef Table* table
+    cdef int64_t first_dirty
+    cdef Bounds bounds
+    cdef readonly int64_t records_read
+
+    def __cinit__(self, OffsetMap offset_map not None, int64_t first_dirty):
+        self.offset_map = offset_map
+        self.table = &offset_map.table
+        self.first_dirty = first_dirty
+
+    def expect(self, int64_t floor, int64_t limit):
+        """See `compaction_pure.Indexer.expect`."""
+        self.bounds.floor, self.bounds.limit = floor, limit
+
+    @property
+    def floor(self):
+        return self.bounds.floor
+
+    def run(self, block, Py_ssize_t start, Py_ssize_t end):
+        """See `compaction_pure.Indexer.run`."""
+        cdef Held held = Held(block)
+        cdef Status status
+        if not 0 <= start <= end <= held.size:
+            raise ValueError("a walk outside of its block")
+        with nogil:
+            status = self.walk(held.data, &start, end)
+        return start, <int>status
+
+    cdef Status walk(self, const uint8_t* data, Py_ssize_t* start, Py_ssize_t end) noexcept nogil:
+        cdef Header header
+        cdef Status status
+        cdef int fault
+        cdef int64_t number = 0
+        while read_plain(data + start[0], end - start[0], &self.bounds, &header, &status):
+            fault = self.put_all(
+                data + start[0] + HEADER_BYTES, header.size - HEADER_BYTES, header.count,
+                header.base_offset, header.last_offset_delta, &number,
+            )
+            if fault == -2:
+                return MAP_FULL
+            if fault != FINE:
+                return OTHER_BATCH
+            self.step(header.base_offset + header.last_offset_delta)
+            start[0] += header.size
+        return status
+
+    cdef void step(self, int64_t last_offset) noexcept nogil:
+        if last_offset >= self.first_dirty:
+            self.table.latest_offset = last_offset
+        self.bounds.floor = last_offset + 1
+
+    def passed(self, int64_t last_offset):
+        """See `compaction_pure.Indexer.passed`."""
+        self.step(last_offset)
+
+    def add(self, payload, int64_t count, int64_t base_offset, int64_t last_offset_delta):
+        """See `compaction_pure.Indexer.add`."""
+        cdef Held held = held_records(payload, count)
+        cdef int64_t number = 0
+        cdef int fault
+        with nogil:
+            fault = self.put_all(held.data, held.size, count, base_offset, last_offset_delta, &number)
+        if fault == -2:
+            return False
+        if fault != FINE:
+            complain(0 if fault == -1 else fault, number)
+        self.step(base_offset + last_offset_delta)
+        return True
+
+    cdef int put_all(
+        self, const uint8_t* payload, Py_ssize_t size, int64_t count, int64_t base_offset, int64_t last_offset_delta,
+        int64_t* number,
+    ) noexcept nogil:
+        """Put every key; FINE, a fault with the record's number, -1 for bytes left over, -2 for a full map."""
+        cdef Cursor cursor
+        cdef Seen seen[SEEN_AT_ONCE]
+        cdef int64_t before = -1
+        cdef int fault = FINE
+        cdef int ahead, place
+        cursor.data, cursor.position, cursor.end = payload, 0, size
+        number[0] = 0
+        while fault == FINE and number[0] < count:
+            ahead = 0
+            while ahead < SEEN_AT_ONCE and number[0] + ahead < count:
+                fault = self.see(&cursor, &before, base_offset, last_offset_delta, &seen[ahead])
+                if fault != FINE:
+                    break
+                ahead += 1
+            for place in range(ahead):
+                if seen[place].is_hashed and not put(self.table, seen[place].digest, seen[place].offset):
+                    return -2
+                self.records_read += 1
+                number[0] += 1
+        if fault == FINE and count and cursor.position != size:
+            return -1
+        return fault
+
+    cdef inline int see(
+        self, Cursor* cursor, int64_t* before, int64_t base_offset, int64_t last_offset_delta, Seen* seen
+    ) noexcept nogil:
+        """Read a record; its key, when it counts, is hashed, and its slot on the way."""
+        cdef int fault = read_record(cursor, &seen.row)
+        if fault != FINE:
+            return fault
+        if not before[0] < seen.row.offset_delta <= last_offset_delta:
+            return OFFSETS_FALL
+        before[0] = seen.row.offset_delta
+        seen.offset = base_offset + seen.row.offset_delta
+        seen.is_hashed = seen.row.key_size >= 0 and seen.offset >= self.first_dirty
+        if seen.is_hashed:
+            look_up(self.table, cursor.data + seen.row.key_position, seen.row.key_size, seen.digest)
+        return FINE
+
+    def add_rows(self, messages, array rows not None, int64_t base_offset):
+        """See `compaction_pure.Indexer.add_rows`."""
+        cdef Held held = Held(messages)
+        cdef const Row* all_rows = <const Row*>rows.data.as_longlongs
+        cdef Py_ssize_t number, count = len(rows) // COLUMN_COUNT
+        cdef uint64_t digest[2]
+        cdef int64_t offset
+        for number in range(count):
+            offset = base_offset + all_rows[number].offset_delta
+            if all_rows[number].key_size >= 0 and offset >= self.first_dirty:
+                check_inside(&all_rows[number], held.size)
+                look_up(self.table, held.data + all_rows[number].key_position, all_rows[number].key_size, digest)
+                if not put(self.table, digest, offset):
+                    return False
+            self.records_read += 1
+        return True
+
+
+cdef int check_inside(const Row* row, Py_ssize_t size) except -1:
+    if not 0 <= row.key_position <= size or row.key_size > size - row.key_position:
+        raise ValueError("a row outside of its messages")
+    return 0
+
+
+# --- pass 2: which records stay -------------------------------------------------------------------------------------
+
+
+cdef struct Kept:
+    int64_t count
+    int64_t max_timestamp
+    Py_ssize_t size  # of the kept records, which were copied only when some were not kept
+    bint has_tombstone
+    bint is_all
+    int fault
+    int64_t number
+
+
+cdef class Filter:
+    """Copies what is to stay of each batch. See `compaction_pure.Filter`."""
+
+    cdef OffsetMap offset_map
+    cdef const Table* table
+    cdef int64_t latest_offset
+    cdef int64_t upper_bound
+    cdef int64_t now_ms
+    cdef int64_t new_horizon_ms
+    cdef array last_offsets
+    cdef array last_producers
+    cdef Bounds bounds
+    cdef readonly int64_t records_read
+    cdef readonly int64_t records_kept
+    cdef readonly int64_t records_without_key
+    cdef readonly Py_ssize_t room_needed
+
+    def __cinit__(
+        self, OffsetMap offset_map not None, int64_t upper_bound, int64_t now_ms, int64_t new_horizon_ms, last_offsets
+    ):
+        cdef list protected = sorted((offset, producer) for producer, offset in last_offsets.items())
+        self.offset_map = offset_map
+        self.table = &offset_map.table
+        self.latest_offset = offset_map.table.latest_offset
+        self.upper_bound = upper_bound
+        self.now_ms = now_ms
+        self.new_horizon_ms = new_horizon_ms
+        self.last_offsets = array("q", [offset for offset, _ in protected])
+        self.last_producers = array("q", [producer for _, producer in protected])
+
+    def expect(self, int64_t floor, int64_t limit):
+        """See `compaction_pure.Filter.expect`."""
+        self.bounds.floor, self.bounds.limit = floor, limit
+
+    @property
+    def floor(self):
+        return self.bounds.floor
+
+    def passed(self, int64_t last_offset):
+        """See `compaction_pure.Filter.passed`."""
+        self.bounds.floor = last_offset + 1
+
+    def is_last(self, int64_t producer_id, int64_t last_offset):
+        """See `compaction_pure.Filter.is_last`."""
+        return self.is_protected(producer_id, last_offset)
+
+    cdef bint is_protected(self, int64_t producer_id, int64_t last_offset) noexcept nogil:
+        cdef const int64_t* offsets = <const int64_t*>self.last_offsets.data.as_longlongs
+        cdef Py_ssize_t low = 0, high = self.last_offsets.ob_size, middle
+        if last_offset + 1 == self.upper_bound:
+            return True
+        if producer_id < 0:
+            return False
+        while low < high:
+            middle = (low + high) // 2
+            if offsets[middle] < last_offset:
+                low = middle + 1
+            else:
+                high = middle
+        while low < self.last_offsets.ob_size and offsets[low] == last_offset:
+            if self.last_producers.data.as_longlongs[low] == producer_id:
+                return True
+            low += 1
+        return False
+
+    def run(self, block, Py_ssize_t start, Py_ssize_t end, out, Py_ssize_t position):
+        """See `compaction_pure.Filter.run`."""
+        cdef Held held = Held(block)
+        cdef Held room = Held(out, True)
+        cdef Status status
+        if not 0 <= start <= end <= held.size or not 0 <= position <= room.size:
+            raise ValueError("a walk outside of its buffers")
+        with nogil:
+            status = self.walk(held.data, &start, end, room.data, &position, room.size)
+        return start, position, <int>status
+
+    cdef Status walk(
+        self, const uint8_t* data, Py_ssize_t* start, Py_ssize_t end, uint8_t* out, Py_ssize_t* position, Py_ssize_t size
+    ) noexcept nogil:
+        cdef Header header
+        cdef Status status
+        cdef Kept kept
+        cdef Py_ssize_t written
+        while read_plain(data + start[0], end - start[0], &self.bounds, &header, &status):
+            self.room_needed = header.size
+            if header.size > size - position[0]:
+                return OUT_OF_ROOM
+            kept = self.keep(
+                data + start[0] + HEADER_BYTES, header.size - HEADER_BYTES, header.count, header.base_offset,
+                header.last_offset_delta, header.base_timestamp, header.attributes & DELETE_HORIZON_BIT,
+                out + position[0] + HEADER_BYTES,
+            )
+            if kept.fault != FINE:
+                return OTHER_BATCH
+            written = self.put_batch(data + start[0], &header, &kept, out + position[0], size - position[0])
+            if written < 0:
+                return OUT_OF_ROOM
+            position[0] += written
+            self.count_in(&header.count, &kept)
+            self.bounds.floor = header.base_offset + header.last_offset_delta + 1
+            start[0] += header.size
+        return status
+
+    cdef void count_in(self, const int64_t* count, const Kept* kept) noexcept nogil:
+        self.records_read += count[0]
+        self.records_kept += kept.count
+        self.records_without_key += kept.number
+
+    cdef Kept keep(
+        self, const uint8_t* payload, Py_ssize_t size, int64_t count, int64_t base_offset, int64_t last_offset_delta,
+        int64_t base_timestamp, bint has_horizon, uint8_t* out,
+    ) noexcept nogil:
+        """Copy the records that stay to `out`, which has room for all; nothing is copied when all of them stay.
+
+        `number` is how many were dropped because they have no key, or which record has a fault.
+        """
+        cdef Kept kept
+        cdef Cursor cursor
+        cdef Seen seen[SEEN_AT_ONCE]
+        cdef int64_t done = 0, before = -1, timestamp
+        cdef int ahead, place
+        cdef Py_ssize_t stretch = 0  # what is kept at a stretch is copied as one
+        cdef bint tombstones_stay = not has_horizon or self.now_ms < base_timestamp
+        kept.count, kept.max_timestamp, kept.size, kept.number = 0, -1, 0, 0
+        kept.has_tombstone, kept.is_all, kept.fault = False, True, FINE
+        cursor.data, cursor.position, cursor.end = payload, 0, size
+        while done < count:
+            ahead = 0
+            while ahead < SEEN_AT_ONCE and done + ahead < count:
+                kept.fault = self.see(&cursor, &before, base_offset, last_offset_delta, &seen[ahead])
+                if kept.fault != FINE:
+                    kept.number = done + ahead
+                    return kept
+                ahead += 1
+            for place in range(ahead):
+                if self.stays(&seen[place], tombstones_stay, &kept.number):
+                    kept.count += 1
+                    kept.has_tombstone |= seen[place].row.value_size < 0
+                    timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>seen[place].row.timestamp_delta)
+                    if timestamp > kept.max_timestamp:
+                        kept.max_timestamp = timestamp
+                else:
+                    kept.is_all = False
+                    memcpy(out + kept.size, payload + stretch, seen[place].start - stretch)
+                    kept.size += seen[place].start - stretch
+                    stretch = seen[place + 1].start if place + 1 < ahead else cursor.position
+            done += ahead
+        if count and cursor.position != size:
+            kept.fault, kept.number = -1, count
+        elif kept.is_all:
+            kept.size = size if count else 0
+        else:
+            memcpy(out + kept.size, payload + stretch, cursor.position - stretch)
+            kept.size += cursor.position - stretch
+        return kept
+
+    cdef inline int see(
+        self, Cursor* cursor, int64_t* before, int64_t base_offset, int64_t last_offset_delta, Seen* seen
+    ) noexcept nogil:
+        """Read a record; its key, when the map is to be asked for it, is hashed, and its slot on the way."""
+        cdef int fault
+        seen.start = cursor.position
+        fault = read_record(cursor, &seen.row)
+        if fault != FINE:
+            return fault
+        if not before[0] < seen.row.offset_delta <= last_offset_delta:
+            return OFFSETS_FALL
+        before[0] = seen.row.offset_delta
+        seen.offset = base_offset + seen.row.offset_delta
+        seen.is_hashed = seen.row.key_size >= 0 and seen.offset <= self.latest_offset
+        if seen.is_hashed:
+            look_up(self.table, cursor.data + seen.row.key_position, seen.row.key_size, seen.digest)
+        return FINE
+
+    cdef inline bint stays(self, const Seen* seen, bint tombstones_stay, int64_t* without_key) noexcept nogil:
+        if seen.offset > self.latest_offset:
+            return True
+        if not seen.is_hashed:
+            without_key[0] += 1
+            return False
+        return seen.offset >= get(self.table, seen.digest) and (seen.row.value_size >= 0 or tombstones_stay)
+
+    cdef Py_ssize_t put_batch(
+        self, const uint8_t* source, const Header* header, Kept* kept, uint8_t* out, Py_ssize_t room
+    ) noexcept nogil:
+        """Write what becomes of the batch, whose kept records are in `out` behind the header; return its size.
+
+        0 when it goes, -1 with `room_needed` when a new horizon makes it longer than there is room.
+        """
+        cdef bint has_horizon = header.attributes & DELETE_HORIZON_BIT
+        cdef bint is_append_time = header.attributes & APPEND_TIME_BIT
+        cdef uint8_t attributes = header.attributes
+        cdef int64_t max_timestamp = header.max_timestamp if is_append_time else kept.max_timestamp
+        cdef int64_t base_timestamp = header.base_timestamp
+        if kept.count == 0:
+            if not self.is_protected(header.producer_id, header.base_offset + header.last_offset_delta):
+                return 0
+            max_timestamp, base_timestamp, kept.size = header.max_timestamp, -1, 0
+            attributes = header.attributes & ~DELETE_HORIZON_BIT
+        elif kept.has_tombstone and not has_horizon:
+            kept.size = self.put_rebased(source + HEADER_BYTES, header, kept, out + HEADER_BYTES, room - HEADER_BYTES)
+            if kept.size < 0:
+                return -1
+            base_timestamp, attributes = self.new_horizon_ms, attributes | DELETE_HORIZON_BIT
+        elif kept.is_all:
+            memcpy(out, source, header.size)
+            return header.size
+        memcpy(out, source, HEADER_BYTES)
+        put_int(out + 8, kept.size + HEADER_BYTES - LOG_OVERHEAD_BYTES)
+        out[22] = attributes
+        put_long(out + 27, base_timestamp)
+        put_long(out + 35, max_timestamp)
+        put_int(out + 57, kept.count)
+        put_int(out + 17, crc32c_of(0, out + 21, kept.size + HEADER_BYTES - 21))
+        return kept.size + HEADER_BYTES
+
+    cdef Py_ssize_t put_rebased(
+        self, const uint8_t* payload, const Header* header, Kept* kept, uint8_t* out, Py_ssize_t room
+    ) noexcept nogil:
+        """Encode the kept records, which are all of `payload` or in `out`, for the new horizon; return their size."""
+        cdef bint is_append_time = header.attributes & APPEND_TIME_BIT
+        cdef uint64_t before = <uint64_t>(header.max_timestamp if is_append_time else header.base_timestamp)
+        cdef int64_t shift = <int64_t>(before - <uint64_t>self.new_horizon_ms)
+        cdef const uint8_t* records = payload if kept.is_all else out
+        cdef Py_ssize_t needed = 0, size = rebased_size(records, kept.size, kept.count, shift, is_append_time, &needed)
+        if needed > room or size > INT_MAX - HEADER_BYTES:
+            self.room_needed = HEADER_BYTES + needed
+            return -1
+        if not kept.is_all:
+            # Out of the way, so far that what is written never reaches what is still to be read.
+            memmove(out + needed - kept.size, out, kept.size)
+            records = out + needed - kept.size
+        put_records(records, kept.size, kept.count, shift, is_append_time, out)
+        return size
+
+    def retain(
+        self, payload, int64_t count, int64_t base_offset, int64_t last_offset_delta, int64_t base_timestamp,
+        bint has_horizon,
+    ):
+        """See `compaction_pure.Filter.retain`."""
+        cdef Held held = held_records(payload, count)
+        cdef bytearray records = PyByteArray_FromStringAndSize(NULL, held.size)
+        cdef uint8_t* out = <uint8_t*>PyByteArray_AS_STRING(records)
+        cdef Kept kept
+        with nogil:
+            kept = self.keep(
+                held.data, held.size, count, base_offset, last_offset_delta, base_timestamp, has_horizon, out
+            )
+        if kept.fault != FINE:
+            complain(0 if kept.fault == -1 else kept.fault, kept.number)
+        self.count_in(&count, &kept)
+        PyByteArray_Resize(records, kept.size)
+        return kept.count, kept.max_timestamp, bool(kept.has_tombstone), None if kept.is_all else records
+
+    def mark(self, messages, array rows not None, int64_t base_offset, bint tombstones_stay):
+        """See `compaction_pure.Filter.mark`."""
+        cdef Held held = Held(messages)
+        cdef const Row* all_rows = <const Row*>rows.data.as_longlongs
+        cdef Py_ssize_t number, count = len(rows) // COLUMN_COUNT
+        cdef bytearray marks = PyByteArray_FromStringAndSize(NULL, count)
+        cdef uint8_t* mark = <uint8_t*>PyByteArray_AS_STRING(marks)
+        cdef Seen seen
+        for number in range(count):
+            seen.row = all_rows[number]
+            seen.offset = base_offset + seen.row.offset_delta
+            seen.is_hashed = seen.row.key_size >= 0 and seen.offset <= self.latest_offset
+            check_inside(&seen.row, held.size)
+            if seen.is_hashed:
+                look_up(self.table, held.data + seen.row.key_position, seen.row.key_size, seen.digest)
+            mark[number] = self.stays(&seen, tombstones_stay, &self.records_without_key)
+            self.records_kept += mark[number]
+        self.records_read += count
+        return marks
+
+
+def rebase(payload, int64_t count, int64_t shift, bint is_constant):
+    """See `compaction_pure.rebase`."""
+    cdef Held held = held_records(payload, count)
+    cdef Py_ssize_t needed = 0, size = rebased_size(held.data, held.size, count, shift, is_constant, &needed)
+    cdef bytearray records
+    if size < 0:
+        raise MalformedBatch("records that cannot be read")
+    records = PyByteArray_FromStringAndSize(NULL, size)
+    put_records(held.data, held.size, count, shift, is_constant, <uint8_t*>PyByteArray_AS_STRING(records))
+    return records
+
+
+cdef struct Stamped:  # a record, as far as it matters when its time is told anew
+    int64_t timestamp_delta
+    Py_ssize_t attributes
+    Py_ssize_t rest  # what follows the delta
+    Py_ssize_t end
+
+
+cdef bint read_stamped(Cursor* cursor, int64_t shift, bint is_constant, Stamped* stamped) noexcept nogil:
+    """Read a record up to its time and step behind it; the delta is the new one."""
+    cdef Cursor record
+    if open_record(cursor, &record) != FINE:
+        return False
+    stamped.attributes = record.position - 1
+    if read_varlong(&record, &stamped.timestamp_delta) != FINE:
+        return False
+    stamped.timestamp_delta = (
+        shift if is_constant else <int64_t>(<uint64_t>stamped.timestamp_delta + <uint64_t>shift)
+    )
+    stamped.rest = record.position
+    stamped.end = record.end
+    cursor.position = record.end
+    return True
+
+
+cdef inline Py_ssize_t body_size(const Stamped* stamped) noexcept nogil:
+    return 1 + varint_size(stamped.timestamp_delta) + stamped.end - stamped.rest
+
+
+cdef Py_ssize_t rebased_size(
+    const uint8_t* data, Py_ssize_t size, int64_t count, int64_t shift, bint is_constant, Py_ssize_t* needed
+) noexcept nogil:
+    """Return how long the records get, -1 when they are none.
+
+    `needed`: how much room they take when the old ones lie at its end while the new ones are written from its start.
+    """
+    cdef Cursor cursor
+    cdef Stamped stamped
+    cdef Py_ssize_t written = 0
+    cursor.data, cursor.position, cursor.end = data, 0, size
+    needed[0] = size
+    while count > 0:
+        if not read_stamped(&cursor, shift, is_constant, &stamped):
+            return -1
+        written += varint_size(body_size(&stamped)) + body_size(&stamped)
+        if written + size - cursor.position > needed[0]:
+            needed[0] = written + size - cursor.position
+        count -= 1
+    return written
+
+
+cdef void put_records(
+    const uint8_t* data, Py_ssize_t size, int64_t count, int64_t shift, bint is_constant, uint8_t* out
+) noexcept nogil:
+    cdef Cursor cursor
+    cdef Stamped stamped
+    cdef uint8_t attributes
+    cursor.data, cursor.position, cursor.end = data, 0, size
+    while count > 0 and read_stamped(&cursor, shift, is_constant, &stamped):
+        attributes = data[stamped.attributes]
+        out += put_varint(out, body_size(&stamped))
+        out[0] = attributes
+        out += 1
+        out += put_varint(out, stamped.timestamp_delta)
+        memmove(out, data + stamped.rest, stamped.end - stamped.rest)
+        out += stamped.end - stamped.rest
+        count -= 1
+
+
+# --- the indexes of what was written --------------------------------------------------------------------------------
+
+
+cdef class OutputIndexer:
+    """Collects the index entries of a segment in the making. See `compaction_pure.OutputIndexer`."""
+
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t last_offset
+    cdef readonly bytearray offsets
+    cdef readonly bytearray times
+    cdef int64_t interval_bytes
+    cdef int64_t entries_max
+    cdef int64_t indexed_position
+    cdef int64_t max_timestamp
+    cdef int64_t offset_of_max
+    cdef int64_t time_entry
+
+    def __cinit__(self, int64_t base_offset, int64_t interval_bytes, int64_t entries_max):
+        self.base_offset = self.offset_of_max = base_offset
+        self.last_offset = base_offset - 1
+        self.interval_bytes = interval_bytes
+        self.entries_max = entries_max
+        self.max_timestamp = self.time_entry = -1
+        self.offsets = bytearray()
+        self.times = bytearray()
+
+    def add(self, data, Py_ssize_t start, Py_ssize_t end, int64_t position):
+        """See `compaction_pure.OutputIndexer.add`."""
+        cdef Held held = Held(data)
+        cdef Py_ssize_t place = start, due
+        if not 0 <= start <= end <= held.size:
+            raise ValueError("a walk outside of its block")
+        while place < end:
+            due = place
+            with nogil:
+                place = self.walk(held.data, &due, end, position - start)
+            if due < place:
+                self.add_entry(due + position - start)
+
+    cdef Py_ssize_t walk(self, const uint8_t* data, Py_ssize_t* due, Py_ssize_t end, int64_t shift) noexcept nogil:
+        """Take note of batches up to one that is due an entry, where `due` then is; return what is behind it."""
+        cdef Py_ssize_t place = due[0], size
+        cdef int64_t timestamp, last_offset
+        while place < end:
+            size = end - place
+            if size >= HEADER_BYTES or (size >= MAGIC_END_BYTES + 9 and data[place + 16] < 2):
+                size = min(size, <Py_ssize_t>big_int(data + place + 8) + LOG_OVERHEAD_BYTES)
+            if size < MAGIC_END_BYTES + 9:
+                break
+            last_offset, timestamp = big_long(data + place), -1
+            if data[place + 16] == 2 and size >= HEADER_BYTES:
+                last_offset += big_int(data + place + 23)
+                timestamp = big_long(data + place + 35)
+            elif data[place + 16] == 1:
+                timestamp = big_long(data + place + 18)
+            self.last_offset = last_offset
+            if timestamp > self.max_timestamp:
+                self.max_timestamp, self.offset_of_max = timestamp, last_offset
+            if place + shift - self.indexed_position > self.interval_bytes:
+                due[0] = place
+                return place + size
+            place += size
+        due[0] = end
+        return end
+
+    cdef int add_entry(self, int64_t position) except -1:
+        self.indexed_position = position
+        if not self.entries_max:
+            return 0
+        self.offsets += _OFFSET_ENTRY.pack(self.last_offset - self.base_offset, position)
+        self.add_time()
+        if len(self.offsets) > 8 * self.entries_max:
+            self.offsets = thinned(self.offsets, 8)
+            self.times = thinned(self.times, 12)
+            self.interval_bytes = 2 * self.interval_bytes + 1
+        return 0
+
+    cdef int add_time(self) except -1:
+        if self.max_timestamp > self.time_entry:
+            self.times += _TIME_ENTRY.pack(self.max_timestamp, self.offset_of_max - self.base_offset)
+            self.time_entry = self.max_timestamp
+        return 0
+
+    def finish(self):
+        """See `compaction_pure.OutputIndexer.finish`."""
+        self.add_time()
+
+
+cdef bytearray thinned(bytearray entries, Py_ssize_t size):
+    """Return every second entry, the last one among them."""
+    cdef Py_ssize_t first = (len(entries) // size - 1) % 2 * size
+    return bytearray(b"".join([entries[at : at + size] for at in range(first, len(entries), 2 * size)]))

@@ -1,0 +1,111 @@
+"""Which part of a log is to be compacted, and how urgently.
+
+    0            first dirty                first uncleanable      end
+    |  clean     |  dirty: cleanable        |  not yet             |
+
+Clean is what an earlier round has left: no two records of a key. A round looks at the dirty part and rewrites both. It
+ends before the active segment, before the first open transaction, and before records younger than
+`min.compaction.lag.ms`, always at the beginning of a segment. Follows Kafka's LogCleanerManager (cleanableOffsets,
+grabFilthiestCompactedLog) and LogToClean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_map import Segments
+
+_Name = TypeVar("_Name")
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanable:
+    """What a round would do. Offsets: `[first_dirty, first_uncleanable)` is dirty, a segment begins at the latter."""
+
+    first_dirty: int
+    first_uncleanable: int
+    clean_bytes: int
+    cleanable_bytes: int
+    ratio_min: float
+    is_overdue: bool
+    """Whether something has waited for longer than `max.compaction.lag.ms`."""
+
+    checkpoint_was_wrong: bool = False
+    """Whether the checkpoint said what cannot be, so that the round begins at the log start, which it should say."""
+
+    @property
+    def ratio(self) -> float:
+        """The dirty part of what a round would rewrite, in bytes: 0 to 1."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a round is worth it, or has to be."""
+        return self.cleanable_bytes > 0 and (self.is_overdue or self.ratio > self.ratio_min)
+
+
+def cleanable(log: Log, cleaner_offset: int | None, now_ms: int) -> Cleanable:
+    """Return what there is to compact in `log`, whose checkpoint says `cleaner_offset` (None: nothing).
+
+    Costs no more than a look at indexes; with a lag configured, one at the first batch of each dirty segment.
+    """
+    segments = log.snapshot()
+    first_dirty = log.log_start_offset if cleaner_offset is None else cleaner_offset
+    was_wrong = not log.log_start_offset <= first_dirty <= log.next_offset
+    if was_wrong:
+        first_dirty = log.log_start_offset
+    bound = max(first_dirty, _first_uncleanable(log, segments, first_dirty, now_ms))
+    first_uncleanable = next((s.base_offset for s in _sealed_from(segments, bound)), segments.active.base_offset)
+    begin = min(first_dirty, first_uncleanable)
+    return Cleanable(
+        first_dirty=first_dirty,
+        first_uncleanable=first_uncleanable,
+        clean_bytes=sum(segment.size for segment in segments if segment.base_offset < first_dirty),
+        cleanable_bytes=sum(s.size for s in segments.from_floor(begin) if s.base_offset < first_uncleanable),
+        ratio_min=log.config.min_cleanable_dirty_ratio,
+        is_overdue=_is_overdue(log, segments, first_dirty, now_ms),
+        checkpoint_was_wrong=was_wrong,
+    )
+
+
+def most_dirty(candidates: Iterable[tuple[_Name, Cleanable]]) -> _Name | None:
+    """Return the name of the one with the highest ratio among those that are due; None when none is."""
+    due = [(name, each) for name, each in candidates if each.is_due]
+    return max(due, key=lambda pair: pair[1].ratio)[0] if due else None
+
+
+def _first_uncleanable(log: Log, segments: Segments, first_dirty: int, now_ms: int) -> int:
+    bound = min(log.last_stable_offset(), segments.active.base_offset)
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        young = (s.base_offset for s in _sealed_from(segments, first_dirty) if _latest_ms(s) > now_ms - lag_ms)
+        bound = min(bound, next(young, bound))
+    return bound
+
+
+def _is_overdue(log: Log, segments: Segments, first_dirty: int, now_ms: int) -> bool:
+    latest = now_ms - log.config.max_compaction_lag_ms
+    if latest <= 0:
+        return False
+    return any(0 < _first_ms(segment) < latest for segment in _sealed_from(segments, first_dirty))
+
+
+def _sealed_from(segments: Segments, offset: int) -> list[Segment]:
+    """Return the segments from that of `offset` on, without the active one."""
+    active = segments.active
+    return [segment for segment in segments.from_floor(offset) if segment is not active]
+
+
+def _latest_ms(segment: Segment) -> int:
+    """Return the largest timestamp in a segment; where no record has one, when the file was last changed."""
+    timestamp = segment.max_timestamp()[0]
+    return timestamp if timestamp >= 0 else segment.modified_ns // 1_000_000
+
+
+def _first_ms(segment: Segment) -> int:
+    return next((header.max_timestamp for _, header in segment.headers()), -1)

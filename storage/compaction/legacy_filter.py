@@ -1,0 +1,120 @@
+"""What becomes of messages of v0 and v1 in a compacted log: they keep their format, and lose what is old.
+
+Loose messages stay or go, as they are. A compressed set is written anew around what stays of it: its messages keep
+their bytes but for the offset, which the checksum does not cover, and the wrapper has the offset of the last one, the
+largest of their times, the codec it had. A broker's fault left sets whose messages are of another format than the
+wrapper (KAFKA-4298): those are written anew in the wrapper's.
+
+There is no horizon in these formats: a tombstone stays as long as the segment was changed after what the caller names.
+Nor can a set be empty: the last batch of a round may go with its last record. Follows Kafka's MemoryRecords.filterTo.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import zlib
+from array import array
+from collections.abc import Iterator, Sequence
+
+from offsetfs.storage.compaction.offset_map import Filter, Indexer
+from offsetfs.storage.errors import MalformedBatch
+from offsetfs.storage.records.batch import Batch
+from offsetfs.storage.records.batch_header import APPEND_TIME_FLAG, LOG_OVERHEAD, BatchHeader, Buffer
+from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.records.compression import CODECS, compress
+
+_PREFIX = struct.Struct(">qi")  # offset, length
+_CRC = struct.Struct(">I")
+_CRC_POSITION = 12
+_CHECKED_POSITION = 16  # the checksum covers everything from the magic on
+_HEADS = (struct.Struct(">bb"), struct.Struct(">bbq"))  # magic, attributes, in v1 a timestamp
+_FIELD_SIZE = struct.Struct(">i")
+_LZ4 = CODECS.index("lz4")
+_LZ4_CHECKSUM_POSITION = 6
+_LZ4_CHECKSUM_OF_V0 = 0x1A  # Kafka's writers of v0 got it wrong, and readers of that time insist on it
+
+
+def index(batch: Batch, indexer: Indexer) -> bool:
+    """Put the keys of messages into the map and step behind them; False when it is full."""
+    rows = batch.rows()
+    last_offset = _last_offset(batch.header, rows)
+    if not indexer.add_rows(batch.payload(), rows, batch.header.base_offset):
+        return False
+    indexer.passed(last_offset)
+    return True
+
+
+def filtered(batch: Batch, records: Filter, tombstones_stay: bool) -> Buffer:
+    """Return what becomes of messages; b"" when all of them go. Raises as `Batch.rows` does."""
+    rows, messages = batch.rows(), batch.payload()
+    marks = records.mark(messages, rows, batch.header.base_offset, tombstones_stay)
+    records.passed(_last_offset(batch.header, rows))
+    header = batch.header
+    is_mixed = header.is_wrapper and any(messages[at + _CHECKED_POSITION] != header.magic for at in rows[6::COLUMNS])
+    if all(marks) and not is_mixed:
+        return batch.data
+    kept = [at * COLUMNS for at, mark in enumerate(marks) if mark]
+    if not kept:
+        return b""
+    if not header.is_wrapper:
+        return b"".join(bytes(_message(messages, rows, at)) for at in kept)
+    return _wrapper(batch, rows, kept)
+
+
+def _last_offset(header: BatchHeader, rows: array[int]) -> int:
+    """Return the last offset of a set. That of old librdkafka has the offset 0, whatever is inside."""
+    deltas = rows[::COLUMNS]
+    if any(later <= earlier for earlier, later in itertools.pairwise(deltas)):
+        raise MalformedBatch("the offsets of a message set do not rise", offset=header.base_offset)
+    return max(header.last_offset, header.base_offset + deltas[-1])
+
+
+def _message(messages: Buffer, rows: array[int], at: int) -> memoryview:
+    """Return the bytes of the message that the row at `at` describes."""
+    start = rows[at + 6]
+    _, length = _PREFIX.unpack_from(messages, start)
+    return memoryview(messages)[start : start + LOG_OVERHEAD + length]
+
+
+def _wrapper(batch: Batch, rows: array[int], kept: Sequence[int]) -> bytes:
+    """Return the compressed set with the messages at `kept` of its rows."""
+    header, messages = batch.header, batch.payload()
+    first, last = (header.base_offset + rows[at] for at in (kept[0], kept[-1]))
+    content = b"".join(_inner(header, messages, rows, kept, first))
+    value = bytearray(compress(header.codec_name, content))
+    if header.codec == _LZ4 and header.magic == 0:
+        value[_LZ4_CHECKSUM_POSITION] = _LZ4_CHECKSUM_OF_V0
+    timestamp: int = header.max_timestamp
+    if not header.attributes & APPEND_TIME_FLAG:
+        timestamp = max(batch.timestamp_of(rows[at + 1]) for at in kept)
+    return _encoded(header.magic, header.attributes, last, timestamp, None, value)
+
+
+def _inner(header: BatchHeader, messages: Buffer, rows: array[int], kept: Sequence[int], first: int) -> Iterator[bytes]:
+    """Yield messages as they stand inside a wrapper: in v0 with their offset, in v1 with that behind the first."""
+    for at in kept:
+        offset = header.base_offset + rows[at] - (first if header.magic else 0)
+        message = _message(messages, rows, at)
+        if message[_CHECKED_POSITION] == header.magic:
+            yield _PREFIX.pack(offset, len(message) - LOG_OVERHEAD) + message[LOG_OVERHEAD:]
+        else:
+            key, value = (_field(messages, *rows[column : column + 2]) for column in (at + 2, at + 4))
+            yield _encoded(header.magic, header.attributes & APPEND_TIME_FLAG, offset, -1, key, value)
+
+
+def _field(messages: Buffer, position: int, size: int) -> Buffer | None:
+    return None if size < 0 else messages[position : position + size]
+
+
+def _encoded(
+    magic: int, attributes: int, offset: int, timestamp: int, key: Buffer | None, value: Buffer | None
+) -> bytes:
+    """Return a message of v0 or v1."""
+    head = _HEADS[magic].pack(magic, attributes, *([timestamp] if magic else []))
+    checked = b"".join((head, _sized(key), _sized(value)))
+    return _PREFIX.pack(offset, _CRC.size + len(checked)) + _CRC.pack(zlib.crc32(checked)) + checked
+
+
+def _sized(data: Buffer | None) -> bytes:
+    return _FIELD_SIZE.pack(-1) if data is None else _FIELD_SIZE.pack(len(data)) + data

@@ -1,0 +1,85 @@
+"""What transactions mean for a walk of compaction: which batches nobody may see, which markers nobody needs.
+
+Data of an aborted transaction goes, whatever its keys. A marker goes when nothing of its transaction was met on the way
+to it, and not at once even then (`delete.retention.ms`): a consumer may stand between the two. The walk begins at the
+log's beginning or, for the map, at the first dirty offset. Follows Kafka's CleanedTransactionMetadata.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from offsetfs.storage.errors import MalformedBatch
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.producers import ABORT, COMMIT
+from offsetfs.storage.records.batch import Batch, BatchHeader
+from offsetfs.storage.segments.transaction_index import AbortedTransaction
+
+
+class CleanedTransactions:
+    """The transactions that a walk is inside of. One for each walk; batches come in the order of the log."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._span: tuple[int, int] | None = None
+        self._coming: list[tuple[int, AbortedTransaction]] = []
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._with_data: set[int] = set()
+        self._committed: set[int] = set()
+        self.seen_aborted: list[AbortedTransaction] = []
+        """Aborted transactions of which something was met, in the order of their markers: what the index has to say."""
+
+    def enter(self, offset_from: int, offset_to: int) -> None:
+        """Go on with the batches of `[offset_from, offset_to)`. What was aborted there is asked when it matters: a log
+        without transactions need not be looked through for any."""
+        self._span = (offset_from, offset_to)
+
+    def discards(self, header: BatchHeader) -> bool:
+        """Whether a batch of data is of an aborted transaction."""
+        if not header.is_transactional:
+            return False
+        self._reach(header.last_offset)
+        if header.producer_id in self._aborted:
+            self._with_data.add(header.producer_id)
+            return True
+        self._committed.add(header.producer_id)
+        return False
+
+    def discards_marker(self, batch: Batch) -> bool:
+        """Whether nothing is left of what a control batch ends; so of one that has no record any more."""
+        header = batch.header
+        self._reach(header.last_offset)
+        kind = _kind_of(batch)
+        if kind == ABORT:
+            aborted = self._aborted.pop(header.producer_id, None)
+            if aborted is None or header.producer_id not in self._with_data:
+                return True
+            self._with_data.discard(header.producer_id)
+            self.seen_aborted.append(aborted)
+            return False
+        if kind == COMMIT:
+            is_unknown = header.producer_id not in self._committed
+            self._committed.discard(header.producer_id)
+            return is_unknown
+        return kind is None
+
+    def _reach(self, offset: int) -> None:
+        """Open the aborted transactions that begin at or before `offset`."""
+        if self._span is not None:
+            for each in self._log.transactions.aborted(*self._span):
+                heapq.heappush(self._coming, (each.first_offset, each))
+            self._span = None
+        while self._coming and self._coming[0][0] <= offset:
+            _, aborted = heapq.heappop(self._coming)
+            self._aborted.setdefault(aborted.producer_id, aborted)
+
+
+def _kind_of(batch: Batch) -> int | None:
+    """Return the type of a control batch's record; None when it has none any more."""
+    records = batch.records()
+    if not records:
+        return None
+    key = records[0].key or b""
+    if len(key) < 4:
+        raise MalformedBatch("a control record too short", path=batch.path, position=batch.position)
+    return int.from_bytes(key[2:4], "big", signed=True)

@@ -1,0 +1,481 @@
+"""A log directory: the partitions in it, its lock, their settings and checkpoints.
+
+Follows Kafka's LogManager for one `log.dirs` entry. Partitions are opened when they are first asked for, so that ten
+thousand of them cost a listing. After an unclean shutdown all of them are recovered before anything is served.
+
+A directory that is opened for writing and not written to is left as it was: the mark of the clean shutdown goes when
+the first change comes, and returns with `close`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+from offsetfs.storage import files
+from offsetfs.storage.cautious_clock import CautiousClock
+from offsetfs.storage.checkpoint import (
+    META_PROPERTIES,
+    CleanShutdown,
+)
+from offsetfs.storage.clock import SYSTEM, Clock
+from offsetfs.storage.directory import partition_creation, partition_deletion
+from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoints
+from offsetfs.storage.directory.directory_listing import check_log_directory, partitions_in
+from offsetfs.storage.directory.live_settings import LiveSettings
+from offsetfs.storage.errors import (
+    LogFenced,
+    PartitionExists,
+    ReadOnlyLog,
+    StorageError,
+    UnknownPartition,
+)
+from offsetfs.storage.lock import DirectoryLock
+from offsetfs.storage.names import TopicPartition, check_topic
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_home import LogHome
+from offsetfs.storage.recovery.log_loader import Opening, open_log
+from offsetfs.storage.recovery.recover_all import OnProgress, bytes_to_verify, recover_all
+from offsetfs.storage.recovery.recovery import OnBytes
+from offsetfs.storage.segments.deletions import Deletions
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.segment import SegmentFiles
+from offsetfs.storage.settings.config import DEFAULTS, LogConfig
+from offsetfs.storage.settings.directory_config import DIRECTORY_DEFAULTS, DirectoryConfig
+from offsetfs.storage.settings.topic_settings import Changes, TopicSettings
+
+METADATA_TOPIC = "__cluster_metadata"
+"""The log of a KRaft controller. It is shown, never written or recovered: that is the controller's."""
+
+OPEN_SEGMENTS_MAX = 128
+"""How many sealed segments stay open unless the caller has descriptors for more: each costs three."""
+
+
+class LogDirectory:
+    """The partitions of one directory. Use `open`; every method may be called from any thread."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        read_only: bool,
+        defaults: Mapping[str, str],
+        open_segments_max: int,
+        clock: Clock,
+        config: DirectoryConfig,
+    ) -> None:
+        self.path = path
+        self.config = config
+        self.clock = clock
+        self.cautious_clock = CautiousClock(clock)
+        """What retention and compaction go by: it doubts a clock that jumps ahead."""
+        self.read_only = read_only
+        self.failed: dict[TopicPartition, Exception] = {}
+        self.deletions = Deletions(clock)
+        """Files and directories that were renamed for their removal; `run_due` removes those whose time has come."""
+        self._defaults = LogConfig.from_properties(defaults, DEFAULTS)
+        self._given = frozenset(defaults)
+        self._lock = DirectoryLock(path)
+        self._mutex = threading.RLock()
+        self._logs: dict[TopicPartition, Log] = {}
+        self._lent: dict[TopicPartition, int] = {}  # open for the sake of a duty alone, and in which thread
+        self._given_back: dict[TopicPartition, Log] = {}  # closed since the last checkpoint, which is to know them
+        self._pool: Pool[SegmentFiles] = Pool(open_segments_max, finds_held=True)
+        self._listing: tuple[int, list[TopicPartition]] = (-1, [])
+        self._clean_mark: CleanShutdown | None = None
+        self._unclean = False
+        self._marked = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        *,
+        read_only: bool = False,
+        defaults: Mapping[str, str] = MappingProxyType({}),
+        on_progress: OnProgress | None = None,
+        open_segments_max: int = OPEN_SEGMENTS_MAX,
+        clock: Clock = SYSTEM,
+        config: DirectoryConfig = DIRECTORY_DEFAULTS,
+    ) -> LogDirectory:
+        """Open the directory at `path`; for writing under its lock, recovering it when it was not closed cleanly.
+
+        `defaults` are topic settings under Kafka's names, `config` the settings of the directory as a whole. Raises
+        `NotALogDirectory`, `LogDirectoryLocked`, `InvalidConfig`, OSError. With `read_only` nothing at all is written,
+        and a broker may be running.
+        """
+        check_log_directory(path, read_only=read_only)
+        directory = cls(
+            files.real_path(path),
+            read_only=read_only,
+            defaults=defaults,
+            open_segments_max=open_segments_max,
+            clock=clock,
+            config=config,
+        )
+        if not read_only:
+            directory._lock.acquire()
+        try:
+            directory._load(on_progress)
+        except BaseException:
+            directory._lock.release()
+            raise
+        return directory
+
+    def _load(self, on_progress: OnProgress | None) -> None:
+        self._clean_mark = CleanShutdown.read(self.path)
+        self._checkpoints = DirectoryCheckpoints(self.path, read_only=self.read_only, clock=self.clock)
+        self._settings = LiveSettings(
+            TopicSettings(self.path, self._defaults, self.clock),
+            self._given,
+            lambda: list(self._logs.values()),
+            self._checkpoints.is_cleaned,
+        )
+        self._is_brokers = files.exists(self._file(META_PROPERTIES))
+        self._unclean = self._clean_mark is None
+        if self.read_only:
+            return
+        files.trust(self.path)
+        files.sync_directory(self.path)  # whoever died had not told anybody yet that a name was there; we do
+        for left_over in partition_deletion.deleted_directories(self.path):
+            self._remove_later(left_over, self._defaults.file_delete_delay_ms)
+        if self._unclean:
+            self._recover_all(on_progress)
+
+    def _recover_all(self, on_progress: OnProgress | None) -> None:
+        """Open every log, several at a time. What fails is raised again by `log`; its neighbours are served."""
+
+        def recover(partition: TopicPartition, on_bytes: OnBytes) -> None:
+            self._logs[partition] = self._open_log(partition, on_bytes)
+
+        threads = self.config.num_recovery_threads_per_data_dir
+        sizes = {partition: self._bytes_to_verify(partition) for partition in self.partitions()}
+        self.failed = recover_all(sizes, recover, threads=threads, on_progress=on_progress)
+        with contextlib.suppress(OSError):  # a full disk: the next recovery does it all once more
+            self.checkpoint()
+
+    def _bytes_to_verify(self, partition: TopicPartition) -> int:
+        if partition.topic == METADATA_TOPIC:
+            return 0
+        return bytes_to_verify(self._file(str(partition)), self._checkpoints.recovery_point(partition))
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    # --- partitions --------------------------------------------------------------------------------------------------
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return all partitions, sorted. Costs a listing when the directory has changed."""
+        changed = files.status(self.path).st_mtime_ns
+        if changed != self._listing[0]:
+            self._listing = (changed, sorted(partitions_in(self.path)))
+        return self._listing[1]
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether the partition is there; costs one lstat."""
+        if not self.read_only and partition in self._logs:
+            return True
+        return files.is_directory(self._file(str(partition)))
+
+    def log(self, partition: TopicPartition) -> Log:
+        """Return the log of `partition`, opening it when it is first asked for (which may wait for the disk)."""
+        log = self._logs.get(partition)
+        if log is not None and not log.is_gone and partition not in self._lent and self._logs.get(partition) is log:
+            return log
+        with self._mutex:
+            if self._lent.get(partition) != threading.get_ident():
+                self._lent.pop(partition, None)  # there is another who keeps it
+            log = self._logs.get(partition)
+            if log is not None and not log.is_gone:
+                return log
+            log = self._logs[partition] = self._open_log(partition)
+        self._settings.apply(log)
+        return log
+
+    @contextlib.contextmanager
+    def borrowed(self, partition: TopicPartition) -> Iterator[Log]:
+        """Lend the log of `partition` to a duty. One that nobody else had open, or asked for meanwhile, is closed then.
+
+        So a pass over ten thousand partitions leaves no more logs open than it found.
+        """
+        with self._mutex:
+            log = self._logs.get(partition)
+            is_new = log is None or log.is_gone
+            if log is None or is_new:
+                log = self._logs[partition] = self._open_log(partition)
+                self._lent[partition] = threading.get_ident()
+            elif self._lent.get(partition) != threading.get_ident():
+                self._lent.pop(partition, None)  # two have it now, and neither closes it under the other
+        try:
+            self._settings.apply(log)
+            yield log
+        finally:
+            if is_new:
+                self._take_back(log)
+
+    def _take_back(self, log: Log) -> None:
+        """Close a lent log, unless somebody uses it by now. One that is fenced stays: `close` has to know of it."""
+        partition = log.partition
+        with self._mutex:
+            try:
+                if partition in self._lent and self._logs.get(partition) is log and log.fenced is None:
+                    log.close()
+                    del self._logs[partition]
+                    if log.recovery_point != self._checkpoints.recovery_point(partition):
+                        self._given_back[partition] = log
+            finally:
+                self._lent.pop(partition, None)  # at last: until then nobody takes the log without the mutex
+
+    def opened(self, partition: TopicPartition) -> Log | None:
+        """Return the log when it is open already; never waits."""
+        return self._logs.get(partition)
+
+    def _open_log(self, partition: TopicPartition, on_bytes: OnBytes = lambda count: None) -> Log:
+        if partition in self.failed:
+            raise self.failed[partition]
+        if not self.has(partition):
+            raise UnknownPartition(f"no partition {partition}", path=self.path)
+        config = self.config_of(partition.topic)
+        opening = Opening(
+            config,
+            self._pool,
+            recovery_point=self._checkpoints.recovery_point(partition),
+            has_recovery_point=self._checkpoints.has_recovery_point(partition),
+            log_start=lambda: self._checkpoints.log_start(partition),
+            clean=not self._unclean,
+            read_only=self.read_only or partition.topic == METADATA_TOPIC,
+            is_compacted=self._settings.is_compacted(partition),
+            is_brokers=self._is_brokers,
+            on_bytes=on_bytes,
+            home=self._home_of(partition),
+        )
+        return open_log(partition, self._file(str(partition)), opening)
+
+    def _home_of(self, partition: TopicPartition) -> LogHome:
+        return LogHome(
+            clock=self.clock,
+            deletions=self.deletions,
+            before_change=self._mark_changed,
+            save_log_start=lambda offset: self._checkpoints.raise_log_starts({partition: offset}),
+            save_recovery_point=functools.partial(self._checkpoints.raise_recovery_point, partition),
+            cut_checkpoints=functools.partial(self._checkpoints.cut, partition),
+            restart_checkpoints=functools.partial(self._checkpoints.restart, partition),
+        )
+
+    def create_partition(self, partition: TopicPartition, properties: Mapping[str, str] | None = None) -> Log:
+        """Make an empty partition; on disk after return. `properties` become settings of the whole topic.
+
+        Raises `PartitionExists`, `InvalidName`, `InvalidConfig`, `ReadOnlyLog`, OSError.
+        """
+        if self.read_only:
+            raise ReadOnlyLog("opened for reading", path=self.path)
+        check_topic(partition.topic)
+        self._check_free(partition)
+        if properties:
+            self.configure(partition.topic, properties)
+        with self._mutex:
+            self._check_free(partition)
+            self._mark_changed()
+            self._checkpoints.forget(partition)
+            others = self.partitions()
+            self._listing = (-1, [])
+            try:
+                partition_creation.make(self.path, partition, self.config_of(partition.topic), self._pool, others)
+            except OSError as error:
+                self._undo_creation(partition, error)
+                raise
+        return self.log(partition)
+
+    def _undo_creation(self, partition: TopicPartition, error: OSError) -> None:
+        """Remove what there is of a partition; what stays takes no records: nobody knows what of it is on disk."""
+        try:
+            partition_deletion.remove_tree(self._file(str(partition)))
+        except OSError:
+            self.failed[partition] = error
+
+    def _check_free(self, partition: TopicPartition) -> None:
+        if self.has(partition):
+            raise PartitionExists("the partition exists already", path=self._file(str(partition)))
+
+    def delete_partition(self, partition: TopicPartition) -> None:
+        """Delete a partition: its name is free after return, on disk; its content goes after `file.delete.delay.ms`.
+
+        Readers of its log read on until then. With the last partition of a topic the topic's settings go. Raises
+        `UnknownPartition`, `ReadOnlyLog`, OSError.
+        """
+        if self.read_only or partition.topic == METADATA_TOPIC:
+            raise ReadOnlyLog("opened for reading", path=self.path)
+        with self._hold(partition) as log:
+            if not self.has(partition):
+                raise UnknownPartition(f"no partition {partition}", path=self.path)
+            self._mark_changed()
+            delay_ms = self.config_of(partition.topic).file_delete_delay_ms
+            renamed = partition_deletion.rename_partition(self.path, partition, log)
+            self._logs.pop(partition, None)
+            self._given_back.pop(partition, None)
+            self.failed.pop(partition, None)
+            self._listing = (-1, [])
+            files.sync_directory(self.path)  # while it may come back nothing of it goes
+            self._remove_later(renamed, delay_ms, log)
+            self._checkpoints.forget(partition)
+            if not any(other.topic == partition.topic for other in self.partitions()):
+                self._settings.forget(partition.topic)
+
+    @contextlib.contextmanager
+    def _hold(self, partition: TopicPartition) -> Iterator[Log | None]:
+        """Hold a log, if it is open, and the table of logs. In this order: a log that changes asks the directory."""
+        while True:
+            with self._mutex:
+                self._lent.pop(partition, None)  # a duty that gives it back holds the table first, and would close it
+                log = self._logs.get(partition)
+            with contextlib.nullcontext() if log is None else log.held(), self._mutex:
+                if self._logs.get(partition) is log:
+                    yield log
+                    return
+
+    def _remove_later(self, path: str, delay_ms: int, log: Log | None = None) -> None:
+        def remove() -> None:
+            partition_deletion.remove_tree(path)
+            if log is not None:
+                partition_deletion.let_go(log)
+
+        self.deletions.add(remove, delay_ms)
+
+    # --- settings ----------------------------------------------------------------------------------------------------
+
+    def config_of(self, topic: str) -> LogConfig:
+        """Return the settings of `topic`: its own, over those given to `open`, over Kafka's defaults."""
+        return self._settings.config_of(topic)
+
+    def knows_policy(self, topic: str) -> bool:
+        """Whether it is known here what is to become of old records: a broker's settings are in its metadata.
+
+        Where it is not, nothing may be removed that a start offset has not given up.
+        """
+        return not self._is_brokers or self._settings.tell_policy(topic)
+
+    def configure(self, topic: str, changes: Changes) -> None:
+        """Set topic settings by Kafka's names, None takes one away; on disk and in force after return.
+
+        Raises `InvalidConfig` for a name that there is not, an illegal value, or one that contradicts another; then
+        nothing is changed. `InvalidName`, `ReadOnlyLog`, OSError.
+        """
+        if self.read_only:
+            raise ReadOnlyLog("opened for reading", path=self.path)
+        self._settings.change(topic, changes)
+
+    def refresh_config(self) -> StorageError | OSError | None:
+        """Take in what another process changed in the settings; return why what it wrote does not hold, or None.
+
+        Costs one stat, at most every 10 ms. To be called before an append and before each duty.
+        """
+        return self._settings.refresh()
+
+    # --- checkpoints and the end -------------------------------------------------------------------------------------
+
+    def _mark_changed(self) -> None:
+        """Take the mark of the clean shutdown away, on disk, before the first change."""
+        if self._marked:
+            return  # without the mutex: logs ask while they are held
+        with self._mutex:
+            if self._marked:
+                return
+            if self._clean_mark is not None:
+                CleanShutdown.remove(self.path)
+            self._marked = True
+
+    def checkpoint(self) -> None:
+        """Write recovery points, log starts and high watermarks of the open logs; others keep what they have."""
+        if self.read_only or not self._marked:
+            return
+        with self._mutex:
+            # Of a log that is fenced nobody knows how far it is on disk: what the checkpoints say of it stays.
+            logs = [log for log in self._logs.values() if not log.read_only and log.fenced is None]
+            self._checkpoints.save([*self._given_back.values(), *logs])
+            self._given_back.clear()
+
+    def raise_log_starts(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Let logs begin at later offsets, which they do after return and after any crash; files stay where they are.
+
+        Everything below is synced first. One write of the checkpoint for all of them; when that fails nothing changes.
+        """
+        logs = {partition: self.opened(partition) or self.log(partition) for partition in starts}
+        for partition, start in starts.items():
+            if start > logs[partition].recovery_point:
+                logs[partition].flush()
+        self._mark_changed()
+        self._checkpoints.raise_log_starts(starts)
+        for partition, start in starts.items():
+            with contextlib.suppress(OSError):  # of the leader epochs: that log is fenced, its neighbours are not
+                logs[partition].raise_log_start(start)
+
+    def known_log_start(self, partition: TopicPartition) -> int:
+        """Return the log start that is in the checkpoint, 0 when none is: the first segment then says where it is."""
+        return self._checkpoints.log_start(partition)
+
+    def cleaner_offset(self, partition: TopicPartition) -> int | None:
+        """Return the offset where the next compaction of the partition begins; None: at its beginning.
+
+        A checkpoint that lies, beyond the log or below its start, says nothing: that costs a compaction of all of it.
+        """
+        offset, log = self._checkpoints.cleaner_offset(partition), self._logs.get(partition)
+        if offset is None or (log is not None and not log.log_start_offset <= offset <= log.next_offset):
+            return None
+        return offset
+
+    def set_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
+        """Note how far the partition was compacted; on disk after return. None: compact all of it the next time."""
+        if self.read_only:
+            raise ReadOnlyLog("opened for reading", path=self.path)
+        self._mark_changed()
+        self._checkpoints.set_cleaner_offset(partition, offset, set(self.partitions()))
+
+    def flush(self) -> None:
+        """Make everything appended so far survive power loss. The first failure is raised after all were tried."""
+        errors = []
+        for log in list(self._logs.values()):
+            try:
+                log.flush()
+            except (OSError, LogFenced) as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def close(self) -> None:
+        """Flush and close every log, write the checkpoints and the mark of a clean shutdown, release the lock.
+
+        A log that cannot be closed leaves the mark off, so that whoever opens the directory next recovers it; the
+        first such error is raised at the end.
+        """
+        errors: list[Exception] = list(self.failed.values())
+        with self._mutex:
+            try:
+                for log in self._logs.values():
+                    _try(log.close, errors)
+                _try(self.checkpoint, errors)
+                if self._marked:  # else what waits is another's, and nothing is to change
+                    _try(self._remove_what_waits, errors)
+                errors += [log.fenced for log in self._logs.values() if log.fenced is not None]
+                if self._marked and not errors:
+                    (self._clean_mark or CleanShutdown()).write(self.path)
+            finally:
+                self._logs.clear()
+                self._pool.clear()
+                self._lock.release()
+        if len(errors) > len(self.failed):
+            raise errors[len(self.failed)]
+
+    def _remove_what_waits(self) -> None:
+        """Remove what waits for its removal: nobody reads here any more, and no queue outlives the process."""
+        self.deletions.run_all()
+
+
+def _try(action: Callable[[], None], errors: list[Exception]) -> None:
+    try:
+        action()
+    except (StorageError, OSError) as error:
+        errors.append(error)

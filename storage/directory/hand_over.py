@@ -1,0 +1,182 @@
+"""Handing a partition that we wrote to a Kafka broker.
+
+A KRaft broker knows topics only from its metadata and sets unknown partition directories aside as stray. So the topic
+is made there first, the broker is stopped, and our files take the place of its empty ones, under its topic id. Leader
+epochs are the broker's to count: every batch is stamped with the epoch that the broker's empty log has, which the
+checksum does not cover. Messages of formats v0 and v1 have none and are copied as they are.
+
+    1. everything is copied beside, as `<name>.handover`, which Kafka ignores; batches verified on the way; synced
+    2. the broker's empty segment goes, and each copy gets its name, the first segment last
+    3. the leader epochs, then the checkpoints of the broker's directory
+
+A crash before the end leaves `.handover` files, by which the next attempt knows that it may begin anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from offsetfs.storage import checkpoint, files
+from offsetfs.storage.checkpoint import (
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_STARTS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    CleanShutdown,
+)
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.directory_listing import check_log_directory
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.lock import DirectoryLock
+from offsetfs.storage.names import TopicPartition, parse_segment_name
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import MAGIC, stamp
+from offsetfs.storage.records.legacy import RUNS
+from offsetfs.storage.segments.segment import Segment
+
+SUFFIX = ".handover"
+_COPIED_WHOLE = (".index", ".timeindex", ".txnindex", ".snapshot")
+
+OnProgress = Callable[[int, int], None]
+"""Called with the bytes copied and the bytes in all."""
+
+
+class HandOverRefused(StorageError):
+    """The broker's directory is not ready to take the partition. Cure: the message says what to do there."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """What the broker will find: offsets `[log_start_offset, next_offset)` in `segments` segments."""
+
+    log_start_offset: int
+    next_offset: int
+    segments: int
+    bytes: int
+
+
+def hand_over(
+    source: str, partition: TopicPartition, broker: str, *, on_progress: OnProgress = lambda done, total: None
+) -> HandedOver:
+    """Copy `partition` of log directory `source` into the stopped broker's log directory `broker`.
+
+    The source stays as it is. On disk after return. Raises `LogDirectoryLocked` while anybody writes to either
+    directory, `HandOverRefused`, `UnknownPartition`, and `CorruptBatch` for a source that is not sound.
+    """
+    check_log_directory(broker, read_only=True)
+    directory = LogDirectory.open(source)
+    try:
+        log = directory.log(partition)
+        lock = DirectoryLock(broker)
+        lock.acquire()
+        try:
+            return _hand_over(log, broker, on_progress)
+        finally:
+            lock.release()
+    finally:
+        directory.close()
+
+
+def _hand_over(log: Log, broker: str, on_progress: OnProgress) -> HandedOver:
+    target = os.path.join(broker, str(log.partition))
+    _check_ready(log, broker, target)
+    epoch = max([0, *(epoch for epoch, _ in checkpoint.read_epochs(os.path.join(target, LEADER_EPOCHS)))])
+    names = _copy(log, target, epoch, on_progress)
+    _put_in_place(target, names)
+    start = _epoch_start(log)
+    entries = [(epoch, start)] if log.log_start_offset < log.next_offset > start else []
+    checkpoint.write_epochs(os.path.join(target, LEADER_EPOCHS), entries)
+    _write_checkpoints(log, broker)
+    return HandedOver(log.log_start_offset, log.next_offset, len(log.snapshot()), log.size_bytes)
+
+
+def _check_ready(log: Log, broker: str, target: str) -> None:
+    topic, name = log.partition.topic, str(log.partition)
+    if log.damage:
+        damage = log.damage[0]
+        raise HandOverRefused(
+            f"the source is damaged ({damage.reason})", path=damage.path, position=damage.position, offset=damage.offset
+        )
+    if CleanShutdown.read(broker) is None:
+        raise HandOverRefused("the broker was not stopped cleanly: start it and stop it once more", path=broker)
+    if not files.is_directory(target) or checkpoint.read_topic_id(os.path.join(target, PARTITION_METADATA)) is None:
+        raise HandOverRefused(f"the broker has no {name}: start it, create topic {topic}, stop it", path=broker)
+    present = files.names(target)
+    logs = [os.path.join(target, file) for file in present if file.endswith(".log")]
+    if any(files.status(path).st_size for path in logs) and not any(file.endswith(SUFFIX) for file in present):
+        raise HandOverRefused("the broker's partition holds records already, and keeps them", path=target)
+
+
+def _copy(log: Log, target: str, epoch: int, on_progress: OnProgress) -> list[str]:
+    """Copy all files of the log beside the broker's, on disk after return; return their names, the first log last."""
+    names: list[str] = []
+    done, total = 0, log.size_bytes
+    for segment in log.snapshot():
+        for count in _copy_log(segment, target, epoch):
+            done += count
+            on_progress(done, total)
+        names.append(os.path.basename(segment.log_path))
+    for file in files.names(log.path):
+        parsed = parse_segment_name(file)
+        if parsed is not None and parsed[1] in _COPIED_WHOLE and parsed[0] <= log.next_offset:
+            _copy_whole(os.path.join(log.path, file), os.path.join(target, file + SUFFIX))
+            names.append(file)
+    files.sync_directory(target)
+    return sorted(names, key=lambda name: (name.endswith(".log"), -int(name.split(".")[0])))
+
+
+def _copy_log(segment: Segment, target: str, epoch: int) -> Iterator[int]:
+    """Copy one log file, batch by batch; yield the bytes of each. On disk when it is exhausted."""
+    segment.open_files()  # a missing index is made before it is copied
+    path = os.path.join(target, os.path.basename(segment.log_path) + SUFFIX)
+    with files.opened(path, create=True) as copy:
+        copy.truncate(0)
+        position = 0
+        for batch in segment.batches(runs=RUNS):
+            data = bytearray(batch.data)
+            if batch.header.magic == MAGIC:
+                stamp(data, batch.header.base_offset, epoch)
+            copy.write(position, data)
+            position += len(data)
+            yield len(data)
+        copy.sync()
+
+
+def _epoch_start(log: Log) -> int:
+    """Return the offset from which on every batch has an epoch: behind the last message of v0 or v1."""
+    start = log.snapshot().first.base_offset
+    for segment in log.snapshot():
+        for _, header in segment.headers(runs=RUNS):
+            if header.magic < MAGIC:
+                start = header.next_offset
+    return start
+
+
+def _copy_whole(source: str, target: str) -> None:
+    data = files.read_file(source)
+    with files.opened(target, create=True) as copy:
+        copy.truncate(0)
+        copy.write(0, data)
+        copy.sync()
+
+
+def _put_in_place(target: str, names: list[str]) -> None:
+    for file in files.names(target):
+        parsed = parse_segment_name(file)
+        if parsed is not None and not file.endswith(SUFFIX) and file not in names:
+            files.remove_file(os.path.join(target, file))
+    for name in names:
+        files.rename(os.path.join(target, name + SUFFIX), os.path.join(target, name))
+    files.sync_directory(target)
+
+
+def _write_checkpoints(log: Log, broker: str) -> None:
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        path = os.path.join(broker, name)
+        checkpoint.write_offsets(path, checkpoint.read_offsets(path) | {log.partition: log.next_offset})
+    if log.log_start_offset > log.snapshot().first.base_offset:
+        path = os.path.join(broker, LOG_STARTS)
+        checkpoint.write_offsets(path, checkpoint.read_offsets(path) | {log.partition: log.log_start_offset})

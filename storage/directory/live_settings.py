@@ -1,0 +1,105 @@
+"""The settings of the topics of an open directory, and the open logs that go by them from the moment they change.
+
+    configure, or another process   ─→   topic_settings   ─→   each open log of the topic, its segments too
+
+Locks: changes are made one at a time, and take the locks of the logs. So nothing here is called by who holds a log, or
+the directory's table of logs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Sequence
+
+from offsetfs.storage.errors import LogFenced, StorageError, UnknownPartition
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.settings.config import LogConfig
+from offsetfs.storage.settings.topic_settings import Changes, TopicSettings
+
+_POLICY = ("cleanup.policy", "retention.ms")
+
+
+class LiveSettings:
+    """Topic settings of one directory, in force."""
+
+    def __init__(
+        self,
+        topics: TopicSettings,
+        given: Collection[str],
+        open_logs: Callable[[], Sequence[Log]],
+        is_cleaned: Callable[[TopicPartition], bool],
+    ) -> None:
+        """`given`: the names of the settings that were given to the whole directory. `is_cleaned`: by a broker."""
+        self._topics = topics
+        self._given = frozenset(given)
+        self._open_logs = open_logs
+        self._is_cleaned = is_cleaned
+        self._mutex = threading.Lock()
+
+    def config_of(self, topic: str) -> LogConfig:
+        return self._topics.config_of(topic)
+
+    def tell_policy(self, topic: str) -> bool:
+        """Whether anybody here said what is to become of the topic's old records."""
+        return any(name in self._told(topic) for name in _POLICY)
+
+    def is_compacted(self, partition: TopicPartition) -> bool:
+        """A broker's settings are in its metadata, not here; but what its cleaner has cleaned is a compacted topic."""
+        is_told = "cleanup.policy" in self._told(partition.topic)
+        return self.config_of(partition.topic).is_compacted or (not is_told and self._is_cleaned(partition))
+
+    def _told(self, topic: str) -> Collection[str]:
+        return self._given | self._topics.of(topic).keys()
+
+    # --- changing ----------------------------------------------------------------------------------------------------
+
+    def change(self, topic: str, changes: Changes) -> None:
+        """Set and take away settings of a topic; on disk and in force after return. Raises as TopicSettings.change."""
+        with self._mutex:
+            logs = [log for log in self._open_logs() if log.partition.topic == topic]
+            for log in logs if "cleanup.policy" in changes else ():
+                _sync_before_compaction(log)
+            self._topics.change(topic, changes)
+            self._apply(logs)
+
+    def forget(self, topic: str) -> None:
+        """Take all settings of a topic away, of which nobody has a log: it is no more."""
+        self._topics.forget(topic)
+
+    def refresh(self) -> StorageError | OSError | None:
+        """Take in what another process changed; return why what it wrote does not hold, or None."""
+        if self._mutex.acquire(blocking=False):  # else somebody is at it
+            try:
+                changed = self._topics.refresh()
+                self._apply([log for log in self._open_logs() if log.partition.topic in changed] if changed else [])
+            finally:
+                self._mutex.release()
+        return self._topics.problem
+
+    def apply(self, log: Log) -> None:
+        """Have a log that was just opened go by the settings as they are now: they may have changed meanwhile."""
+        with self._mutex:
+            self._apply([log])
+
+    def _apply(self, logs: Sequence[Log]) -> None:
+        for log in logs:
+            config, was_compacted = self.config_of(log.partition.topic), log.is_compacted
+            if log.config is config:
+                continue
+            log.configure(config, is_compacted=self.is_compacted(log.partition))
+            if log.is_compacted and not was_compacted:
+                with contextlib.suppress(OSError):  # which fences the log
+                    _sync_before_compaction(log)
+
+
+def _sync_before_compaction(log: Log) -> None:
+    """Sync a log that is to be a compacted one.
+
+    Recovery takes a gap between the segments of one for what compaction left, so none of them may be one that a power
+    cut can take the end of.
+    """
+    if not log.read_only:
+        with contextlib.suppress(LogFenced, UnknownPartition):
+            log.flush()

@@ -1,0 +1,1 @@
+"""The output of Kafka's DumpLogSegments, byte for byte."""

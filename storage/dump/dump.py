@@ -1,0 +1,94 @@
+"""Dumping files of a log directory, whatever each of them is: what `offsetfs dump` does, without the command line.
+
+A file is told by the last part of its name, as Kafka's DumpLogSegments tells it. One that cannot be read is reported
+and the next one comes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from offsetfs.storage.dump.indexes import (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    IndexOptions,
+    dump_index,
+    dump_time_index,
+)
+from offsetfs.storage.dump.json import JsonBatches
+from offsetfs.storage.dump.lines import LineBuffer
+from offsetfs.storage.dump.log import CHECKPOINT_SUFFIX, LOG_SUFFIX, BatchWriter, LogOptions, dump_log
+from offsetfs.storage.dump.printer import JsonPrinter, Printer, TextPrinter
+from offsetfs.storage.dump.report import Report
+from offsetfs.storage.dump.snapshot import (
+    SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    dump_snapshot,
+    dump_transaction_index,
+)
+from offsetfs.storage.dump.text import TextBatches
+from offsetfs.storage.errors import StorageError
+
+SUFFIXES = (
+    LOG_SUFFIX,
+    CHECKPOINT_SUFFIX,
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+"""What there is a dump for."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """What to print of each kind of file, and how."""
+
+    log: LogOptions = field(default_factory=LogOptions)
+    index: IndexOptions = field(default_factory=IndexOptions)
+    as_json: bool = False
+
+
+def dump_files(paths: Sequence[str], options: DumpOptions, lines: LineBuffer, report: Report) -> None:
+    """Write the dumps of `paths` in their order. What is wrong with them goes to `report`."""
+    for path in paths:
+        dump_file(path, options, lines, report)
+
+
+def dump_file(path: str, options: DumpOptions, lines: LineBuffer, report: Report) -> None:
+    """Write the dump of one file."""
+    printer: Printer = JsonPrinter(lines) if options.as_json else TextPrinter(lines)
+    printer.title(path)
+    try:
+        _dump(path, options, printer, report)
+    except (StorageError, OSError) as error:
+        report.cannot_read(error)
+
+
+def _dump(path: str, options: DumpOptions, printer: Printer, report: Report) -> None:
+    def put_log() -> None:
+        dump_log(path, options.log, _writer(path, options, printer, report), printer, report)
+
+    dumps: dict[str, Callable[[], None]] = {
+        LOG_SUFFIX: put_log,
+        CHECKPOINT_SUFFIX: put_log,
+        INDEX_SUFFIX: lambda: dump_index(path, options.index, printer, report),
+        TIME_INDEX_SUFFIX: lambda: dump_time_index(path, options.index, printer, report),
+        SNAPSHOT_SUFFIX: lambda: dump_snapshot(path, printer, report),
+        TRANSACTION_INDEX_SUFFIX: lambda: dump_transaction_index(path, printer),
+    }
+    dumps.get(suffix_of(path), lambda: report.ignored(path))()
+
+
+def _writer(path: str, options: DumpOptions, printer: Printer, report: Report) -> BatchWriter:
+    if options.as_json:
+        return JsonBatches(options.log, printer.lines, report)
+    return TextBatches(options.log, printer.lines, report, report.gaps(path))
+
+
+def suffix_of(path: str) -> str:
+    """Return what follows the last dot of the name, with the dot; nothing when there is none."""
+    name = os.path.basename(path)
+    return name[name.rfind(".") :] if "." in name else ""

@@ -1,0 +1,72 @@
+"""Lines on their way out: the buffer they are written into, and the compiled `_dump` or its plain twin `dump_pure`.
+
+Both twins do the same to every input; the docstrings are in `dump_pure`. OFFSETFS_PURE=1 asks for the plain one.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from offsetfs.storage.dump.pure import Buffer, LineStyle
+from offsetfs.storage.records.codec import COLUMNS
+
+if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
+    from offsetfs.storage.dump.pure import follow, format_records
+else:
+    try:
+        from offsetfs.storage.dump._dump import follow, format_records
+    except ModuleNotFoundError:  # a module that is there but does not load is an error to be seen
+        from offsetfs.storage.dump.pure import follow, format_records
+
+IS_COMPILED = follow.__module__ != "offsetfs.storage.dump.pure"
+
+__all__ = ["IS_COMPILED", "LineBuffer", "LineStyle", "follow", "format_records"]
+
+Write = Callable[[memoryview], object]
+"""Takes all the bytes it is given before it returns; they are overwritten afterwards."""
+
+
+class LineBuffer:
+    """Collects lines and hands them on in large pieces. It holds one piece, or one line when that is longer."""
+
+    __slots__ = ("_buffer", "_used", "_write")
+
+    def __init__(self, write: Write, size: int = 1 << 20) -> None:
+        self._write = write
+        self._buffer = bytearray(size)
+        self._used = 0
+
+    def put(self, data: Buffer) -> None:
+        """Add bytes: whole lines, or parts of one."""
+        if len(data) > len(self._buffer) - self._used:
+            self.flush()
+        if len(data) > len(self._buffer):
+            self._write(memoryview(data))
+            return
+        self._buffer[self._used : self._used + len(data)] = data
+        self._used += len(data)
+
+    def line(self, text: str) -> None:
+        """Add a line of text, and a newline."""
+        self.put(f"{text}\n".encode("utf-8", "surrogateescape"))
+
+    def records(self, payload: Buffer, rows: array[int], style: LineStyle) -> None:
+        """Add the lines of all records in `rows`, which `codec.scan` made of `payload`."""
+        done, count = 0, len(rows) // COLUMNS
+        while True:
+            done, self._used = format_records(payload, rows, done, style, self._buffer, self._used)
+            if done == count:
+                return
+            if self._used:
+                self.flush()
+            else:
+                self._buffer = bytearray(2 * len(self._buffer))
+
+    def flush(self) -> None:
+        """Hand on what there is."""
+        if self._used:
+            used, self._used = self._used, 0
+            self._write(memoryview(self._buffer)[:used])

@@ -1,0 +1,90 @@
+"""Which part of which log files lies between two offsets or times: found by index, the rest is not read.
+
+A bound is an offset, or a time: the first record, in offset order, that is at or after it (as ListOffsets answers).
+The segments of a directory are taken for one log, from those files that were named. Works on a log that is being
+written to, on foreign segments, and without indexes, which are then made anew in temporary files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from offsetfs.storage import files
+from offsetfs.storage.dump.log import LOG_SUFFIX, LogOptions
+from offsetfs.storage.dump.pure import LONG_MAX, LONG_MIN
+from offsetfs.storage.errors import InvalidName
+from offsetfs.storage.names import parse_segment_name
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.segment import Segment, SegmentFiles
+from offsetfs.storage.settings.config import DEFAULTS
+
+_OPEN_SEGMENTS_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An offset, or a time in milliseconds."""
+
+    offset: int | None = None
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From `start` on, up to and without `end`; None: no bound."""
+
+    start: Bound | None = None
+    end: Bound | None = None
+
+
+def within(paths: Sequence[str], wanted: Range, options: LogOptions) -> Iterator[tuple[str, LogOptions]]:
+    """Yield the log files of `paths` that hold something of the range, and how to dump that much of each.
+
+    `InvalidName` for a log file whose name is not that of a segment; what looking into its batches raises; OSError.
+    """
+    directories: dict[str, list[str]] = {}
+    for path in paths:
+        if path.endswith(LOG_SUFFIX):
+            directories.setdefault(os.path.dirname(path), []).append(path)
+    for group in directories.values():
+        yield from _within_log(sorted(group, key=_base_offset), wanted, options)
+
+
+def _within_log(paths: list[str], wanted: Range, options: LogOptions) -> Iterator[tuple[str, LogOptions]]:
+    pool: Pool[SegmentFiles] = Pool(_OPEN_SEGMENTS_MAX)
+    segments = [_segment(path, pool) for path in paths]
+    start = _offset(wanted.start, segments, LONG_MIN)
+    end = LONG_MAX if wanted.end is None else _offset(wanted.end, segments, LONG_MAX)
+    for path, segment, following in zip(paths, segments, [*segments[1:], None], strict=True):
+        if start >= end or segment.base_offset >= end or (following is not None and following.base_offset <= start):
+            continue
+        position = segment.position_of(start) if start > segment.base_offset else 0
+        yield path, replace(options, position=position, offset_min=start, offset_end=end)
+
+
+def _segment(path: str, pool: Pool[SegmentFiles]) -> Segment:
+    directory = os.path.dirname(files.real_path(path))
+    return Segment(directory, _base_offset(path), DEFAULTS, pool, read_only=True)
+
+
+def _base_offset(path: str) -> int:
+    parsed = parse_segment_name(os.path.basename(path))
+    if parsed is None or parsed[1] != LOG_SUFFIX:
+        raise InvalidName("not the name of a segment, so there is no index to go by", path=path)
+    return parsed[0]
+
+
+def _offset(bound: Bound | None, segments: Iterable[Segment], without: int) -> int:
+    """Return the offset that a bound means; `without` for none, and the end of everything for a time after it."""
+    if bound is None:
+        return without
+    if bound.timestamp is None:
+        return bound.offset or 0
+    for segment in segments:
+        if segment.max_timestamp()[0] >= bound.timestamp:
+            found = segment.find_timestamp(bound.timestamp, 0)
+            if found is not None:
+                return found[0]
+    return LONG_MAX

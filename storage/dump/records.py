@@ -1,0 +1,141 @@
+"""The records of a batch that a dump has found: as many as Kafka's reader would return before it gives up.
+
+Of a batch that is not compressed that is every record in front of the first damaged one; of a compressed batch all or
+none, for Kafka inflates and reads it whole first. Format v2 only: `dump_legacy` has the older ones. Follows
+DefaultRecordBatch.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from dataclasses import dataclass
+
+from offsetfs.storage.dump.batches import FoundBatch
+from offsetfs.storage.dump.pure import LONG_MIN, wrapped
+from offsetfs.storage.errors import MalformedBatch, StorageError
+from offsetfs.storage.records import codec, varint
+from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX
+from offsetfs.storage.records.batch_header import APPEND_TIME_FLAG, HEADER_SIZE, BatchHeader, Buffer
+from offsetfs.storage.records.compression import CODECS, decompress
+
+_GZIP = CODECS.index("gzip")
+_GZIP_WINDOW_BITS = 31
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecords:
+    """Rows as `codec.scan` makes them of `payload`; `fault` says why there are no more, None when these are all.
+
+    Offsets count from `base_offset`, timestamps from `base_timestamp` unless there is an `append_time`.
+    """
+
+    payload: Buffer
+    rows: array[int]
+    base_offset: int
+    base_timestamp: int
+    append_time: int | None
+    fault: StorageError | None
+
+    def __len__(self) -> int:
+        return len(self.rows) // codec.COLUMNS
+
+    def row(self, number: int) -> array[int]:
+        return self.rows[number * codec.COLUMNS : (number + 1) * codec.COLUMNS]
+
+    def offset(self, row: array[int]) -> int:
+        return wrapped(self.base_offset + row[0], LONG_MIN)
+
+    def timestamp(self, row: array[int]) -> int:
+        return wrapped(self.base_timestamp + row[1], LONG_MIN) if self.append_time is None else self.append_time
+
+    def max_timestamp(self) -> int:
+        """Return the largest timestamp, at least -1, which is also that of no records at all."""
+        if self.append_time is not None:
+            return max(self.append_time, -1) if self.rows else -1
+        deltas = set(self.rows[1 :: codec.COLUMNS])
+        return max([-1, *(wrapped(self.base_timestamp + delta, LONG_MIN) for delta in deltas)])
+
+    def key(self, row: array[int]) -> Buffer | None:
+        return None if row[3] < 0 else self.payload[row[2] : row[2] + row[3]]
+
+    def value(self, row: array[int]) -> Buffer | None:
+        return None if row[5] < 0 else self.payload[row[4] : row[4] + row[5]]
+
+
+def open_records(batch: FoundBatch) -> FoundRecords:
+    """Return the records of a v2 batch; they share its memory."""
+    header = batch.header
+    try:
+        return _open(header, batch.whole())
+    except StorageError as error:
+        return _opened(header, b"", array("q"), error)
+
+
+def _opened(header: BatchHeader, payload: Buffer, rows: array[int], fault: StorageError | None) -> FoundRecords:
+    append_time = header.max_timestamp if header.attributes & APPEND_TIME_FLAG else None
+    return FoundRecords(payload, rows, header.base_offset, header.base_timestamp, append_time, fault)
+
+
+def _open(header: BatchHeader, data: memoryview) -> FoundRecords:
+    if header.size < HEADER_SIZE:
+        raise MalformedBatch(f"a v2 batch of {header.size} bytes")
+    if header.count < 0:
+        raise MalformedBatch(f"{header.count} records")
+    if header.count == 0:
+        return _opened(header, b"", array("q"), None)
+    payload: Buffer = data[HEADER_SIZE:]
+    if header.codec:
+        payload = inflated(header.codec, payload)
+        return _opened(header, payload, codec.scan(payload, header.count), None)
+    try:
+        return _opened(header, payload, codec.scan(payload, header.count), None)
+    except MalformedBatch as error:
+        return _opened(header, payload, rows_before_damage(payload, header.count), error)
+
+
+def inflated(codec_id: int, data: Buffer) -> bytes:
+    """Return what `data` inflates to. Behind the end of a gzip stream nobody looks, as in Java."""
+    try:
+        return decompress(codec_id, data, PAYLOAD_BYTES_MAX)
+    except MalformedBatch:
+        if codec_id != _GZIP:
+            raise
+        inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        try:
+            first = inflater.decompress(data, PAYLOAD_BYTES_MAX)
+        except zlib.error:
+            first = b""
+        if not inflater.eof:
+            raise
+        return first
+
+
+def rows_before_damage(payload: Buffer, count: int) -> array[int]:
+    """Return the rows in front of the first record that is not sound.
+
+    When the records are followed by something else, the last of them counts as damaged: Kafka looks before it returns
+    that one.
+    """
+    rows = array("q")
+    position = done = 0
+    try:
+        while done < count:
+            row, position = _row_at(payload, position)
+            done += 1
+            if done < count or position == len(payload):
+                rows.extend(row)
+    except MalformedBatch:
+        pass
+    return rows
+
+
+def _row_at(payload: Buffer, position: int) -> tuple[array[int], int]:
+    """Return the row of the one record at `position`, and the position behind it."""
+    size, start = varint.decode(payload, position, len(payload))
+    if not 1 <= size <= len(payload) - start:
+        raise MalformedBatch(f"a record of {size} bytes")
+    row = codec.scan(payload[position : start + size], 1)
+    for column in (2, 4, 6):  # positions, which count from the record
+        row[column] += position
+    return row, start + size

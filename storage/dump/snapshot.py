@@ -1,0 +1,122 @@
+"""Producer snapshots (`.snapshot`) and transaction indexes (`.txnindex`) as lines of text, those of DumpLogSegments.
+
+A snapshot that is damaged is described in the words of Kafka's ProducerStateManager, which its tool also takes for no
+failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+
+from crc32c import crc32c
+
+from offsetfs.storage import files
+from offsetfs.storage.dump.printer import OptionalLong, Printer
+from offsetfs.storage.dump.report import Report
+from offsetfs.storage.errors import InvalidSnapshot
+from offsetfs.storage.segments import transaction_index
+
+SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX = ".snapshot", ".txnindex"
+
+_VERSION = 1
+_VERSION_SIZE = 2
+_HEADER = Struct(">hIi")
+_CHECKED_FROM = 6
+_ENTRY = Struct(">qhiqiqiq")
+_SEQUENCES = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEntry:
+    """A producer as its entry says it, unchanged; `producers` draws the layout."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of the first record of the last batch."""
+        return (self.last_sequence - self.offset_delta) % _SEQUENCES
+
+
+def dump_snapshot(path: str, printer: Printer, report: Report) -> None:
+    """Write a line for each producer of the snapshot `path`; OSError when it cannot be read."""
+    try:
+        for entry in snapshot_entries(files.read_file(files.real_path(path))):
+            _put_producer(entry, printer)
+    except InvalidSnapshot as error:
+        report.told(error.reason)
+
+
+def snapshot_entries(data: bytes) -> Iterator[SnapshotEntry]:
+    """Yield the producers in the order of the file; `InvalidSnapshot` before the first when the file is damaged."""
+    if fault := _fault(data):
+        raise InvalidSnapshot(f"Snapshot failed schema validation: {fault}")
+    _, stored, count = _HEADER.unpack_from(data)
+    actual = crc32c(memoryview(data)[_CHECKED_FROM:])
+    if actual != stored:
+        raise InvalidSnapshot(
+            f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored}. Computed crc: {actual}"
+        )
+    for number in range(count):
+        yield SnapshotEntry(*_ENTRY.unpack_from(data, _HEADER.size + number * _ENTRY.size))
+
+
+def _fault(data: bytes) -> str | None:
+    """Return what is wrong with the form of a snapshot, "null" where it ends too early; None when it is right."""
+    version, _, count = _HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size, b"\0"))
+    room = len(data) - _HEADER.size
+    if version != _VERSION and len(data) >= _VERSION_SIZE:
+        return f"Snapshot contained an unknown file version {version}"
+    if room < 0 or (count <= room < count * _ENTRY.size):
+        return "null"
+    if count < 0:
+        return "non-nullable field producerEntries was serialized as null"
+    if count > room:
+        return f"Tried to allocate a collection of size {count}, but there are only {room} bytes remaining."
+    return None
+
+
+def _put_producer(entry: SnapshotEntry, printer: Printer) -> None:
+    """Write one producer. Without a batch the text ends with a space, as Kafka's."""
+    first = entry.current_txn_first_offset
+    producer = {
+        "producerId": entry.producer_id,
+        "producerEpoch": entry.producer_epoch,
+        "coordinatorEpoch": entry.coordinator_epoch,
+        "currentTxnFirstOffset": OptionalLong(first if first >= 0 else None),
+        "lastTimestamp": entry.timestamp,
+    }
+    if entry.last_offset < 0:
+        printer.entry(producer, end=" ")
+        return
+    batch = {
+        "firstSequence": entry.first_sequence,
+        "lastSequence": entry.last_sequence,
+        "lastOffset": entry.last_offset,
+        "offsetDelta": entry.offset_delta,
+        "timestamp": entry.timestamp,
+    }
+    printer.entry(producer | batch)
+
+
+def dump_transaction_index(path: str, printer: Printer) -> None:
+    """Write a line for each aborted transaction of the index `path`; `CorruptIndex`, OSError."""
+    for entry in transaction_index.entries(files.real_path(path)):
+        printer.entry(
+            {
+                "version": entry.version,
+                "producerId": entry.producer_id,
+                "firstOffset": entry.first_offset,
+                "lastOffset": entry.last_offset,
+                "lastStableOffset": entry.last_stable_offset,
+            }
+        )

@@ -1,0 +1,83 @@
+"""What the duties of a directory would do now: the same decisions, and nothing is changed.
+
+Asked of a directory that is open for reading, so also while a mount or a broker has it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from offsetfs.storage import files
+from offsetfs.storage.compaction.compaction import Cleanable, cleanable
+from offsetfs.storage.directory import partition_deletion
+from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.retention import expired_segments
+from offsetfs.storage.segments.segment import REMOVED
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a duty would do to one partition. `bytes`: of the `.log` files that it would remove, or rewrite."""
+
+    duty: str
+    name: str
+    segments: int
+    bytes: int
+    because: tuple[str, ...] = ()
+
+
+def plan(directory: LogDirectory, partitions: Collection[TopicPartition], *, now: bool = False) -> Iterator[Planned]:
+    """Yield what `Duties.run_all` would do to these partitions; errors of a log that does not open are raised."""
+    for partition in partitions:
+        if partition.topic == METADATA_TOPIC:
+            continue
+        with directory.borrowed(partition) as log:
+            yield from _compaction(directory, log, now)
+            yield from _retention(directory, log)
+            yield from _removal(log)
+    if len(partitions) == len(directory.partitions()):
+        for path in partition_deletion.deleted_directories(directory.path):
+            yield Planned("removal", os.path.basename(path), *_size_of(path, ".log"))
+
+
+def _retention(directory: LogDirectory, log: Log) -> Iterator[Planned]:
+    knows_policy = directory.knows_policy(log.partition.topic)
+    expiry = expired_segments(log, directory.cautious_clock.now_ms(), knows_policy=knows_policy)
+    if expiry.segments:
+        size = sum(segment.size for segment in expiry.segments)
+        yield Planned("retention", str(log.partition), len(expiry.segments), size, tuple(dict.fromkeys(expiry.reasons)))
+
+
+def _compaction(directory: LogDirectory, log: Log, now: bool) -> Iterator[Planned]:
+    if not (log.config.is_compacted and directory.knows_policy(log.partition.topic)):
+        return
+    found = cleanable(log, directory.cleaner_offset(log.partition), directory.cautious_clock.now_ms())
+    active = log.snapshot().active
+    is_due = found.is_due or (now and (found.cleanable_bytes > 0 or active.size > 0))
+    if is_due:
+        rolled = [active] if now and active.size else []
+        rewritten = [s for s in log.snapshot() if s.base_offset < found.first_uncleanable] + rolled
+        size = sum(segment.size for segment in rewritten)
+        yield Planned("compaction", str(log.partition), len(rewritten), size, (_reason(found),))
+
+
+def _reason(found: Cleanable) -> str:
+    if found.is_overdue:
+        return "lag"
+    return f"{found.ratio:.0%} dirty"
+
+
+def _removal(log: Log) -> Iterator[Planned]:
+    count, size = _size_of(log.path, ".log" + REMOVED)
+    if count:
+        yield Planned("removal", str(log.partition), count, size)
+
+
+def _size_of(path: str, ending: str) -> tuple[int, int]:
+    """Return how many files of a directory end so, and their bytes."""
+    sizes = [files.status(os.path.join(path, name)).st_size for name in files.names(path) if name.endswith(ending)]
+    return len(sizes), sum(sizes)

@@ -1,0 +1,186 @@
+"""Rewriting message formats v0 and v1 as record batches v2, on request.
+
+Offsets (gaps of compaction included), timestamps, keys, values and their order stay; a wrapper becomes one batch with
+its codec, and loose messages are gathered into batches of 64 KiB. Two things cannot stay: a v0 record has no kind of
+timestamp, a v2 record has, so it becomes CreateTime with timestamp -1; and there were no headers. Batches of v2 are
+copied as they are.
+
+Each segment is written beside the old one, read back and compared record for record, and swapped in crash-safe (swap).
+The active segment is rolled first. One segment is held in memory at a time. Follows Kafka's up-conversion in
+MemoryRecordsBuilder.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.partition import swap
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records import codec as record_codec
+from offsetfs.storage.records.batch import HEADER_SIZE, Batch, read_batch
+from offsetfs.storage.records.batch_header import (
+    APPEND_TIME_FLAG,
+    MAGIC,
+    BatchHeader,
+    parse_header,
+    seal_checksum,
+    write_header,
+)
+from offsetfs.storage.records.compression import CODECS, compress
+from offsetfs.storage.records.record import LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record
+from offsetfs.storage.segments.segment import LOG_BYTES_MAX, Segment
+from offsetfs.storage.segments.segment_indexes import IndexBuilder
+from offsetfs.storage.units import Offset, Timestamp
+
+GATHERED_BYTES_MAX = 64 << 10
+
+OnProgress = Callable[[int, int], None]
+"""Called with the bytes of log looked at and the bytes in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What became of a log. `segments` were rewritten; sizes are those of their `.log` files."""
+
+    segments: int
+    records: int
+    bytes_before: int
+    bytes_after: int
+
+
+def is_old(segment: Segment) -> bool:
+    """Whether the segment holds a message of format v0 or v1."""
+    return any(header.magic < MAGIC for _, header in segment.headers())
+
+
+def convert(log: Log, *, on_progress: OnProgress = lambda done, total: None) -> Converted:
+    """Rewrite every segment of `log` that holds v0 or v1; nobody else may use the log, and it is to be closed after.
+
+    Raises `CorruptBatch` and `MalformedBatch` before anything of a damaged segment is changed, OSError on a full disk
+    with the segment as it was.
+    """
+    if is_old(log.snapshot().active):
+        log.roll()
+    done, total = 0, log.size_bytes
+    converted = Converted(0, 0, 0, 0)
+    for segment in log.snapshot():
+        if is_old(segment):
+            records, size = _convert_segment(segment)
+            converted = Converted(
+                converted.segments + 1,
+                converted.records + records,
+                converted.bytes_before + segment.size,
+                converted.bytes_after + size,
+            )
+        done += segment.size
+        on_progress(done, total)
+    return converted
+
+
+def _convert_segment(segment: Segment) -> tuple[int, int]:
+    """Rewrite one segment; return its number of records and its new size."""
+    builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
+    content = bytearray()
+    for data in _new_batches(segment):
+        builder.add(len(content), parse_header(data))
+        content += data
+    builder.finish()
+    if len(content) > LOG_BYTES_MAX:
+        raise StorageError("would not fit a segment as v2", path=segment.log_path)
+    count = _compare(segment, content)
+    files_by_suffix = {".log": bytes(content), ".index": bytes(builder.offsets), ".timeindex": bytes(builder.times)}
+    swap.write_cleaned(segment.directory, segment.base_offset, files_by_suffix)
+    swap.swap_in(segment.directory, segment.base_offset)
+    segment.pool.drop(segment)
+    return count, len(content)
+
+
+def _compare(segment: Segment, content: bytearray) -> int:
+    """Read the new bytes back and compare them with the old file, record for record; return how many there are."""
+    count = 0
+    for old, new in itertools.zip_longest(_records(segment.batches()), _records(_batches_in(content))):
+        if old is None or new is None or _in_v2(old) != new:
+            raise StorageError("the converted segment differs; nothing was changed", path=segment.log_path)
+        count += 1
+    return count
+
+
+def _records(batches: Iterator[Batch]) -> Iterator[Record]:
+    return (record for batch in batches for record in batch.records())
+
+
+def _batches_in(content: bytearray) -> Iterator[Batch]:
+    position = 0
+    while position < len(content):
+        batch = read_batch(content, position)
+        yield batch
+        position += batch.header.size
+
+
+def _in_v2(record: Record) -> Record:
+    kind = "CreateTime" if record.timestamp_type == NO_TIMESTAMP_TYPE else record.timestamp_type
+    return Record(record.offset, record.timestamp, kind, record.key, record.value, record.headers)
+
+
+def _new_batches(segment: Segment) -> Iterator[bytes]:
+    """Yield the segment's batches as v2."""
+    loose: list[Record] = []
+    for batch in segment.batches():
+        header = batch.header
+        if loose and (header.magic == MAGIC or header.codec or not _belongs(loose, batch)):
+            yield _build(loose, 0)
+            loose = []
+        if header.magic == MAGIC:
+            yield bytes(batch.data)
+        elif header.codec:
+            yield _build(batch.records(), header.codec)
+        else:
+            loose += batch.records()
+    if loose:
+        yield _build(loose, 0)
+
+
+def _belongs(loose: list[Record], batch: Batch) -> bool:
+    """Whether a loose message may join those before it: one batch has one kind of time, and one append time."""
+    last, record = loose[-1], batch.records()[0]
+    size = sum(len(each.key or b"") + len(each.value or b"") for each in loose)
+    same_time = record.timestamp_type != LOG_APPEND_TIME or record.timestamp == last.timestamp
+    return same_time and record.timestamp_type == last.timestamp_type and size + batch.header.size <= GATHERED_BYTES_MAX
+
+
+def _build(records: list[Record], codec: int) -> bytes:
+    """Return a v2 batch of records whose offsets may have gaps."""
+    first, last = records[0], records[-1]
+    payload = compress(CODECS[codec], b"".join(_runs(records)))
+    header = BatchHeader(
+        Offset(first.offset),
+        HEADER_SIZE + len(payload),
+        -1,
+        MAGIC,
+        0,
+        codec | (APPEND_TIME_FLAG if first.timestamp_type == LOG_APPEND_TIME else 0),
+        last.offset - first.offset,
+        first.timestamp,
+        Timestamp(max(record.timestamp for record in records)),
+        -1,
+        -1,
+        -1,
+        len(records),
+    )
+    batch = bytearray(HEADER_SIZE) + payload
+    write_header(batch, header)
+    seal_checksum(batch)
+    return bytes(batch)
+
+
+def _runs(records: list[Record]) -> Iterator[bytes]:
+    """Encode each stretch of offsets without a gap."""
+    base, start = records[0], 0
+    for end in range(1, len(records) + 1):
+        if end == len(records) or records[end].offset != records[end - 1].offset + 1:
+            run = [(r.key, r.value, r.headers, r.timestamp) for r in records[start:end]]
+            yield record_codec.encode(run, base.timestamp, records[start].offset - base.offset)
+            start = end

@@ -1,0 +1,100 @@
+"""Keeping what is cut from a log beside it, as `<base offset>.cut-<position>`, a name that Kafka ignores.
+
+A second cut at the same place is another loss: it gets the name `.cut-<position>-2`, and so on. Nothing is ever
+written over, and nothing here removes what was kept: docs/recovery.md tells its owner how to get it back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from offsetfs.storage import files
+from offsetfs.storage.files import File
+from offsetfs.storage.names import segment_name
+
+if TYPE_CHECKING:
+    from offsetfs.storage.segments.segment import Segment
+
+_COPY_BYTES = 1 << 20
+
+
+def keep(segment: Segment, position: int, *, sync_name: bool = True) -> str | None:
+    """Copy the bytes of a segment from `position` on; return the path of the copy, on disk after return.
+
+    None where there is nothing, or zeros only: those are room that was allocated, and no data. With `sync_name` false
+    the caller syncs the directory.
+    """
+    with files.opened(segment.log_path) as log:
+        name = name_for(segment.directory, segment.base_offset, log, position, segment.size)
+        if name is None:
+            return None
+        target = os.path.join(segment.directory, name)
+        with files.opened(target, create=True) as copy:
+            copy.truncate(0)
+            copy.truncate(segment.size - position)  # zeros are not written: a preallocated tail stays sparse
+            for place, block in _blocks(log, position, segment.size):
+                if not _is_zero(block):
+                    copy.write(place - position, block)
+            copy.sync()
+    if sync_name:
+        files.sync_directory(segment.directory)
+    return target
+
+
+def set_aside(segment: Segment) -> str:
+    """Give the log file of a whole segment a kept name; return its path. The caller syncs the directory."""
+    target = os.path.join(segment.directory, free_name(segment.directory, segment.base_offset))
+    files.rename(segment.log_path, target)
+    return target
+
+
+def was_cut(segment: Segment) -> bool:
+    """Whether something was cut from a segment where it ends now."""
+    return files.exists(segment.path(f".cut-{segment.size}"))
+
+
+def free_name(directory: str, base_offset: int) -> str:
+    """Return the name that a whole segment would be kept under."""
+    return next(name for name in _names(base_offset, 0) if not files.exists(os.path.join(directory, name)))
+
+
+def name_for(directory: str, base_offset: int, log: File, position: int, end: int) -> str | None:
+    """Return the name that bytes `[position, end)` of a log file would be kept under, None when they are zeros.
+
+    It is free, or its file has these very bytes: a recovery that was itself cut short left it.
+    """
+    if all(_is_zero(block) for _, block in _blocks(log, position, end)):
+        return None
+    for name in _names(base_offset, position):
+        path = os.path.join(directory, name)
+        if not files.exists(path) or _begins_alike(path, log, position, end):
+            break
+    return name
+
+
+def _names(base_offset: int, position: int) -> Iterator[str]:
+    first = segment_name(base_offset, f".cut-{position}")
+    yield first
+    for number in itertools.count(2):
+        yield f"{first}-{number}"
+
+
+def _begins_alike(path: str, log: File, position: int, end: int) -> bool:
+    """Whether a kept file has nothing that the tail has not; a crash may have left it short, or with zeros."""
+    with files.opened(path) as kept:
+        if kept.size() > end - position:
+            return False
+        blocks = _blocks(log, position, position + kept.size())
+        return all(block.startswith(kept.read(place - position, len(block)).rstrip(b"\0")) for place, block in blocks)
+
+
+def _is_zero(block: bytearray) -> bool:
+    return block.count(0) == len(block)
+
+
+def _blocks(log: File, position: int, end: int) -> Iterator[tuple[int, bytearray]]:
+    for place in range(position, end, _COPY_BYTES):
+        yield place, log.read(place, min(_COPY_BYTES, end - place))

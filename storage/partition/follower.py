@@ -1,0 +1,151 @@
+"""Keeping a log that was opened for reading up with the broker that writes it.
+
+Nothing runs in the background: whoever asks the log for its end has it look, at most a hundred times a second, which
+costs two stat calls when nothing happened. Three things are told apart:
+
+* the active file grew: its new batches are taken in as far as they are whole and their checksums hold. What follows is
+  being written, or the zeros of a preallocated file: neither data nor damage;
+* names changed (a roll, retention, a compaction's swap): the segment map is made anew, and keeps each segment whose
+  file is still the same inode. While a swap is under way (`.swap` names) the map stays as it was;
+* the log is another one: its directory was deleted or made anew, or its end was cut by a broker's recovery. Then
+  `is_gone` says so for good, and the directory has to be asked for the log again.
+
+Files that are open stay readable whatever happens to their names; a segment that was replaced before it was opened
+answers ESTALE (see Segment).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from offsetfs.storage import files
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import parse_segment_name
+from offsetfs.storage.partition.log_end import readable_end
+from offsetfs.storage.records import batch_chain
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_map import Segments
+
+if TYPE_CHECKING:
+    from offsetfs.storage.partition.log import Log
+
+LOOK_INTERVAL_S = 0.01
+CATCH_UP_BYTES_MAX = 4 << 20
+"""How much one look takes in: some milliseconds. The rest comes with the next one."""
+
+BLOCK_BYTES = 128 << 10
+"""How much is read at once: a look at a preallocated file finds only zeros, again and again."""
+
+
+class Follower:
+    """Watches one partition's directory for a `Log` that was opened for reading."""
+
+    def __init__(self, log: Log, log_start: Callable[[], int], now: Callable[[], float] = time.monotonic) -> None:
+        """`log_start` returns the partition's offset in the log start checkpoint, 0 when there is none."""
+        self.is_gone = False
+        self._log = log
+        self._log_start = log_start
+        self._now = now
+        self._next_look = 0.0
+        status = files.status(log.path)
+        self._directory = status.st_ino
+        self._names_changed = -1  # looked at once more: they may have changed while the log was opened
+
+    def look(self) -> None:
+        """Bring the log up to date, if the last look is long enough ago. Never raises for what a broker may do."""
+        now = self._now()
+        if self.is_gone or now < self._next_look:
+            return
+        self._next_look = now + LOOK_INTERVAL_S
+        try:
+            self._look()
+        except FileNotFoundError:
+            self.is_gone = not files.is_directory(self._log.path)
+
+    def _look(self) -> None:
+        status = files.status(self._log.path)
+        if status.st_ino != self._directory:
+            self.is_gone = True
+            return
+        self._catch_up()
+        if status.st_mtime_ns != self._names_changed and not self.is_gone:
+            self._look_at_names(status.st_mtime_ns)
+        self._log.log_start_offset = max(self._log.log_start_offset, min(self._log_start(), self._log.next_offset))
+
+    # --- growth ------------------------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> bool:
+        """Take in whole, sound batches of the active file; return whether its end was reached."""
+        active = self._log.snapshot().active
+        size = self._size_of(active)
+        if size < active.size:
+            self.is_gone = True
+        if size <= active.size:
+            return True
+        stop = active.size + CATCH_UP_BYTES_MAX
+        try:
+            for batch in batch_chain.batches(active.open_files().log, active.size, size, block_bytes=BLOCK_BYTES):
+                if batch.header.base_offset < self._log.next_offset:
+                    return True
+                active.note_growth(batch.header)
+                self._log.next_offset = batch.header.next_offset
+                if active.size >= stop:
+                    return active.size == size
+        except StorageError:
+            pass  # an append that is not finished
+        return True
+
+    @staticmethod
+    def _size_of(active: Segment) -> int:
+        try:
+            status = files.status(active.log_path)
+        except FileNotFoundError:  # deleted or renamed: the open file still has its bytes
+            return active.open_files().log.size()
+        return status.st_size if status.st_ino == active.inode else active.open_files().log.size()
+
+    # --- names -------------------------------------------------------------------------------------------------------
+
+    def _look_at_names(self, changed: int) -> None:
+        inodes, is_swapping = self._log_files()
+        if is_swapping or not inodes:
+            return  # and look again next time
+        old = self._log.snapshot()
+        if max(inodes) < old.active.base_offset:
+            self.is_gone = True
+            return
+        if old.active.base_offset in inodes and max(inodes) > old.active.base_offset and not self._catch_up():
+            return  # what was the active segment is read to its end before the next one counts
+        kept = {s.base_offset: s for s in old if inodes.get(s.base_offset) == s.inode and _has_its_name(s)}
+        segments = Segments(kept[base] if base in kept else self._new(base, inode) for base, inode in inodes.items())
+        if segments.active is not old.active:
+            self._begin(segments.active)
+        self._log.adopt(segments)
+        self._names_changed = changed
+
+    def _log_files(self) -> tuple[dict[int, int], bool]:
+        """Return the inodes of the `.log` files by base offset, and whether a swap is under way."""
+        inodes, is_swapping = {}, False
+        for name, inode in files.names_with_inodes(self._log.path):
+            parsed = parse_segment_name(name)
+            if parsed is not None and parsed[1] == ".log":
+                inodes[int(parsed[0])] = inode
+            is_swapping = is_swapping or name.endswith(".swap")
+        return inodes, is_swapping
+
+    def _new(self, base_offset: int, inode: int) -> Segment:
+        old = self._log.snapshot().active
+        return Segment(self._log.path, base_offset, old.config, old.pool, read_only=True, inode=inode)
+
+    def _begin(self, active: Segment) -> None:
+        """Find the end of a segment that became the active one."""
+        active.size, next_offset, _ = readable_end(active, 0)
+        if next_offset < self._log.next_offset and active.size:
+            self.is_gone = True
+        self._log.next_offset = max(self._log.next_offset, next_offset)
+
+
+def _has_its_name(segment: Segment) -> bool:
+    """Whether the segment was opened by the name that it has, and not as the `.swap` of a swap under way."""
+    return segment.log_path.endswith(".log")

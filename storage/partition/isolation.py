@@ -1,0 +1,38 @@
+"""What a reader is shown of a log: all records, or only those that are committed.
+
+The isolation levels are those of Kafka's consumers (KIP-98). With read_committed a reader sees what lies below the last
+stable offset and is of no aborted transaction; both only ever grow, so what was shown once is shown for good. Control
+batches are no records and are shown to nobody.
+"""
+
+from __future__ import annotations
+
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import BatchHeader
+from offsetfs.storage.segments.time_search import Shows, shows_data
+
+READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
+
+
+class LogView:
+    """A log as readers of one isolation level see it. With `nowait` everything raises `WouldBlock` as the log does."""
+
+    __slots__ = ("is_committed_only", "log", "shows")
+
+    def __init__(self, log: Log, *, is_committed_only: bool = False) -> None:
+        self.log = log
+        self.is_committed_only = is_committed_only
+        self.shows: Shows = self._shows_committed if is_committed_only else shows_data
+
+    def end_offset(self, *, nowait: bool = False) -> int:
+        """Return the offset at which the view ends for now; never inside a batch."""
+        return self.log.last_stable_offset(nowait=nowait) if self.is_committed_only else self.log.next_offset
+
+    def _shows_committed(self, header: BatchHeader, *, nowait: bool = False) -> bool:
+        return not header.is_control and self.log.transactions.is_committed(header, nowait=nowait)
+
+    def find_timestamp(self, timestamp: int, *, nowait: bool = False) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first record shown with a timestamp ≥ `timestamp`; see `Log`."""
+        end = self.end_offset(nowait=nowait)
+        found = self.log.find_timestamp(timestamp, shows=self.shows, nowait=nowait)
+        return found if found is not None and found[0] < end else None

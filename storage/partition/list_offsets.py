@@ -1,0 +1,59 @@
+"""Offsets by time: what a log answers to ListOffsets (KIP-79, KIP-734).
+
+A time costs one look-up in the first segment whose largest timestamp reaches it. The four marks below zero ask for the
+ends of the log and for its latest record. Follows UnifiedLog.fetchOffsetByTimestamp.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.segments import time_search
+
+if TYPE_CHECKING:
+    from offsetfs.storage.partition.log import Log
+
+
+def find_timestamp(
+    log: Log, timestamp: int, *, shows: time_search.Shows = time_search.shows_data, nowait: bool = False
+) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of the first record, in offset order, with a timestamp ≥ `timestamp`; or None."""
+    segments = log.snapshot()
+    for segment in segments:
+        if segment.max_timestamp(nowait=nowait)[0] >= timestamp:
+            offset_end = segments.base_behind(segment)
+            found = segment.find_timestamp(
+                timestamp, log.log_start_offset, shows=shows, offset_end=offset_end, nowait=nowait
+            )
+            if found is not None:
+                return found
+    return None
+
+
+def list_offset(log: Log, timestamp: int) -> tuple[int, int] | None:
+    """Return (offset, timestamp) for a time or a mark; the timestamp is -1 where none was asked for, as Kafka's."""
+    match timestamp:
+        case -1:
+            return log.next_offset, -1
+        case -2 | -4:
+            return log.log_start_offset, -1
+        case -3:
+            return max_timestamp(log)
+    return find_timestamp(log, timestamp) if timestamp >= 0 else None
+
+
+def max_timestamp(log: Log, *, nowait: bool = False) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of the first record with the largest timestamp; None when no record has one.
+
+    Where a transaction marker is the latest, or a record below the log start, this walks over all headers.
+    """
+    best = max((segment.max_timestamp(nowait=nowait)[0] for segment in log.snapshot()), default=-1)
+    found = find_timestamp(log, best, nowait=nowait) if best >= 0 else None
+    if found is not None or best < 0:
+        return found
+    if nowait:
+        raise WouldBlock("what is the latest is no record of the log", path=log.path)
+    start = log.log_start_offset
+    best = max((time_search.max_data_timestamp(segment, start) for segment in log.snapshot()), default=-1)
+    return find_timestamp(log, best) if best >= 0 else None

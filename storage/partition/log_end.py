@@ -1,0 +1,68 @@
+"""Where the last segment of a log ends: as its headers say, and as far as a reader may trust it.
+
+Both begin at the last batch that the index knows, so that they cost an index interval. Nothing is changed. Follows
+Kafka's LogSegment.readNextOffset; a broker trusts what follows the last index entry after a clean shutdown only.
+"""
+
+from __future__ import annotations
+
+from offsetfs.storage.errors import MalformedBatch, StorageError
+from offsetfs.storage.partition.log_values import Damage
+from offsetfs.storage.records import batch_chain, row_walk
+from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
+
+
+def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damage | None]:
+    """Return (bytes, next offset, damage) that a reader may trust in the last segment.
+
+    What follows the last sound batch is being written, or was when the writer died. Below `recovery_point` that
+    explanation fails: it is damage, of which the first place is returned, and what is sound behind it counts.
+    """
+    position, next_offset = _last_sound_position(segment), segment.base_offset
+    log, offset_max = segment.open_files().log, segment.base_offset + RELATIVE_OFFSET_MAX
+    damage: Damage | None = None
+    while position < segment.size:
+        try:
+            for rows in row_walk.sound_rows(log, position, segment.size, offset_min=next_offset):
+                position, next_offset = rows.end, rows.next_offset
+        except StorageError as error:
+            if next_offset >= recovery_point:
+                break
+            damage = damage or Damage(segment.log_path, position, next_offset, error.reason)
+            position = batch_chain.next_sound(
+                log, position, segment.size, offset_min=next_offset, offset_max=offset_max
+            )
+            if position == segment.size:
+                next_offset = recovery_point
+    return position, next_offset, damage
+
+
+def _last_sound_position(segment: Segment) -> int:
+    """Return where the last indexed batch begins that is sound: a power cut may leave the entry and not the batch."""
+    offset = segment.base_offset + RELATIVE_OFFSET_MAX
+    while True:
+        position = segment.floor_position(segment.open_files(), offset, nowait=False)
+        if position == 0 or _is_sound(segment, position):
+            return position
+        offset = segment.open_files().index.lookup(offset)[0] - 1
+
+
+def _is_sound(segment: Segment, position: int) -> bool:
+    try:
+        segment.batch_at_position(position)
+    except StorageError:
+        return False
+    return True
+
+
+def end_of_chain(segment: Segment) -> int | None:
+    """Return the offset after the last batch, or None when the file does not end with a whole one."""
+    position, next_offset = segment.last_indexed_position(), segment.base_offset
+    try:
+        for place, header in segment.headers(position):
+            if header.base_offset < next_offset:
+                return None
+            position, next_offset = place + header.size, header.next_offset
+    except MalformedBatch:
+        return None
+    return next_offset

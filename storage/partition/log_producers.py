@@ -1,0 +1,63 @@
+"""The producers of one log: known once somebody asks or writes, kept up with each append, saved at each roll.
+
+See `producers` for what is known of each, `producer_loading` for how it is found out. Follows Kafka's use of
+ProducerStateManager in UnifiedLog. Not thread-safe: the log's lock covers it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from offsetfs.storage import files
+from offsetfs.storage.names import segment_name
+from offsetfs.storage.partition.producers import ABORT, ProducerState, end_marker
+from offsetfs.storage.records.batch import parse_header, read_batch
+from offsetfs.storage.records.batch_builder import SealedBatch
+
+if TYPE_CHECKING:
+    from offsetfs.storage.partition.log import Log
+
+Load = Callable[["Log", bool], ProducerState]
+"""Finds out the producers at the end of a log. The flag: whether the log was cut since it was opened."""
+
+
+class LogProducers:
+    """The producers at the end of one log. `state` is None until it is known."""
+
+    def __init__(self, load: Load) -> None:
+        self.state: ProducerState | None = None
+        self.aborted_from: int | None = None
+        """The first offset at which a transaction was aborted that is not in a transaction index yet."""
+        self._load = load
+
+    def know(self, log: Log) -> ProducerState:
+        """Return the state, finding it out when that was not done; reads the newest snapshot and what lies behind."""
+        if self.state is None:
+            self.state = self._load(log, False)
+        return self.state
+
+    def know_anew(self, log: Log) -> None:
+        """Find the state out for a log that was cut, and save it: a log without a snapshot would have no producers."""
+        self.state = self._load(log, True)
+        self.save(log)
+
+    def note(self, sealed: SealedBatch) -> None:
+        """Take note of a batch that was appended."""
+        header = parse_header(sealed.data)
+        if self.state is not None and header.producer_id >= 0:
+            marker = end_marker(read_batch(sealed.data, check=False)) if header.is_control else None
+            self.state.replay(header, marker)
+            if marker is not None and marker[0] == ABORT and self.aborted_from is None:
+                self.aborted_from = header.base_offset
+
+    def save(self, log: Log) -> None:
+        """Write `<next offset>.snapshot`, so that a broker need not read the log to know its producers."""
+        if self.state is not None:
+            path = os.path.join(log.path, segment_name(log.next_offset, ".snapshot"))
+            files.replace_file(path, self.state.dump())
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget idle producers, as far as any are known; return how many."""
+        return self.state.expire(now_ms, expiration_ms) if self.state is not None else 0

@@ -1,0 +1,33 @@
+"""What a log says of what it did and found, and what it asks of whoever keeps it up with another writer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something unreadable that was found and left where it is, or set aside."""
+
+    path: str
+    position: int
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a batch came to lie. `timestamp`: its largest, milliseconds."""
+
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Follower(Protocol):
+    """What keeps a log up with another writer (storage.partition.follower)."""
+
+    is_gone: bool
+
+    def look(self) -> None: ...

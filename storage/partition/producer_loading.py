@@ -1,0 +1,145 @@
+"""Knowing the producers at some offset of a log: the newest snapshot before it, and a replay of the batches since.
+
+Follows Kafka's ProducerStateManager.loadFromSnapshot and UnifiedLog.rebuildProducerState. Batches come in rows
+(`row_walk`): of a stretch without markers only the first and the last batch of a producer are looked at, so that a
+replay costs little more than reading the log.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from offsetfs.storage import files
+from offsetfs.storage.errors import InvalidSnapshot, StorageError
+from offsetfs.storage.files import File
+from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.partition.producers import ProducerState, end_marker
+from offsetfs.storage.records import batch_chain, chain, row_walk
+from offsetfs.storage.records.batch_header import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_map import Segments
+
+if TYPE_CHECKING:
+    from offsetfs.storage.partition.log import Log
+
+_LONG_MAX = 2**63 - 1
+
+
+def load_producers(log: Log, *, clean: bool) -> ProducerState:
+    """Return the state of producers at the end of a log; see `load`."""
+    return load(log.path, log.snapshot(), log.next_offset, log_start=log.log_start_offset, clean=clean)
+
+
+def load(path: str, segments: Segments, end: int, *, log_start: int, clean: bool) -> ProducerState:
+    """Return the state of idempotent and transactional producers before offset `end` of the log in directory `path`.
+
+    A cleanly closed log without any snapshot has no producers, as Kafka assumes too; after a crash it is replayed from
+    its beginning. Damage on the way is stepped over. Raises OSError.
+    """
+    offsets = sorted((offset for offset in _snapshot_offsets(path) if offset <= end), reverse=True)
+    for offset in offsets:
+        try:
+            state, start = _read(path, offset), offset
+            break
+        except InvalidSnapshot:
+            continue
+    else:
+        state, start = ProducerState.empty(), log_start
+        if clean and not offsets:
+            return state
+    for segment in segments.from_floor(start):
+        if segment.base_offset >= end:
+            break
+        _replay_segment(state, segment, start, end)
+    return state
+
+
+def save(path: str, offset: int, state: ProducerState, *, sync_name: bool = True) -> None:
+    """Write the snapshot of what is known before `offset`, unless there is one that says the same.
+
+    On disk after return; with `sync_name` false once the caller has synced the directory.
+    """
+    file, content = os.path.join(path, segment_name(offset, ".snapshot")), state.dump()
+    try:
+        if files.read_file(file) == content:
+            return
+    except OSError:
+        pass  # none, or one that cannot be read
+    files.replace_file(file, content, sync_name=sync_name)
+
+
+def _read(path: str, offset: int) -> ProducerState:
+    file = os.path.join(path, segment_name(offset, ".snapshot"))
+    return ProducerState.load(files.read_file(file), file)
+
+
+def _snapshot_offsets(path: str) -> list[int]:
+    parsed = (parse_segment_name(name) for name in files.names(path))
+    return [int(base) for base, suffix in filter(None, parsed) if suffix == ".snapshot"]
+
+
+def _replay_segment(state: ProducerState, segment: Segment, start: int, end: int) -> None:
+    log, position = segment.open_files().log, segment.position_of(start)
+    for rows in row_walk.header_rows(log, position, segment.size):
+        replay(state, rows, log, start=start, end=end)
+
+
+def replay(state: ProducerState, rows: Rows, log: File, *, start: int = 0, end: int = _LONG_MAX) -> None:
+    """Take note of the batches of `rows`, in their order; of those that lie in `[start, end)`.
+
+    Where checksums were not asked, an offset beyond the end comes from a damaged header, not from a producer.
+    """
+    ids = rows.column(chain.PRODUCER_ID)
+    if max(ids) < 0:
+        return
+    markers, data = set(rows.flagged(CONTROL_FLAG)), list[int]()
+    chosen = _rows_in(rows, ids, start, end)
+    if not markers:
+        _replay_data(state, rows, ids, chosen)
+        return
+    for row in chosen:
+        if row in markers:
+            _replay_data(state, rows, ids, data)
+            data = []
+            _, header, _ = rows.batch(row)
+            state.replay(header, _marker(rows, row, log))
+        else:
+            data.append(row)
+    _replay_data(state, rows, ids, data)
+
+
+def _rows_in(rows: Rows, ids: array[int], start: int, end: int) -> Sequence[int]:
+    """Return the numbers of the rows of producers that lie in `[start, end)`."""
+    if start <= 0 and end == _LONG_MAX and min(ids) >= 0:
+        return range(len(ids))
+    columns = zip(ids, rows.column(chain.BASE_OFFSET), rows.column(chain.LAST_OFFSET_DELTA), strict=True)
+    return [
+        row
+        for row, (producer, base, delta) in enumerate(columns)
+        if producer >= 0 and start <= base <= base + delta < end
+    ]
+
+
+def _replay_data(state: ProducerState, rows: Rows, ids: array[int], chosen: Sequence[int]) -> None:
+    """Take note of data batches: of a producer's, the last one says all, and the first where a transaction begins."""
+    of_whom = ids if len(chosen) == len(ids) else array("q", (ids[row] for row in chosen))
+    wanted = {*dict(zip(of_whom, chosen, strict=True)).values()}
+    transactional = set(rows.flagged(TRANSACTIONAL_FLAG)).intersection(chosen)
+    if transactional and len(transactional) < len(chosen):
+        wanted = set(chosen)
+    elif transactional:
+        wanted |= {*dict(zip(reversed(of_whom), reversed(chosen), strict=True)).values()}
+    for row in sorted(wanted):
+        state.replay(rows.batch(row)[1])
+
+
+def _marker(rows: Rows, row: int, log: File) -> tuple[int, int] | None:
+    """Return the marker in a control batch; None where it cannot be read: its transaction stays open then."""
+    try:
+        return end_marker(batch_chain.load(log, *rows.batch(row)))
+    except StorageError:
+        return None

@@ -1,0 +1,526 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Lines of JSON into a batch, whole buffers at a time: the compiled twin of `json_lines_pure` and `json_line`.
+
+A line is read twice. The first time it is held against the grammar, nothing is written, and what is found is where its
+strings are and how long they will be; then the record's size is known, and the second time it is written. Another
+thread may write to a shared buffer meanwhile: each read ends where the line does and each write where the record does,
+whatever was found the first time, and where the two do not agree the line counts as wrong.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from offsetfs.storage.records._json_grammar cimport (
+    FINE, KEY_NEEDED, CHANGED, LEVELS_MAX, NO_HEADERS, NO_HEADER_KEY, NO_TEXT, NO_TIMESTAMP, NOT_AN_OBJECT, NOT_BASE64,
+    SURPLUS, TWICE, Fault, Line, Text, code_size, expect, fault_here, is_digit, next_field, next_item, put_code,
+    read_escape, read_number, read_string, skip_blanks, skip_value, takes_null,
+)
+from offsetfs.storage.records._json_text cimport first_marked, load, specials
+from offsetfs.storage.records._record cimport field_size, put_varint, varint_size
+
+from offsetfs.storage.records import json_line
+from offsetfs.storage.records.json_line import LineFault
+from offsetfs.storage.records.json_lines_pure import JsonSplit
+
+cdef enum:
+    TIMESTAMP_DIGITS_MAX = 19
+    NAME_SIZE_MAX = 9  # of the names that count
+
+cdef int64_t INT_MAX = 0x7FFFFFFF
+cdef int64_t LONG_MAX = 0x7FFFFFFFFFFFFFFF
+
+assert json_line.DEPTH_MAX == LEVELS_MAX
+
+cdef tuple _REASONS = (
+    "",
+    json_line.NOT_AN_OBJECT,
+    json_line.UNFINISHED,
+    json_line.NO_NAME,
+    json_line.NO_COLON,
+    json_line.NO_COMMA,
+    json_line.NO_COMMA_IN_LIST,
+    json_line.SURPLUS,
+    json_line.NO_VALUE,
+    json_line.NO_NUMBER,
+    json_line.RAW_CONTROL,
+    json_line.NO_ESCAPE,
+    json_line.HALF_PAIR,
+    json_line.NOT_UTF8,
+    json_line.NOT_BASE64,
+    json_line.TOO_DEEP,
+    json_line.TWICE,
+    json_line.NO_TEXT,
+    json_line.NO_TIMESTAMP,
+    json_line.NO_HEADERS,
+    json_line.NO_HEADER_KEY,
+    json_line.KEY_NEEDED,
+    "the line changed while it was read",
+)
+
+cdef enum Field:
+    OTHER = 0
+    KEY = 1
+    VALUE = 2
+    HEADERS = 4
+    TIMESTAMP = 8
+
+cdef const char* SIXTY_FOUR = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+cdef uint8_t _sextets[256]  # what a byte means in base64; above 63: nothing
+
+
+cdef void fill_sextets() noexcept:
+    cdef int sextet
+    memset(_sextets, 0xFF, 256)
+    for sextet in range(64):
+        _sextets[<uint8_t>SIXTY_FOUR[sextet]] = <uint8_t>sextet
+
+
+fill_sextets()
+
+
+cdef struct Record:
+    Text key
+    Text value
+    Py_ssize_t headers  # where the list begins
+    Py_ssize_t headers_count
+    Py_ssize_t headers_size  # as they are encoded
+    int64_t timestamp
+
+
+cdef struct Sink:
+    uint8_t* data
+    Py_ssize_t used
+    Py_ssize_t limit
+
+
+cdef struct Progress:
+    Py_ssize_t start
+    Py_ssize_t position
+    int64_t offset_delta
+    int64_t base_timestamp
+    bint has_base
+    int64_t max_timestamp
+    Py_ssize_t values_bytes
+    Py_ssize_t record_bytes
+    Py_ssize_t fault_position
+
+
+def split_json(
+    source,
+    Py_ssize_t start,
+    Py_ssize_t end,
+    target,
+    Py_ssize_t position,
+    int64_t offset_delta,
+    base_timestamp,
+    int64_t now_ms,
+    Py_ssize_t count_max,
+    bint needs_key=False,
+):
+    """Write each whole line of `source[start:end]` as a record into `target`. See `json_lines_pure.split_json`."""
+    cdef Py_buffer lines
+    cdef Py_buffer room
+    cdef Progress progress
+    cdef Fault fault
+    progress.start, progress.position, progress.offset_delta = start, position, offset_delta
+    progress.has_base = base_timestamp is not None
+    progress.base_timestamp = base_timestamp if progress.has_base else 0
+    PyObject_GetBuffer(source, &lines, PyBUF_SIMPLE)
+    try:
+        PyObject_GetBuffer(target, &room, PyBUF_WRITABLE)
+        try:
+            if not 0 <= start <= end <= lines.len or not 0 <= position <= room.len:
+                raise ValueError("split outside of its buffers")
+            if offset_delta < 0 or now_ms < -1:
+                raise ValueError(
+                    f"an offset delta of {offset_delta}" if offset_delta < 0 else f"a timestamp of {now_ms}"
+                )
+            with nogil:
+                fault = split_lines(
+                    <const uint8_t*>lines.buf, end, lines.len, <uint8_t*>room.buf, room.len,
+                    &progress, now_ms, count_max, needs_key,
+                )
+        finally:
+            PyBuffer_Release(&room)
+    finally:
+        PyBuffer_Release(&lines)
+    return JsonSplit(
+        progress.start,
+        progress.position,
+        progress.offset_delta,
+        progress.base_timestamp if progress.has_base else None,
+        progress.max_timestamp,
+        progress.values_bytes,
+        progress.record_bytes,
+        LineFault(progress.fault_position, _REASONS[fault]) if fault != FINE else None,
+    )
+
+
+cdef Fault split_lines(
+    const uint8_t* source,
+    Py_ssize_t end,
+    Py_ssize_t source_size,
+    uint8_t* target,
+    Py_ssize_t target_size,
+    Progress* progress,
+    int64_t now_ms,
+    Py_ssize_t count_max,
+    bint needs_key,
+) noexcept nogil:
+    cdef const uint8_t* newline
+    cdef Py_ssize_t size
+    cdef int64_t timestamp_delta
+    cdef Line line
+    cdef Record record
+    cdef Fault fault
+    progress.max_timestamp, progress.values_bytes, progress.record_bytes = -1, 0, 0
+    while count_max > 0 and progress.offset_delta <= INT_MAX:
+        line.data, line.at = source + progress.start, 0
+        newline = <const uint8_t*>memchr(line.data, c"\n", end - progress.start)
+        if newline is NULL:
+            return FINE
+        line.end, line.readable = newline - line.data, source_size - progress.start
+        skip_blanks(&line)
+        if line.at < line.end:
+            record.timestamp = now_ms
+            fault = read_record(&line, &record, needs_key)
+            if fault != FINE:
+                progress.fault_position = line.at
+                return fault
+            if not progress.has_base:
+                progress.base_timestamp = record.timestamp
+            timestamp_delta = <int64_t>(<uint64_t>record.timestamp - <uint64_t>progress.base_timestamp)
+            size = body_size(&record, timestamp_delta, progress.offset_delta)
+            if size > INT_MAX or varint_size(size) + size > target_size - progress.position:
+                size = body_size(&record, 0, 0)
+                progress.record_bytes = varint_size(size) + size
+                return FINE
+            size = put_record(&line, &record, target + progress.position, size, timestamp_delta, progress.offset_delta)
+            if size < 0:
+                progress.fault_position = 0
+                return CHANGED
+            progress.position += size
+            progress.has_base = True
+            if record.timestamp > progress.max_timestamp:
+                progress.max_timestamp = record.timestamp
+            progress.values_bytes += 1 + (record.value.size if record.value.size > 0 else 0)
+            progress.offset_delta += 1
+            count_max -= 1
+        progress.start += line.end + 1
+    return FINE
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
+
+
+cdef inline Py_ssize_t body_size(const Record* record, int64_t timestamp_delta, int64_t offset_delta) noexcept nogil:
+    cdef Py_ssize_t size = 1 + varint_size(timestamp_delta) + varint_size(offset_delta)
+    size += field_size(record.key.size) + field_size(record.value.size)
+    return size + varint_size(record.headers_count) + record.headers_size
+
+
+cdef Py_ssize_t put_record(
+    Line* line, const Record* record, uint8_t* out, Py_ssize_t size, int64_t timestamp_delta, int64_t offset_delta
+) noexcept nogil:
+    """Write the record, whose body takes `size` bytes, and return how many it takes; -1 when that did not come true."""
+    cdef Sink sink
+    cdef Py_ssize_t count = 0, headers_size = 0
+    sink.data = out
+    sink.used = put_varint(out, size)
+    sink.limit = sink.used + size
+    out[sink.used] = 0  # the attributes
+    sink.used += 1
+    sink.used += put_varint(out + sink.used, timestamp_delta)
+    sink.used += put_varint(out + sink.used, offset_delta)
+    if not put_text(&sink, line, &record.key) or not put_text(&sink, line, &record.value):
+        return -1
+    if varint_size(record.headers_count) > sink.limit - sink.used:
+        return -1
+    sink.used += put_varint(out + sink.used, record.headers_count)
+    if record.headers_count:
+        line.at = record.headers
+        if read_headers(line, &sink, &count, &headers_size) != FINE or count != record.headers_count:
+            return -1
+    return sink.limit if sink.used == sink.limit else -1
+
+
+cdef bint put_text(Sink* sink, const Line* line, const Text* text) noexcept nogil:
+    cdef const uint8_t* raw = line.data + text.position
+    cdef uint8_t* out
+    cdef Py_ssize_t room
+    if field_size(text.size) > sink.limit - sink.used:
+        return False
+    sink.used += put_varint(sink.data + sink.used, text.size)
+    if text.size > 0:
+        out = sink.data + sink.used
+        if text.is_base64:
+            if from_base64(raw, text.raw_size, out, text.size) != text.size:
+                return False
+        elif text.is_escaped:
+            room = sink.limit - sink.used
+            if unescape(raw, text.raw_size, out, text.size, room) != text.size:
+                return False
+        else:
+            memcpy(out, raw, text.size)
+        sink.used += text.size
+    return True
+
+
+cdef Py_ssize_t unescape(
+    const uint8_t* raw, Py_ssize_t left, uint8_t* out, Py_ssize_t size, Py_ssize_t room
+) noexcept nogil:
+    """Write what a string stands for, `size` bytes, and return how many these were; -1 for what is no string.
+
+    Up to `room` bytes may be written to, and behind the last one anything.
+    """
+    cdef Py_ssize_t used = 0, run, taken
+    cdef uint64_t marks
+    cdef uint32_t code
+    cdef Fault fault
+    while left > 0:
+        if left >= 8 and room - used >= 8:
+            marks = specials(load(raw))
+            memcpy(out + used, raw, 8)
+            run = first_marked(marks) if marks else 8
+        else:
+            run = 0
+        if run == 0 and raw[0] != c"\\":
+            run = 1
+            if used >= room:
+                return -1
+            out[used] = raw[0]
+        if run == 0:
+            taken = read_escape(raw, left, &code, &fault)
+            if taken == 0 or code_size(code) > room - used:
+                return -1
+            used += put_code(out + used, code)
+            raw += taken
+            left -= taken
+        raw += run
+        left -= run
+        used += run
+    return used if used == size else -1
+
+
+cdef Py_ssize_t from_base64(const uint8_t* raw, Py_ssize_t left, uint8_t* out, Py_ssize_t room) noexcept nogil:
+    """Return how many bytes a string of base64 stands for, -1 when it is none. Writes them unless `out` is NULL."""
+    cdef Py_ssize_t used = 0, taken, size
+    cdef uint32_t bits = 0, code, sextet
+    cdef int count = 0, padding = 0
+    cdef Fault fault
+    while left > 0:
+        if padding and count == 0:
+            return -1  # something behind the end
+        code, taken = raw[0], 1
+        if code == c"\\":
+            taken = read_escape(raw, left, &code, &fault)
+            if taken == 0:
+                return -1
+        raw += taken
+        left -= taken
+        sextet = _sextets[code] if code < 256 else 0xFF
+        if code == c"=":
+            padding += 1
+            sextet = 0
+        elif sextet > 63 or padding:
+            return -1
+        bits = bits << 6 | sextet
+        count += 1
+        if count < 4:
+            continue
+        size = 3 - padding
+        if size < 1 or bits & ((1 << 8 * padding) - 1):
+            return -1
+        if out is not NULL:
+            if size > room - used:
+                return -1
+            out[used] = <uint8_t>(bits >> 16)
+            if size > 1:
+                out[used + 1] = <uint8_t>(bits >> 8)
+            if size > 2:
+                out[used + 2] = <uint8_t>bits
+        used += size
+        bits, count = 0, 0
+    return used if count == 0 else -1
+
+
+# --- what a record is made of --------------------------------------------------------------------------------------
+
+
+cdef Fault read_record(Line* line, Record* record, bint needs_key) noexcept nogil:
+    """Read the whole line, which is not blank. `record.timestamp` stays where it names none."""
+    cdef Text name
+    cdef Field field
+    cdef uint32_t found = 0
+    cdef bint is_first = True, is_there, is_base64
+    cdef Fault fault = expect(line, c"{", NOT_AN_OBJECT)
+    if fault != FINE:
+        return fault
+    record.key.size = record.value.size = -1
+    record.headers = record.headers_count = record.headers_size = 0
+    while True:
+        fault = next_field(line, is_first, &name, &is_there)
+        if fault != FINE:
+            return fault
+        if not is_there:
+            break
+        is_first = False
+        field = field_of(line, &name, &is_base64)
+        if found & field:
+            line.at = name.position - 1
+            return TWICE
+        found |= field
+        if field == KEY:
+            fault = read_text(line, is_base64, &record.key)
+        elif field == VALUE:
+            fault = read_text(line, is_base64, &record.value)
+        elif field == TIMESTAMP:
+            fault = read_timestamp(line, &record.timestamp)
+        elif field == HEADERS:
+            fault = FINE
+            if not takes_null(line):
+                record.headers = line.at
+                fault = read_headers(line, NULL, &record.headers_count, &record.headers_size)
+        else:
+            fault = skip_value(line, 1)
+        if fault != FINE:
+            return fault
+    skip_blanks(line)
+    if line.at < line.end:
+        return SURPLUS
+    if needs_key and record.key.size < 0:
+        line.at = 0
+        return KEY_NEEDED
+    return FINE
+
+
+cdef Fault read_headers(Line* line, Sink* sink, Py_ssize_t* count, Py_ssize_t* size) noexcept nogil:
+    """Read the list of headers, count them and the bytes they take, and write them unless `sink` is NULL."""
+    cdef Text key, value
+    cdef bint is_first = True, is_there
+    cdef Fault fault = expect(line, c"[", NO_HEADERS)
+    while fault == FINE:
+        fault = next_item(line, is_first, &is_there)
+        if fault != FINE or not is_there:
+            return fault
+        is_first = False
+        fault = read_header(line, &key, &value)
+        if fault == FINE:
+            count[0] += 1
+            size[0] += field_size(key.size) + field_size(value.size)
+            if sink is not NULL and not (put_text(sink, line, &key) and put_text(sink, line, &value)):
+                return CHANGED
+    return fault
+
+
+cdef Fault read_header(Line* line, Text* key, Text* value) noexcept nogil:
+    cdef Text name
+    cdef Field field
+    cdef uint32_t found = 0
+    cdef bint is_first = True, is_there, is_base64
+    cdef Py_ssize_t start = line.at
+    cdef Fault fault = expect(line, c"{", NO_HEADERS)
+    if fault != FINE:
+        return fault
+    key.size = value.size = -1
+    while True:
+        fault = next_field(line, is_first, &name, &is_there)
+        if fault != FINE:
+            return fault
+        if not is_there:
+            break
+        is_first = False
+        field = field_of(line, &name, &is_base64)
+        if field != KEY and field != VALUE:
+            field = OTHER
+        if found & field:
+            line.at = name.position - 1
+            return TWICE
+        found |= field
+        if field == KEY:
+            if line.at < line.end and line.data[line.at] != c'"':
+                return NO_HEADER_KEY
+            fault = read_text(line, is_base64, key)
+        elif field == VALUE:
+            fault = read_text(line, is_base64, value)
+        else:
+            fault = skip_value(line, 3)
+        if fault != FINE:
+            return fault
+    if key.size < 0:
+        line.at = start
+        return NO_HEADER_KEY
+    return FINE
+
+
+cdef Field field_of(const Line* line, const Text* name, bint* is_base64) noexcept nogil:
+    """Return which field a name stands for."""
+    cdef uint8_t plain[NAME_SIZE_MAX]
+    cdef const uint8_t* text = line.data + name.position
+    is_base64[0] = False
+    if name.size > NAME_SIZE_MAX:
+        return OTHER
+    if name.is_escaped:
+        if unescape(text, name.raw_size, plain, name.size, NAME_SIZE_MAX) < 0:
+            return OTHER
+        text = plain
+    if name.size == 3:
+        return KEY if memcmp(text, b"key", 3) == 0 else OTHER
+    if name.size == 5:
+        return VALUE if memcmp(text, b"value", 5) == 0 else OTHER
+    if name.size == 7:
+        if memcmp(text, b"headers", 7) == 0:
+            return HEADERS
+        is_base64[0] = True
+        return KEY if memcmp(text, b"key_b64", 7) == 0 else OTHER
+    if name.size == 9:
+        if memcmp(text, b"timestamp", 9) == 0:
+            return TIMESTAMP
+        is_base64[0] = True
+        return VALUE if memcmp(text, b"value_b64", 9) == 0 else OTHER
+    return OTHER
+
+
+cdef Fault read_text(Line* line, bint is_base64, Text* text) noexcept nogil:
+    cdef Py_ssize_t start = line.at
+    cdef Fault fault
+    if takes_null(line):
+        text.size = -1
+        return FINE
+    if line.at >= line.end or line.data[line.at] != c'"':
+        return fault_here(line, NO_TEXT)
+    fault = read_string(line, text)
+    if fault == FINE and is_base64:
+        text.is_base64 = True
+        text.size = from_base64(line.data + text.position, text.raw_size, NULL, 0)
+        if text.size < 0:
+            line.at = start
+            return NOT_BASE64
+    return fault
+
+
+cdef Fault read_timestamp(Line* line, int64_t* timestamp) noexcept nogil:
+    cdef Py_ssize_t start = line.at, at
+    cdef uint64_t number = 0
+    cdef bint is_whole, is_negative
+    cdef Fault fault
+    if takes_null(line):
+        return FINE
+    if start >= line.end or not (line.data[start] == c"-" or is_digit(line.data[start])):
+        return fault_here(line, NO_TIMESTAMP)
+    fault = read_number(line, &is_whole)
+    if fault != FINE:
+        return fault
+    at = line.at
+    line.at = start
+    if not is_whole or at - start > TIMESTAMP_DIGITS_MAX:
+        return NO_TIMESTAMP
+    is_negative = line.data[start] == c"-"
+    for start in range(start + is_negative, at):
+        number = 10 * number + line.data[start] - c"0"
+    if number > (1 if is_negative else <uint64_t>LONG_MAX):
+        return NO_TIMESTAMP
+    timestamp[0] = -<int64_t>number if is_negative else <int64_t>number
+    line.at = at
+    return FINE

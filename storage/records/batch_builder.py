@@ -1,0 +1,196 @@
+"""The open batch of a writer: records go straight into a buffer set aside once, and leave it as a sealed batch.
+
+A builder is empty, filling, or sealed. It promises that what does not fit is refused whole, with nothing consumed and
+nothing written, so that the caller seals, appends to the log, resets and asks again; and that the size of a sealed
+batch is known before it is written. It leaves offset and leader epoch to the log, which stamps them in place.
+The bound is on the batch before compression, as Kafka's batch.size is; a compressed batch may come out larger than
+the plain one, and stays compressed, as in Kafka. Not for use by two threads at once. Follows MemoryRecordsBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offsetfs.storage.records import codec, record_json, varint
+from offsetfs.storage.records.batch_header import HEADER_SIZE, MAGIC, BatchHeader, seal_checksum, write_header
+from offsetfs.storage.records.compression import UNCOMPRESSED, Compression, compress
+from offsetfs.storage.records.record_json import JsonSplit
+from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
+
+RECORD_OVERHEAD_MAX = 21
+"""What Kafka adds to the bytes of key, value and headers when it estimates: length 5, attributes 1, timestamp 10,
+offset 5. The sizes of key and value and the header count come on top; `record_size` counts them all."""
+
+BATCH_BYTES_MAX = 2**31 - 1
+_COUNT_MAX = 2**31 - 1
+
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class SealedBatch:
+    """A finished batch, base offset 0 and leader epoch -1, for `Log.append`.
+
+    `data` is writable and, when not compressed, is the builder's own buffer: it holds until `reset`. `size` is
+    `len(data)`; `values_bytes` is what the records take in `values`, a newline each.
+    """
+
+    data: memoryview
+    count: int
+    values_bytes: int
+    max_timestamp: Timestamp
+    size: int
+
+
+class BatchBuilder:
+    """One batch in the making, in a buffer of `bytes_max` bytes."""
+
+    __slots__ = (
+        "_base_timestamp",
+        "_buffer",
+        "_sealed",
+        "bytes_max",
+        "compression",
+        "count",
+        "max_timestamp",
+        "size",
+        "values_bytes",
+    )
+
+    def __init__(self, bytes_max: int, compression: Compression = UNCOMPRESSED) -> None:
+        if not HEADER_SIZE + codec.RECORD_SIZE_MIN <= bytes_max <= BATCH_BYTES_MAX:
+            raise ValueError(f"a batch of {bytes_max} bytes")
+        self.bytes_max = bytes_max
+        self.compression = compression
+        self._buffer = memoryview(bytearray(bytes_max))
+        self.reset()
+
+    def reset(self) -> None:
+        """Start anew in the same buffer; a `SealedBatch` that was not compressed is overwritten from now on."""
+        self.count = 0
+        self.size = HEADER_SIZE
+        self.values_bytes = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self._base_timestamp = 0
+        self._sealed = False
+
+    @property
+    def is_empty(self) -> bool:
+        return self.count == 0
+
+    def split(self, data: Buffer, start: int, end: int, timestamp: int) -> int:
+        """Take the whole lines of `data[start:end]` as records, as many as fit; return where the rest begins.
+
+        A rest without a newline stays with the caller. When nothing is taken from data that has one, the next line
+        does not fit: into an empty builder it never will.
+        """
+        timestamp_delta = self._delta_of(timestamp)
+        rest, self.size, count = codec.split(
+            data, start, end, self._buffer, self.size, self.count, timestamp_delta, _COUNT_MAX
+        )
+        if count > self.count:
+            self._note(timestamp, count, rest - start)
+        return rest
+
+    def split_json(self, data: Buffer, start: int, end: int, now_ms: int, *, needs_key: bool = False) -> JsonSplit:
+        """Take the whole lines of `data[start:end]`, each a JSON object, as records, as many as fit and are right.
+
+        `start` of the answer is where the rest begins. There a line is wrong (`fault`), or finds no room: then
+        `record_bytes` is its size as `record_size` tells it, and says whether it ever will. `now_ms`: the timestamp of
+        records that name none. `needs_key` refuses those without a key. Blank lines are stepped over.
+        """
+        assert not self._sealed
+        base_timestamp = self._base_timestamp if self.count else None
+        split = record_json.split_json(
+            data, start, end, self._buffer, self.size, self.count, base_timestamp, now_ms, _COUNT_MAX, needs_key
+        )
+        self.size = split.position
+        if split.offset_delta > self.count:
+            assert split.base_timestamp is not None
+            self._note(split.max_timestamp, split.offset_delta, split.values_bytes)
+            self._base_timestamp = split.base_timestamp
+        return split
+
+    def append(
+        self, key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]], timestamp: int
+    ) -> bool:
+        """Take one record; False when it does not fit, and then nothing has changed. See `record_size`."""
+        timestamp_delta = self._delta_of(timestamp)
+        value_size = len(value) if value is not None else 0
+        room = self.bytes_max - self.size
+        if value_size + (len(key) if key is not None else 0) > room:
+            return False
+        record = codec.encode([(key, value, headers, timestamp)], timestamp - timestamp_delta, self.count)
+        if len(record) > room:
+            return False
+        self._buffer[self.size : self.size + len(record)] = record
+        self.size += len(record)
+        self._note(timestamp, self.count + 1, value_size + 1)
+        return True
+
+    def seal(self) -> SealedBatch:
+        """Finish the batch: header, compression, checksum. The builder takes nothing more until `reset`."""
+        assert self.count > 0
+        self._sealed = True
+        data = self._buffer[: self.size]
+        if self.compression.codec:
+            payload = compress(self.compression.name, data[HEADER_SIZE:], self.compression.level)
+            data = memoryview(bytearray(HEADER_SIZE) + payload)
+        write_header(data, self._header(len(data)))
+        seal_checksum(data)
+        return SealedBatch(data, self.count, self.values_bytes, self.max_timestamp, len(data))
+
+    def _header(self, size: int) -> BatchHeader:
+        return BatchHeader(
+            base_offset=Offset(0),
+            size=size,
+            leader_epoch=-1,
+            magic=MAGIC,
+            crc=0,
+            attributes=self.compression.codec,
+            last_offset_delta=self.count - 1,
+            base_timestamp=Timestamp(self._base_timestamp),
+            max_timestamp=self.max_timestamp,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            count=self.count,
+        )
+
+    def _delta_of(self, timestamp: int) -> int:
+        assert not self._sealed
+        if timestamp < NO_TIMESTAMP:
+            raise ValueError(f"a timestamp of {timestamp}")
+        return timestamp - self._base_timestamp if self.count else 0
+
+    def _note(self, timestamp: int, count: int, values_bytes: int) -> None:
+        if self.count == 0:
+            self._base_timestamp = timestamp
+        self.count = count
+        self.values_bytes += values_bytes
+        self.max_timestamp = Timestamp(max(self.max_timestamp, timestamp))
+
+
+def record_size(
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Sequence[tuple[str, Buffer | None]] = (),
+    *,
+    timestamp_delta: int = 0,
+    offset_delta: int = 0,
+) -> int:
+    """Return the exact size of a record in a batch, in bytes.
+
+    With the deltas left at 0 it is the size as the first of its batch, the smallest it can have: a record whose
+    `record_size` exceeds `bytes_max - HEADER_SIZE` never fits.
+    """
+    body = 1 + varint.size(timestamp_delta) + varint.size(offset_delta) + _field_size(key) + _field_size(value)
+    body += varint.size(len(headers))
+    for name, header_value in headers:
+        body += _field_size(name.encode("utf-8", "surrogateescape")) + _field_size(header_value)
+    return varint.size(body) + body
+
+
+def _field_size(data: Buffer | None) -> int:
+    return varint.size(-1) if data is None else varint.size(len(data)) + len(data)

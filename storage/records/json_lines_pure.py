@@ -1,0 +1,95 @@
+"""Lines of JSON into a batch, in plain Python: the specification that `_json_lines.pyx` is held equal to by tests.
+
+A line is taken whole or not at all, and the first that is wrong stops the work (`json_line` says what is wrong).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from offsetfs.storage.records import codec_pure
+from offsetfs.storage.records.json_line import JsonRecord, LineFault, WrongLine, parse
+
+Buffer = codec_pure.Buffer
+
+
+class JsonSplit(NamedTuple):
+    """How far `split_json` got. The sums are those of the records of this call."""
+
+    start: int
+    position: int
+    offset_delta: int
+    base_timestamp: int | None
+    max_timestamp: int
+    """-1 when no record was written."""
+
+    values_bytes: int
+    """What `values` will show: each value and a newline."""
+
+    record_bytes: int
+    """When the next record found no room: its size as the first of a batch. Else 0."""
+
+    fault: LineFault | None
+    """What is wrong with the line that begins at `start`."""
+
+
+def split_json(
+    source: Buffer,
+    start: int,
+    end: int,
+    target: bytearray | memoryview,
+    position: int,
+    offset_delta: int,
+    base_timestamp: int | None,
+    now_ms: int,
+    count_max: int,
+    needs_key: bool = False,
+) -> JsonSplit:
+    """Write each whole line of `source[start:end]` as a record into `target` from `position`.
+
+    A line ends at a newline; blank lines are stepped over. `base_timestamp` is the batch's, None when it has no record
+    yet: the first one's timestamp then becomes it. `now_ms` is the timestamp of records that name none; `needs_key`
+    refuses those without a key. Timestamp deltas wrap around as a Java long does, and so come back right.
+
+    Stops when no newline is left, the next record finds no room in `target`, `count_max` records are written, the
+    offset delta would pass 2^31 - 1, or a line is wrong (`fault`). Returns where to go on.
+    """
+    if not 0 <= start <= end <= len(source) or not 0 <= position <= len(target):
+        raise ValueError("split outside of its buffers")
+    if offset_delta < 0 or now_ms < -1:
+        raise ValueError(f"an offset delta of {offset_delta}" if offset_delta < 0 else f"a timestamp of {now_ms}")
+    first, lines = start, bytes(memoryview(source)[start:end])
+    max_timestamp, values_bytes, record_bytes, fault = -1, 0, 0, None
+    while count_max > 0 and offset_delta <= codec_pure.INT_MAX:
+        newline = lines.find(b"\n", start - first)
+        if newline < 0:
+            break
+        try:
+            record = parse(lines[start - first : newline], needs_key=needs_key)
+        except WrongLine as wrong:
+            fault = wrong.fault
+            break
+        if record is not None:
+            timestamp = now_ms if record.timestamp is None else record.timestamp
+            base = timestamp if base_timestamp is None else base_timestamp
+            encoded = _encoded(record, _wrapped(timestamp - base), offset_delta)
+            if len(encoded) > len(target) - position:
+                record_bytes = len(_encoded(record, 0, 0))
+                break
+            target[position : position + len(encoded)] = encoded
+            position, base_timestamp = position + len(encoded), base
+            max_timestamp = max(max_timestamp, timestamp)
+            values_bytes += len(record.value or b"") + 1
+            offset_delta, count_max = offset_delta + 1, count_max - 1
+        start = first + newline + 1
+    return JsonSplit(start, position, offset_delta, base_timestamp, max_timestamp, values_bytes, record_bytes, fault)
+
+
+def _encoded(record: JsonRecord, timestamp_delta: int, offset_delta: int) -> bytes:
+    timestamp = max(timestamp_delta, 0)
+    plain = (record.key, record.value, record.headers, timestamp)
+    return codec_pure.encode([plain], timestamp - timestamp_delta, offset_delta)
+
+
+def _wrapped(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63

@@ -1,0 +1,155 @@
+"""Segments with offsets that their indexes cannot hold: more than 2³¹−1 above the base. They are split.
+
+Old brokers made such segments when their cleaner put sparse ones together (KAFKA-6264). No index has an entry for what
+lies beyond, so everything there is found slowly, and a broker refuses it.
+
+    0.log [ 0 1 … 2³¹−1 | 2³¹ … ]        becomes        0.log [ 0 1 … 2³¹−1 ]   2147483648.log [ 2³¹ … ]
+
+A flipped bit in an offset, which no checksum covers, looks alike for one batch. So offsets must rise to the end of the
+segment and stay below the next one; in the last segment a single batch at the end is not believed.
+
+The new segments are swapped in so that a crash shows the one or the others (`swap`), and keep the old one's time of
+change. Follows Kafka's UnifiedLog.splitOverflowedSegment. Where not even the first batch fits, Kafka names the segment
+anew; here an empty one keeps the old base, so that a swap that was cut short covers what it replaces.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from offsetfs.storage import files
+from offsetfs.storage.errors import CorruptIndex, OffsetBeyondSegment, StorageError
+from offsetfs.storage.files import File
+from offsetfs.storage.names import segment_name
+from offsetfs.storage.partition import swap
+from offsetfs.storage.partition.log_end import end_of_chain
+from offsetfs.storage.records import chain, row_walk
+from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
+from offsetfs.storage.segments.segment_indexes import IndexBuilder
+from offsetfs.storage.segments.transaction_index import SUFFIX, TransactionIndex
+
+MEANING = "holds offsets that its indexes cannot: it is split"
+
+_COPY_BYTES = 1 << 20
+_OFFSET_END = 2**63 - 1
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one of the new segments gets: bytes `[start, end)` of the old one, offsets below `offset_end`."""
+
+    base_offset: int
+    start: int
+    end: int
+    builder: IndexBuilder
+    offset_end: int = _OFFSET_END
+
+
+def find(segments: Sequence[Segment], end: int) -> Segment | None:
+    """Return an overflowed segment of a log that ends at `end`; walked over is only one that may be."""
+    for segment, behind in zip(segments, [*(each.base_offset for each in segments[1:]), end], strict=True):
+        if not _exceeds(segment, behind) or not _exceeds(segment, end_of_chain(segment)):
+            continue
+        if is_overflowed(segment, None if segment is segments[-1] else behind):
+            return segment
+    return None
+
+
+def _exceeds(segment: Segment, end: int | None) -> bool:
+    """Whether offsets below `end` are too high for the segment; None: that is not known."""
+    return end is not None and end - 1 - segment.base_offset > RELATIVE_OFFSET_MAX
+
+
+def is_overflowed(segment: Segment, base_behind: int | None) -> bool:
+    """Whether all of the segment is sound, and part of it lies too far above its base. Reads all of it.
+
+    `base_behind`: the base offset of the next segment, None for the last one.
+    """
+    offset_max = _OFFSET_END if base_behind is None else base_behind - 1
+    beyond = 0
+    try:
+        with files.opened(segment.log_path) as log:
+            for rows in row_walk.sound_rows(
+                log, 0, segment.size, offset_min=segment.base_offset, offset_max=offset_max
+            ):
+                beyond += sum(_exceeds(segment, end) for end in rows.next_offsets())
+    except StorageError:
+        return False
+    return beyond > (1 if base_behind is None else 0)
+
+
+def split(segment: Segment) -> list[str]:
+    """Put segments that hold all their offsets in the place of an overflowed one.
+
+    On disk after return. Returns the paths of the old files, as `.deleted`, which are the caller's to remove: while
+    they are there it is known that gaps between the segments are no loss (`PendingSwaps.reach`). Raises OSError: then
+    the segment is as it was, or the next opening finishes the swap.
+    """
+    parts = _parts(segment)
+    bases = [part.base_offset for part in parts]
+    modified_ns = files.status(segment.log_path).st_mtime_ns
+    try:
+        with files.opened(segment.log_path) as log:
+            for part in parts:
+                _write(segment, log, part, modified_ns)
+    except OSError:
+        swap.discard(segment.directory, bases)
+        raise
+    segment.pool.drop(segment)
+    return swap.replace(segment.directory, bases, [segment.base_offset])
+
+
+def _parts(segment: Segment) -> list[_Part]:
+    interval = segment.config.index_interval_bytes
+    parts = [_Part(segment.base_offset, 0, 0, IndexBuilder(segment.base_offset, interval))]
+    with files.opened(segment.log_path) as log:
+        while (base := _fill(log, parts[-1], segment.size)) is not None:
+            parts[-1].offset_end = base
+            parts.append(_Part(base, parts[-1].end, parts[-1].end, IndexBuilder(base, interval)))
+    for part in parts:
+        part.builder.finish()
+    return parts
+
+
+def _fill(log: File, part: _Part, size: int) -> int | None:
+    """Give `part` the batches that fit it; return the base offset of the first that does not, or None."""
+    offset_max = part.base_offset + RELATIVE_OFFSET_MAX
+    try:
+        for rows in row_walk.sound_rows(log, part.start, size, offset_min=part.base_offset, offset_max=offset_max):
+            numbers = rows.numbers[:]
+            for at in range(chain.POSITION, len(numbers), chain.COLUMNS):
+                numbers[at] -= part.start
+            part.builder.add_rows(numbers)
+            part.end = rows.end
+    except OffsetBeyondSegment as error:
+        return error.offset
+    return None
+
+
+def _write(segment: Segment, log: File, part: _Part, modified_ns: int) -> None:
+    """Write the files of a part as `.cleaned`; synced, their names not yet."""
+    path = os.path.join(segment.directory, segment_name(part.base_offset, ".log" + swap.CLEANED))
+    with files.opened(path, create=True) as file:
+        file.truncate(0)
+        for position in range(part.start, part.end, _COPY_BYTES):
+            file.write(position - part.start, log.read(position, min(_COPY_BYTES, part.end - position)))
+        file.sync()
+    files.set_modified(path, modified_ns)
+    content = {".index": bytes(part.builder.offsets), ".timeindex": bytes(part.builder.times)}
+    aborted = b"".join(_aborted(segment, part))
+    if aborted:
+        content[SUFFIX] = aborted
+    swap.write_cleaned(segment.directory, part.base_offset, content)
+
+
+def _aborted(segment: Segment, part: _Part) -> Iterator[bytes]:
+    """Yield the entries of the transaction index that belong to a part: those of the markers in it."""
+    try:
+        index = TransactionIndex.read(segment.path(SUFFIX), segment.base_offset)
+    except (OSError, CorruptIndex):
+        return  # found anew from the log when somebody asks
+    for entry in index.entries:
+        if part.base_offset <= entry.last_offset < part.offset_end:
+            yield entry.pack()

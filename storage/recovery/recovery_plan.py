@@ -1,0 +1,163 @@
+"""What a recovery would do to one partition, found out without changing anything.
+
+Goes the way of `recovery.Recovery`, segment by segment, and only takes notes. Reads everything from the recovery point
+on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from offsetfs.storage import checkpoint, files
+from offsetfs.storage.errors import InvalidCheckpoint, OffsetBeyondSegment, StorageError
+from offsetfs.storage.names import segment_name
+from offsetfs.storage.partition import cut_tail
+from offsetfs.storage.records import batch_chain, chain, row_walk
+from offsetfs.storage.recovery import leftovers, overflow
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.segment import Segment, SegmentFiles
+from offsetfs.storage.settings.config import DEFAULTS
+
+_OFFSET_MAX = 2**63 - 1
+
+
+class Note(Protocol):
+    """Takes a step."""
+
+    def __call__(
+        self, kind: str, name: str, meaning: str, *, position: int | None = None, offset: int | None = None
+    ) -> None: ...
+
+
+class RecoveryPlan:
+    """The steps of one recovery, each told to `note`. After `make` `next_offset` says where the log would end."""
+
+    def __init__(
+        self,
+        path: str,
+        logs: Mapping[int, str],
+        note: Note,
+        *,
+        recovery_point: int,
+        log_start: int,
+        has_gaps: bool,
+    ) -> None:
+        """`logs`: the paths of the log files that there would be, by base offset. `has_gaps`: as for `Recovery`."""
+        self.next_offset = min(logs)
+        self.set_aside: list[int] = []
+        """The base offsets of the segments that would leave the log."""
+        self._path = path
+        self._logs = logs
+        self._bases = sorted(logs)
+        self._note = note
+        self._recovery_point = recovery_point
+        self._log_start = log_start
+        self._has_gaps = has_gaps
+
+    def make(self) -> None:
+        first = max((i for i, base in enumerate(self._bases) if base <= self._recovery_point), default=0)
+        bases = self._bases[first:]
+        meaning = f"is verified with the {len(bases) - 1} segments behind it, and their indexes are made anew"
+        self._note("recover", segment_name(bases[0], ".log"), meaning, offset=self._recovery_point)
+        for place, base in enumerate(bases):
+            if place and self._is_after_a_hole(base):
+                self._set_aside(bases[place:], f"offsets {self.next_offset} to {base - 1} are missing")
+                break
+            self.next_offset = max(self.next_offset, base)
+            if self._cuts(base, bases[place + 1] if base != bases[-1] else None):
+                self._set_aside(bases[place + 1 :], "follows a cut")
+                break
+        self._plan_leftovers()
+        self._plan_epochs()
+
+    def _is_after_a_hole(self, base: int) -> bool:
+        is_hole = self._recovery_point <= self.next_offset < base
+        return is_hole and not self._has_gaps and base > self._log_start
+
+    def _set_aside(self, bases: Sequence[int], reason: str) -> None:
+        for base in bases:
+            kept = cut_tail.free_name(self._path, base)
+            self.set_aside.append(base)
+            self._note("set-aside", segment_name(base, ".log"), f"{reason}; kept as {kept}", position=0)
+
+    def _cuts(self, base: int, base_behind: int | None) -> bool:
+        """Walk one segment; return whether it would be cut."""
+        offset_max = row_walk.offset_max_of(base, base_behind)
+        with files.opened(self._logs[base]) as log:
+            position, size = 0, log.size()
+            while position < size:
+                position, error = self._sound_end(log, position, size, offset_max, base_behind)
+                if error is None:
+                    return False
+                if isinstance(error, OffsetBeyondSegment) and self._splits(base, base_behind):
+                    offset_max = _OFFSET_MAX
+                elif self.next_offset >= self._recovery_point:
+                    self._note_cut(log, base, position, size, error.reason)
+                    return True
+                else:
+                    position = batch_chain.next_sound(
+                        log, position, size, offset_min=self.next_offset, offset_max=offset_max
+                    )
+                    if position == size:
+                        self.next_offset = max(self.next_offset, self._recovery_point)
+        return False
+
+    def _sound_end(
+        self, log: files.File, position: int, size: int, offset_max: int, base_behind: int | None
+    ) -> tuple[int, StorageError | None]:
+        try:
+            for rows in row_walk.sound_rows(
+                log, position, size, offset_min=self.next_offset, offset_max=offset_max, base_behind=base_behind
+            ):
+                if rows.next_offset - self.next_offset != sum(rows.column(chain.LAST_OFFSET_DELTA)) + len(rows):
+                    self._has_gaps = True
+                position, self.next_offset = rows.end, rows.next_offset
+        except StorageError as error:
+            return position, error
+        return position, None
+
+    def _splits(self, base: int, base_behind: int | None) -> bool:
+        pool: Pool[SegmentFiles] = Pool(1)
+        segment = Segment(self._path, base, DEFAULTS, pool, size=files.status(self._logs[base]).st_size, read_only=True)
+        segment.log_path = self._logs[base]
+        if not overflow.is_overflowed(segment, base_behind):
+            return False
+        self._note("split", segment_name(base, ".log"), overflow.MEANING)
+        self._has_gaps = True
+        return True
+
+    def _note_cut(self, log: files.File, base: int, position: int, size: int, reason: str) -> None:
+        kept = cut_tail.name_for(self._path, base, log, position, size)
+        where = f"kept in {kept}" if kept else "all of them zero"
+        meaning = f"{reason}; {size - position} bytes are cut, {where}"
+        self._note("cut", segment_name(base, ".log"), meaning, position=position, offset=self.next_offset)
+
+    def _plan_leftovers(self) -> None:
+        """Note which snapshots and indexes go; of what goes with a swap nothing more is said."""
+        pending = set(leftovers.pending_swaps(self._path).removed)
+        aside = {segment_name(base, ".log") for base in self.set_aside}
+        names = {*files.names(self._path), *(segment_name(base, ".log") for base in self._logs)} - pending - aside
+        present = leftovers.present(sorted(names))
+        for name in sorted(leftovers.stray_snapshots(present, offset_max=self.next_offset)):
+            is_beyond = (leftovers.present([name])[0][1]) > self.next_offset
+            reason = f"the log ends at {self.next_offset}" if is_beyond else "no segment begins with it"
+            self._note("snapshot", name, f"is removed: {reason}")
+        for name in leftovers.orphans(present):
+            base = leftovers.present([name])[0][1]
+            if base not in self.set_aside:
+                reason = "it was never finished" if name.endswith(".tmp") else "its log is gone"
+                self._note("leftover", name, f"is removed: {reason}")
+
+    def _plan_epochs(self) -> None:
+        path = os.path.join(self._path, checkpoint.LEADER_EPOCHS)
+        try:
+            dropped = [entry for entry in checkpoint.read_epochs(path) if entry[1] >= self.next_offset]
+        except InvalidCheckpoint as error:
+            reason = f"{error.reason}; made anew from the batches"
+            self._note("epochs", checkpoint.LEADER_EPOCHS, reason)
+            return
+        for epoch, start in dropped:
+            meaning = f"epoch {epoch} is dropped: the log ends at {self.next_offset}"
+            self._note("epochs", checkpoint.LEADER_EPOCHS, meaning, offset=start)

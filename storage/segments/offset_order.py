@@ -1,0 +1,146 @@
+"""Finding an offset where the log is damaged: over what cannot be read, and past batches that lie about their offsets.
+
+The checksum of a batch does not cover its base offset, because a broker stamps it when the batch is sealed already. So
+a bit that flips there leaves a sound batch in the wrong place, with an offset that another batch has, or that hides its
+neighbours. What tells is the order: offsets rise, within the bounds of the segment. Where they do not, the batches are
+believed that make the longest rising row; the others are damage like any other. A lie that keeps the order is not told
+from the truth by anybody.
+
+This is the long way, taken only where the short one (`Segment.find`) met something that cannot be. Kafka believes every
+base offset it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from offsetfs.storage.errors import (
+    CorruptBatch,
+    DecompressionLimit,
+    MalformedBatch,
+    StorageError,
+    UnsupportedFormat,
+)
+from offsetfs.storage.files import File
+from offsetfs.storage.records import batch_chain
+from offsetfs.storage.records.batch import Batch
+
+UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
+"""What a batch raises that is damaged, or cannot be read."""
+
+_NEIGHBOURS = 32
+"""How many batches before the offset take part: bounds memory and time, whatever the distance of index entries."""
+
+_BEYOND = 16
+"""How many batches beyond the offset, one after the other: more than stray into a place by a misdirected write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A sound batch, and what is unreadable directly before it. `position` is a byte of the log file."""
+
+    position: int
+    base_offset: int
+    last_offset: int
+    before: StorageError | None = None
+
+
+@dataclass(slots=True)
+class _Neighbours:
+    """The sound batches around an offset, in the order of the file."""
+
+    batches: list[Placed] = field(default_factory=list)
+    behind: StorageError | None = None  # what is unreadable behind the last of them
+
+    def add(self, batch: Batch) -> None:
+        try:
+            placed = Placed(batch.position or 0, batch.base_offset, batch.header.last_offset, self.behind)
+        except UNREADABLE as error:  # a wrapper that does not inflate
+            self.behind = error
+            return
+        self.batches.append(placed)
+        self.behind = None
+
+    def damaged(self, error: StorageError, _following: int) -> None:
+        self.behind = error
+
+
+def find_over_damage(
+    log: File, start: int, end: int, offset: int, *, offset_min: int, offset_end: int | None
+) -> Batch | None:
+    """Return the first batch in `[start, end)` whose last offset is ≥ `offset`; None when there is none.
+
+    All of the segment's offsets lie in `[offset_min, offset_end)`. Raises the error of the damage that may have taken
+    the offset. Reads and verifies every batch from `start` to a few beyond the offset.
+    """
+    near = _neighbours(log, start, end, offset)
+    bounds = [(batch.base_offset, batch.last_offset) for batch in near.batches]
+    doubt: StorageError | None = None
+    for batch, is_true in zip(near.batches, truthful(bounds, offset_min, offset_end), strict=True):
+        doubt = batch.before or doubt
+        if not is_true:
+            reason = f"offsets {batch.base_offset} to {batch.last_offset} cannot stand here"
+            doubt = MalformedBatch(reason, path=log.path, position=batch.position, offset=batch.base_offset)
+        elif batch.last_offset >= offset:
+            if doubt is not None and batch.base_offset > offset:
+                raise doubt
+            return next(batch_chain.batches(log, batch.position, end))
+        else:
+            doubt = None
+    doubt = near.behind or doubt
+    if doubt is not None:
+        raise doubt
+    return None
+
+
+def _neighbours(log: File, start: int, end: int, offset: int) -> _Neighbours:
+    near, beyond = _Neighbours(), 0
+    for batch in batch_chain.batches(log, start, end, on_damage=near.damaged):
+        near.add(batch)
+        beyond = beyond + 1 if near.batches and near.batches[-1].base_offset > offset else 0
+        if beyond == _BEYOND:
+            break
+        if not beyond and len(near.batches) > _NEIGHBOURS:
+            del near.batches[0]
+    return near
+
+
+def truthful(bounds: Sequence[tuple[int, int]], offset_min: int, offset_end: int | None) -> list[bool]:
+    """Say of each (base offset, last offset), in the order of the file, whether it is to be believed.
+
+    Those are that make the longest rising row within `[offset_min, offset_end)`; of two such rows the one with fewer
+    gaps, in a log that has few of them, and then the one that ends lower: most bits of an offset are high ones. Where
+    rows are equal even so, what is not in all of them is not believed. Costs the square of their number.
+    """
+    end = 2**63 if offset_end is None else offset_end
+    possible = [place for place, (base, last) in enumerate(bounds) if offset_min <= base <= last < end]
+    joins = sum(last + 1 == base for (_, last), (base, _) in pairwise(bounds))
+    bonus = 1 if 2 * joins >= len(bounds) - 1 else 0
+    ending: dict[int, _Row] = {}
+    for place in possible:
+        base = bounds[place][0]
+        row = _Row(2 + (base == offset_min), frozenset((place,)))
+        for earlier in ending:
+            if bounds[earlier][1] < base:
+                longer = ending[earlier].weight + 2 + bonus * (bounds[earlier][1] + 1 == base)
+                row = row.or_better(_Row(longer, ending[earlier].sure | {place}))
+        ending[place] = row
+    best = max(((row.weight, -bounds[place][1]) for place, row in ending.items()), default=None)
+    sure = [row.sure for place, row in ending.items() if (row.weight, -bounds[place][1]) == best]
+    believed = frozenset[int]().union(*sure[:1]).intersection(*sure)
+    return [place in believed for place in range(len(bounds))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The heaviest rising rows that end in one place: their weight, and the places that are in each of them."""
+
+    weight: int
+    sure: frozenset[int]
+
+    def or_better(self, other: _Row) -> _Row:
+        if other.weight == self.weight:
+            return _Row(self.weight, self.sure & other.sure)
+        return max(self, other, key=lambda row: row.weight)

@@ -1,0 +1,580 @@
+"""A segment: one `.log` file, its offset index and its time index.
+
+Follows Kafka's LogSegment. A sealed segment opens its files when they are needed and holds none; the active one of a
+writer keeps them open. Indexes are hints: an entry is believed only when the batch it points to agrees, else the index
+is made anew from the log.
+
+A segment that is taken out of its log lives on as long as somebody holds it: its files are renamed (`.deleted`), the
+object follows them, and after they are unlinked what was not open answers ESTALE.
+
+Not here: which segments a log has, offsets and epochs of new batches (log), what to do after a crash (recovery).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsetfs.storage import files
+from offsetfs.storage.clock import SYSTEM, Clock
+from offsetfs.storage.errors import (
+    CorruptIndex,
+    InvalidIndexAppend,
+    MalformedBatch,
+    UnsupportedFormat,
+    WouldBlock,
+)
+from offsetfs.storage.files import File
+from offsetfs.storage.names import segment_name
+from offsetfs.storage.records import batch_chain
+from offsetfs.storage.records.batch import Batch, BatchHeader
+from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.legacy import NO_RUNS
+from offsetfs.storage.segments import offset_order, segment_indexes, time_search
+from offsetfs.storage.segments.offset_index import OffsetIndex
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.time_index import TimeIndex
+from offsetfs.storage.settings.config import LogConfig
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a full disk answers: the caller's to solve, and no reason to distrust the disk."""
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+LOG_BYTES_MAX = 2**31 - 1
+REOPEN_BYTES = 1 << 20
+OFFSET_SIZE = 8
+OFFSET_END = 2**63
+
+LIVE, REMOVED = "", ".deleted"
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+"""The files of a segment, in the order in which Kafka renames them: indexes without a log are no segment."""
+
+BESIDE = (".snapshot", ".values-map")
+"""What lies beside a segment and is named like it: the producers before it, and the map of its values."""
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class SegmentFiles:
+    """The open files of a segment. They close when the last reader lets go."""
+
+    log: File
+    index: OffsetIndex
+    time_index: TimeIndex
+
+
+class Segment:
+    """Batches from `base_offset` on, in `size` valid bytes."""
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_created_ms",
+        "_files",
+        "_first_timestamp",
+        "_max_timestamp",
+        "_roll_jitter_ms",
+        "base_offset",
+        "clock",
+        "config",
+        "directory",
+        "ending",
+        "ends_torn",
+        "inode",
+        "log_path",
+        "names_lock",
+        "pool",
+        "read_only",
+        "size",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        pool: Pool[SegmentFiles],
+        *,
+        size: int | None = None,
+        read_only: bool = False,
+        inode: int | None = None,
+        clock: Clock = SYSTEM,
+        ending: str = LIVE,
+    ) -> None:
+        """Name the segment of `directory` that begins at `base_offset`; `size` None: as long as the file.
+
+        With `inode` no other file of that name is taken for it: opening answers ESTALE where another one was put.
+        `ending` is what all its names end in: nothing, or what a segment in the making is called (`.cleaned`).
+        """
+        self.directory = directory
+        self.base_offset = base_offset
+        self.config = config
+        self.read_only = read_only
+        self.ending = ending
+        self.log_path = self.path(".log")
+        if size is None:
+            status = files.status(self.log_path)
+            size, inode = status.st_size, inode if read_only else status.st_ino
+        self.size = size
+        self.pool = pool
+        self.inode = inode
+        self.clock = clock
+        self._files: SegmentFiles | None = None
+        self._max_timestamp: tuple[int, int] | None = None
+        self._first_timestamp: int | None = None
+        self._bytes_since_index_entry = 0
+        self._created_ms = clock.now_ms()
+        self.ends_torn = False
+        """Whether the last bytes are of no whole batch, and stay: what is appended does not begin amid them."""
+        self.names_lock = threading.Lock()
+        self._roll_jitter_ms = _draw_jitter_ms(config)
+
+    def configure(self, config: LogConfig) -> None:
+        """Go by other settings from now on. How long open index files may get stays as it is."""
+        if (config.segment_jitter_ms, config.segment_ms) != (self.config.segment_jitter_ms, self.config.segment_ms):
+            self._roll_jitter_ms = _draw_jitter_ms(config)
+        self.config = config
+
+    def path(self, suffix: str) -> str:
+        """Return the path of the file with this suffix (`.index`, `.snapshot`, …) as it is called now."""
+        return os.path.join(self.directory, segment_name(self.base_offset, suffix + self.ending))
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this process holds the segment open for appends."""
+        return self._files is not None
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the segment was taken out of its log: who holds it may read on, nothing is written for it."""
+        return self.ending == REMOVED
+
+    @property
+    def modified_ns(self) -> int:
+        """When the log file last changed, nanoseconds since 1970."""
+        return files.status(self.log_path).st_mtime_ns
+
+    def find(self, offset: int, *, offset_end: int | None = None, nowait: bool = False) -> Batch | None:
+        """Return the first batch whose last offset is ≥ `offset`, checksum verified; None when there is none.
+
+        `offset_end`: where the next segment begins, which tells batches that lie. Costs an index look-up and a walk of
+        one index interval, whatever the size of the segment. Raises `CorruptBatch`, `MalformedBatch`,
+        `UnsupportedFormat` when the offset is in what is damaged; with `nowait` `WouldBlock`.
+        """
+        opened = self.open_files(nowait=nowait)
+        direct = self._find_directly(opened, offset, nowait)
+        if direct is not None:
+            return direct
+        position = self.floor_position(opened, offset, nowait)
+        try:
+            return self._walk_to(opened.log, position, offset, offset_end, nowait)
+        except offset_order.UNREADABLE:
+            if nowait:
+                raise WouldBlock("looks over damage", path=self.log_path) from None
+        entry_offset, _ = opened.index.lookup(offset)
+        position = self.floor_position(opened, entry_offset - 1, nowait) if position else 0
+        return offset_order.find_over_damage(
+            opened.log, position, self.size, offset, offset_min=self.base_offset, offset_end=offset_end
+        )
+
+    def _walk_to(self, log: File, position: int, offset: int, offset_end: int | None, nowait: bool) -> Batch | None:
+        """Walk from `position` on; raise when the chain breaks, or offsets do not rise: then it is not to be believed.
+
+        Where the offset is in none of them, the batch before is verified, too: a damaged header hides how far it goes.
+        """
+        passed: tuple[int, BatchHeader, memoryview] | None = None
+        for place, header, seen in batch_chain.headers(log, position, self.size, nowait=nowait):
+            if passed is not None and header.base_offset <= passed[1].last_offset:
+                raise MalformedBatch(f"offset {header.base_offset} stands too late", path=log.path, position=place)
+            if header.last_offset >= offset:
+                found = batch_chain.load(log, place, header, seen, nowait=nowait)
+                if found.base_offset > offset:
+                    if passed is None:  # a log that was compacted, or batches that strayed to its beginning
+                        raise MalformedBatch(f"offset {found.base_offset} comes first", path=log.path, position=place)
+                    batch_chain.load(log, *passed, nowait=nowait)
+                if not self.ends_in_order(log, place, header, seen, offset_end, nowait):
+                    raise MalformedBatch(f"{header.last_offset} is not the end", path=log.path, position=place)
+                return found
+            passed = place, header, seen
+        if passed is not None:
+            batch_chain.load(log, *passed, nowait=nowait)
+        return None
+
+    def ends_in_order(
+        self, log: File, place: int, header: BatchHeader, seen: memoryview, offset_end: int | None, nowait: bool
+    ) -> bool:
+        """Whether the next batch, and the next segment at `offset_end`, begin where this batch has ended.
+
+        `seen`: bytes of the log file from `place` on.
+        """
+        behind, following = place + header.size, offset_end
+        if behind + OFFSET_SIZE <= self.size:
+            begins = seen[header.size : header.size + OFFSET_SIZE]
+            if len(begins) < OFFSET_SIZE:
+                begins = memoryview(log.read(behind, OFFSET_SIZE, nowait=nowait))
+            following = min(int.from_bytes(begins, "big"), OFFSET_END if offset_end is None else offset_end)
+        return following is None or following > header.last_offset
+
+    def _find_directly(self, opened: SegmentFiles, offset: int, nowait: bool) -> Batch | None:
+        """Return the batch that the index entry behind `offset` names, when it is large and holds `offset`.
+
+        An entry has the last offset of its batch, so the batch of an offset between two entries is the later one's,
+        unless small batches lie between them. One read instead of three. None: look the long way.
+        """
+        floor, following = opened.index.bracket(offset)
+        if following is None or following[1] - floor[1] < 2 * self.config.index_interval_bytes or following[1] <= 0:
+            return None
+        try:
+            for place, header, seen in batch_chain.headers(opened.log, following[1], self.size, nowait=nowait):
+                holds = header.base_offset <= offset <= header.last_offset == following[0]
+                if not holds or header.is_wrapper:
+                    return None
+                return batch_chain.load(opened.log, place, header, seen, nowait=nowait)
+        except (MalformedBatch, UnsupportedFormat):
+            pass  # the entry lies, or the batch is damaged: the long way says which
+        return None
+
+    def batch_at_position(self, position: int, *, nowait: bool = False) -> Batch:
+        """Return the batch that begins at byte `position`, checksum verified."""
+        log = self.open_files(nowait=nowait).log
+        for place, header, seen in batch_chain.headers(log, position, self.size, nowait=nowait):
+            return batch_chain.load(log, place, header, seen, nowait=nowait)
+        raise MalformedBatch("no whole batch here", path=self.log_path, position=position)
+
+    def batches(
+        self,
+        position: int = 0,
+        end: int | None = None,
+        *,
+        on_damage: batch_chain.OnDamage | None = None,
+        runs: tuple[int, ...] = NO_RUNS,
+    ) -> Iterator[Batch]:
+        """Yield the batches in `[position, end)`, checksums verified; see `batch_chain.batches` for damage and runs."""
+        log = self.open_files().log
+        return batch_chain.batches(log, position, self.size if end is None else end, on_damage=on_damage, runs=runs)
+
+    def headers(
+        self, position: int = 0, *, over_damage: bool = False, runs: tuple[int, ...] = NO_RUNS
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield `(position, header)` of the batches from `position` on, checksums not looked at.
+
+        A header that cannot be true raises `MalformedBatch`, or is stepped over when `over_damage` is asked for.
+        """
+        chain = batch_chain.walk if over_damage else batch_chain.headers
+        log = self.open_files().log
+        found = chain(log, position, self.size, block_bytes=batch_chain.BLOCK_BYTES, runs=runs)
+        return ((place, header) for place, header, _ in found)
+
+    def position_of(self, offset: int, *, nowait: bool = False) -> int:
+        """Return the byte position of the batch that `find` would return, or `size`."""
+        opened = self.open_files(nowait=nowait)
+        position = self.floor_position(opened, offset, nowait)
+        for place, header, _ in batch_chain.walk(opened.log, position, self.size, nowait=nowait):
+            if header.last_offset >= offset:
+                return place
+        return self.size
+
+    def last_indexed_position(self) -> int:
+        """Return the byte position of the last batch that the index knows: the end is at most an interval away."""
+        return self.floor_position(self.open_files(), self.base_offset + RELATIVE_OFFSET_MAX, nowait=False)
+
+    def floor_position(self, opened: SegmentFiles, offset: int, nowait: bool) -> int:
+        """Return where to start looking for `offset`: what the index says, when the batch there agrees."""
+        entry_offset, position = opened.index.lookup(offset)
+        if position == 0 or self._agrees(opened.log, entry_offset, position, offset, nowait):
+            return position
+        opened = self._distrust(nowait)
+        entry_offset, position = opened.index.lookup(offset)
+        return position if self._agrees(opened.log, entry_offset, position, offset, nowait) else 0
+
+    def _agrees(self, log: File, entry_offset: int, position: int, offset: int, nowait: bool) -> bool:
+        """Whether a batch begins at `position` that does not lie beyond what the index entry promises.
+
+        Before 0.11 the entry of a compressed set had the offset of its first record, which only its inside knows. The
+        set is inflated when that matters: when it ends behind `offset`, and might be the one that is looked for.
+        """
+        if not 0 <= position < self.size or entry_offset > offset:  # the latter where the index is out of order
+            return False
+        try:
+            for place, header, seen in batch_chain.headers(log, position, self.size, nowait=nowait, block_bytes=64):
+                if header.is_wrapper and header.last_offset > offset:
+                    first = batch_chain.load(log, place, header, seen, nowait=nowait).base_offset
+                else:
+                    first = header.base_offset
+                return self.base_offset <= first <= (offset if header.is_wrapper else entry_offset)
+        except offset_order.UNREADABLE:
+            pass
+        return False
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def max_timestamp(self, *, nowait: bool = False) -> tuple[int, int]:
+        """Return the largest record timestamp and the last offset of the first batch that has it; (-1, base) if none.
+
+        The last entry of the time index, when its batch agrees, and whatever batches lie behind it.
+        """
+        if self._max_timestamp is None:
+            if nowait:
+                raise WouldBlock("the largest timestamp is not known yet", path=self.log_path)
+            self._max_timestamp = time_search.measure_max_timestamp(self)
+        return self._max_timestamp
+
+    def reaches_timestamp(self, timestamp: int) -> bool:
+        """Whether a record is of `timestamp` or later; where no record has a time, whether the file is.
+
+        Costs a look at the time index where that says yes; no is said only after a walk over what lies behind it.
+        """
+        if self._max_timestamp is None and time_search.last_entry(self)[0] >= max(timestamp, 0):
+            return True
+        largest = self.max_timestamp()[0]
+        return (largest if largest >= 0 else self.modified_ns // 1_000_000) >= timestamp
+
+    def find_timestamp(
+        self,
+        timestamp: int,
+        offset_min: int,
+        *,
+        shows: time_search.Shows = time_search.shows_data,
+        offset_end: int | None = None,
+        nowait: bool = False,
+    ) -> tuple[int, int] | None:
+        """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
+
+        `offset_end` as for `find`.
+        """
+        return time_search.find_timestamp(
+            self, timestamp, offset_min, shows=shows, offset_end=offset_end, nowait=nowait
+        )
+
+    def note_growth(self, header: BatchHeader) -> None:
+        """Take in a batch that another process wrote behind the last one."""
+        if self._max_timestamp is not None and header.max_timestamp > self._max_timestamp[0]:
+            self._max_timestamp = (header.max_timestamp, header.last_offset)
+        if self.size // REOPEN_BYTES != (self.size + header.size) // REOPEN_BYTES:
+            self.pool.drop(self)  # where we made an index because there was none, its owner has one by now
+        self.size += header.size
+
+    # --- opening -----------------------------------------------------------------------------------------------------
+
+    def open_files(self, *, nowait: bool = False) -> SegmentFiles:
+        """Return the open files; with `nowait` only when they are open already."""
+        if self._files is not None:
+            return self._files
+        if nowait:
+            opened = self.pool.peek(self)
+            if opened is None:
+                raise WouldBlock("the segment's files are not open", path=self.log_path)
+            return opened
+        return self.pool.get(self, self._open)
+
+    def _open(self) -> SegmentFiles:
+        log = self._open_log()
+        try:
+            index, time_index = self._open_indexes()
+        except (FileNotFoundError, CorruptIndex):
+            index, time_index = segment_indexes.rebuild(self, log)
+        return SegmentFiles(log, index, time_index)
+
+    def _open_log(self) -> File:
+        # The file may be renamed on its way out while this looks for it, or was by a broker that we only follow: first
+        # the old name, then the new one.
+        removed = os.path.join(self.directory, segment_name(self.base_offset, ".log" + REMOVED))
+        for path in (self.log_path, removed):
+            try:
+                log = files.open_file(path)
+            except FileNotFoundError:
+                if self.inode is None:
+                    raise
+            else:
+                if self.inode in (None, log.stat().st_ino):
+                    return log
+        raise OSError(errno.ESTALE, "the segment was removed or replaced meanwhile", self.log_path)
+
+    def _open_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        limit = self.config.segment_index_bytes
+        index = OffsetIndex.open(self.path(".index"), self.base_offset, bytes_max=limit)
+        time_index = TimeIndex.open(self.path(".timeindex"), self.base_offset, bytes_max=limit)
+        return index, time_index
+
+    def _distrust(self, nowait: bool) -> SegmentFiles:
+        """Make the indexes anew from the log, because an entry proved wrong."""
+        if nowait:
+            raise WouldBlock("the index has to be made anew", path=self.log_path)
+        opened = self.open_files()
+        if self._files is None:
+            index, time_index = segment_indexes.rebuild(self, opened.log)
+            self.pool.drop(self)
+            opened = self.pool.get(self, lambda: SegmentFiles(opened.log, index, time_index))
+        return opened
+
+    def adopt_indexes(self, builder: segment_indexes.IndexBuilder) -> None:
+        """Put the indexes that a walk over the whole log made in the place of those on disk; see `write` there."""
+        segment_indexes.write(self, builder)
+        self.pool.drop(self)
+        self._max_timestamp = builder.max_timestamp
+
+    # --- writing (the log holds its lock) ----------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        pool: Pool[SegmentFiles],
+        *,
+        clock: Clock = SYSTEM,
+        ending: str = LIVE,
+    ) -> Segment:
+        """Make an empty segment; leftovers of one with the same base offset go first. Its name is not synced."""
+        cls.remove_files(directory, base_offset, ending)
+        with files.opened(os.path.join(directory, segment_name(base_offset, ".log" + ending)), create=True) as log:
+            inode = log.stat().st_ino
+        return cls(directory, base_offset, config, pool, size=0, inode=inode, clock=clock, ending=ending)
+
+    @staticmethod
+    def remove_files(directory: str, base_offset: int, ending: str = LIVE) -> None:
+        """Remove the files of a segment that is no log's: a leftover, or one that could not be made."""
+        for suffix in SUFFIXES:
+            path = os.path.join(directory, segment_name(base_offset, suffix + ending))
+            if files.exists(path):
+                files.remove_file(path)
+
+    def activate(self) -> None:
+        """Open for appends: indexes at their full length, as Kafka's active segment has them."""
+        if self._files is not None:
+            return
+        opened = self.open_files()  # what is missing is made anew
+        if not self._ends_agree(opened):
+            self._distrust(nowait=False)
+        self.max_timestamp()
+        limit = self.config.segment_index_bytes
+        index = OffsetIndex.open(self.path(".index"), self.base_offset, bytes_max=limit, writable=True, create=True)
+        time_index = TimeIndex.open(
+            self.path(".timeindex"), self.base_offset, bytes_max=limit, writable=True, create=True
+        )
+        index.preallocate()
+        time_index.preallocate()
+        self._files = SegmentFiles(files.open_file(self.log_path, writable=True), index, time_index)
+        self.pool.drop(self)
+
+    def _ends_agree(self, opened: SegmentFiles) -> bool:
+        """Whether the last entry of each index is true: new ones come behind it, and must be able to."""
+        offset, position = opened.index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
+        if position and not self._agrees(opened.log, offset, position, self.base_offset + RELATIVE_OFFSET_MAX, False):
+            return False
+        entry = opened.time_index.last_entry
+        return time_search.sound_entry(self, opened, entry, nowait=False) == entry
+
+    def append(self, batch: SealedBatch, base_offset: int, timestamp: int) -> None:
+        """Write a stamped batch, whose largest timestamp is `timestamp`, at the end.
+
+        On an error the file is cut back to its length before; when that fails too, it is longer than `size`.
+        """
+        opened = self.open_files()
+        last_offset = base_offset + batch.count - 1
+        position = self.size
+        try:
+            opened.log.write(position, batch.data)
+        except OSError:
+            with contextlib.suppress(OSError):
+                opened.log.truncate(position)
+            raise
+        if timestamp > self.max_timestamp()[0]:
+            self._max_timestamp = (timestamp, last_offset)
+        if position == 0:
+            self._first_timestamp = timestamp
+        if self._bytes_since_index_entry > self.config.index_interval_bytes:
+            self._index(opened, last_offset, position)
+        self._bytes_since_index_entry += batch.size
+        self.size = position + batch.size
+
+    def _index(self, opened: SegmentFiles, last_offset: int, position: int) -> None:
+        """Add the sparse entries. A full disk costs an entry, which costs time later, never the record."""
+        try:
+            opened.index.append(last_offset, position)
+            opened.time_index.maybe_append(*self.max_timestamp())
+        except (OSError, InvalidIndexAppend):
+            return
+        self._bytes_since_index_entry = 0
+
+    def must_roll(self, batch_size: int, last_offset: int, timestamp: int) -> bool:
+        """Whether the next batch belongs into a new segment (Kafka's LogSegment.shouldRoll)."""
+        if self.ends_torn:
+            return True
+        opened = self.open_files()
+        if self.size > self.config.segment_bytes - batch_size or self.size + batch_size > LOG_BYTES_MAX:
+            return self.size > 0
+        if self.size > 0 and self._waited_ms(timestamp) > self.config.roll_ms - self._roll_jitter_ms:
+            return True
+        if opened.index.is_full or opened.time_index.is_full:
+            return self.size > 0
+        return last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+
+    def _waited_ms(self, timestamp: int) -> int:
+        if self._first_timestamp is None:
+            first = next(self.headers(over_damage=True), None)
+            self._first_timestamp = -1 if first is None else first[1].max_timestamp
+        if self._first_timestamp >= 0 and timestamp >= 0:
+            return timestamp - self._first_timestamp
+        return self.clock.now_ms() - self._created_ms
+
+    def sync(self) -> None:
+        """Make log and indexes survive power loss. After an error nobody may trust the files again."""
+        opened = self.open_files()
+        if self._files is None:  # rolled since: synced through a descriptor of its own
+            with self.names_lock:
+                self._sync_sealed()
+            return
+        opened.log.sync()
+        opened.index.flush()
+        opened.time_index.flush()
+
+    def _sync_sealed(self) -> None:
+        if self.is_removed:
+            return
+        for suffix in (".log", ".index", ".timeindex"):
+            with files.opened(self.path(suffix), writable=True) as file:
+                file.sync()
+
+    def deactivate(self) -> None:
+        """End appends (roll, close): the last time entry, indexes cut to what is valid, files let go.
+
+        A full disk costs the entry, which costs time later. Any other error says nothing of what is in the indexes.
+        """
+        if self._files is None:
+            return
+        opened, self._files = self._files, None
+        try:
+            opened.time_index.maybe_append(*self.max_timestamp(), skip_full=True)
+            opened.index.trim()
+            opened.time_index.trim()  # not closed: a reader may still look something up, and the last one closes
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+
+    def release(self) -> None:
+        """Let the open files go as they are: the segment is no log's any more."""
+        self._files = None
+        self.pool.let_go(self)
+
+    def check(self) -> None:
+        """Assert what must hold between any two operations; for tests."""
+        expected, size = self.base_offset, 0
+        for batch in self.batches():
+            assert batch.header.base_offset >= expected, (self.log_path, batch.position)
+            expected, size = batch.header.next_offset, (batch.position or 0) + batch.header.size
+        assert size == self.size, self.log_path
+        for offset, position in self.open_files().index.entries():
+            assert self.batch_at_position(position).base_offset <= offset, (self.log_path, offset)
+
+
+def _draw_jitter_ms(config: LogConfig) -> int:
+    """Return by how much this segment is rolled early, so that the segments of many logs do not roll at once."""
+    jitter_max = min(config.segment_jitter_ms, config.segment_ms)
+    return random.randrange(jitter_max) if jitter_max > 0 else 0

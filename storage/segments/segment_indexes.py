@@ -1,0 +1,104 @@
+"""Making the indexes of a segment anew from its log.
+
+Kafka's LogSegment.recover: an entry for the first batch that begins more than `index.interval.bytes` after the last
+entry. The result may differ from what the writer made, and is as good. A writer's files are replaced whole; a reader
+that may write nothing gets them as unnamed temporary files.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from typing import TYPE_CHECKING
+
+from offsetfs.storage import files
+from offsetfs.storage.files import File
+from offsetfs.storage.records import chain, row_walk
+from offsetfs.storage.records.batch import BatchHeader
+from offsetfs.storage.segments.offset_index import OffsetIndex
+from offsetfs.storage.segments.time_index import TimeIndex
+
+if TYPE_CHECKING:
+    from offsetfs.storage.segments.segment import Segment
+
+
+class IndexBuilder:
+    """Collects the entries of both indexes while somebody walks the log, batch by batch or in rows (`chain`)."""
+
+    __slots__ = ("_state", "offsets", "times")
+
+    def __init__(self, base_offset: int, interval_bytes: int) -> None:
+        self._state = chain.index_state(base_offset, interval_bytes)
+        self.offsets = bytearray()
+        self.times = bytearray()
+
+    def add(self, position: int, header: BatchHeader) -> None:
+        """Take note of the batch at `position`; batches come in the order of the file.
+
+        One whose offset cannot be where it stands is not indexed: the checksum does not cover it.
+        """
+        self.add_rows(chain.row(position, header))
+
+    def add_rows(self, numbers: array[int]) -> None:
+        """Take note of batches as `add` does."""
+        offsets, times = chain.index(numbers, self._state)
+        self.offsets += offsets
+        self.times += times
+
+    def finish(self) -> None:
+        """Add the time entry that every sealed segment ends with."""
+        self.times += chain.index_end(self._state)
+
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) if none."""
+        return chain.index_timestamp(self._state)
+
+
+def path(segment: Segment, suffix: str) -> str:
+    """Return the path of the segment's file with this suffix (`.index`, `.timeindex`, …)."""
+    return segment.path(suffix)
+
+
+def rebuild(segment: Segment, log: File) -> tuple[OffsetIndex, TimeIndex]:
+    """Return both indexes made from the batches of `log`; damaged ones are stepped over and not indexed."""
+    builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
+    for rows in row_walk.rows_over_damage(log, 0, segment.size):
+        builder.add_rows(rows.numbers)
+    builder.finish()
+    return install(segment, builder)
+
+
+def install(segment: Segment, builder: IndexBuilder) -> tuple[OffsetIndex, TimeIndex]:
+    """Put what the builder collected in the place of the segment's index files, and open them.
+
+    A segment that is on its way out has no place to put them: another one may have its names.
+    """
+    with segment.names_lock:
+        if not segment.read_only and not segment.is_removed:
+            return _write_and_open(segment, segment.path(".index"), segment.path(".timeindex"), builder)
+    with files.temporary_directory() as directory:
+        index_path, time_path = (os.path.join(directory, name) for name in ("index", "timeindex"))
+        return _write_and_open(segment, index_path, time_path, builder)
+
+
+def write(segment: Segment, builder: IndexBuilder) -> None:
+    """Put what the builder collected in the place of the index files of a segment that nobody else has.
+
+    On disk once the directory is synced: until then the old files may still be there.
+    """
+    _write(segment.path(".index"), segment.path(".timeindex"), builder, sync_names=False)
+
+
+def _write_and_open(
+    segment: Segment, index_path: str, time_path: str, builder: IndexBuilder
+) -> tuple[OffsetIndex, TimeIndex]:
+    base_offset, limit = segment.base_offset, segment.config.segment_index_bytes
+    _write(index_path, time_path, builder, sync_names=True)
+    index = OffsetIndex.open(index_path, base_offset, bytes_max=limit)
+    return index, TimeIndex.open(time_path, base_offset, bytes_max=limit)
+
+
+def _write(index_path: str, time_path: str, builder: IndexBuilder, *, sync_names: bool) -> None:
+    files.replace_file(index_path, bytes(builder.offsets), sync_name=False)
+    files.replace_file(time_path, bytes(builder.times), sync_name=sync_names)  # both lie in one directory

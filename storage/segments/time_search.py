@@ -1,0 +1,129 @@
+"""Finding records of a segment by time.
+
+Follows Kafka's LogSegment.findOffsetByTimestamp. An entry (T, O) of the time index says that every record with a
+timestamp above T lies after O. It is believed only when the batch that holds O has T as its largest timestamp; else
+the search begins at the start of the segment, which costs time and no answer. Batches that cannot be read are passed
+over: their neighbours still answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from offsetfs.storage.errors import CorruptBatch, MalformedBatch, UnsupportedFormat
+from offsetfs.storage.records import batch_chain
+from offsetfs.storage.records.batch import Batch, BatchHeader
+from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.records.legacy import RUNS, TIMELESS_RUNS
+from offsetfs.storage.units import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from offsetfs.storage.segments.segment import Segment, SegmentFiles
+
+
+class Shows(Protocol):
+    """Says of a batch whether its records are shown to a reader."""
+
+    def __call__(self, header: BatchHeader, *, nowait: bool = False) -> bool: ...
+
+
+def shows_data(header: BatchHeader, *, nowait: bool = False) -> bool:
+    """Show every batch that is no control batch."""
+    return not header.is_control
+
+
+def find_timestamp(
+    segment: Segment,
+    timestamp: int,
+    offset_min: int,
+    *,
+    shows: Shows = shows_data,
+    offset_end: int | None = None,
+    nowait: bool = False,
+) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
+
+    A batch may lie about its offset: where it does not stand in order, it is looked for by that (see `offset_order`).
+    """
+    opened = segment.open_files(nowait=nowait)
+    entry = opened.time_index.lookup(timestamp)
+    in_order = entry[0] <= timestamp
+    _, offset = sound_entry(segment, opened, entry if in_order else (NO_TIMESTAMP, 0), nowait=nowait)
+    position = segment.floor_position(opened, max(offset, offset_min), nowait)
+    before = None if position else segment.base_offset - 1
+    for place, header, seen in batch_chain.walk(opened.log, position, segment.size, nowait=nowait, runs=RUNS):
+        rises = before < header.base_offset if before is not None else _is_indexed(opened, header)
+        before = header.last_offset
+        if header.max_timestamp < timestamp or header.last_offset < offset_min or not shows(header, nowait=nowait):
+            continue
+        try:
+            batch = batch_chain.load(opened.log, place, header, seen, nowait=nowait)
+            found = _first_at_or_after(batch, timestamp, offset_min)
+            if found is None:
+                continue
+            if rises and segment.ends_in_order(opened.log, place, header, seen, offset_end, nowait):
+                return found
+            holder = segment.find(found[0], offset_end=offset_end, nowait=nowait)
+        except (CorruptBatch, MalformedBatch, UnsupportedFormat):
+            continue
+        if holder is not None and place <= (holder.position or 0) < place + header.size:
+            return found
+    return None
+
+
+def _is_indexed(opened: SegmentFiles, header: BatchHeader) -> bool:
+    """Whether the offset index has an entry of the batch's last offset: two that agree."""
+    return opened.index.lookup(header.last_offset)[0] == header.last_offset
+
+
+def _first_at_or_after(batch: Batch, timestamp: int, offset_min: int) -> tuple[int, int] | None:
+    rows = batch.rows()
+    base = batch.header.base_offset
+    for row in range(0, len(rows), COLUMNS):
+        offset, record_timestamp = base + rows[row], batch.timestamp_of(rows[row + 1])
+        if record_timestamp >= timestamp and offset >= offset_min:
+            return offset, record_timestamp
+    return None
+
+
+def last_entry(segment: Segment) -> tuple[int, int]:
+    """Return the last entry of the time index, when it is sound: the latest record is at least of that time."""
+    opened = segment.open_files()
+    return sound_entry(segment, opened, opened.time_index.last_entry, nowait=False)
+
+
+def measure_max_timestamp(segment: Segment) -> tuple[int, int]:
+    """Return the largest timestamp and the last offset of the first batch that has it; (-1, base offset) if none.
+
+    The last entry of the time index, when it is sound, and whatever batches lie behind it.
+    """
+    opened = segment.open_files()
+    timestamp, offset = sound_entry(segment, opened, opened.time_index.last_entry, nowait=False)
+    position = segment.floor_position(opened, offset, nowait=False) if timestamp >= 0 else 0
+    for _, header in segment.headers(position, over_damage=True, runs=TIMELESS_RUNS):
+        if header.max_timestamp > timestamp:
+            timestamp, offset = header.max_timestamp, header.last_offset
+    return timestamp, offset
+
+
+def max_data_timestamp(segment: Segment, offset_min: int) -> int:
+    """Return the largest timestamp of the batches that hold records and reach `offset_min`; -1 if none does.
+
+    Transaction markers are no records.
+    """
+    headers = (header for _, header in segment.headers(over_damage=True, runs=RUNS) if header.last_offset >= offset_min)
+    data = (header for header in headers if header.count and not header.is_control)
+    return max((header.max_timestamp for header in data), default=-1)
+
+
+def sound_entry(segment: Segment, opened: SegmentFiles, entry: tuple[int, int], *, nowait: bool) -> tuple[int, int]:
+    """Return `entry` when the batch it names has its timestamp, else an entry that stands for the beginning."""
+    timestamp, offset = entry
+    if timestamp < 0:
+        return NO_TIMESTAMP, segment.base_offset
+    position = segment.floor_position(opened, offset, nowait)
+    for _, header, _ in batch_chain.walk(opened.log, position, segment.size, nowait=nowait):
+        if header.last_offset >= offset:
+            agrees = header.base_offset <= offset and header.max_timestamp == timestamp
+            return entry if agrees else (NO_TIMESTAMP, segment.base_offset)
+    return NO_TIMESTAMP, segment.base_offset

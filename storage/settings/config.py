@@ -1,0 +1,170 @@
+"""The settings of a topic, with Kafka's names, defaults and ranges; checked when built, frozen afterwards.
+
+`LogConfig` holds every storage setting of a topic. Those that mean nothing without replicas or tiers are taken and
+kept, so that a topic's settings can be copied from a broker as they are; where taking one would promise what is not
+done (tiered storage), the only legal value is the one that asks for nothing. Follows Kafka's `LogConfig` and
+`TopicConfig`; the brokers' own synonyms (`log.segment.bytes`) are not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from offsetfs.storage.errors import InvalidConfig
+from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.settings.config_values import (
+    INT_MAX,
+    LONG_MAX,
+    Choice,
+    Flag,
+    Kind,
+    Level,
+    Number,
+    Several,
+    Value,
+    Version,
+    Whole,
+    kind_named,
+    parse_value,
+)
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+def _setting(default: Value, kind: Kind) -> Any:
+    return field(default=default, metadata={"kind": kind})
+
+
+def _milliseconds(default: int, low: int = 0) -> Any:
+    return _setting(default, Whole(low, LONG_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """The settings of one topic: `segment.bytes` is the field `segment_bytes`. InvalidConfig when one is out of range.
+
+    Sizes are bytes, `_ms` is milliseconds. 2⁶³−1 stands for never, -1 in retention for without limit.
+    """
+
+    segment_bytes: int = _setting(1 << 30, Whole(14, INT_MAX))
+    segment_ms: int = _milliseconds(7 * DAY_MS, 1)
+    segment_jitter_ms: int = _milliseconds(0)
+    segment_index_bytes: int = _setting(10 << 20, Whole(4, INT_MAX))
+    index_interval_bytes: int = _setting(4096, Whole(0, INT_MAX))
+    preallocate: bool = _setting(False, Flag())
+
+    flush_messages: int = _setting(LONG_MAX, Whole(1, LONG_MAX))
+    flush_ms: int = _milliseconds(LONG_MAX)
+
+    cleanup_policy: tuple[str, ...] = _setting(("delete",), Several(("compact", "delete")))
+    retention_ms: int = _milliseconds(7 * DAY_MS, -1)
+    retention_bytes: int = _setting(-1, Whole(-1, LONG_MAX))
+    file_delete_delay_ms: int = _milliseconds(60_000)
+    delete_retention_ms: int = _milliseconds(DAY_MS)
+    min_cleanable_dirty_ratio: float = _setting(0.5, Number(0, 1))
+    min_compaction_lag_ms: int = _milliseconds(0)
+    max_compaction_lag_ms: int = _milliseconds(LONG_MAX, 1)
+
+    max_message_bytes: int = _setting((1 << 20) + 12, Whole(0, INT_MAX))
+    message_timestamp_type: str = _setting("CreateTime", Choice(("CreateTime", "LogAppendTime")))
+    message_timestamp_before_max_ms: int = _milliseconds(LONG_MAX)
+    message_timestamp_after_max_ms: int = _milliseconds(LONG_MAX)
+    message_timestamp_difference_max_ms: int = _milliseconds(LONG_MAX)
+    compression_type: str = _setting("producer", Choice(("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")))
+    compression_gzip_level: int = _setting(-1, Level("gzip"))
+    compression_lz4_level: int = _setting(9, Level("lz4"))
+    compression_zstd_level: int = _setting(3, Level("zstd"))
+
+    # Taken and kept, without effect: there is one replica, one format that is written, one tier.
+    message_format_version: str = _setting("3.0", Version())
+    min_insync_replicas: int = _setting(1, Whole(1, INT_MAX))
+    unclean_leader_election_enable: bool = _setting(False, Flag())
+    remote_storage_enable: bool = _setting(False, Flag((False,)))
+    remote_log_copy_disable: bool = _setting(False, Flag())
+    remote_log_delete_on_disable: bool = _setting(False, Flag())
+    local_retention_ms: int = _milliseconds(-2, -2)
+    local_retention_bytes: int = _setting(-2, Whole(-2, LONG_MAX))
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            setting.metadata["kind"].check(property_name(setting.name), getattr(self, setting.name))
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            least, most = self.min_compaction_lag_ms, self.max_compaction_lag_ms
+            raise InvalidConfig(f"min.compaction.lag.ms {least} is above max.compaction.lag.ms {most}")
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], base: LogConfig | None = None) -> LogConfig:
+        """Build from Kafka's names and texts; what is not named is taken from `base` (left out: the defaults)."""
+        values = {name.replace(".", "_"): parse_property(name, text) for name, text in properties.items()}
+        changes: dict[str, Any] = dict(values)
+        return replace(DEFAULTS if base is None else base, **changes)
+
+    def properties(self) -> dict[str, str]:
+        """Return all settings as `from_properties` takes them."""
+        return {property_name(s.name): s.metadata["kind"].format(getattr(self, s.name)) for s in fields(self)}
+
+    @property
+    def compression(self) -> Compression:
+        """How appends are compressed. `producer` leaves it to the producer, which none of ours does."""
+        match self.compression_type:
+            case "gzip":
+                return Compression("gzip", self.compression_gzip_level)
+            case "lz4":
+                return Compression("lz4", self.compression_lz4_level)
+            case "zstd":
+                return Compression("zstd", self.compression_zstd_level)
+            case "snappy":
+                return Compression("snappy")
+        return Compression("none")
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether old segments go by age and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """How long a segment may stay active: a compacted topic's records have to leave it to be compacted."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
+    @property
+    def timestamp_before_max_ms(self) -> int:
+        """How far a record's time may lie back: what is set, or the older setting for both directions."""
+        newer = self.message_timestamp_before_max_ms
+        return newer if newer != LONG_MAX else self.message_timestamp_difference_max_ms
+
+    @property
+    def timestamp_after_max_ms(self) -> int:
+        """How far a record's time may lie ahead: what is set, or the older setting for both directions."""
+        newer = self.message_timestamp_after_max_ms
+        return newer if newer != LONG_MAX else self.message_timestamp_difference_max_ms
+
+
+def property_name(field_name: str) -> str:
+    """Return Kafka's name of a field: `segment.bytes` for `segment_bytes`."""
+    return field_name.replace("_", ".")
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidConfig unless there is a setting of this name."""
+    kind_named(_KINDS, name)
+
+
+def parse_property(name: str, text: str) -> Value:
+    """Return the value that `text` means for the setting `name`; InvalidConfig names setting, value and range."""
+    return parse_value(_KINDS, name, text)
+
+
+_KINDS: dict[str, Kind] = {property_name(setting.name): setting.metadata["kind"] for setting in fields(LogConfig)}
+
+NAMES = tuple(_KINDS)
+"""Every setting there is, by Kafka's name."""
+
+DEFAULTS = LogConfig()
+"""Kafka's defaults."""

@@ -1,0 +1,227 @@
+"""What a setting can be: a whole number, a fraction, a flag, one of several words. Reads, checks and writes the text.
+
+Each kind knows its legal range and names it when it refuses. Text is read as Kafka's `ConfigDef.parseType` reads it:
+blanks around it are cut, `true` and `false` in any case, lists at commas.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from offsetfs.storage.errors import InvalidConfig
+from offsetfs.storage.records.compression import Compression
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+TEXT_LENGTH_MAX = 1000  # no setting needs more; protects int() and the error message
+
+Value = int | float | str | tuple[str, ...]  # a bool is an int
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}\Z")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?\Z")
+_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){1,3}(?:-IV[0-9]{1,4})?\Z")
+
+
+class Kind(Protocol):
+    """The legal values of one setting."""
+
+    def parse(self, name: str, text: str) -> Value:
+        """Return what `text` means; InvalidConfig when it is no such value. The range is `check`'s."""
+
+    def check(self, name: str, value: object) -> None:
+        """Raise InvalidConfig unless `value` is legal."""
+
+    def format(self, value: object) -> str:
+        """Return the text that `parse` reads as `value`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number in `[low, high]`."""
+
+    low: int
+    high: int
+
+    def parse(self, name: str, text: str) -> int:
+        stripped = text.strip()
+        if not _WHOLE.match(stripped):
+            raise _refused(name, text, self.legal)
+        return int(stripped)
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not self.low <= value <= self.high:
+            raise _refused(name, value, self.legal)
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+    @property
+    def legal(self) -> str:
+        return f"a whole number in {self.low}…{self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A compression level of one codec, as the codec itself judges it."""
+
+    codec: str
+
+    def parse(self, name: str, text: str) -> int:
+        return Whole(-INT_MAX, INT_MAX).parse(name, text)
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not self._takes(value):
+            raise _refused(name, value, _LEVELS_LEGAL[self.codec])
+
+    def _takes(self, level: int) -> bool:
+        try:
+            Compression(self.codec, level)
+        except ValueError:
+            return False
+        return True
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+
+_LEVELS_LEGAL = {
+    "gzip": "-1 or a whole number in 1…9",
+    "lz4": "a whole number in 1…17",
+    "zstd": "a whole number in -131072…22",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number in `[low, high]`."""
+
+    low: float
+    high: float
+
+    def parse(self, name: str, text: str) -> float:
+        stripped = text.strip()
+        if len(stripped) > TEXT_LENGTH_MAX or not _NUMBER.match(stripped):
+            raise _refused(name, text, self.legal)
+        return float(stripped)
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not self.low <= value <= self.high:
+            raise _refused(name, value, self.legal)
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+    @property
+    def legal(self) -> str:
+        return f"a number in {self.low:g}…{self.high:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """`true` or `false`, or only what is `allowed` of them."""
+
+    allowed: tuple[bool, ...] = (True, False)
+
+    def parse(self, name: str, text: str) -> bool:
+        for value in self.allowed:
+            if text.strip().lower() == self.format(value):
+                return value
+        raise _refused(name, text, self.legal)
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, bool) or value not in self.allowed:
+            raise _refused(name, value, self.legal)
+
+    def format(self, value: object) -> str:
+        return str(value).lower()
+
+    @property
+    def legal(self) -> str:
+        return " or ".join(self.format(value) for value in self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of these words, in this spelling."""
+
+    words: tuple[str, ...]
+
+    def parse(self, name: str, text: str) -> str:
+        return text.strip()
+
+    def check(self, name: str, value: object) -> None:
+        if value not in self.words:
+            raise _refused(name, value, "one of " + ", ".join(self.words))
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Any of these words, separated by commas; each counts once. None of them is legal, and written as nothing."""
+
+    words: tuple[str, ...]
+
+    def parse(self, name: str, text: str) -> tuple[str, ...]:
+        if len(text) > TEXT_LENGTH_MAX:
+            raise _refused(name, text, self.legal)
+        parts = [part.strip() for part in text.split(",")] if text.strip() else []
+        return tuple(dict.fromkeys(parts))
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, tuple) or any(word not in self.words for word in value):
+            raise _refused(name, ",".join(map(str, value)) if isinstance(value, tuple) else value, self.legal)
+
+    def format(self, value: object) -> str:
+        return ",".join(value) if isinstance(value, tuple) else ""
+
+    @property
+    def legal(self) -> str:
+        return "a list of " + ", ".join(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of Kafka, such as `3.0` or `2.8-IV1`."""
+
+    def parse(self, name: str, text: str) -> str:
+        return text.strip()
+
+    def check(self, name: str, value: object) -> None:
+        if not isinstance(value, str) or not _VERSION.match(value):
+            raise _refused(name, value, "a version of Kafka such as 3.0")
+
+    def format(self, value: object) -> str:
+        return str(value)
+
+
+def kind_named(kinds: Mapping[str, Kind], name: str) -> Kind:
+    """Return what the setting `name` can be; InvalidConfig, with the nearest there is, when there is none of it."""
+    kind = kinds.get(name)
+    if kind is None:
+        nearest = difflib.get_close_matches(name[:100].replace("_", "."), kinds, n=1, cutoff=0.0)
+        raise InvalidConfig(f"there is no setting {shown(name)}; the nearest is {nearest[0]}")
+    return kind
+
+
+def parse_value(kinds: Mapping[str, Kind], name: str, text: str) -> Value:
+    """Return the value that `text` means for the setting `name`; InvalidConfig names setting, value and range."""
+    kind = kind_named(kinds, name)
+    value = kind.parse(name, text)
+    kind.check(name, value)
+    return value
+
+
+def shown(value: object) -> str:
+    """Return `value` for a message: control characters escaped, not longer than a line."""
+    text = repr(value[:TEXT_LENGTH_MAX] if isinstance(value, str) else value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _refused(name: str, value: object, legal: str) -> InvalidConfig:
+    return InvalidConfig(f"{name} is {shown(value)}, legal is {legal}")

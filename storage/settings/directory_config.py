@@ -1,0 +1,95 @@
+"""The settings of a whole log directory: what Kafka keeps in `server.properties` for all its logs.
+
+Kafka's names, defaults and ranges; checked when built, frozen afterwards. Only those that say when and how the duties
+of a directory run: the defaults of topics (`log.retention.ms`) are topic settings here (`retention.ms`). Follows
+KafkaConfig, ServerLogConfigs, CleanerConfig and TransactionLogConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from offsetfs.storage.errors import InvalidConfig
+from offsetfs.storage.settings.config import property_name
+from offsetfs.storage.settings.config_values import INT_MAX, LONG_MAX, Flag, Kind, Number, Value, Whole, parse_value
+
+DOUBLE_MAX = 1.7976931348623157e308
+
+MAP_ENTRY_BYTES = 24
+"""What a key costs in the cleaner's offset map: an MD5 and an offset."""
+
+
+def _setting(default: Value, kind: Kind) -> Any:
+    return field(default=default, metadata={"kind": kind})
+
+
+def _milliseconds(default: int, low: int, high: int = LONG_MAX) -> Any:
+    return _setting(default, Whole(low, high))
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryConfig:
+    """The settings of one directory: `log.cleaner.threads` is the field `log_cleaner_threads`.
+
+    Sizes are bytes, `_ms` is milliseconds; 2⁶³−1 stands for never. InvalidConfig when one is out of range.
+    """
+
+    log_initial_task_delay_ms: int = _milliseconds(30_000, 0)
+    log_retention_check_interval_ms: int = _milliseconds(300_000, 1)
+    log_flush_scheduler_interval_ms: int = _milliseconds(LONG_MAX, 1)
+    log_flush_offset_checkpoint_interval_ms: int = _milliseconds(60_000, 1, INT_MAX)
+    log_flush_start_offset_checkpoint_interval_ms: int = _milliseconds(60_000, 1, INT_MAX)
+    replica_high_watermark_checkpoint_interval_ms: int = _milliseconds(5_000, 1)
+    num_recovery_threads_per_data_dir: int = _setting(2, Whole(1, INT_MAX))
+
+    producer_id_expiration_ms: int = _milliseconds(86_400_000, 1, INT_MAX)
+    producer_id_expiration_check_interval_ms: int = _milliseconds(600_000, 1, INT_MAX)
+
+    log_cleaner_enable: bool = _setting(True, Flag())
+    log_cleaner_threads: int = _setting(1, Whole(1, INT_MAX))
+    log_cleaner_dedupe_buffer_size: int = _setting(128 << 20, Whole(0, LONG_MAX))
+    log_cleaner_io_buffer_size: int = _setting(512 << 10, Whole(0, INT_MAX))
+    log_cleaner_io_buffer_load_factor: float = _setting(0.9, Number(0, 1))
+    log_cleaner_io_max_bytes_per_second: float = _setting(DOUBLE_MAX, Number(0, DOUBLE_MAX))
+    log_cleaner_backoff_ms: int = _milliseconds(15_000, 0)
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            setting.metadata["kind"].check(property_name(setting.name), getattr(self, setting.name))
+        if self.log_cleaner_enable and self.log_cleaner_keys_max <= 1:
+            size, threads, factor = (
+                self.log_cleaner_dedupe_buffer_size,
+                self.log_cleaner_threads,
+                self.log_cleaner_io_buffer_load_factor,
+            )
+            raise InvalidConfig(
+                f"log.cleaner.dedupe.buffer.size {size} for log.cleaner.threads {threads} holds no two keys at "
+                f"{MAP_ENTRY_BYTES} bytes each with log.cleaner.io.buffer.load.factor {factor}"
+            )
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> DirectoryConfig:
+        """Build from Kafka's names and texts; what is not named has its default."""
+        values: dict[str, Any] = {n.replace(".", "_"): parse_value(_KINDS, n, text) for n, text in properties.items()}
+        return cls(**values)
+
+    def properties(self) -> dict[str, str]:
+        """Return all settings as `from_properties` takes them."""
+        return {property_name(s.name): s.metadata["kind"].format(getattr(self, s.name)) for s in fields(self)}
+
+    @property
+    def log_cleaner_keys_max(self) -> int:
+        """How many keys the offset map of one cleaner thread takes."""
+        slots = self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads // MAP_ENTRY_BYTES
+        return int(slots * self.log_cleaner_io_buffer_load_factor)
+
+
+_KINDS: dict[str, Kind] = {property_name(setting.name): setting.metadata["kind"] for setting in fields(DirectoryConfig)}
+
+NAMES = tuple(_KINDS)
+"""Every setting there is, by Kafka's name."""
+
+DIRECTORY_DEFAULTS = DirectoryConfig()
+"""Kafka's defaults."""

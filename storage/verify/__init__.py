@@ -1,0 +1,1 @@
+"""Checks that change nothing, and repairs that say first what they would do."""

@@ -1,0 +1,61 @@
+"""Verifying `leader-epoch-checkpoint` against the epochs that the batches carry (Kafka's LeaderEpochFileCache).
+
+The checksum of a batch does not cover its epoch, so that only this comparison finds one that was changed.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+
+from offsetfs.storage import checkpoint
+from offsetfs.storage.errors import InvalidCheckpoint
+from offsetfs.storage.records.batch import BatchHeader
+from offsetfs.storage.verify.finding import Report, Reporter
+
+
+class EpochsCheck:
+    """The epochs of one partition. Says one finding for each batch epoch that the file contradicts."""
+
+    def __init__(self, directory: str, log_start_offset: int, report: Report) -> None:
+        path = os.path.join(directory, checkpoint.LEADER_EPOCHS)
+        self._reporter = Reporter(report, path)
+        self._log_start_offset = log_start_offset
+        self._latest = -1
+        self._said: set[tuple[int, int]] = set()
+        try:
+            self._entries = checkpoint.read_epochs(path)
+        except InvalidCheckpoint as error:
+            self._entries = []
+            self._reporter.damage("checkpoint", f"{error.reason}: epochs are taken from the batches")
+        self._starts = [start for _, start in self._entries]
+
+    def batch(self, header: BatchHeader, log: Reporter, position: int | None) -> None:
+        """Take note of the next batch of the log."""
+        epoch, offset = header.leader_epoch, header.base_offset
+        if epoch < 0:
+            return
+        if epoch < self._latest and (epoch, self._latest) not in self._said:
+            self._said.add((epoch, self._latest))
+            meaning = f"leader epoch {epoch} follows {self._latest}"
+            log.damage("leader-epoch", meaning, position=position, offset=offset)
+            return
+        self._latest = epoch
+        if self._entries and offset >= self._log_start_offset:
+            self._compare(epoch, offset, log, position)
+
+    def _compare(self, epoch: int, offset: int, log: Reporter, position: int | None) -> None:
+        place = bisect_right(self._starts, offset) - 1
+        noted = self._entries[place][0] if place >= 0 else -1
+        if noted != epoch and (epoch, noted) not in self._said:
+            self._said.add((epoch, noted))
+            known = f"says {noted}" if noted >= 0 else "knows none so early"
+            meaning = f"the batch has leader epoch {epoch}, {checkpoint.LEADER_EPOCHS} {known}"
+            log.damage("leader-epoch", meaning, position=position, offset=offset)
+
+    def finish(self, next_offset: int, *, is_clean: bool) -> None:
+        """Say which epochs begin beyond the end of the log."""
+        for epoch, start in self._entries:
+            if start > next_offset:
+                say = self._reporter.damage if is_clean else self._reporter.notice
+                say("leader-epoch", f"epoch {epoch} begins beyond the end of the log, {next_offset}", offset=start)

@@ -1,0 +1,94 @@
+"""Sorting out the files of a partition: which belong to its segments, and what the others are.
+
+What is on its way in or out (`.swap`, `.deleted`, …) is normal beside a running broker and left over otherwise. The
+names are Kafka's (LogFileUtils), ours, and those that docs/format/partition-directory.md lists.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+
+from offsetfs.storage import files
+from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
+from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.verify.finding import Report, Reporter
+
+_BESIDE = (LEADER_EPOCHS, PARTITION_METADATA)
+INDEXES = (".index", ".timeindex", ".txnindex")
+_OF_A_SEGMENT = (".log", *INDEXES, ".snapshot", ".values-map")
+_CUT = re.compile(r"\.cut-[0-9]+(-[0-9]+)?\Z")
+_METADATA_FILE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint(\.deleted)?\Z|quorum-state\Z")
+_UNDER_WAY = {
+    ".deleted": "the next writer removes it",
+    ".cleaned": "a compaction that was not finished; the next writer removes it",
+    ".swap": "a compaction's output; the next writer puts it in its place",
+    ".tmp": "a file that was about to replace another",
+    ".handover": "of an `offsetfs hand-over` that did not end; it begins anew",
+}
+
+
+@dataclass(slots=True)
+class PartitionFiles:
+    """The files of a partition, sorted out by what they are."""
+
+    logs: list[int] = field(default_factory=list)
+    snapshots: list[int] = field(default_factory=list)
+    indexes: set[tuple[int, str]] = field(default_factory=set)
+
+    @classmethod
+    def sorted_out(cls, path: str, report: Report, *, is_live: bool) -> PartitionFiles:
+        """Return what is there; what does not belong there is said."""
+        found = cls()
+        for name in sorted(files.names(path)):
+            found._take(name, Reporter(report, os.path.join(path, name)), is_live)
+        found.logs.sort()
+        if not is_live:
+            found._check_pairs(path, report)
+        return found
+
+    def _take(self, name: str, reporter: Reporter, is_live: bool) -> None:
+        parsed = parse_segment_name(name)
+        suffix = parsed[1] if parsed is not None else ""
+        if parsed is not None and suffix in _OF_A_SEGMENT:
+            if not _is_regular(reporter.path):
+                if suffix == ".log":
+                    self.logs.append(parsed[0])  # its segment says so
+                else:
+                    reporter.damage("not-regular", "a link or a special file: it is never opened")
+            elif suffix == ".log":
+                self.logs.append(parsed[0])
+            elif suffix == ".snapshot":
+                self.snapshots.append(parsed[0])
+            elif suffix in INDEXES:
+                self.indexes.add((parsed[0], suffix))
+        elif _CUT.match(suffix):
+            size = files.status(reporter.path).st_size
+            reporter.notice("cut", f"{size} bytes that recovery took from the log and kept")
+        elif name not in _BESIDE and not _METADATA_FILE.match(name):
+            under_way = next((meaning for ending, meaning in _UNDER_WAY.items() if name.endswith(ending)), None)
+            if under_way is None:
+                reporter.notice("foreign-file", "belongs to no partition; nobody reads it")
+            elif not is_live:
+                reporter.notice("left-over", under_way)
+
+    def _check_pairs(self, path: str, report: Report) -> None:
+        """Say which index has no log, and which log no index though it should."""
+        bases = set(self.logs)
+        for base, suffix in sorted(self.indexes):
+            if base not in bases:
+                reporter = Reporter(report, os.path.join(path, segment_name(base, suffix)))
+                reporter.notice("left-over", "an index without its log; a broker removes it")
+        for base in self.logs:
+            log = os.path.join(path, segment_name(base, ".log"))
+            if (base, ".index") not in self.indexes and files.status(log).st_size:
+                Reporter(report, log).notice("index-missing", "has no .index: it is made anew from the log")
+
+
+def _is_regular(path: str) -> bool:
+    try:
+        return stat.S_ISREG(files.status(path).st_mode)
+    except FileNotFoundError:
+        return True  # gone meanwhile, which whoever opens it will see

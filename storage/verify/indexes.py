@@ -1,0 +1,258 @@
+"""Verifying the indexes of a segment while somebody walks its log.
+
+Each checker has the entries of one file, in their order, and is told of every sound batch and of every stretch that is
+not; so memory does not grow with the segment. An entry is wrong when a look-up that believes it could miss a record, or
+when it names what is not in the log. What Kafka may legally write differs (kafka: OffsetIndex, TimeIndex, LogSegment):
+
+* the offset of an entry is the last one of the whole append that began at the position: several batches may belong to
+  it. Releases before 0.11 named the first record of the set there;
+* the time index of a log of v0 has times that the log itself does not have;
+* the active segment's indexes end in zeros, which are no entries.
+
+A file says its faults in one finding, the first with the number of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+
+from offsetfs.storage import files
+from offsetfs.storage.errors import CorruptIndex
+from offsetfs.storage.records.batch import BatchHeader
+from offsetfs.storage.segments.offset_index import OffsetIndex
+from offsetfs.storage.segments.time_index import TimeIndex
+from offsetfs.storage.verify.finding import Reporter
+
+_OFFSET_ENTRY_SIZE = 8
+_TIME_ENTRY_SIZE = 12
+_TXN_ENTRY = Struct(">hqqqq")
+_NO_LIMIT = 1 << 31
+
+
+class _Faults:
+    """Collects the faults of one file, and says the first of them with the number of the rest."""
+
+    def __init__(self, reporter: Reporter, kind: str) -> None:
+        self._reporter = reporter
+        self._kind = kind
+        self._first: tuple[int, int, str] | None = None
+        self._more = 0
+
+    def add(self, position: int, offset: int, meaning: str) -> None:
+        if self._first is None:
+            self._first = position, offset, meaning
+        else:
+            self._more += 1
+
+    def say(self) -> None:
+        if self._first is not None:
+            position, offset, meaning = self._first
+            more = f" (and {self._more} more entries)" if self._more else ""
+            self._reporter.damage(self._kind, meaning + more, position=position, offset=offset)
+
+
+class OffsetIndexCheck:
+    """The entries of `<base>.index` against the batches of its log."""
+
+    def __init__(self, reporter: Reporter, base_offset: int, *, may_be_padded: bool) -> None:
+        self._faults = _Faults(reporter, "offset-index")
+        self._entries = _numbered(_offset_entries(reporter, base_offset, may_be_padded), _OFFSET_ENTRY_SIZE)
+        self._last = (base_offset - 1, -1)
+        self._next = self._pull()
+        self._open: tuple[int, int] | None = None  # entry not yet confirmed: place and offset
+        self._last_offset = base_offset - 1
+
+    def _pull(self) -> tuple[int, int, int] | None:
+        """Return the next entry (place, offset, position) that rises above the one before it."""
+        for place, (offset, position) in self._entries:
+            if offset > self._last[0] and position > self._last[1]:
+                self._last = offset, position
+                return place, offset, position
+            self._faults.add(place, offset, f"offset {offset}, position {position} does not rise above {self._last}")
+        return None
+
+    def batch(self, position: int, header: BatchHeader, first_offset: int) -> None:
+        """Take note of the sound batch at `position`."""
+        while self._next is not None and self._next[2] < position:
+            place, offset, wanted = self._next
+            self._faults.add(place, offset, f"no batch begins at position {wanted}")
+            self._next = self._pull()
+        if self._next is not None and self._next[2] == position:
+            place, offset, _ = self._next
+            self._close()
+            if offset <= self._last_offset or offset < first_offset:
+                self._faults.add(place, offset, f"the batch at position {position} begins with offset {first_offset}")
+            else:
+                self._open = place, offset
+            self._next = self._pull()
+        if self._open is not None and self._open[1] in (header.last_offset, first_offset):
+            self._open = None
+        self._last_offset = header.last_offset
+
+    def _close(self) -> None:
+        if self._open is not None:
+            place, offset = self._open
+            self._faults.add(place, offset, f"offset {offset} ends no batch between its position and the next entry's")
+        self._open = None
+
+    def skip(self, _position: int, following: int) -> None:
+        """Believe the entries that point into a stretch that is not sound: nothing there can be asked."""
+        while self._next is not None and self._next[2] < following:
+            self._next = self._pull()
+        self._open = None
+
+    def finish(self, *, is_whole: bool) -> None:
+        """Say the faults. `is_whole`: the log ended with a sound batch."""
+        if is_whole:
+            self._close()
+        while self._next is not None:
+            place, offset, position = self._next
+            self._faults.add(place, offset, f"position {position} lies beyond the end of the log")
+            self._next = self._pull()
+        self._faults.say()
+
+
+class TimeIndexCheck:
+    """The entries of `<base>.timeindex` against the batches of its log."""
+
+    def __init__(self, reporter: Reporter, base_offset: int, *, may_be_padded: bool, is_sealed: bool) -> None:
+        self._reporter = reporter
+        self._faults = _Faults(reporter, "time-index")
+        self._entries = _numbered(_time_entries(reporter, base_offset, may_be_padded), _TIME_ENTRY_SIZE)
+        self._last = (-1, base_offset)
+        self._next = self._pull()
+        self._largest = -1
+        self._is_sealed = is_sealed
+        self._skipped = False
+
+    def _pull(self) -> tuple[int, int, int] | None:
+        """Return the next entry (place, timestamp, offset) that rises above the one before it."""
+        for place, (timestamp, offset) in self._entries:
+            if timestamp > self._last[0] and offset >= self._last[1]:
+                self._last = timestamp, offset
+                return place, timestamp, offset
+            self._faults.add(place, offset, f"time {timestamp}, offset {offset} does not rise above {self._last}")
+        return None
+
+    def batch(self, _position: int, header: BatchHeader, first_offset: int) -> None:
+        """Take note of the next sound batch."""
+        while self._next is not None and self._next[2] <= header.last_offset:
+            place, timestamp, offset = self._next
+            meaning = self._contradiction(timestamp, offset, header, first_offset)
+            if meaning:
+                self._faults.add(place, offset, meaning)
+            self._next = self._pull()
+        self._largest = max(self._largest, header.max_timestamp)
+        self._skipped = False
+
+    def _contradiction(self, timestamp: int, offset: int, header: BatchHeader, first_offset: int) -> str:
+        if self._largest > timestamp:
+            return f"says that no record up to offset {offset} is above {timestamp}, and one has {self._largest}"
+        if header.magic == 0 or (self._skipped and offset < first_offset):
+            return ""
+        if offset < first_offset:
+            return f"there is no batch with offset {offset}"
+        if header.max_timestamp != timestamp:
+            return f"the batch with offset {offset} has the largest timestamp {header.max_timestamp}, not {timestamp}"
+        return ""
+
+    def skip(self, _position: int, _following: int) -> None:
+        """Believe the entries for offsets that a stretch took which is not sound."""
+        self._skipped = True
+
+    def finish(self, *, is_whole: bool) -> None:
+        """Say the faults. `is_whole`: the log ended with a sound batch."""
+        while self._next is not None:
+            place, _, offset = self._next
+            if is_whole:
+                self._faults.add(place, offset, f"offset {offset} lies beyond the end of the log")
+            self._next = self._pull()
+        self._faults.say()
+        if self._is_sealed and -1 < self._last[0] < self._largest:
+            meaning = f"ends at {self._last[0]}, but the segment's largest timestamp is {self._largest}"
+            self._reporter.damage("time-index-end", f"{meaning}: retention by time goes by the index")
+
+
+class TransactionIndexCheck:
+    """The entries of `<base>.txnindex` against the markers in its log: aborted transactions that ended there."""
+
+    def __init__(self, reporter: Reporter, base_offset: int) -> None:
+        self._faults = _Faults(reporter, "transaction-index")
+        data = files.read_file(reporter.path)
+        if len(data) % _TXN_ENTRY.size:
+            meaning = f"{len(data)} bytes are no whole number of {_TXN_ENTRY.size}-byte entries"
+            reporter.damage("transaction-index", meaning, position=len(data) // _TXN_ENTRY.size * _TXN_ENTRY.size)
+        whole = memoryview(data)[: len(data) // _TXN_ENTRY.size * _TXN_ENTRY.size]
+        self._entries = _numbered(_TXN_ENTRY.iter_unpack(whole), _TXN_ENTRY.size)
+        self._last_offset = base_offset - 1
+        self._skipped = False
+        self._next = self._pull()
+
+    def _pull(self) -> tuple[int, int, int] | None:
+        """Return the next entry (place, producer id, last offset) of a legal shape."""
+        for place, (version, producer_id, first, last, _stable) in self._entries:
+            if version == 0 and 0 <= first <= last and last > self._last_offset:
+                self._last_offset = last
+                return place, producer_id, last
+            self._faults.add(place, last, f"version {version}, offsets {first} to {last} behind {self._last_offset}")
+        return None
+
+    def batch(self, _position: int, header: BatchHeader, first_offset: int) -> None:
+        """Take note of the next sound batch."""
+        while self._next is not None and self._next[2] <= header.last_offset:
+            place, producer_id, offset = self._next
+            is_there = header.is_control and first_offset <= offset and header.producer_id == producer_id
+            if not is_there and not (self._skipped and offset < first_offset):
+                self._faults.add(place, offset, f"no marker of producer {producer_id} stands at offset {offset}")
+            self._next = self._pull()
+        self._skipped = False
+
+    def skip(self, _position: int, _following: int) -> None:
+        """Believe the entries for offsets that a stretch took which is not sound."""
+        self._skipped = True
+
+    def finish(self, *, is_whole: bool) -> None:
+        """Say the faults. `is_whole`: the log ended with a sound batch."""
+        while is_whole and self._next is not None:
+            self._faults.add(self._next[0], self._next[2], f"offset {self._next[2]} lies beyond the end of the segment")
+            self._next = self._pull()
+        self._faults.say()
+
+
+IndexCheck = OffsetIndexCheck | TimeIndexCheck | TransactionIndexCheck
+
+
+def _numbered(entries: Iterator[tuple[int, ...]], size: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    return ((number * size, entry) for number, entry in enumerate(entries))
+
+
+def _offset_entries(reporter: Reporter, base_offset: int, may_be_padded: bool) -> Iterator[tuple[int, ...]]:
+    def opened() -> tuple[int, Iterator[tuple[int, ...]]]:
+        index = OffsetIndex.open(reporter.path, base_offset, bytes_max=_NO_LIMIT)
+        return index.count, index.entries()
+
+    return _entries(reporter, opened, _OFFSET_ENTRY_SIZE, may_be_padded)
+
+
+def _time_entries(reporter: Reporter, base_offset: int, may_be_padded: bool) -> Iterator[tuple[int, ...]]:
+    def opened() -> tuple[int, Iterator[tuple[int, ...]]]:
+        index = TimeIndex.open(reporter.path, base_offset, bytes_max=_NO_LIMIT)
+        return index.count, index.entries()
+
+    return _entries(reporter, opened, _TIME_ENTRY_SIZE, may_be_padded)
+
+
+def _entries(
+    reporter: Reporter, opened: Callable[[], tuple[int, Iterator[tuple[int, ...]]]], size: int, may_be_padded: bool
+) -> Iterator[tuple[int, ...]]:
+    try:
+        count, entries = opened()
+    except CorruptIndex as error:
+        reporter.damage("index-shape", f"{error.reason}: it is made anew from the log")
+        return iter(())
+    zeros = files.status(reporter.path).st_size - count * size
+    if zeros > size and not may_be_padded:  # one entry of zeros may be the first of all: time 0 at the base offset
+        meaning = f"{zeros} bytes of zeros behind its entries, which a broker takes for entries"
+        reporter.notice("index-padding", meaning, position=count * size)
+    return entries

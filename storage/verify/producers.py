@@ -1,0 +1,129 @@
+"""Verifying what idempotent and transactional producers left: their sequences, and the snapshots of their state.
+
+The sequences of a producer go on without gap or repeat, and its epoch never falls (KIP-98). Where offsets are missing
+from the log (compaction, damage, a removed head) a gap says nothing. A snapshot named N must agree with a replay of the
+batches below N, as far as the log reaches back: producers that the log no longer has, and producers that a broker has
+forgotten because they were idle for a day, are no findings. Follows Kafka's ProducerStateManager.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+
+from offsetfs.storage import files
+from offsetfs.storage.errors import InvalidSnapshot, MalformedBatch
+from offsetfs.storage.names import segment_name
+from offsetfs.storage.partition.producers import NONE, ProducerEntry, ProducerState
+from offsetfs.storage.records.batch import Batch, BatchHeader
+from offsetfs.storage.verify.batches import marker
+from offsetfs.storage.verify.finding import Report, Reporter
+
+_SEQUENCE_MAX = 2**31 - 1
+
+
+class ProducersCheck:
+    """Replays the producers of one partition, batch by batch, and compares the snapshots on the way."""
+
+    def __init__(self, directory: str, snapshots: list[int], first_offset: int, report: Report) -> None:
+        """`snapshots`: the offsets that name them. `first_offset`: where the log begins."""
+        self._directory = directory
+        self._snapshots = deque(sorted(snapshots))
+        self._report = report
+        self._state = ProducerState.empty()
+        self._hole = first_offset - 1  # the last offset that is missing; what came before it is not known
+
+    def batch(self, batch: Batch, log: Reporter) -> None:
+        """Take note of the next batch of the log."""
+        header = batch.header
+        self.reach(header.base_offset)
+        if header.producer_id < 0:
+            return
+        entry = self._state.entries.get(header.producer_id)
+        if entry is not None:
+            self._check_sequence(entry, header, log, batch.position)
+        try:
+            self._state.replay(header, marker(batch) if header.is_control else None)
+        except MalformedBatch:
+            self.miss(header.last_offset)  # the batch has a finding of its own
+
+    def miss(self, offset: int) -> None:
+        """Take note that `offset`, and what there may be before it since the last batch, is not in the log."""
+        self._hole = max(self._hole, offset)
+
+    def _check_sequence(self, entry: ProducerEntry, header: BatchHeader, log: Reporter, position: int | None) -> None:
+        meaning = ""
+        if header.producer_epoch < entry.producer_epoch:
+            meaning = f"epoch {header.producer_epoch} follows {entry.producer_epoch}"
+        elif not header.is_control and self._hole <= entry.last_offset:
+            meaning = _sequence_fault(entry, header)
+        if meaning:
+            meaning = f"producer {header.producer_id}: {meaning}"
+            log.damage("producer-sequence", meaning, position=position, offset=header.base_offset)
+
+    # --- snapshots ---------------------------------------------------------------------------------------------------
+
+    def reach(self, offset: int) -> None:
+        """Compare the snapshots up to `offset`, which the replay has reached."""
+        while self._snapshots and self._snapshots[0] <= offset:
+            self._compare(self._snapshots.popleft())
+
+    def finish(self, next_offset: int, *, is_clean: bool) -> None:
+        """Compare what is left; a snapshot beyond the end belongs to records that are not there."""
+        self.reach(next_offset)
+        for offset in self._snapshots:
+            reporter = Reporter(self._report, self._path(offset))
+            say = reporter.damage if is_clean else reporter.notice
+            say("snapshot-beyond-end", f"producers before offset {offset}, but the log ends at {next_offset}")
+
+    def _path(self, offset: int) -> str:
+        return os.path.join(self._directory, segment_name(offset, ".snapshot"))
+
+    def _compare(self, offset: int) -> None:
+        path = self._path(offset)
+        reporter = Reporter(self._report, path)
+        try:
+            stored = ProducerState.load(files.read_file(path), path)
+        except FileNotFoundError:
+            return
+        except InvalidSnapshot as error:
+            reporter.damage("snapshot", f"{error.reason}: an older one is used, and more of the log is replayed")
+            return
+        for producer_id, entry in sorted(stored.entries.items()):
+            meaning = self._difference(producer_id, entry, offset)
+            if meaning:
+                reporter.damage("snapshot", f"producer {producer_id}: {meaning}", offset=offset)
+
+    def _difference(self, producer_id: int, stored: ProducerEntry, offset: int) -> str:
+        if stored.last_offset >= offset:
+            return f"offset {stored.last_offset} is not before the snapshot"
+        replayed = self._state.entries.get(producer_id)
+        is_known = self._hole < 0
+        if replayed is None:
+            return "no batch of it is in the log" if is_known or stored.last_offset > self._hole else ""
+        if stored.last_offset != replayed.last_offset:
+            if self._hole > replayed.last_offset:  # its last batch may have been there
+                return ""
+            return f"last offset {stored.last_offset}, in the log {replayed.last_offset}"
+        names = ["producer_epoch", "last_sequence", "offset_delta"]
+        if is_known:
+            names += ["timestamp", "coordinator_epoch", "current_txn_first_offset"]
+        pairs = [(name, getattr(stored, name), getattr(replayed, name)) for name in names]
+        return "; ".join(f"{name} {one}, in the log {other}" for name, one, other in pairs if one != other)
+
+
+def _sequence_fault(entry: ProducerEntry, header: BatchHeader) -> str:
+    """Return what is wrong with the first sequence of a data batch; "" when nothing is.
+
+    Old clients begin anew at 0 when the broker had forgotten them, so that 0 is only wrong when it is a repeat.
+    """
+    first, last = header.base_sequence, (header.base_sequence + header.last_offset_delta) & _SEQUENCE_MAX
+    if header.producer_epoch > entry.producer_epoch or entry.last_sequence == NONE:
+        is_same = header.producer_epoch == entry.producer_epoch
+        return "" if first == 0 or is_same else f"a new epoch begins with sequence {first}"
+    expected = (entry.last_sequence + 1) & _SEQUENCE_MAX
+    if first == expected or (first == 0 and last != entry.last_sequence):
+        return ""
+    if (first - expected) & _SEQUENCE_MAX < _SEQUENCE_MAX // 2:
+        return f"sequence {first} follows {entry.last_sequence}: batches are missing between them"
+    return f"sequences {first} to {last} again, after {entry.last_sequence}"

@@ -1,0 +1,213 @@
+"""What opening a log directory for writing would do to it, found out without changing anything.
+
+The plan of one partition has the steps of `log_loader` and `recovery`, in their order, and beyond them the indexes that
+a verification found wrong: a look-up would make them anew one by one. What neither of them cures is `kept`: damage that
+was once on disk is reported, never cut.
+
+    swaps → the segments that there would be → recovery from the recovery point on → indexes
+
+Here everything is looked at; `repair` does it, through the very same `LogDirectory.open`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from offsetfs.storage import checkpoint, files
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.partition.log_end import end_of_chain
+from offsetfs.storage.recovery import overflow
+from offsetfs.storage.recovery.leftovers import PendingSwaps, pending_swaps
+from offsetfs.storage.recovery.recovery_plan import RecoveryPlan
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.segment import Segment, SegmentFiles
+from offsetfs.storage.settings.config import DEFAULTS
+from offsetfs.storage.verify import batches as verify_batches
+from offsetfs.storage.verify.finding import DAMAGE, Finding
+
+CURED_BY_INDEXES = frozenset(
+    {"offset-index", "time-index", "time-index-end", "index-shape", "index-padding", "index-missing"}
+)
+"""The kinds of finding that go away when the indexes of the segment are made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that would be done.
+
+    `kind`: swap, recover, split, cut, set-aside, snapshot, leftover, epochs, index, begin.
+    """
+
+    kind: str
+    path: str
+    position: int | None
+    offset: int | None
+    meaning: str
+
+    def __str__(self) -> str:
+        places = [f"position {self.position}"] * (self.position is not None)
+        places += [f"offset {self.offset}"] * (self.offset is not None)
+        return f"{', '.join([self.path, *places])}: {self.kind}: {self.meaning}"
+
+
+@dataclass(slots=True)
+class PartitionPlan:
+    """What would happen to one partition."""
+
+    path: str
+    steps: list[Step] = field(default_factory=list)
+    kept: list[Finding] = field(default_factory=list)
+    """Damage that stays as it is."""
+    indexes: list[int] = field(default_factory=list)
+    """The base offsets of segments whose indexes have to be made anew besides."""
+    next_offset: int | None = None
+    """Where the log would end, when it is recovered."""
+
+    def add(
+        self, kind: str, name: str, meaning: str, *, position: int | None = None, offset: int | None = None
+    ) -> None:
+        path = os.path.join(self.path, name) if name else self.path
+        self.steps.append(Step(kind, path, position, offset, meaning))
+
+
+def plan_partition(
+    path: str,
+    findings: Iterable[Finding],
+    *,
+    is_clean: bool,
+    recovery_point: int,
+    log_start: int,
+    may_have_gaps: bool = False,
+) -> PartitionPlan:
+    """Return what opening for writing would do; `findings` are those of a verification of this partition.
+
+    `may_have_gaps`: it is a broker's, or compacted and without a recovery point. Costs a read of everything from the
+    recovery point on when the directory was not closed cleanly. Raises OSError.
+    """
+    plan = PartitionPlan(path)
+    logs = _Logs(path)
+    pending = pending_swaps(path)
+    if pending.is_swap or not is_clean:
+        _plan_swaps(plan, logs, pending)
+    if not logs.paths:
+        meaning = "there is no segment: an empty one is made" + (", after the swaps" if plan.steps else "")
+        plan.add("begin", segment_name(log_start, ".log"), meaning)
+    elif not is_clean or not _ends_well(plan, logs):
+        recovery = RecoveryPlan(
+            path,
+            logs.paths,
+            plan.add,
+            recovery_point=recovery_point,
+            log_start=log_start,
+            has_gaps=may_have_gaps or (not recovery_point and pending.reach(max(min(logs.paths), log_start))),
+        )
+        recovery.make()
+        logs.gone |= {logs.paths[base] for base in recovery.set_aside}
+        plan.next_offset = max(recovery.next_offset, recovery_point, log_start)
+    _sort_out(plan, findings, logs)
+    return plan
+
+
+class _Logs:
+    """The log files that there would be, by base offset: with swaps pending, some still have another name."""
+
+    def __init__(self, path: str) -> None:
+        self.gone: set[str] = set()
+        parsed = ((name, parse_segment_name(name)) for name in files.names(path))
+        logs = ((name, each[0]) for name, each in parsed if each is not None and each[1] == ".log")
+        self.paths: dict[int, str] = {base: os.path.join(path, name) for name, base in logs}
+
+
+def _plan_swaps(plan: PartitionPlan, logs: _Logs, pending: PendingSwaps) -> None:
+    for name in sorted(pending.removed):
+        logs.gone.add(os.path.join(plan.path, name))
+        plan.add("swap", name, "is removed")
+    logs.paths = {base: path for base, path in logs.paths.items() if path not in logs.gone}
+    for name in sorted(pending.renamed):
+        plan.add("swap", name, "takes its place")
+        parsed = parse_segment_name(name)
+        if parsed is not None and parsed[1] == ".log.swap":
+            logs.paths[parsed[0]] = os.path.join(plan.path, name)
+
+
+def _ends_well(plan: PartitionPlan, logs: _Logs) -> bool:
+    """Whether a cleanly closed log ends with a whole batch; else it is recovered all the same."""
+    pool: Pool[SegmentFiles] = Pool(1)
+    try:
+        segments = [_segment(plan.path, base, log_path, pool) for base, log_path in sorted(logs.paths.items())]
+        end = end_of_chain(segments[-1])
+        overflowed = overflow.find(segments, end) if end is not None else None
+    finally:
+        pool.clear()
+    if overflowed is not None:
+        name = segment_name(overflowed.base_offset, ".log")
+        plan.add("split", name, overflow.MEANING)
+    return end is not None
+
+
+def _segment(path: str, base: int, log_path: str, pool: Pool[SegmentFiles]) -> Segment:
+    segment = Segment(path, base, DEFAULTS, pool, size=files.status(log_path).st_size, read_only=True)
+    segment.log_path = log_path
+    return segment
+
+
+# --- what a verification found ---------------------------------------------------------------------------------------
+
+
+def _sort_out(plan: PartitionPlan, findings: Iterable[Finding], logs: _Logs) -> None:
+    """Put each finding to what cures it: a step that there is already, an index made anew, or nothing."""
+    cuts = {step.path: step.position or 0 for step in plan.steps if step.kind == "cut"}
+    recovered_from = next((base_of(step.path) for step in plan.steps if step.kind == "recover"), None)
+    anew: dict[int, set[str]] = {}
+    for finding in findings:
+        base = base_of(finding.path)
+        if finding.path in logs.gone or (finding.path in cuts and (finding.position or 0) >= cuts[finding.path]):
+            continue
+        if finding.kind in CURED_BY_INDEXES and base is not None:
+            if recovered_from is None or base < recovered_from:
+                anew.setdefault(base, set()).add(finding.kind)
+        elif finding.severity == DAMAGE and not (plan.steps and _is_cured_by_recovery(finding, recovered_from)):
+            plan.kept.append(finding)
+    for base, kinds in sorted(anew.items()):
+        plan.indexes.append(base)
+        plan.add("index", segment_name(base, ".log"), f"its indexes are made anew ({', '.join(sorted(kinds))})")
+
+
+def _is_cured_by_recovery(finding: Finding, recovered_from: int | None) -> bool:
+    if finding.kind == "no-log":
+        return True
+    is_of_epochs = os.path.basename(finding.path) == checkpoint.LEADER_EPOCHS
+    return recovered_from is not None and (finding.kind == "snapshot-beyond-end" or is_of_epochs)
+
+
+def base_of(path: str) -> int | None:
+    """Return the base offset in the name of a segment's file."""
+    parsed = parse_segment_name(os.path.basename(path))
+    return parsed[0] if parsed is not None else None
+
+
+# --- what remains ----------------------------------------------------------------------------------------------------
+
+
+def readable_ranges(path: str) -> Iterator[tuple[int, int]]:
+    """Yield (first, last) offsets of the stretches of a partition that can be read, parted by damage."""
+    first, last, broken = -1, -1, False
+
+    def on_break(_error: StorageError, _position: int, _following: int) -> None:
+        nonlocal broken
+        broken = True
+
+    parsed = (parse_segment_name(name) for name in files.names(path))
+    for base in sorted(each[0] for each in parsed if each is not None and each[1] == ".log"):
+        with files.opened(os.path.join(path, segment_name(base, ".log"))) as log:
+            for batch in verify_batches.sound_batches(log, log.size(), on_break):
+                if broken and first >= 0:
+                    yield first, last
+                    first = -1
+                broken, last = False, batch.header.last_offset
+                first = batch.header.base_offset if first < 0 else first
+    if first >= 0:
+        yield first, last

@@ -1,0 +1,288 @@
+"""`values` of a whole partition: one growing file over all segments, and where each of its bytes comes from.
+
+A view begins at the log start it was made with and never changes its past: it grows, and keeps its numbering when
+retention and compaction take segments away. Their bytes are read on as long as their files are there, or open; then
+reading them is ESTALE. So is growing, where something was removed that the view had not come to: it never skips.
+Whoever opens the name afresh gets a `successor`, which begins at the new log start and takes over the maps of the
+segments that are still there.
+
+All batches that are not control batches are shown, those of open and aborted transactions too; with
+`is_committed_only` only what is committed below the last stable offset. Maps of such a view are never put on disk nor
+taken from there: what lies beside the log describes all of it.
+
+Threads: `refresh` is serialised by a lock, `locate` and `read` need none.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from offsetfs.storage import files
+from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.names import parse_segment_name
+from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_map import Segments
+from offsetfs.storage.views.view_blocks import Block, OnDamage, join_block
+from offsetfs.storage.views.view_map import SUFFIX, Maps, ViewMap
+
+NOWAIT_BYTES_MAX = 1 << 20
+"""How much of a log may be read where nothing may wait: a fraction of a millisecond."""
+
+_LOAD_COST_BYTES = 64 << 10  # what opening a kept map counts against `bytes_max`
+
+
+class Part(NamedTuple):
+    """One segment of the view. `start`: the byte at which its output begins; negative where the log start cut it."""
+
+    segment: Segment
+    map: ViewMap
+    start: int
+
+
+class Located(NamedTuple):
+    """Where a byte comes from: the block's output is `[start, end)` of the view."""
+
+    segment: Segment
+    block: Block
+    start: int
+    end: int
+
+
+class PartitionValues:
+    """The view of one log from `start_offset` on. Nothing is known before the first `refresh` that returns True."""
+
+    def __init__(self, log: Log, maps: Maps, on_damage: OnDamage, *, is_committed_only: bool = False) -> None:
+        self.start_offset = log.log_start_offset
+        self._log = log
+        self._view = LogView(log, is_committed_only=is_committed_only)
+        self._maps = maps
+        self._on_damage = on_damage
+        self._parts: list[Part] = []
+        self._starts: list[int] = []
+        self._inherited: dict[int, Part] = {}
+        self._seen: tuple[Segments | None, int] = (None, -1)
+        self._holding: Segments | None = None  # the last one that was found to hold all parts
+        self._snapshot: Segments | None = None  # that of the last refresh, whether it came to the end or not
+        self._lock = threading.Lock()
+        self._left = 0  # bytes of log that this refresh may still read
+        self._start_is_known = False
+        self._swept = False
+
+    def successor(self) -> PartitionValues:
+        """Return a view from the log start of now, with the maps that are still right."""
+        is_committed_only = self._view.is_committed_only
+        values = PartitionValues(self._log, self._maps, self._on_damage, is_committed_only=is_committed_only)
+        values._inherited = {part.segment.base_offset: part for part in self._parts}
+        return values
+
+    @property
+    def size(self) -> int:
+        """Bytes of the view, as of the last `refresh`."""
+        if not self._parts:
+            return 0
+        last = self._parts[-1]
+        return last.start + last.map.size
+
+    @property
+    def scanned_bytes(self) -> int:
+        """How much of the log the maps stand for by now."""
+        return sum(part.map.log_bytes for part in self._parts)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the log still begins where this view does, with the same segments."""
+        snapshot = self._log.snapshot()
+        if self._log.log_start_offset != self.start_offset:
+            return False
+        if snapshot is not self._holding:
+            if not all(_holds(snapshot, part.segment) for part in self._parts):
+                return False
+            self._holding = snapshot
+        return True
+
+    # --- growing ---------------------------------------------------------------------------------------------------
+
+    def refresh(self, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
+        """Take in what was appended; return whether the view is complete as of the call.
+
+        Costs nothing when nothing was. Reads at most about `bytes_max` of segments that have no map, and is to be
+        called again after False. With `nowait` `WouldBlock` when more than 1 MiB is to be read, or anything not cached.
+        """
+        end_offset, snapshot = self._view.end_offset(nowait=nowait), self._log.snapshot()
+        if self._seen[0] is snapshot and self._seen[1] == end_offset:
+            return True
+        if not self._lock.acquire(blocking=not nowait):
+            raise WouldBlock("maps are being made", path=self._log.path)
+        try:
+            self._left = NOWAIT_BYTES_MAX if nowait else bytes_max or sys.maxsize
+            if not self._grow(snapshot, end_offset, nowait):
+                return False
+            self._seen = (snapshot, end_offset)
+            return True
+        finally:
+            self._lock.release()
+
+    def _grow(self, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
+        self._sweep(snapshot, nowait)
+        if self._parts and not self._extend(self._parts[-1], snapshot, end_offset, nowait):
+            return False
+        following, self._snapshot = self._following(snapshot, nowait), snapshot
+        return all(
+            self._extend(self._part(segment, snapshot, nowait), snapshot, end_offset, nowait)
+            for segment in following
+            if segment.base_offset <= end_offset
+        )
+
+    def _following(self, snapshot: Segments, nowait: bool) -> Iterator[Segment]:
+        """Return the segments behind the last part. ESTALE when what comes next was removed or replaced meanwhile."""
+        if not self._parts:
+            return snapshot.from_floor(self.start_offset)
+        last = self._parts[-1].segment
+        if _holds(snapshot, last):
+            return _behind(snapshot, last)
+        following = next(_behind(self._snapshot, last), None) if self._snapshot is not None else None
+        if following is None:  # it was the active one: the next began where it ended
+            if nowait:
+                raise WouldBlock("looks for the end of a removed segment", path=last.log_path)
+            base_offset = max((header.next_offset for _, header in last.headers()), default=last.base_offset)
+            following = snapshot.floor(base_offset)
+            is_there = following is not None and following.base_offset == base_offset
+        else:
+            is_there = _holds(snapshot, following)
+        if following is None or not is_there:
+            raise OSError(errno.ESTALE, "what comes next was removed; open `values` again", last.log_path)
+        return snapshot.from_floor(following.base_offset)
+
+    def _part(self, segment: Segment, snapshot: Segments, nowait: bool) -> Part:
+        """Add a segment at the end, with the map it has, or an empty one."""
+        part = Part(segment, self._map_of(segment, snapshot, nowait), self.size)
+        self._parts.append(part)
+        self._starts.append(part.start)
+        return part
+
+    def _map_of(self, segment: Segment, snapshot: Segments, nowait: bool) -> ViewMap:
+        inherited = self._inherited.pop(segment.base_offset, None)
+        if inherited is not None and inherited.segment is segment:
+            return inherited.map
+        if segment is snapshot.active or not segment.size or self._view.is_committed_only:
+            return ViewMap(segment.base_offset, self._view.shows)
+        if nowait:
+            raise WouldBlock("the view map may be on disk", path=segment.log_path)
+        self._left -= _LOAD_COST_BYTES
+        return ViewMap.load(segment, self._maps) or ViewMap(segment.base_offset)
+
+    def _extend(self, part: Part, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
+        """Bring a part up to the end of its segment, or of the view; return whether it got there."""
+        segment, map_ = part.segment, part.map
+        end, begun = self._end_of(segment, snapshot, end_offset, nowait), part.map.log_bytes
+        if begun < end:
+            if self._left <= 0:
+                return False
+            if nowait and end - begun > self._left:
+                raise WouldBlock("a long stretch has no view map", path=segment.log_path)
+            map_.extend(segment, end, on_damage=self._on_damage, nowait=nowait, bytes_max=self._left)
+            self._left -= map_.log_bytes - begun
+            if map_.log_bytes < end:
+                return False
+        self._skip_below_start(part, nowait)
+        if segment is not snapshot.active:
+            self._keep(part, nowait)
+        return True
+
+    def _end_of(self, segment: Segment, snapshot: Segments, end_offset: int, nowait: bool) -> int:
+        """Return the byte at which the view ends in a segment, which is its size unless the view ends inside it."""
+        if self._view.is_committed_only and snapshot.floor(end_offset) is segment:
+            return segment.position_of(end_offset, nowait=nowait)
+        return segment.size
+
+    def _skip_below_start(self, part: Part, nowait: bool) -> None:
+        """Begin the view inside the first segment when the log start lies in it."""
+        if self._start_is_known:
+            return
+        if part.segment.base_offset < self.start_offset:
+            if nowait:
+                raise WouldBlock("the log start lies inside a segment", path=part.segment.log_path)
+            skipped = part.map.output_before(part.segment, self.start_offset)
+            self._parts[0] = part._replace(start=-skipped)
+            self._starts[0] = -skipped
+        self._start_is_known = True
+
+    def _keep(self, part: Part, nowait: bool) -> None:
+        """Put the map of a sealed segment on disk, where one may write.
+
+        Not a map that met damage: it is made anew for each mount, so that each mount reports the damage.
+        """
+        if part.map.is_kept or part.map.has_damage or self._log.read_only or self._view.is_committed_only:
+            return
+        if nowait:
+            raise WouldBlock("a view map is to be written", path=part.segment.log_path)
+        with part.segment.names_lock:
+            if part.segment.is_removed:
+                return
+            try:
+                part.map.save(part.segment, self._maps)
+            except OSError:
+                return  # a full disk costs a map, not the view
+
+    def _sweep(self, snapshot: Segments, nowait: bool) -> None:
+        """Once: remove maps whose segments are gone."""
+        if self._swept or self._log.read_only:
+            return
+        if nowait:
+            raise WouldBlock("looks for old view maps", path=self._log.path)
+        for name in files.names(self._log.path):
+            parsed = parse_segment_name(name)
+            if parsed is not None and parsed[1] == SUFFIX:
+                segment = snapshot.floor(parsed[0])
+                if segment is None or segment.base_offset != parsed[0]:
+                    files.remove_file(os.path.join(self._log.path, name))
+        self._swept = True
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def locate(self, byte: int) -> Located | None:
+        """Return where byte `byte` comes from; None at the end."""
+        if byte >= self.size:
+            return None
+        part = self._parts[bisect_right(self._starts, byte) - 1]
+        block = part.map.block(byte - part.start)
+        return Located(part.segment, block, part.start + block.output, part.start + block.output_end)
+
+    def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
+        """Return the whole output of a located block, which nobody changes.
+
+        ESTALE when the segment's files are gone; the error of a batch that was damaged since; with `nowait`
+        `WouldBlock`.
+        """
+        segment, block = located.segment, located.block
+        if nowait and block.position_end - block.position > 2 * NOWAIT_BYTES_MAX:
+            raise WouldBlock("a long block", path=segment.log_path, position=block.position)
+        return join_block(segment, block, shows=self._view.shows, nowait=nowait)
+
+    def hold(self, located: Located) -> object:
+        """Return what a reader of a located block keeps, to read its segment to the end whatever becomes of it."""
+        place = bisect_right(self._starts, located.start) - 1
+        part = self._parts[max(place, 0)]
+        try:
+            return part.segment.open_files(nowait=True), part.map.mapping() if part.map.is_kept else None
+        except WouldBlock:
+            return None
+
+
+def _behind(snapshot: Segments, segment: Segment) -> Iterator[Segment]:
+    """Yield what follows `segment`, which the snapshot holds."""
+    segments = snapshot.from_floor(segment.base_offset)
+    next(segments)
+    return segments
+
+
+def _holds(snapshot: Segments, segment: Segment) -> bool:
+    return snapshot.floor(segment.base_offset) is segment

@@ -1,0 +1,183 @@
+"""The batches behind a stretch of the `values` view: walked over damage, measured, joined.
+
+A record's output is its value and a newline; a null value is an empty line. Loose messages of v0 and v1 are taken in
+runs (`legacy`). Control batches have none, nor have batches that the isolation level of the view leaves out. What a
+batch that cannot be read would have shown is left out and reported, and the rest closes up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from offsetfs.storage.errors import (
+    CorruptBatch,
+    DecompressionLimit,
+    MalformedBatch,
+    StorageError,
+    UnsupportedFormat,
+    WouldBlock,
+)
+from offsetfs.storage.records import batch_chain, chain
+from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX, Batch
+from offsetfs.storage.records.batch_header import CODEC_MASK, CRC_START, HEADER_SIZE, MAGIC, MAGIC_END, parse_header
+from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.records.legacy import RUNS, run_header
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.time_search import Shows, shows_data
+
+UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
+"""What a batch raises that a view leaves out."""
+
+_VALUE_SIZE = 5  # the column of a scanned row
+_SCRATCH_BYTES_MAX = 4 << 20
+_ANOTHER_LOG = "not what its view map describes"
+
+OnDamage = Callable[[StorageError], None]
+"""Called, from whatever thread, with each batch that shows nothing because it cannot be read."""
+
+
+class Block(NamedTuple):
+    """A stretch of a segment: bytes `[output, output_end)` of the view from batches in `[position, position_end)`."""
+
+    output: int
+    output_end: int
+    position: int
+    position_end: int
+
+
+def walk(segment: Segment, position: int, end: int, *, on_damage: OnDamage, nowait: bool = False) -> Iterator[Batch]:
+    """Yield the batches in `[position, end)`, checksums verified, stepping over what is damaged.
+
+    With `nowait` the stretch is read at once from the page cache, and damage is left to a thread (`WouldBlock`).
+    """
+    if nowait:
+        return _walk_cached(segment, position, end)
+    return segment.batches(position, end, on_damage=lambda error, _following: on_damage(error), runs=RUNS)
+
+
+def _walk_cached(segment: Segment, position: int, end: int) -> Iterator[Batch]:
+    log = segment.open_files(nowait=True).log
+    try:
+        data = memoryview(log.read(position, end - position, nowait=True))
+        yield from _batches_in(data, segment, position, batch_chain.INLINE_INFLATE_BYTES_MAX)
+    except UNREADABLE:
+        raise WouldBlock("damage is stepped over in a thread", path=segment.log_path, position=position) from None
+
+
+def _batches_in(
+    data: memoryview, segment: Segment, start: int, inflated_bytes_max: int = PAYLOAD_BYTES_MAX
+) -> Iterator[Batch]:
+    """Yield the batches that fill `data` exactly, which was read from `start` on."""
+    position, size, path = 0, len(data), segment.log_path
+    while position < size:
+        header = parse_header(data, position, path=path, file_position=start + position)
+        if header.magic in RUNS and not header.is_wrapper:
+            header = run_header(header, data[position:])
+        batch = Batch(header, data[position : position + header.size], path, start + position)
+        if not header.is_run:
+            batch.check()
+        if header.codec:
+            batch.payload(inflated_bytes_max)
+        yield batch
+        position += header.size
+
+
+class _Scratch(threading.local):
+    """A buffer for each thread: memory fresh from the kernel costs more than the read that fills it."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+
+    def take(self, size: int) -> memoryview:
+        """Return `size` bytes that hold until the next call; what is large is not kept."""
+        if size > _SCRATCH_BYTES_MAX:
+            return memoryview(bytearray(size))
+        if size > len(self.buffer):
+            self.buffer = bytearray(max(size, _SCRATCH_BYTES_MAX // 2))
+        return memoryview(self.buffer)[:size]
+
+
+_scratch = _Scratch()
+
+
+def join_block(segment: Segment, block: Block, *, shows: Shows = shows_data, nowait: bool = False) -> bytes | bytearray:
+    """Return the output of one block, read from the log: that of the batches which `shows` lets through.
+
+    Raises what is wrong with a batch that could be read when the map was made; with `nowait` `WouldBlock`.
+    """
+    if not 0 <= block.position <= block.position_end <= segment.size:
+        raise MalformedBatch(_ANOTHER_LOG, path=segment.log_path, position=block.position)
+    try:
+        joined = _join_sound(segment, block, shows, nowait)
+        if len(joined) == block.output_end - block.output:
+            return joined
+    except UNREADABLE:
+        pass
+    if nowait:
+        raise WouldBlock("damage is stepped over in a thread", path=segment.log_path, position=block.position)
+    return _join_over_damage(segment, block, shows)
+
+
+def _join_sound(segment: Segment, block: Block, shows: Shows, nowait: bool) -> bytes | bytearray:
+    log, size = segment.open_files(nowait=nowait).log, block.position_end - block.position
+    data = _scratch.take(size)
+    data = data[: log.read_into(data, block.position, nowait=nowait)]
+    if shows is shows_data:
+        joined = _join_plain(data, block.position)
+        if joined is not None:
+            return joined
+    limit = batch_chain.INLINE_INFLATE_BYTES_MAX if nowait else PAYLOAD_BYTES_MAX
+    batches = _batches_in(data, segment, block.position, limit)
+    pieces = [batch.joined() for batch in batches if shows(batch.header, nowait=nowait)]
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _join_plain(data: memoryview, position: int) -> bytes | bytearray | None:
+    """Return the output of sound, uncompressed v2 batches that fill `data`; None where something else is among them."""
+    if len(data) < HEADER_SIZE or data[MAGIC_END - 1] != MAGIC or data[CRC_START + 1] & CODEC_MASK:
+        return None
+    pieces, place = list[bytearray](), 0
+    while place < len(data):
+        rows, place = chain.sound(data, place, len(data), position, *chain.ANY_OFFSETS)
+        lines = chain.join(data, position, rows) if rows else None
+        if lines is None:
+            return None
+        pieces.append(lines)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _join_over_damage(segment: Segment, block: Block, shows: Shows) -> bytes:
+    pieces: list[bytearray] = []
+    problems: list[StorageError] = []
+    for batch in walk(segment, block.position, block.position_end, on_damage=problems.append):
+        if shows(batch.header):
+            try:
+                pieces.append(batch.joined())
+            except UNREADABLE as error:
+                problems.append(error)
+    joined = b"".join(pieces)
+    if len(joined) == block.output_end - block.output:
+        return joined
+    problems.append(MalformedBatch(_ANOTHER_LOG, path=segment.log_path, position=block.position))
+    raise problems[0]
+
+
+def measure(batch: Batch, on_damage: OnDamage, *, shows: Shows = shows_data, nowait: bool = False) -> int:
+    """Return the bytes of output of one batch; 0 when its records cannot be read."""
+    if not shows(batch.header, nowait=nowait):
+        return 0
+    try:
+        return batch.measured()
+    except UNREADABLE as error:
+        on_damage(error)
+        return 0
+
+
+def measure_below(batch: Batch, offset: int, *, shows: Shows = shows_data) -> int:
+    """Return the bytes of output of the batch's records with an offset below `offset`."""
+    if not shows(batch.header):
+        return 0
+    rows, delta = batch.rows(), offset - batch.header.base_offset
+    return sum(max(rows[row + _VALUE_SIZE], 0) + 1 for row in range(0, len(rows), COLUMNS) if rows[row] < delta)

@@ -1,0 +1,322 @@
+"""Where in the `values` view each part of a segment begins: cumulative output bytes against batch positions.
+
+`values` is every record's value and a newline. Its size is a sum over all records, and a read may begin at any byte;
+a view map answers both without looking at a record again. It holds an entry for the first batch, and for each batch
+that begins when 64 KiB of output (or 4 MiB of log) have passed since the last entry: nothing per record. Control
+batches count 0, and so do batches that cannot be read: they are reported, and the rest of the view closes up.
+
+A map grows with its segment. That of a sealed segment is kept beside the log as `<base offset>.values-map`, a name that
+Kafka ignores (docs/format/values-map.md). It describes what it was made from and is dropped when that is not what the
+log holds: it may cost time, never a wrong byte. It goes where its segment goes: beside one that was removed it is read
+on until both are unlinked. Maps have no counterpart in Kafka.
+
+Threads: one extends, any number read; `size` and the entries a reader finds below it belong together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+
+from crc32c import crc32c
+
+from offsetfs.storage import files
+from offsetfs.storage.errors import MalformedBatch, StorageError
+from offsetfs.storage.names import segment_name
+from offsetfs.storage.records import chain, row_walk
+from offsetfs.storage.records.batch import HEADER_SIZE, Batch, parse_header
+from offsetfs.storage.records.batch import MAGIC as BATCH_MAGIC
+from offsetfs.storage.records.batch_header import Buffer
+from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.segment import REMOVED, Segment
+from offsetfs.storage.segments.time_search import Shows, shows_data
+from offsetfs.storage.views.view_blocks import Block, OnDamage, measure, measure_below, walk
+
+SUFFIX = ".values-map"
+OUTPUT_BYTES_STEP = 64 << 10
+LOG_BYTES_STEP = 4 << 20
+"""Bounds what one block makes a reader read, where batches have little or no output."""
+
+BATCHES_BEFORE_ROWS = 256
+"""How many batches are taken one by one, where rows came to an end, before they are tried again."""
+
+MAGIC = b"OFFSETVM"
+VERSION = 1
+_HEADER = struct.Struct(">8sIIqqqqqqII")
+_CRC_START = 16
+_ENTRY = struct.Struct(">qII")
+_OUTPUT = struct.Struct(">q")
+_U32_MAX = 2**32 - 1
+
+Maps = Pool[files.Map]
+
+
+class ViewMap:
+    """The map of one segment. `size`: bytes of output so far; `log_bytes`: how much of the log they stand for."""
+
+    __slots__ = (
+        "_batches",
+        "_entries",
+        "_first_crc",
+        "_header",
+        "_last",
+        "_mapped",
+        "_shows",
+        "base_offset",
+        "count",
+        "has_damage",
+        "reached",
+    )
+
+    def __init__(self, base_offset: int, shows: Shows = shows_data) -> None:
+        """Begin an empty map of the batches that `shows` lets through. Only a map of all data may be saved."""
+        self.base_offset = base_offset
+        self._shows = shows
+        self.count = 0
+        self.reached = (0, 0)  # (output bytes, log bytes), put in place as one
+        self.has_damage = False
+        self._entries: bytearray | None = bytearray()
+        self._mapped: tuple[Maps, Segment] | None = None
+        self._header = b""  # of the map on disk, if it is there
+        self._batches = 0
+        self._first_crc = 0
+        self._last = (0, 0)  # position of the last batch, checksum of its header
+
+    @property
+    def size(self) -> int:
+        return self.reached[0]
+
+    @property
+    def log_bytes(self) -> int:
+        return self.reached[1]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the map is on disk, and only looked into there."""
+        return self._entries is None
+
+    # --- looking up ------------------------------------------------------------------------------------------------
+
+    def block(self, byte: int) -> Block:
+        """Return the stretch that holds byte `byte` of this segment's output, which must lie below `size`."""
+        (size, log_bytes), count, entries = self.reached, self.count, self._view()
+        assert 0 <= byte < size
+        number = bisect_right(range(count), byte, key=lambda n: int(_OUTPUT.unpack_from(entries, n * _ENTRY.size)[0]))
+        output, position, _ = _ENTRY.unpack_from(entries, (number - 1) * _ENTRY.size)
+        if number == count:
+            return Block(output, size, position, log_bytes)
+        output_end, position_end, _ = _ENTRY.unpack_from(entries, number * _ENTRY.size)
+        return Block(output, output_end, position, position_end)
+
+    def output_before(self, segment: Segment, offset: int) -> int:
+        """Return how many bytes of output records below `offset` make. Reads up to one block."""
+        entries, relative = self._view(), offset - self.base_offset
+        number = bisect_right(
+            range(self.count), relative, key=lambda n: int(_ENTRY.unpack_from(entries, n * _ENTRY.size)[2])
+        )
+        if not self.count:
+            return 0
+        # Not below the first: an entry may be that of a compressed set of v0 or v1, which names its last offset.
+        output, position, _ = _ENTRY.unpack_from(entries, max(number - 1, 0) * _ENTRY.size)
+        for batch in walk(segment, position, self.log_bytes, on_damage=_passed_over):
+            if batch.header.last_offset >= offset:
+                return int(output) + measure_below(batch, offset, shows=self._shows)
+            output += measure(batch, _passed_over, shows=self._shows)
+        return int(output)
+
+    def _view(self) -> bytearray | memoryview:
+        """Return the bytes of the entries."""
+        if self._entries is not None:
+            return self._entries
+        return memoryview(self.mapping())[_HEADER.size :]
+
+    def mapping(self) -> files.Map:
+        """Return the map as it lies on disk, which must be there; who keeps it can go on looking things up in it."""
+        assert self._mapped is not None
+        maps, segment = self._mapped
+        return maps.get(self, lambda: self._open(segment))
+
+    def _open(self, segment: Segment) -> files.Map:
+        """Map the file anew. ESTALE where it was removed with its segment, or is another segment's by now."""
+        removed = os.path.join(segment.directory, segment_name(segment.base_offset, SUFFIX + REMOVED))
+        for path in (segment.path(SUFFIX), removed):
+            with contextlib.suppress(FileNotFoundError):
+                mapped = _map(path)
+                if mapped[: len(self._header)] == self._header:
+                    return mapped
+        raise OSError(errno.ESTALE, "the segment's map is gone", segment.path(SUFFIX))
+
+    # --- growing ---------------------------------------------------------------------------------------------------
+
+    def extend(
+        self, segment: Segment, end: int, *, on_damage: OnDamage, nowait: bool = False, bytes_max: int | None = None
+    ) -> None:
+        """Add the batches from where the map ends to `end`; with `bytes_max` stop after about that much of the log.
+
+        With `nowait` `WouldBlock` when that needs the disk, much inflating, or steps over damage; what was added until
+        then stays.
+        """
+        assert self._entries is not None, "a sealed segment does not grow"
+        limit = end if bytes_max is None else min(end, self.log_bytes + bytes_max)
+
+        def damaged(error: StorageError) -> None:
+            self.has_damage = True
+            on_damage(error)
+
+        while self.log_bytes < limit:
+            if self._shows is shows_data:
+                self._extend_by_rows(segment, limit, nowait)
+            if self.log_bytes < limit:
+                self._extend_by_batches(segment, end, limit, damaged, nowait)
+
+    def _extend_by_batches(self, segment: Segment, end: int, limit: int, on_damage: OnDamage, nowait: bool) -> None:
+        """Add batch by batch; stop when `limit` is reached, or after so many that rows are worth another try."""
+        for count, batch in enumerate(walk(segment, self.log_bytes, end, on_damage=on_damage, nowait=nowait)):
+            self._add(batch, measure(batch, on_damage, shows=self._shows, nowait=nowait))
+            is_plain = batch.header.magic == BATCH_MAGIC and not batch.header.codec
+            if self.log_bytes >= limit or (is_plain and count >= BATCHES_BEFORE_ROWS and self._shows is shows_data):
+                return
+        self.reached = (self.size, end)
+
+    def _extend_by_rows(self, segment: Segment, limit: int, nowait: bool) -> None:
+        """Add blocks of batches (`row_walk`) up to the first that has to be asked itself, or goes beyond `limit`."""
+        log = segment.open_files(nowait=nowait).log
+        for rows in row_walk.block_rows(log, self.log_bytes, limit, nowait=nowait):
+            sizes = rows.measure()
+            count = sizes.index(-1) if min(sizes) < 0 else len(sizes)
+            if count:
+                self._add_rows(rows, sizes[:count], segment.log_path)
+            if count < len(sizes):
+                return
+
+    def _add_rows(self, rows: Rows, sizes: array[int], segment_path: str) -> None:
+        """Add the first batches of `rows`, whose output is `sizes`; as `_add` does with each of them."""
+        entries = self._entries
+        assert entries is not None
+        positions, bases = rows.column(chain.POSITION), rows.column(chain.BASE_OFFSET)
+        outputs, place, count = list(accumulate(sizes, initial=self.size)), 0, len(sizes)
+        while (place := self._next_due(outputs, positions, place, count)) < count:
+            self._add_entry(entries, outputs[place], positions[place], bases[place], segment_path)
+            place += 1
+        if self._batches == 0:
+            self._first_crc = _header_checksum(rows.batch(0)[2])
+        self._batches += count
+        last, header, seen = rows.batch(count - 1)
+        self._last = (last, _header_checksum(seen))
+        self.reached = (outputs[count], last + header.size)
+
+    def _next_due(self, outputs: list[int], positions: array[int], place: int, count: int) -> int:
+        """Return the first batch from `place` on that gets an entry; `count` when none does."""
+        if self.count == 0:
+            return place
+        assert self._entries is not None
+        output, position, _ = _ENTRY.unpack_from(self._entries, (self.count - 1) * _ENTRY.size)
+        return min(
+            bisect_left(outputs, output + OUTPUT_BYTES_STEP, place, count),
+            bisect_left(positions, position + LOG_BYTES_STEP, place, count),
+        )
+
+    def _add(self, batch: Batch, measured: int) -> None:
+        entries, header = self._entries, batch.header
+        position = batch.position or 0
+        assert entries is not None
+        if self._is_due(position):
+            self._add_entry(entries, self.size, position, header.base_offset, batch.path)
+        checksum = _header_checksum(batch.data)
+        if self._batches == 0:
+            self._first_crc = checksum
+        self._batches += 1
+        self._last = (position, checksum)
+        self.reached = (self.size + measured, position + header.size)
+
+    def _add_entry(self, entries: bytearray, output: int, position: int, offset: int, path: str | None) -> None:
+        if position > _U32_MAX:
+            raise MalformedBatch("a log file of more than 4 GiB", path=path, position=position)
+        entries += _ENTRY.pack(output, position, min(max(offset - self.base_offset, 0), _U32_MAX))
+        self.count += 1
+
+    def _is_due(self, position: int) -> bool:
+        if self.count == 0:
+            return True
+        assert self._entries is not None
+        output, last_position, _ = _ENTRY.unpack_from(self._entries, (self.count - 1) * _ENTRY.size)
+        return self.size >= int(output) + OUTPUT_BYTES_STEP or position >= int(last_position) + LOG_BYTES_STEP
+
+    # --- keeping ---------------------------------------------------------------------------------------------------
+
+    def save(self, segment: Segment, maps: Maps) -> None:
+        """Put the finished map of a sealed segment beside its log, and let go of the memory."""
+        if self._entries is None:
+            return
+        assert self._shows is shows_data, "only maps of all data lie beside a log"
+        data = self._dump()
+        files.replace_file(segment.path(SUFFIX), data, sync_name=False)  # one that is lost is made anew
+        self._mapped, self._header, self._entries = (maps, segment), data[: _HEADER.size], None
+
+    def _dump(self) -> bytes:
+        assert self._entries is not None
+        position, last_crc = self._last
+        fields = (self.base_offset, self.log_bytes, self._batches, position, self.size, self.count)
+        body = _HEADER.pack(MAGIC, VERSION, 0, *fields, self._first_crc, last_crc)[_CRC_START:] + self._entries
+        return _HEADER.pack(MAGIC, VERSION, crc32c(body), *fields, self._first_crc, last_crc)[:_CRC_START] + body
+
+    @classmethod
+    def load(cls, segment: Segment, maps: Maps) -> ViewMap | None:
+        """Return the map kept beside a sealed segment; None when there is none, or it does not describe this log."""
+        try:
+            mapped = _map(segment.path(SUFFIX))
+        except OSError:
+            return None
+        if len(mapped) < _HEADER.size:
+            return None
+        magic, version, checksum, base_offset, log_bytes, batches, position, size, count, first_crc, last_crc = (
+            _HEADER.unpack_from(mapped)
+        )
+        if (magic, version, base_offset, log_bytes) != (MAGIC, VERSION, segment.base_offset, segment.size):
+            return None
+        if len(mapped) != _HEADER.size + count * _ENTRY.size or crc32c(memoryview(mapped)[_CRC_START:]) != checksum:
+            return None
+        if not 0 <= position <= log_bytes or size < 0 or bool(size) > bool(count):
+            return None
+        loaded = cls(base_offset)
+        loaded._entries, loaded._mapped, loaded._header = None, (maps, segment), mapped[: _HEADER.size]
+        loaded.count, loaded.reached = count, (size, log_bytes)
+        loaded._batches, loaded._first_crc, loaded._last = batches, first_crc, (position, last_crc)
+        return loaded if loaded._describes(segment) else None
+
+    def _describes(self, segment: Segment) -> bool:
+        """Whether the first and the last batch are those that the map was made from."""
+        if self._batches == 0:
+            return segment.size == 0
+        log = segment.open_files().log
+        position, last_crc = self._last
+        return (
+            _header_checksum(log.read(0, HEADER_SIZE)) == self._first_crc
+            and _header_checksum(log.read(position, HEADER_SIZE)) == last_crc
+        )
+
+
+def _map(path: str) -> files.Map:
+    with files.opened(path) as file:
+        size = file.size()
+        if size == 0:
+            raise OSError("empty")
+        return file.map(size)
+
+
+def _header_checksum(data: Buffer) -> int:
+    """Return the checksum of what a batch begins with; a message of v0 or v1 may be shorter than a v2 header."""
+    try:
+        return int(crc32c(data[: min(parse_header(data).size, HEADER_SIZE)]))
+    except MalformedBatch:
+        return -1
+
+
+def _passed_over(_error: StorageError) -> None:
+    """Damage that was reported when the map was made."""
