@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 
 from pyfuse3 import EntryAttributes, FUSEError
 
@@ -11,6 +10,7 @@ from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.attributes import APPEND_MODE
 from offsetfs.fs.handles import AppendHandle
 from offsetfs.fs.inodes import Fixed, Kind
+from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.names import INTERNAL_TOPICS
@@ -33,19 +33,21 @@ class AppendFile:
         entry.st_blksize = PREFERRED_WRITE_BYTES
         return entry
 
-    async def open_for(self, flags: int) -> AppendHandle:
-        """Open with the flags of open(2); EROFS for a writer where nothing can be written, EPERM where nothing may be.
+    async def open(self, number: int, opening: Opening) -> Opened:
+        """Open; EROFS for a writer where nothing can be written, EPERM where nothing may be.
 
         Lines have no key, so a compacted topic takes none: `write` refuses them, for the topic's settings may change.
         """
-        if flags & os.O_ACCMODE != os.O_RDONLY and (self._shared.is_read_only or self._partition.log.read_only):
-            raise FUSEError(errno.EROFS)
-        if flags & os.O_ACCMODE != os.O_RDONLY:
-            self._refuse_what_would_do_harm()
-        return AppendHandle(self._accumulators.of(self._partition.name), flags)
+        if opening.writes:
+            self.check_writable(number)
+        handle = AppendHandle(self._accumulators.of(self._partition.name), opening.flags)
+        # What is told of appended records is a stream: a shell that could seek would read on and seek back.
+        return Opened(handle, direct=True, is_stream=handle.wants_offsets)
 
-    def _refuse_what_would_do_harm(self) -> None:
-        """Refuse a broker's own topics: it does not start over a record of its own state that it cannot parse."""
+    def check_writable(self, number: int) -> None:
+        """Refuse a broker's own topics, too: it does not start over a record of its own state that it cannot parse."""
+        if self._shared.is_read_only or self._partition.log.read_only:
+            raise FUSEError(errno.EROFS)
         name = self._partition.name
         if name.topic in INTERNAL_TOPICS:
             self._shared.notes.say(f"EPERM append to {name}: a broker keeps its own state there, lines are refused")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from pyfuse3 import EntryAttributes, FUSEError
 
@@ -15,6 +16,7 @@ from offsetfs.fs.errors import is_fault
 from offsetfs.fs.groups import GROUPS_NAME, GroupsDirectory
 from offsetfs.fs.inodes import ROOT, Fixed, Kind, pack
 from offsetfs.fs.links import EndLinks, OffsetLinks
+from offsetfs.fs.looked_up import LookedUp
 from offsetfs.fs.nodes import Directory, File, Link, Listing, Reply, ShortListing
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.record_listing import RecordListing
@@ -61,9 +63,12 @@ class PartitionTree:
             key(Kind.RECORD, 0): self.records,
             key(Kind.VALUES, 0): self.values,
             key(Kind.SEGMENT, 0): self._segments,
+            Fixed.APPEND: self.append,
             Fixed.START: self.start,
             **self.texts,
         }
+        self.looked_up: dict[int, LookedUp[Any]] = {}
+        """What has numbers by name only, by `Kind`: the kernel says when it may be forgotten."""
         self.named: dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]] = self._names()
 
     def _names(self) -> dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]]:
@@ -123,6 +128,12 @@ class PartitionDirectory:
         self._shared.refresh_config()
         self._partition.log.refresh()
         return self._tree
+
+    def forget(self, kind: int, number: int, lookups: int) -> None:
+        """The kernel forgets so many look-ups of what is reached by name only."""
+        known = None if self._tree is None else self._tree.looked_up.get(kind)
+        if known is not None:
+            known.forget(number, lookups)
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         tree = await self.tree()

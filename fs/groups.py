@@ -22,7 +22,7 @@ from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.attributes import milliseconds_ns
 from offsetfs.fs.inodes import Fixed, Kind, pack
-from offsetfs.fs.nodes import Listing, Opened, ShortListing
+from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.coordinators.consumer_groups import STEP_BYTES, Commit, ConsumerGroups, Lag
 from offsetfs.storage.errors import InvalidName
@@ -203,7 +203,7 @@ class LagFiles:
         content = await self._groups.lag(self._groups.groups.at(number))
         return self._groups.shared.attributes.file(pack(Kind.GROUP_LAG, 0, number), len(content), 0)
 
-    async def open(self, number: int) -> Opened:
+    async def open(self, number: int, opening: Opening) -> Opened:
         return Opened(await self._groups.lag(self._groups.groups.at(number)), direct=True)
 
 
@@ -225,7 +225,7 @@ class CommitFiles:
     async def attributes(self, number: int) -> EntryAttributes:
         return self.entry(self._group(number), await self._commit(number))
 
-    async def open(self, number: int) -> Opened:
+    async def open(self, number: int, opening: Opening) -> Opened:
         return Opened(_content(await self._commit(number)), direct=True)
 
     def _group(self, number: int) -> bytes:

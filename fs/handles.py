@@ -169,10 +169,10 @@ class AppendHandle:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    async def read(self, size: int) -> bytes:
+    async def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes of `offset timestamp` lines, one for each record in the file since the last read.
 
-        A stream: what was returned is gone, and there is no position. b"" when there is nothing more to tell, and
+        A stream: what was returned is gone, and the position says nothing. b"" when there is nothing more to tell, and
         always when the file was not opened O_RDWR.
         """
         if self.wants_offsets:

@@ -1,6 +1,6 @@
 """Inode numbers that say what they name, so that no table grows with what was looked up.
 
-    63      60 59              40 39                                     0
+    63      59 58              40 39                                     0
     +---------+------------------+----------------------------------------+
     |  kind   |    partition     |                 number                 |
     +---------+------------------+----------------------------------------+
@@ -19,8 +19,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 NUMBER_BITS = 40
-PARTITION_BITS = 20
-KIND_BITS = 4
+PARTITION_BITS = 19
+KIND_BITS = 5
 NUMBER_MAX = (1 << NUMBER_BITS) - 1
 PARTITION_MAX = (1 << PARTITION_BITS) - 1
 
@@ -29,7 +29,7 @@ _KIND_SHIFT = NUMBER_BITS + PARTITION_BITS
 
 
 class Kind(IntEnum):
-    """What a number means. At most 16."""
+    """What a number means. At most 32."""
 
     FIXED = 0
     """One of `Fixed`: there is one in the mount, or one in each partition."""
@@ -54,6 +54,24 @@ class Kind(IntEnum):
     """`groups/<group>/lag`: the same."""
     GROUP_COMMIT = 10
     """`groups/<group>/<partition>`: the group's place, and 20 bits for that of the partition among those committed."""
+    RECORDS = 11
+    """The generation of `records.ndjson`, as for `values`."""
+    RECORD_JSON = 12
+    """`<offset>.json`: the offset."""
+    RECORD_KEY = 13
+    """`<offset>.key`: the offset."""
+    RECORD_HEADERS = 14
+    """`<offset>.headers`: the offset."""
+    RANGE = 15
+    """`range/A..B`, `last/N`: the place among those that the kernel still knows (see `looked_up`)."""
+    FOLLOW = 16
+    """`follow@A`: the same."""
+    KEYED = 17
+    """`by-key/<key>`: the same."""
+    TOPIC = 18
+    """`topics/<topic>`: the place of the topic among those seen so far. Partition 0, as the next."""
+    TOPIC_APPEND = 19
+    """`topics/<topic>/append[.ndjson]`: the place of the topic × 2, and 1 for lines of JSON."""
 
 
 class Fixed(IntEnum):
@@ -71,6 +89,17 @@ class Fixed(IntEnum):
     SEGMENTS = 10
     BY_TIME = 11
     GROUPS = 12
+    APPEND_NDJSON = 13
+    APPEND_RAW = 14
+    RANGES = 15
+    LAST = 16
+    BY_KEY = 17
+    TOPICS = 18
+    STATS = 19
+    METRICS = 20
+    CONFIG = 21
+    FLUSH = 22
+    LOG_LEVEL = 23
 
 
 class Inode(NamedTuple):

@@ -10,9 +10,10 @@ groups          groups/**
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pyfuse3 import EntryAttributes
 
@@ -28,15 +29,50 @@ class Handle(Protocol):
     async def read(self, position: int, size: int) -> Buffer:
         """Return `size` bytes from `position`, fewer only at the end."""
 
-    async def release(self) -> None: ...
+    async def release(self) -> None:
+        """The last copy of the descriptor was closed."""
+
+
+@runtime_checkable
+class Sink(Handle, Protocol):
+    """An open file that takes writes."""
+
+    async def write(self, data: bytes) -> int:
+        """Take `data`, or the beginning of it; return how many bytes were taken. OSError when it was none of them."""
+
+    async def flush(self) -> None:
+        """A copy of the descriptor was closed."""
+
+    async def fsync(self) -> None:
+        """Return when what was taken is on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a file is opened: the flags of open(2), and the process that asks (0: it cannot be seen from here)."""
+
+    flags: int
+    pid: int = 0
+
+    @property
+    def writes(self) -> bool:
+        return self.flags & os.O_ACCMODE != os.O_RDONLY
+
+    @property
+    def is_nonblocking(self) -> bool:
+        return bool(self.flags & os.O_NONBLOCK)
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What open(2) gives: a handle, or the whole content. `direct`: past the page cache, so that sizes may change."""
+    """What open(2) gives: a handle, or the whole content.
+
+    `direct`: past the page cache, so that sizes may change. `is_stream`: without a position, so that nobody seeks.
+    """
 
     handle: Handle | bytes
     direct: bool = False
+    is_stream: bool = False
 
 
 class Listing(Protocol):
@@ -51,8 +87,15 @@ class Node(Protocol):
 
 
 class File(Node, Protocol):
-    async def open(self, number: int) -> Opened:
-        """Open for reading. Only `append` is ever opened for writing."""
+    async def open(self, number: int, opening: Opening) -> Opened:
+        """Open; for writing only what is a `WritableFile`."""
+
+
+class WritableFile(File, Protocol):
+    """A file that may be opened for writing, and be cut to nothing, which does nothing: `>` does both."""
+
+    def check_writable(self, number: int) -> None:
+        """Raise EROFS or EPERM where nothing is to be written."""
 
 
 class Link(Node, Protocol):

@@ -5,7 +5,7 @@ table in `errors`, and a line in `.offsetfs/errors`. Nothing but FUSEError ever 
 the mount; what nobody foresaw is EIO and a traceback in the log.
 
 Nothing here waits for the disk: nodes ask the engine for what the page cache has and leave the rest to threads.
-There is no table of inodes, so nothing is to be forgotten.
+There is no table of inodes but of those that are reached by name only (see `looked_up`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,11 @@ from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.directories import ControlDirectory, PartitionDirectory, RootDirectory, key
 from offsetfs.fs.errors import errno_of, is_fault
 from offsetfs.fs.groups import GroupsDirectory
-from offsetfs.fs.handles import AppendHandle
 from offsetfs.fs.inodes import Fixed, Kind, unpack
-from offsetfs.fs.nodes import Directory, File, Handle, Listing, Node
+from offsetfs.fs.nodes import Directory, File, Handle, Listing, Node, Opening, Sink, WritableFile
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.shared import Shared
-from offsetfs.fs.start_file import StartHandle
 from offsetfs.fs.texts import mount_texts
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
@@ -39,11 +37,11 @@ from offsetfs.storage.names import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-Sink = AppendHandle | StartHandle
-"""An open file that can be written to."""
-
 _OPEN_LONG = frozenset({Kind.RECORD, Kind.VALUES, Kind.SEGMENT})
 """Kinds of files that are read over a time in which what they show may be removed."""
+
+_WRITABLE = frozenset({Fixed.APPEND, Fixed.START})
+"""The `WritableFile`s, by key. They are files of partitions."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,7 +88,7 @@ class Operations(pyfuse3.Operations):
             key(Kind.GROUP_LAG, 0): groups.lags,
             key(Kind.GROUP_COMMIT, 0): groups.commits,
         }
-        self._handles: dict[int, bytes | Handle | Sink] = {}
+        self._handles: dict[int, bytes | Handle] = {}
         self._listings: dict[int, Listing] = {}
         self._last_handle = 0
 
@@ -143,8 +141,6 @@ class Operations(pyfuse3.Operations):
             # Who has a file open asks for its attributes, too, and a partition may be gone by then.
             tree = await (directory.remains() if kind in _OPEN_LONG else directory.tree())
             node = tree.files.get(which) or tree.directories.get(which) or tree.links.get(which)
-            if which == Fixed.APPEND:
-                node = tree.append
         if node is None:
             raise FUSEError(errno.ESTALE)
         return node
@@ -169,14 +165,13 @@ class Operations(pyfuse3.Operations):
         self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
     ) -> EntryAttributes:
         kind, partition, number = unpack(inode)
-        is_sink = partition > 0 and kind == Kind.FIXED and number in (Fixed.APPEND, Fixed.START)
-        if not is_sink or self.shared.is_read_only or not fields.update_size:
+        if key(kind, number) not in _WRITABLE or not fields.update_size:
             raise self.shared.refusal()
-        if number == Fixed.START and not self.shared.options.delete_records:
-            raise self.shared.refusal()
+        node = cast(WritableFile, await self._node(kind, partition, number))
+        node.check_writable(number)
         if attr.st_size != 0:
             raise FUSEError(errno.EINVAL)
-        return await (await self._node(kind, partition, number)).attributes(number)
+        return await node.attributes(number)
 
     @guarded
     async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
@@ -210,6 +205,14 @@ class Operations(pyfuse3.Operations):
         if kind != Kind.RECORD:
             return []
         return await (await self._numbered(partition).tree()).records.xattrs(number)
+
+    async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
+        """Let go of what the kernel no longer knows. There is nobody to tell of an error, and none comes."""
+        for inode, lookups in inode_list:
+            kind, partition, number = unpack(inode)
+            directory = self._partition_directories.get(partition)
+            if directory is not None:
+                directory.forget(kind, number, lookups)
 
     # --- directories -------------------------------------------------------------------------------------------------
 
@@ -258,37 +261,28 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         kind, partition, number = unpack(inode)
-        if not partition:
-            files = self._files
-        else:
-            tree = await self._numbered(partition).tree()
-            if kind == Kind.FIXED and number == Fixed.APPEND:
-                return self._handle(await tree.append.open_for(flags), direct=True)
-            if kind == Kind.FIXED and number == Fixed.START:
-                return self._handle(tree.start.open_for(flags), direct=True)
-            files = tree.files
-        if flags & os.O_ACCMODE != os.O_RDONLY:
+        opening, which = Opening(flags, ctx.pid), key(kind, number)
+        if opening.writes and which not in _WRITABLE:
             raise self.shared.refusal()
-        node = files.get(key(kind, number))
+        files = (await self._numbered(partition).tree()).files if partition else self._files
+        node = files.get(which)
         if node is None:
             raise FUSEError(errno.ESTALE)
-        opened = await node.open(number)
-        return self._handle(opened.handle, direct=opened.direct)
-
-    def _handle(self, handle: bytes | Handle | Sink, *, direct: bool) -> FileInfo:
+        opened = await node.open(number, opening)
         self._last_handle += 1
-        self._handles[self._last_handle] = handle
-        # What is told of appended records is a stream: a shell that could seek would read on and seek back.
-        is_stream = isinstance(handle, AppendHandle) and handle.wants_offsets
-        return FileInfo(fh=self._last_handle, direct_io=direct, keep_cache=not direct, nonseekable=is_stream)
+        self._handles[self._last_handle] = opened.handle
+        return FileInfo(
+            fh=self._last_handle,
+            direct_io=opened.direct,
+            keep_cache=not opened.direct,
+            nonseekable=opened.is_stream,
+        )
 
     @guarded
     async def read(self, fh: int, off: int, size: int) -> bytes:
         handle = self._handles[fh]
         if isinstance(handle, bytes):
             return handle[off : off + size]
-        if isinstance(handle, AppendHandle):
-            return await handle.read(size)
         return cast(bytes, await handle.read(off, size))  # a view, or a bytearray: pyfuse3 takes any buffer
 
     @guarded

@@ -16,7 +16,7 @@ from pyfuse3 import ENOATTR, EntryAttributes, FUSEError
 
 from offsetfs.fs.attributes import FOREVER_S, REMOVABLE_S, milliseconds_ns
 from offsetfs.fs.inodes import Kind
-from offsetfs.fs.nodes import Opened
+from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared, Shown
 from offsetfs.storage.records.batch import Batch
@@ -50,7 +50,7 @@ class RecordFiles:
         inode = self._partition.inode(Kind.RECORD, number)
         return self._attributes(inode, await self._numbered(number))
 
-    async def open(self, number: int) -> Opened:
+    async def open(self, number: int, opening: Opening) -> Opened:
         handle = self._open.get(number)
         if handle is None:
             shown = await self._numbered(number)

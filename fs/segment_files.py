@@ -18,7 +18,7 @@ from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.attributes import FOREVER_S, NEVER_S, REMOVABLE_S
 from offsetfs.fs.inodes import Fixed, Kind
-from offsetfs.fs.nodes import Buffer, Listing, Opened, ShortListing
+from offsetfs.fs.nodes import Buffer, Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.tree import SEGMENT_SUFFIXES, parse_segment_file
@@ -145,7 +145,7 @@ class SegmentFiles:
         found = await self._shared.in_thread(lambda: list(_segment_files(self._partition.path)))
         return ShortListing([(name, self._found(base, suffix, status)) for name, base, suffix, status in found])
 
-    async def open(self, number: int) -> Opened:
+    async def open(self, number: int, opening: Opening) -> Opened:
         file = self._numbered(number)
         try:
             opened = files.open_file(self._path(file))

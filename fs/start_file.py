@@ -12,7 +12,6 @@ it any more: what the kernel was told of names a moment ago has run out. Follows
 from __future__ import annotations
 
 import errno
-import os
 import re
 
 import trio
@@ -21,7 +20,7 @@ from pyfuse3 import EntryAttributes, FUSEError
 from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.attributes import RECORD_MODE, REMOVABLE_S
 from offsetfs.fs.inodes import Fixed, Kind
-from offsetfs.fs.nodes import Opened
+from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import OffsetOutOfRange
@@ -58,14 +57,15 @@ class StartFile:
             mode=WRITABLE_MODE if self.is_writable else RECORD_MODE,
         )
 
-    async def open(self, number: int) -> Opened:
-        return Opened(self._content(), direct=True)
+    async def open(self, number: int, opening: Opening) -> Opened:
+        """Open; EPERM or EROFS for a writer where no records are deleted."""
+        if opening.writes:
+            self.check_writable(number)
+        return Opened(StartHandle(self, self._content()), direct=True)
 
-    def open_for(self, flags: int) -> StartHandle:
-        """Open with the flags of open(2); EPERM or EROFS for a writer where no records are deleted."""
-        if flags & os.O_ACCMODE != os.O_RDONLY and not self.is_writable:
+    def check_writable(self, number: int) -> None:
+        if not self.is_writable:
             raise self._shared.refusal()
-        return StartHandle(self, self._content())
 
     async def delete_records(self, offset: int) -> None:
         """Let the log begin at `offset`, -1: at its end, with everything that was accepted until now."""

@@ -13,7 +13,7 @@ from pyfuse3 import EntryAttributes
 import offsetfs
 from offsetfs.fs.attributes import FOREVER_S, NEVER_S
 from offsetfs.fs.inodes import Fixed, Kind, pack
-from offsetfs.fs.nodes import Opened
+from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.partition.isolation import LogView
@@ -73,7 +73,7 @@ class Text:
             self._inode, size, self._mtime_ns(), attr_timeout_s=timeout_s, entry_timeout_s=timeout_s
         )
 
-    async def open(self, number: int) -> Opened:
+    async def open(self, number: int, opening: Opening) -> Opened:
         return Opened(await self._content(), direct=not self._is_fixed)
 
 

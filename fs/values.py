@@ -23,7 +23,7 @@ import trio
 from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.inodes import Kind, unpack
-from offsetfs.fs.nodes import Buffer, Opened
+from offsetfs.fs.nodes import Buffer, Opened, Opening
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import StorageError, WouldBlock
@@ -161,7 +161,7 @@ class ValuesFile:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    async def open(self, number: int) -> Opened:
+    async def open(self, number: int, opening: Opening) -> Opened:
         view = self._view(number)
         self._readers[number] = self._readers.get(number, 0) + 1
         return Opened(ValuesHandle(self._shared, view, self._partition.inode(Kind.VALUES, number), self._closed))

@@ -442,10 +442,10 @@ async def test_a_handle_open_for_both_tells_where_its_records_are(appends, monke
     await write(opened(world), b"another's\n")
     handle = opened(world, os.O_RDWR)
     await write(handle, b"hi\nthere\n")
-    assert await handle.read(4096) == b"1 1795253676123\n2 1795253676123\n"
-    assert await handle.read(4096) == b""
+    assert await handle.read(0, 4096) == b"1 1795253676123\n2 1795253676123\n"
+    assert await handle.read(0, 4096) == b""
     await write(handle, b"again\nunfinished")
-    assert await handle.read(4096) == b"3 1795253676123\n"
+    assert await handle.read(0, 4096) == b"3 1795253676123\n"
 
 
 async def test_what_is_told_is_a_stream_that_may_be_read_in_any_pieces(appends) -> None:
@@ -454,7 +454,7 @@ async def test_what_is_told_is_a_stream_that_may_be_read_in_any_pieces(appends) 
     await write(handle, b"x\n" * 1000)
     pieces = []
     for size in [1, 2, 3, 4096, 7] + [1000] * 100:
-        piece = await handle.read(size)
+        piece = await handle.read(0, size)
         assert len(piece) <= size
         pieces.append(piece)
     told = b"".join(pieces).decode().splitlines()
@@ -465,7 +465,7 @@ async def test_a_handle_that_only_writes_or_only_reads_sees_the_end_of_the_file(
     world = appends()
     writer, reader = opened(world), opened(world, os.O_RDONLY)
     await write(writer, b"one\n")
-    assert (await writer.read(100), await reader.read(100)) == (b"", b"")
+    assert (await writer.read(0, 100), await reader.read(0, 100)) == (b"", b"")
 
 
 async def test_what_nobody_reads_is_remembered_in_bounds(appends) -> None:
@@ -473,7 +473,7 @@ async def test_what_nobody_reads_is_remembered_in_bounds(appends) -> None:
     handle = opened(world, os.O_RDWR)
     for number in range(RANGES_MAX + 10):
         handle.acknowledged(2 * number, 1, number)
-    assert (await handle.read(3)).startswith(b"20 ")
+    assert (await handle.read(0, 3)).startswith(b"20 ")
 
 
 @pytest.mark.expect_log("records were not written")
@@ -482,4 +482,4 @@ async def test_reading_after_a_lost_batch_says_so(appends) -> None:
     handle = opened(world, os.O_RDWR)
     await write(handle, b"lost\n")
     world.log().append_failure = OSError(errno.ENOSPC, "full")
-    assert await code_of(handle.read(100)) == errno.ENOSPC
+    assert await code_of(handle.read(0, 100)) == errno.ENOSPC

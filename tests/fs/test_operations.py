@@ -6,6 +6,7 @@ import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyfuse3
@@ -29,7 +30,7 @@ from offsetfs.storage.views.partition_values import PartitionValues
 pytestmark = pytest.mark.unit
 
 PARTITION = TopicPartition("orders", 0)
-CTX: Any = None
+CTX: Any = SimpleNamespace(pid=0)
 
 
 class World:
