@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.errors import InvalidCheckpoint, StorageError
@@ -34,6 +35,9 @@ from offsetfs.storage.settings.config import LogConfig
 
 _SWAP_LOOKS_MAX = 10
 """How often the files are listed anew when one vanishes meanwhile: a swap takes a broker about a millisecond."""
+
+_SEGMENTS_LOOKED_AT_MAX = 100
+"""Of a log that was not closed in order, by a reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +206,28 @@ def _read(path: str, opening: Opening) -> _Content:
     segments = _readable_segments(path, opening)
     active = segments.active
     active.size, next_offset, damaged = readable_end(active, opening.recovery_point)
-    return _Content(segments, next_offset, [damaged] if damaged else [])
+    return _Content(segments, next_offset, [*_holes(segments, opening), *([damaged] if damaged else [])])
+
+
+def _holes(segments: Segments, opening: Opening) -> list[Damage]:
+    """Return where a segment beyond the recovery point ends before the next one begins, in a log not closed in order.
+
+    A power cut leaves that: the kernel wrote the newer file first. A writer sets aside what follows; a reader shows
+    it, and says so. Kernels write everything within a minute, so no more than the last segments are looked at.
+    """
+    if opening.clean or opening.is_brokers or opening.is_compacted:
+        return []
+    looked_at = list(segments.from_floor(opening.recovery_point))[-_SEGMENTS_LOOKED_AT_MAX:]
+    found = []
+    for segment, behind in pairwise(looked_at):
+        position, end, _ = readable_end(segment, opening.recovery_point)
+        if opening.recovery_point <= end < behind.base_offset and segment.base_offset >= opening.log_start():
+            reason = (
+                f"offsets {end} to {behind.base_offset - 1} are missing, as a power cut may leave it; "
+                "the segments behind are shown until a writer opens the directory, who sets them aside"
+            )
+            found.append(Damage(segment.log_path, position, end, reason))
+    return found
 
 
 def _readable_segments(path: str, opening: Opening) -> Segments:

@@ -295,6 +295,26 @@ def test_a_segment_that_lost_its_end_ends_the_log(rolled: Callable[..., Path], b
     goes_on(path, log, directory)
 
 
+def test_a_reader_of_a_log_with_a_segment_that_lost_its_end_is_told(rolled: Callable[..., Path]) -> None:
+    path = rolled()
+    lose_the_end(path, 5, 3)
+    log = LogDirectory.open(str(path), read_only=True).log(PARTITION)
+    (damage,) = log.damage
+    assert (damage.position, damage.offset) == (Path(damage.path).stat().st_size, 8)
+    assert damage.path.endswith("00000000000000000005.log") and "offsets 8 to 9 are missing" in damage.reason
+    assert values_of(log) == [value(n) for n in range(COUNT) if n not in (8, 9)]
+
+
+@pytest.mark.parametrize("properties", [{}, {"cleanup.policy": "compact"}], ids=["whole", "compacted"])
+def test_a_reader_of_a_crashed_log_without_holes_is_told_of_none(
+    rolled: Callable[..., Path], properties: Mapping[str, str]
+) -> None:
+    path = rolled(properties, b"key")
+    if properties:
+        lose_the_end(path, 5, 3)
+    assert LogDirectory.open(str(path), read_only=True).log(PARTITION).damage == ()
+
+
 def test_a_gap_between_segments_of_a_compacted_log_is_no_damage(rolled: Callable[..., Path]) -> None:
     path = rolled({"cleanup.policy": "compact"}, b"key")
     lose_the_end(path, 5, 2)
