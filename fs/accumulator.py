@@ -24,6 +24,7 @@ import trio
 
 from offsetfs.fs.append_queue import AppendQueue, Batch, Means
 from offsetfs.fs.buffers import Buffers
+from offsetfs.fs.counters import Counters
 from offsetfs.fs.deadlines import Deadlines
 from offsetfs.fs.free_space import FreeSpace
 from offsetfs.fs.options import MountOptions
@@ -48,7 +49,7 @@ class Accumulator:
         self._means = means = accumulators.means
         self._options = means.options
         self._open: Batch | None = None
-        self._sync = SharedSync(log, means.options, means.nursery, means.deadlines, means.sync_limiter)
+        self._sync = SharedSync(log, means.options, means.nursery, means.deadlines, means.sync_limiter, means.counters)
         self._queue = AppendQueue(log, means, self._sync, self._surrender)
 
     # --- what a record may be ----------------------------------------------------------------------------------------
@@ -256,6 +257,11 @@ class Accumulator:
         opened = Left(1, batch.builder.size) if batch is not None and not batch.builder.is_empty else Left()
         return opened + self._queue.left + self._sync.left
 
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest of what is in the file and not yet on disk came there, on trio's clock; None: nothing is."""
+        return self._sync.oldest
+
 
 class Accumulators:
     """All accumulators of a mount, and what they share: memory, clock, threads, the count of free bytes."""
@@ -266,6 +272,7 @@ class Accumulators:
         options: MountOptions,
         nursery: trio.Nursery,
         on_append: Callable[[TopicPartition], None] = lambda partition: None,
+        counters: Counters | None = None,
     ) -> None:
         """Work in `nursery` until `close`. `on_append` is called on the loop whenever a partition has grown."""
         self.means = Means(
@@ -277,6 +284,7 @@ class Accumulators:
             trio.CapacityLimiter(APPEND_THREADS),
             trio.CapacityLimiter(SYNC_THREADS),
             on_append,
+            counters or Counters(),
         )
         self._directory = directory
         self.refresh_config = directory.refresh_config
@@ -293,6 +301,10 @@ class Accumulators:
         if accumulator is None or accumulator.log.is_gone:
             accumulator = self._of[partition] = Accumulator(self, self._directory.log(partition))
         return accumulator
+
+    def known(self, partition: TopicPartition) -> Accumulator | None:
+        """Return the accumulator of `partition` when something was to be appended there, else None."""
+        return self._of.get(partition)
 
     async def forget(self, partition: TopicPartition) -> None:
         """Write what was taken for a partition that is about to be deleted, and let go of it."""

@@ -15,11 +15,12 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import trio
 
 from offsetfs.fs.buffers import Buffers
+from offsetfs.fs.counters import Counters
 from offsetfs.fs.deadlines import Deadlines
 from offsetfs.fs.errors import errno_of
 from offsetfs.fs.free_space import FreeSpace
@@ -55,6 +56,7 @@ class Means:
     append_limiter: trio.CapacityLimiter
     sync_limiter: trio.CapacityLimiter
     on_append: Callable[[TopicPartition], None]
+    counters: Counters = field(default_factory=Counters)
 
 
 class Batch:
@@ -87,6 +89,7 @@ class AppendQueue:
         self._is_appending = False
         self._has_appended = False
         self._slow_until = 0.0
+        self._counts = means.counters.of(log.partition)
 
     @property
     def is_full(self) -> bool:
@@ -175,12 +178,19 @@ class AppendQueue:
             self._has_appended = True
             if self._means.options.flush_ms != 0:
                 self._sync.note(batch.builder.count, batch.builder.size, batch.writers)
+            self._count(batch)
             self._acknowledge(batch, where)
             self.let_go(batch)
         if error is not None:
             self._fail(error)
         if placed:
             self._means.on_append(self._log.partition)
+
+    def _count(self, batch: Batch) -> None:
+        counts = self._counts
+        counts.appended_batches += 1
+        counts.appended_records += batch.builder.count
+        counts.appended_bytes += batch.builder.size
 
     def _acknowledge(self, batch: Batch, where: Appended) -> None:
         is_stamped = self._log.config.message_timestamp_type == "LogAppendTime"
@@ -193,6 +203,7 @@ class AppendQueue:
         if (open_batch := self._surrender()) is not None:
             lost.append(open_batch)
         records = sum(batch.builder.count for batch in lost)
+        self._counts.lost_records += records
         _log.error("%s: %d records were not written: %s", self._log.partition, records, error, exc_info=is_ours)
         for batch in lost:
             for writer in batch.writers:

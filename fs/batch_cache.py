@@ -15,16 +15,26 @@ Source = Hashable
 class BatchCache:
     """At most `bytes_max` bytes of batches, inflated records included; what was used longest ago goes first."""
 
-    __slots__ = ("_bases", "_batches", "bytes", "bytes_max")
+    __slots__ = ("_bases", "_batches", "bytes", "bytes_max", "hits", "misses")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes = 0
+        self.hits = 0
+        self.misses = 0
         self._batches: OrderedDict[tuple[Source, int], tuple[Batch, int]] = OrderedDict()
         self._bases: dict[Source, list[int]] = {}  # base offsets of what is kept, sorted
 
     def find(self, source: Source, offset: int) -> Batch | None:
         """Return the kept batch of that source whose range holds `offset`."""
+        batch = self._find(source, offset)
+        if batch is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+        return batch
+
+    def _find(self, source: Source, offset: int) -> Batch | None:
         bases = self._bases.get(source)
         if not bases:
             return None

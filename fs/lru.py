@@ -12,17 +12,21 @@ V = TypeVar("V")
 class Lru(Generic[V]):
     """Values by key, at most `bytes_max` bytes of them; a value larger than that is not kept at all."""
 
-    __slots__ = ("_entries", "bytes", "bytes_max")
+    __slots__ = ("_entries", "bytes", "bytes_max", "hits", "misses")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes = 0
+        self.hits = 0
+        self.misses = 0
         self._entries: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
 
     def get(self, key: Hashable) -> V | None:
         entry = self._entries.get(key)
         if entry is None:
+            self.misses += 1
             return None
+        self.hits += 1
         self._entries.move_to_end(key)
         return entry[0]
 

@@ -22,6 +22,7 @@ import trio
 from pyfuse3 import ENOATTR, EntryAttributes, FileInfo, FUSEError, RequestContext, SetattrFields, StatvfsData
 
 from offsetfs.fs.accumulator import Accumulators
+from offsetfs.fs.counters import PartitionCounts
 from offsetfs.fs.directories import ControlDirectory, PartitionDirectory, RootDirectory, key
 from offsetfs.fs.errors import errno_of, is_fault
 from offsetfs.fs.groups import GroupsDirectory
@@ -40,6 +41,9 @@ _log = logging.getLogger(__name__)
 _OPEN_LONG = frozenset({Kind.RECORD, Kind.VALUES, Kind.SEGMENT})
 """Kinds of files that are read over a time in which what they show may be removed."""
 
+NAME_BYTES_MAX = 255
+"""Of one name, as in other file systems. The kernel would hand on four times as much."""
+
 _WRITABLE = frozenset({Fixed.APPEND, Fixed.START})
 """The `WritableFile`s, by key. They are files of partitions."""
 
@@ -52,13 +56,20 @@ def guarded(
 ) -> Callable[Concatenate[Operations, P], Coroutine[Any, Any, T]]:
     """Let nothing but FUSEError out of a handler."""
 
+    name = handler.__name__
+
     async def guard(self: Operations, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        counters = self.shared.counters
+        counters.requests[name] += 1
         try:
             return await handler(self, *args, **kwargs)
-        except FUSEError:
+        except FUSEError as refusal:
+            counters.refusals[refusal.errno] += 1
             raise
         except Exception as error:
-            raise self.failed(error, handler.__name__) from None
+            failure = self.failed(error, name)
+            counters.refusals[failure.errno] += 1
+            raise failure from None
 
     functools.update_wrapper(guard, handler)
     return guard
@@ -71,7 +82,7 @@ class Operations(pyfuse3.Operations):
 
     def __init__(self, directory: LogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
         self.shared = Shared(directory, options, nursery)
-        self.accumulators = Accumulators(directory, options, nursery)
+        self.accumulators = Accumulators(directory, options, nursery, counters=self.shared.counters)
         self._partitions = Partitions(self.shared)
         self._partition_directories: dict[int, PartitionDirectory] = {}
         texts = mount_texts(self.shared)
@@ -89,6 +100,7 @@ class Operations(pyfuse3.Operations):
             key(Kind.GROUP_COMMIT, 0): groups.commits,
         }
         self._handles: dict[int, bytes | Handle] = {}
+        self._counted: dict[int, PartitionCounts] = {}  # by handle: where reads of it count
         self._listings: dict[int, Listing] = {}
         self._last_handle = 0
 
@@ -149,6 +161,8 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
+        if len(name) > NAME_BYTES_MAX:
+            raise FUSEError(errno.ENAMETOOLONG)
         kind, partition, number = unpack(parent_inode)
         entry = await (await self._directory(kind, partition, number)).lookup(number, name)
         if entry is None:
@@ -254,6 +268,7 @@ class Operations(pyfuse3.Operations):
         await self.accumulators.forget(partition.name)
         await self.shared.in_thread(lambda: self.shared.directory.delete_partition(partition.name))
         partition.removed()
+        self.shared.counters.forget(partition.name)
         self.shared.wake_duties()
 
     # --- open files --------------------------------------------------------------------------------------------------
@@ -271,6 +286,7 @@ class Operations(pyfuse3.Operations):
         opened = await node.open(number, opening)
         self._last_handle += 1
         self._handles[self._last_handle] = opened.handle
+        self._counted[self._last_handle] = self._counts_of(partition)
         return FileInfo(
             fh=self._last_handle,
             direct_io=opened.direct,
@@ -278,12 +294,19 @@ class Operations(pyfuse3.Operations):
             nonseekable=opened.is_stream,
         )
 
+    def _counts_of(self, partition: int) -> PartitionCounts:
+        counters, known = self.shared.counters, self._partitions.numbered(partition)
+        return counters.elsewhere if known is None else counters.of(known.name)
+
     @guarded
     async def read(self, fh: int, off: int, size: int) -> bytes:
-        handle = self._handles[fh]
+        handle, counts = self._handles[fh], self._counted[fh]
+        counts.reads += 1
         if isinstance(handle, bytes):
             return handle[off : off + size]
-        return cast(bytes, await handle.read(off, size))  # a view, or a bytearray: pyfuse3 takes any buffer
+        answer = await handle.read(off, size)
+        counts.read_bytes += len(answer)
+        return cast(bytes, answer)  # a view, or a bytearray: pyfuse3 takes any buffer
 
     @guarded
     async def write(self, fh: int, off: int, buf: bytes) -> int:
@@ -307,6 +330,7 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def release(self, fh: int) -> None:
         handle = self._handles.pop(fh)
+        del self._counted[fh]
         if not isinstance(handle, bytes):
             await handle.release()
 

@@ -12,6 +12,7 @@ from pyfuse3 import FUSEError
 
 from offsetfs.fs.attributes import Attributes
 from offsetfs.fs.batch_cache import BatchCache
+from offsetfs.fs.counters import Counters
 from offsetfs.fs.lru import Lru
 from offsetfs.fs.nodes import Buffer
 from offsetfs.fs.notes import Notes
@@ -51,6 +52,7 @@ class Shared:
         self.nursery = nursery
         self.attributes = Attributes(options.uid, options.gid, options.umask)
         self.notes = Notes()
+        self.counters = Counters()
         self.records: Lru[Shown] = Lru(RECORD_BYTES_MAX)  # by inode, and what it was read from
         self.batches = BatchCache(BATCH_BYTES_MAX)
         self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined values, see values.py

@@ -21,6 +21,7 @@ from typing import Protocol
 
 import trio
 
+from offsetfs.fs.counters import Counters
 from offsetfs.fs.deadlines import Deadlines
 from offsetfs.fs.errors import errno_of
 from offsetfs.fs.options import MountOptions
@@ -71,16 +72,20 @@ class SharedSync:
         nursery: trio.Nursery,
         deadlines: Deadlines,
         limiter: trio.CapacityLimiter,
+        counters: Counters,
     ) -> None:
         self._log = log
         self._options = options
         self._nursery = nursery
         self._deadlines = deadlines
         self._limiter = limiter
+        self._counters = counters
         self._is_planned = False
         self._appended = 0
         self._synced = 0
         self._unsynced_bytes = 0
+        self._oldest: float | None = None  # when the first batch after the last sync began was noted, trio's clock
+        self._oldest_in_sync: float | None = None  # the same of what the running sync covers
         self._writers: set[Writer] = set()  # of what is appended and not yet synced
         self._running: trio.Event | None = None
         self.code: int | None = None
@@ -97,11 +102,20 @@ class SharedSync:
         """What is appended and not yet on disk; also asked for by other threads."""
         return Left(self._appended - self._synced, self._unsynced_bytes) if self.is_dirty else Left()
 
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest of what is not yet on disk came into the file, on trio's clock; None when all of it is."""
+        if not self.is_dirty:
+            return None
+        return self._oldest if self._oldest_in_sync is None else self._oldest_in_sync
+
     def note(self, records: int, size: int, writers: Iterable[Writer]) -> None:
         """One more batch of `size` bytes is in the file, with records of `writers`."""
         self._appended += 1
         self._unsynced_bytes += size
         self._records_since += records
+        if self._oldest is None:
+            self._oldest = trio.current_time()
         self._writers.update(writers)
         self._plan()
 
@@ -124,19 +138,23 @@ class SharedSync:
         done = self._running = trio.Event()
         target, size, writers = self._appended, self._unsynced_bytes, self._writers
         self._writers, self._records_since = set(), 0
+        self._oldest_in_sync, self._oldest = self._oldest, None
+        begun = trio.current_time()
         try:
             # Others wait for the outcome: it is not one caller's to cancel. A thread cannot be cancelled anyway.
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(self._log.flush, limiter=self._limiter)
             self._synced = target
             self._unsynced_bytes -= size
+            self._counters.syncs.add(trio.current_time() - begun)
         except Exception as error:
             self.code = errno_of(error)
+            self._counters.sync_failures += 1
             _log.error("%s: sync failed, nothing later is taken: %s", self._log.partition, error)
             for writer in writers | self._writers:
                 writer.failed(self.code)
         finally:
-            self._running = None
+            self._running = self._oldest_in_sync = None
             done.set()
 
     # --- unasked -----------------------------------------------------------------------------------------------------
