@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 VERBS = {
     "mount": "Mount a log directory.",
     "umount": "Unmount it, and wait until everything is on disk.",
+    "ls": "List the tree, without a mount.",
+    "cat": "Print files of the tree, without a mount.",
+    "follow": "Print records as they come, without a mount.",
+    "append": "Append standard input, without a mount.",
     "create": "Create partitions of a topic.",
     "config": "Show and change the settings of topics, also while mounted.",
     "clean": "Remove and compact what is due, as a mount does by itself.",

@@ -27,7 +27,7 @@ from offsetfs.fs.directories import ControlDirectory, PartitionDirectory, RootDi
 from offsetfs.fs.errors import errno_of, is_fault
 from offsetfs.fs.groups import GroupsDirectory
 from offsetfs.fs.inodes import Fixed, Kind, unpack
-from offsetfs.fs.nodes import Directory, File, Handle, Listing, Node, Opening, Sink, WritableFile
+from offsetfs.fs.nodes import Directory, File, Handle, Listing, Node, Opening, Reply, Sink, WritableFile
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.shared import Shared
@@ -240,7 +240,12 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def readdir(self, fh: int, start_id: int, token: pyfuse3.ReaddirToken) -> None:
-        await self._listings[fh].reply(start_id, functools.partial(pyfuse3.readdir_reply, token))
+        await self.entries(fh, start_id, functools.partial(pyfuse3.readdir_reply, token))
+
+    @guarded
+    async def entries(self, fh: int, start: int, reply: Reply) -> None:
+        """Reply the entries of an open directory from a place on, to the kernel or to whoever stands in for it."""
+        await self._listings[fh].reply(start, reply)
 
     @guarded
     async def releasedir(self, fh: int) -> None:

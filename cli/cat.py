@@ -1,0 +1,43 @@
+"""`offsetfs cat`: files of the tree on standard output, without a mount."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli.tree_access import Speaker, mount_options, pour, reading
+
+if TYPE_CHECKING:
+    from offsetfs.fs.without_kernel import Tree
+
+
+@click.command("cat", short_help="Print files of the tree, without a mount.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("paths", metavar="TREE_PATH...", nargs=-1, required=True)
+@mount_options
+def command(log_directory: str, paths: tuple[str, ...], texts: tuple[str, ...]) -> int:
+    """Print files of the tree that a mount of LOGDIR would show, with the same names and bytes.
+
+    No mount and no /dev/fuse is needed, nothing is written, and a broker or a mount may be using LOGDIR. What a mount
+    shows in .offsetfs/errors, such as damage that was stepped over, is told on stderr.
+
+    \b
+    offsetfs cat /var/lib/kafka/data orders-0/42
+    offsetfs cat /var/lib/kafka/data orders-0/values | grep refused
+    offsetfs cat /var/lib/kafka/data orders-0/by-time/-15m orders-0/latest
+    offsetfs cat /var/lib/kafka/data orders-0/values -o isolation=read_committed
+
+    Exit codes: 1 wrong call, or a path could not be read; 2 system error, 8 interrupted.
+    """
+    speaker = Speaker("cat")
+
+    async def work(tree: Tree) -> None:
+        for path in paths:
+            try:
+                async with tree.open(path) as file:
+                    await pour(file)
+            except OSError as error:
+                speaker.failed(error, path)
+
+    return reading(log_directory, texts, speaker, work)

@@ -1,0 +1,97 @@
+"""`offsetfs ls`: directories of the tree, without a mount."""
+
+from __future__ import annotations
+
+import functools
+import grp
+import os
+import pwd
+import stat
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli.printable import printable
+from offsetfs.cli.tree_access import Speaker, mount_options, put, reading
+
+if TYPE_CHECKING:
+    from pyfuse3 import EntryAttributes
+
+    from offsetfs.fs.without_kernel import Entry, Tree
+
+
+@click.command("ls", short_help="List the tree, without a mount.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("paths", metavar="[TREE_PATH]...", nargs=-1)
+@click.option("-l", "is_long", is_flag=True, help="Mode, owner, size and time of each, as ls -l shows them.")
+@mount_options
+def command(log_directory: str, paths: tuple[str, ...], is_long: bool, texts: tuple[str, ...]) -> int:
+    """List directories of the tree that a mount of LOGDIR would show, a name a line; of a file, itself.
+
+    No mount and no /dev/fuse is needed, nothing is written, and a broker or a mount may be using LOGDIR. Names come in
+    the order of the tree: what is fixed, then records by offset. Times are UTC, to the millisecond: that of a record
+    is its timestamp.
+
+    \b
+    offsetfs ls /var/lib/kafka/data
+    offsetfs ls -l /var/lib/kafka/data orders-0
+    offsetfs ls /var/lib/kafka/data orders-0 -o list=all | tail -n 1
+    offsetfs ls /var/lib/kafka/data orders-0/by-time/2026/11/21/13
+
+    Exit codes: 1 wrong call, or a path is not there; 2 system error, 8 interrupted.
+    """
+    speaker = Speaker("ls")
+
+    async def work(tree: Tree) -> None:
+        for number, path in enumerate(paths or ("",)):
+            try:
+                await _list(tree, path, ("\n" if number else "") if len(paths) > 1 else None, is_long)
+            except OSError as error:
+                speaker.failed(error, path or "/")
+
+    return reading(log_directory, texts, speaker, work)
+
+
+async def _list(tree: Tree, path: str, before: str | None, is_long: bool) -> None:
+    """Print what is at `path`; a directory under its name, with `before` above it, unless it is the only one."""
+
+    async def show(entries: list[Entry]) -> None:
+        lines = [await _line(tree, name, entry) if is_long else _shown(name) for name, entry in entries]
+        await put("".join(f"{line}\n" for line in lines).encode())
+
+    entry = await tree.find(path, follows=path.endswith("/") or not is_long)
+    if not stat.S_ISDIR(entry.st_mode):
+        await show([(os.fsencode(path), entry)])
+        return
+    if before is not None:
+        await put(f"{before}{printable(path)}:\n".encode())
+    await tree.entries(path, show)
+
+
+def _shown(name: bytes) -> str:
+    return printable(os.fsdecode(name))
+
+
+async def _line(tree: Tree, name: bytes, entry: EntryAttributes) -> str:
+    seconds, milliseconds = divmod(entry.st_mtime_ns // 1_000_000, 1000)
+    when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{milliseconds:03d}Z"
+    target = f" -> {printable(await tree.target(entry))}" if stat.S_ISLNK(entry.st_mode) else ""
+    mode = stat.filemode(entry.st_mode)
+    return f"{mode} {_user(entry.st_uid)} {_group(entry.st_gid)} {entry.st_size:>12} {when} {_shown(name)}{target}"
+
+
+@functools.cache
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+@functools.cache
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

@@ -1,0 +1,176 @@
+"""What `ls`, `cat`, `append` and `follow` share: the tree of a log directory in this process, and how they speak of it.
+
+Each path that fails is one sentence on stderr, and the next one follows, as in cat(1). What a mount would write into
+`.offsetfs/errors` is told at the end, for nobody could look there any more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli import preflight
+from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.printable import printable
+from offsetfs.fs.options import MountOptions, OptionError
+from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
+
+if TYPE_CHECKING:
+    from offsetfs.fs.nodes import Buffer
+    from offsetfs.fs.without_kernel import OpenFile, Tree
+    from offsetfs.storage.directory.directory import LogDirectory
+
+READ_BYTES = 1 << 20
+ABOUT_A_PATH = WRONG_CALL
+"""The exit code when a path could not be read or written: that of cat(1)."""
+
+mount_options = click.option(
+    "-o", "texts", metavar="OPT[,OPT=...]", multiple=True, help="Options as of a mount, see offsetfs mount."
+)
+
+
+class ReaderGone(Exception):
+    """Nobody reads standard output any more: `| head` has seen enough. Not BrokenPipeError: a file may answer EPIPE."""
+
+
+class Speaker:
+    """Says on stderr what went wrong, in the name of a command, and remembers whether anything did."""
+
+    def __init__(self, verb: str) -> None:
+        self._verb = verb
+        self.code = DONE
+
+    def say(self, sentence: str) -> None:
+        click.echo(f"offsetfs {self._verb}: {printable(sentence)}", err=True)
+
+    def failed(self, error: OSError, path: str) -> None:
+        """Tell of a path that could not be read or written."""
+        self.say(f"{path}: {error.strerror}")
+        self.code = ABOUT_A_PATH
+
+
+class _LogTeller(logging.Handler):
+    """What the engine logs, on stderr; an error decides the exit code."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        super().__init__(logging.WARNING)
+        self._speaker = speaker
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._speaker.say(record.getMessage())
+        if record.levelno >= logging.ERROR:
+            self._speaker.code = SYSTEM
+
+
+def reading(
+    log_directory: str, texts: tuple[str, ...], speaker: Speaker, work: Callable[[Tree], Awaitable[None]]
+) -> int:
+    """Do `work` on the tree as it is read only: no lock, nothing written, a broker may be running."""
+    options = _options(texts)
+    if options.create or options.delete or options.delete_records:
+        raise Failure("create, delete and delete-records mean nothing to who only reads", WRONG_CALL)
+    return _run(log_directory, dataclasses.replace(options, read_only=True), speaker, work)
+
+
+def writing(
+    log_directory: str, texts: tuple[str, ...], speaker: Speaker, work: Callable[[Tree], Awaitable[None]]
+) -> int:
+    """Do `work` on the tree under the lock of the directory; what it wrote is on disk after return."""
+    options = _options(texts)
+    if options.read_only:
+        raise Failure("ro means nothing to who writes", WRONG_CALL)
+    return _run(log_directory, options, speaker, work)
+
+
+def _options(texts: tuple[str, ...]) -> MountOptions:
+    try:
+        return MountOptions.parse(texts)
+    except OptionError as error:
+        raise Failure(str(error), WRONG_CALL) from error
+
+
+def _run(log_directory: str, options: MountOptions, speaker: Speaker, work: Callable[[Tree], Awaitable[None]]) -> int:
+    preflight.check_directory(log_directory, read_only=options.read_only, may_be_empty=options.create)
+    directory = _open(log_directory, options)
+    from offsetfs.fs.without_kernel import Unsaved, run  # after the checks: it loads trio and pyfuse3
+
+    async def all_of_it(tree: Tree) -> None:
+        try:
+            await work(tree)
+        finally:
+            for line in tree.story():
+                speaker.say(line)
+
+    teller = _LogTeller(speaker)
+    logging.getLogger("offsetfs").addHandler(teller)
+    try:
+        run(directory, options, all_of_it)
+    except ReaderGone:
+        return SYSTEM
+    except Unsaved as error:
+        for sentence in error.sentences:
+            speaker.say(sentence)
+        speaker.code = SYSTEM
+    finally:
+        logging.getLogger("offsetfs").removeHandler(teller)
+    return speaker.code
+
+
+def _open(path: str, options: MountOptions) -> LogDirectory:
+    from offsetfs.cli.progress import recovery_progress
+    from offsetfs.cli.served import in_use
+    from offsetfs.storage.directory.directory import LogDirectory
+    from offsetfs.storage.settings.directory_config import DirectoryConfig
+
+    try:
+        with recovery_progress() as on_progress:
+            return LogDirectory.open(
+                path,
+                read_only=options.read_only,
+                defaults=options.topic_defaults,
+                on_progress=on_progress,
+                config=DirectoryConfig.from_properties(options.directory_settings),
+            )
+    except LogDirectoryLocked as error:
+        raise in_use(error, path, "write to the files there") from error
+    except (NotALogDirectory, InvalidConfig) as error:
+        raise Failure(str(error), WRONG_CALL) from error
+    except StorageError as error:
+        raise Failure(str(error), FAILED) from error
+
+
+# --- bytes in and out ----------------------------------------------------------------------------------------------
+
+
+async def pour(file: OpenFile) -> None:
+    """Write a file to standard output, to its end. Raises `ReaderGone`."""
+    position = 0
+    while data := await file.read(position, READ_BYTES):
+        position += len(data)
+        await put(data)
+
+
+async def put(data: Buffer) -> None:
+    """Write to standard output; from a thread, so that a reader who is slow keeps nothing else from being done.
+
+    Raises `ReaderGone`.
+    """
+    import trio
+
+    await trio.to_thread.run_sync(functools.partial(_write, data), abandon_on_cancel=True)
+
+
+def _write(data: Buffer) -> None:
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(sys.stdout.fileno(), rest) :]
+    except BrokenPipeError:
+        raise ReaderGone from None
