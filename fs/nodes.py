@@ -56,7 +56,8 @@ class Opening:
 
     @property
     def writes(self) -> bool:
-        return self.flags & os.O_ACCMODE != os.O_RDONLY
+        """Whether something is to be changed; by O_TRUNC also where nothing is to be written."""
+        return self.flags & os.O_ACCMODE != os.O_RDONLY or bool(self.flags & os.O_TRUNC)
 
     @property
     def is_nonblocking(self) -> bool:

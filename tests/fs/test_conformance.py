@@ -1,0 +1,102 @@
+"""docs/conformance.md is true: every call of its table is made on every path that it names, for writing and read only.
+
+The page is the table of cases. What is called is in `system_calls`; both must name the same calls.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from system_calls import CALLS, outcome
+
+pytestmark = pytest.mark.mount
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "conformance.md").read_text()
+TOPIC = "keyed"
+"""What the golden log has for the `orders` of the page."""
+
+MODES = {"rw": "delete-records", "ro": "ro"}
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+ROWS = [cells(line) for line in PAGE.splitlines() if line.startswith("|")]
+COLUMNS = {row[0].strip("*"): re.findall(r"`([^`]+)`", row[1]) for row in ROWS if row[0].startswith("**")}
+HEADER = next(row for row in ROWS if row[0] == "call")
+TABLE = {row[0]: dict(zip(HEADER[1:], row[1:], strict=True)) for row in ROWS if row[0].startswith("`")}
+PATHS = [(path, column) for column, paths in COLUMNS.items() for path in paths]
+
+
+@contextmanager
+def mounted(log: Path, point: Path, options: str) -> Iterator[Path]:
+    point.mkdir()
+    command = [sys.executable, "-m", "offsetfs"]
+    subprocess.run([*command, "mount", log, point, "-o", options], check=True)
+    try:
+        yield point
+    finally:
+        subprocess.run([*command, "umount", point], check=True)
+
+
+@pytest.fixture(scope="module")
+def trees(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    """The golden log mounted in both modes. Each mount has met damage, so that there is something in its errors."""
+    scratch = tmp_path_factory.mktemp("conformance")
+    with ExitStack() as stack:
+        trees = {}
+        for mode, options in MODES.items():
+            log = Path(shutil.copytree(golden, scratch / f"log-{mode}"))
+            with open(log / f"{TOPIC}-3/00000000000000000000.log", "r+b") as segment:
+                segment.seek(70)
+                segment.write(b"\xff\xfe")
+            tree = trees[mode] = stack.enter_context(mounted(log, scratch / mode, options))
+            assert outcome(lambda path: str(path.stat()), tree / f"{TOPIC}-3/0") == "EBADMSG"
+        yield trees
+
+
+def expected(cell: str, mode: str) -> str:
+    for_writing, _, read_only = cell.partition(" / ")
+    return read_only if read_only and mode == "ro" else for_writing
+
+
+def is_as_said(found: str, said: str) -> bool:
+    """Whether the outcome is that of the table; for others than root the mode of a file may have been asked first."""
+    return found == said or (os.geteuid() != 0 and found in ("EACCES", "EPERM", "no"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("path", "column"), PATHS, ids=[path for path, _ in PATHS])
+def test_every_call_answers_what_the_page_says(trees: dict[str, Path], path: str, column: str, mode: str) -> None:
+    place = trees[mode] / path.replace("orders", TOPIC).lstrip("/")
+    wrong = {}
+    for name, call in CALLS.items():
+        said, found = expected(TABLE[name][column], mode), outcome(call, place)
+        if not is_as_said(found, said):
+            wrong[name] = f"{found}, and not {said}"
+    assert wrong == {}
+
+
+def test_the_page_has_every_call_and_every_column() -> None:
+    assert list(TABLE) == list(CALLS)
+    assert HEADER[1:] == list(COLUMNS)
+
+
+def test_nothing_that_was_refused_was_done(trees: dict[str, Path], golden: Path) -> None:
+    """After all those calls the records, the names and the files below are what they were."""
+    for mode, tree in trees.items():
+        values = b"".join((tree / f"{TOPIC}-0" / str(offset)).read_bytes() + b"\n" for offset in range(93))
+        assert (tree / f"{TOPIC}-0/values").read_bytes().startswith(values), mode
+        assert (tree / f"{TOPIC}-0/start").read_text() == "0\n", mode
+        names = sorted(path.name for path in golden.iterdir() if path.is_dir())
+        assert sorted(name for name in os.listdir(tree) if name[-1].isdigit()) == names, mode
