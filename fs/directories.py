@@ -26,7 +26,8 @@ from offsetfs.fs.shared import Shared
 from offsetfs.fs.start_file import StartFile
 from offsetfs.fs.texts import Text, partition_texts
 from offsetfs.fs.tree import parse_offset
-from offsetfs.fs.values import ValuesFile
+from offsetfs.fs.views import GrowingFile
+from offsetfs.storage.views.form import VALUES, JsonLines
 
 CONTROL_NAME = b".offsetfs"
 
@@ -44,7 +45,8 @@ class PartitionTree:
 
     def __init__(self, shared: Shared, partition: Partition, accumulators: Accumulators) -> None:
         self.records = RecordFiles(shared, partition)
-        self.values = ValuesFile(shared, partition)
+        self.values = GrowingFile(shared, partition, Kind.VALUES, VALUES)
+        self.json = GrowingFile(shared, partition, Kind.RECORDS, JsonLines(partition.name))
         self.append = AppendFile(shared, partition, accumulators)
         self.start = StartFile(shared, partition, accumulators)
         self.texts = partition_texts(shared, partition)
@@ -62,6 +64,7 @@ class PartitionTree:
         self.files: dict[int, File] = {
             key(Kind.RECORD, 0): self.records,
             key(Kind.VALUES, 0): self.values,
+            key(Kind.RECORDS, 0): self.json,
             key(Kind.SEGMENT, 0): self._segments,
             Fixed.APPEND: self.append,
             Fixed.START: self.start,
@@ -86,6 +89,7 @@ class PartitionTree:
             b"info": lambda: self.texts[Fixed.INFO].attributes(0),
             b"append": lambda: self.append.attributes(0),
             b"values": self.values.lookup,
+            b"records.ndjson": self.json.lookup,
             b"by-time": by_time,
             b"segments": segments,
         }
@@ -145,7 +149,7 @@ class PartitionDirectory:
 
     async def listing(self, number: int) -> Listing:
         tree = await self.tree()
-        find = {**tree.named, b"values": tree.values.listed}
+        find = {**tree.named, b"values": tree.values.listed, b"records.ndjson": tree.json.listed}
         entries = []
         for name, attributes in find.items():
             try:

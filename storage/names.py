@@ -70,6 +70,10 @@ def segment_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+MAP_SUFFIXES = (".values-map", ".records-map")
+"""The view maps of a segment (docs/format/values-map.md). They describe its bytes, and go with them."""
+
+
 def parse_segment_name(name: str) -> tuple[Offset, str] | None:
     """Return base offset and suffix (".log", ".index", ".log.deleted" …), or None when it is no file of a segment."""
     match = _SEGMENT.match(name)

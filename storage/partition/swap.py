@@ -26,16 +26,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from offsetfs.storage import files
-from offsetfs.storage.names import segment_name
+from offsetfs.storage.names import MAP_SUFFIXES, segment_name
 
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
 _ORDER = (".log", ".index", ".timeindex", ".txnindex")
 """In which Kafka renames: the log first, so that indexes without a log are never taken for a segment."""
 
-_BESIDE = (".values-map",)
-"""What describes the bytes of a segment, and goes with them. A snapshot describes what stands before the segment."""
-
 _SNAPSHOT = ".snapshot"
+"""What describes the producers before a segment, and stays where its base offset does."""
 
 
 def write_cleaned(directory: str, base_offset: int, content: Mapping[str, bytes]) -> None:
@@ -107,7 +105,7 @@ def retire(directory: str, new: Iterable[int], old: Iterable[int]) -> list[str]:
     """
     kept, deleted = set(new), list[str]()
     for base in sorted(old):
-        suffixes = (*_ORDER, *_BESIDE) if base in kept else (*_ORDER, *_BESIDE, _SNAPSHOT)
+        suffixes = (*_ORDER, *MAP_SUFFIXES) if base in kept else (*_ORDER, *MAP_SUFFIXES, _SNAPSHOT)
         deleted += _rename(directory, base, suffixes, "", DELETED)
     files.sync_directory(directory)
     return deleted

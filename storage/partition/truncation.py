@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex, OffsetOutOfRange
-from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name, segment_name
 from offsetfs.storage.partition import cut_tail, log_end
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.offset_index import OffsetIndex
@@ -156,8 +156,9 @@ def _cut_index_files(segment: Segment, offset: int) -> None:
         index.flush()
         index.close()
     _cut_transaction_index(segment, offset)
-    if files.exists(segment.path(".values-map")):
-        files.remove_file(segment.path(".values-map"))
+    for suffix in MAP_SUFFIXES:
+        if files.exists(segment.path(suffix)):
+            files.remove_file(segment.path(suffix))
 
 
 def _cut_transaction_index(segment: Segment, offset: int) -> None:

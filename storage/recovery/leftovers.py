@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.names import parse_segment_name
+from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name
 from offsetfs.storage.partition.swap import CLEANED, DELETED, SWAP
 from offsetfs.storage.records import chain, row_walk
 
-_OF_A_LOG = (".index", ".timeindex", ".txnindex", ".values-map")
+_OF_A_LOG = (".index", ".timeindex", ".txnindex", *MAP_SUFFIXES)
 _OF_A_SEGMENT = (".log", *_OF_A_LOG, ".snapshot")
 """What is swapped and removed. Nothing else that lies beside a log is ours to touch, a `.cut-` least of all."""
 

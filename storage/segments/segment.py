@@ -30,7 +30,7 @@ from offsetfs.storage.errors import (
     WouldBlock,
 )
 from offsetfs.storage.files import File
-from offsetfs.storage.names import segment_name
+from offsetfs.storage.names import MAP_SUFFIXES, segment_name
 from offsetfs.storage.records import batch_chain
 from offsetfs.storage.records.batch import Batch, BatchHeader
 from offsetfs.storage.records.batch_builder import SealedBatch
@@ -54,8 +54,8 @@ LIVE, REMOVED = "", ".deleted"
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 """The files of a segment, in the order in which Kafka renames them: indexes without a log are no segment."""
 
-BESIDE = (".snapshot", ".values-map")
-"""What lies beside a segment and is named like it: the producers before it, and the map of its values."""
+BESIDE = (".snapshot", *MAP_SUFFIXES)
+"""What lies beside a segment and is named like it: the producers before it, and the maps of its views."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)

@@ -1,7 +1,7 @@
 """Renaming and removing the files of a segment, while others hold the `Segment` and go on reading.
 
     .log .index .timeindex .txnindex     the segment itself, renamed in this order
-    .snapshot .values-map                beside it: the producers before it, the map of its values
+    .snapshot .values-map .records-map   beside it: the producers before it, the maps of its views
 
 What leaves a log is first renamed to `.deleted`, which every loader of a log directory removes, Kafka's and ours, and
 unlinked `file.delete.delay.ms` later. The object follows each rename, so that who holds it can still open it until

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
-from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name, segment_name
 from offsetfs.storage.verify.finding import Report, Reporter
 
 _BESIDE = (LEADER_EPOCHS, PARTITION_METADATA)
 INDEXES = (".index", ".timeindex", ".txnindex")
-_OF_A_SEGMENT = (".log", *INDEXES, ".snapshot", ".values-map")
+_OF_A_SEGMENT = (".log", *INDEXES, ".snapshot", *MAP_SUFFIXES)
 _CUT = re.compile(r"\.cut-[0-9]+(-[0-9]+)?\Z")
 _METADATA_FILE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint(\.deleted)?\Z|quorum-state\Z")
 _UNDER_WAY = {

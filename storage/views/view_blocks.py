@@ -1,8 +1,8 @@
-"""The batches behind a stretch of the `values` view: walked over damage, measured, joined.
+"""The batches behind a stretch of a growing view: walked over damage, measured, joined.
 
-A record's output is its value and a newline; a null value is an empty line. Loose messages of v0 and v1 are taken in
-runs (`legacy`). Control batches have none, nor have batches that the isolation level of the view leaves out. What a
-batch that cannot be read would have shown is left out and reported, and the rest closes up.
+What a record's output is, the `form` of the view says. Loose messages of v0 and v1 are taken in runs (`legacy`).
+Control batches have none, nor have batches that the isolation level of the view leaves out. What a batch that cannot
+be read would have shown is left out and reported, and the rest closes up.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from offsetfs.storage.errors import (
 from offsetfs.storage.records import batch_chain, chain
 from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX, Batch
 from offsetfs.storage.records.batch_header import CODEC_MASK, CRC_START, HEADER_SIZE, MAGIC, MAGIC_END, parse_header
-from offsetfs.storage.records.codec import COLUMNS
 from offsetfs.storage.records.legacy import RUNS, run_header
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.time_search import Shows, shows_data
+from offsetfs.storage.views.form import VALUES, Form
 
 UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
 """What a batch raises that a view leaves out."""
 
-_VALUE_SIZE = 5  # the column of a scanned row
 _SCRATCH_BYTES_MAX = 4 << 20
 _ANOTHER_LOG = "not what its view map describes"
 
@@ -102,7 +101,9 @@ class _Scratch(threading.local):
 _scratch = _Scratch()
 
 
-def join_block(segment: Segment, block: Block, *, shows: Shows = shows_data, nowait: bool = False) -> bytes | bytearray:
+def join_block(
+    segment: Segment, block: Block, *, form: Form = VALUES, shows: Shows = shows_data, nowait: bool = False
+) -> bytes | bytearray:
     """Return the output of one block, read from the log: that of the batches which `shows` lets through.
 
     Raises what is wrong with a batch that could be read when the map was made; with `nowait` `WouldBlock`.
@@ -110,27 +111,27 @@ def join_block(segment: Segment, block: Block, *, shows: Shows = shows_data, now
     if not 0 <= block.position <= block.position_end <= segment.size:
         raise MalformedBatch(_ANOTHER_LOG, path=segment.log_path, position=block.position)
     try:
-        joined = _join_sound(segment, block, shows, nowait)
+        joined = _join_sound(segment, block, form, shows, nowait)
         if len(joined) == block.output_end - block.output:
             return joined
     except UNREADABLE:
         pass
     if nowait:
         raise WouldBlock("damage is stepped over in a thread", path=segment.log_path, position=block.position)
-    return _join_over_damage(segment, block, shows)
+    return _join_over_damage(segment, block, form, shows)
 
 
-def _join_sound(segment: Segment, block: Block, shows: Shows, nowait: bool) -> bytes | bytearray:
+def _join_sound(segment: Segment, block: Block, form: Form, shows: Shows, nowait: bool) -> bytes | bytearray:
     log, size = segment.open_files(nowait=nowait).log, block.position_end - block.position
     data = _scratch.take(size)
     data = data[: log.read_into(data, block.position, nowait=nowait)]
-    if shows is shows_data:
+    if form.in_rows and shows is shows_data:
         joined = _join_plain(data, block.position)
         if joined is not None:
             return joined
     limit = batch_chain.INLINE_INFLATE_BYTES_MAX if nowait else PAYLOAD_BYTES_MAX
     batches = _batches_in(data, segment, block.position, limit)
-    pieces = [batch.joined() for batch in batches if shows(batch.header, nowait=nowait)]
+    pieces = [form.joined(batch) for batch in batches if shows(batch.header, nowait=nowait)]
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -148,13 +149,13 @@ def _join_plain(data: memoryview, position: int) -> bytes | bytearray | None:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _join_over_damage(segment: Segment, block: Block, shows: Shows) -> bytes:
-    pieces: list[bytearray] = []
+def _join_over_damage(segment: Segment, block: Block, form: Form, shows: Shows) -> bytes:
+    pieces: list[bytes | bytearray] = []
     problems: list[StorageError] = []
     for batch in walk(segment, block.position, block.position_end, on_damage=problems.append):
         if shows(batch.header):
             try:
-                pieces.append(batch.joined())
+                pieces.append(form.joined(batch))
             except UNREADABLE as error:
                 problems.append(error)
     joined = b"".join(pieces)
@@ -164,20 +165,22 @@ def _join_over_damage(segment: Segment, block: Block, shows: Shows) -> bytes:
     raise problems[0]
 
 
-def measure(batch: Batch, on_damage: OnDamage, *, shows: Shows = shows_data, nowait: bool = False) -> int:
+def measure(
+    batch: Batch, on_damage: OnDamage, *, form: Form = VALUES, shows: Shows = shows_data, nowait: bool = False
+) -> int:
     """Return the bytes of output of one batch; 0 when its records cannot be read."""
     if not shows(batch.header, nowait=nowait):
         return 0
     try:
-        return batch.measured()
+        return form.measured(batch)
     except UNREADABLE as error:
         on_damage(error)
         return 0
 
 
-def measure_below(batch: Batch, offset: int, *, shows: Shows = shows_data) -> int:
-    """Return the bytes of output of the batch's records with an offset below `offset`."""
-    if not shows(batch.header):
+def measure_below(batch: Batch, offset: int, *, form: Form = VALUES, shows: Shows = shows_data) -> int:
+    """Return the bytes of output of the batch's records with an offset below `offset`; 0 when it cannot be read."""
+    try:
+        return form.measured_below(batch, offset) if shows(batch.header) else 0
+    except UNREADABLE:
         return 0
-    rows, delta = batch.rows(), offset - batch.header.base_offset
-    return sum(max(rows[row + _VALUE_SIZE], 0) + 1 for row in range(0, len(rows), COLUMNS) if rows[row] < delta)

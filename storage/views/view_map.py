@@ -1,14 +1,15 @@
-"""Where in the `values` view each part of a segment begins: cumulative output bytes against batch positions.
+"""Where in a growing view each part of a segment begins: cumulative output bytes against batch positions.
 
-`values` is every record's value and a newline. Its size is a sum over all records, and a read may begin at any byte;
-a view map answers both without looking at a record again. It holds an entry for the first batch, and for each batch
-that begins when 64 KiB of output (or 4 MiB of log) have passed since the last entry: nothing per record. Control
-batches count 0, and so do batches that cannot be read: they are reported, and the rest of the view closes up.
+A view shows a line for each record (`form`). Its size is a sum over all records, and a read may begin at any byte; a
+view map answers both without looking at a record again. It holds an entry for the first batch, and for each batch that
+begins when 64 KiB of output (or 4 MiB of log) have passed since the last entry: nothing per record. Control batches
+count 0, and so do batches that cannot be read: they are reported, and the rest of the view closes up.
 
-A map grows with its segment. That of a sealed segment is kept beside the log as `<base offset>.values-map`, a name that
-Kafka ignores (docs/format/values-map.md). It describes what it was made from and is dropped when that is not what the
-log holds: it may cost time, never a wrong byte. It goes where its segment goes: beside one that was removed it is read
-on until both are unlinked. Maps have no counterpart in Kafka.
+A map grows with its segment. That of a sealed segment is kept beside the log as `<base offset>.values-map`, or
+`.records-map`, names that Kafka ignores (docs/format/values-map.md). It describes what it was made from and is dropped
+when that is not what the log holds: it may cost time, never a wrong byte. It goes where its segment goes: beside one
+that was removed it is read on until both are unlinked. A map that begins inside of its segment is never kept. Maps have
+no counterpart in Kafka.
 
 Threads: one extends, any number read; `size` and the entries a reader finds below it belong together.
 """
@@ -36,9 +37,9 @@ from offsetfs.storage.records.row_walk import Rows
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.segment import REMOVED, Segment
 from offsetfs.storage.segments.time_search import Shows, shows_data
+from offsetfs.storage.views.form import VALUES, Form
 from offsetfs.storage.views.view_blocks import Block, OnDamage, measure, measure_below, walk
 
-SUFFIX = ".values-map"
 OUTPUT_BYTES_STEP = 64 << 10
 LOG_BYTES_STEP = 4 << 20
 """Bounds what one block makes a reader read, where batches have little or no output."""
@@ -58,28 +59,35 @@ Maps = Pool[files.Map]
 
 
 class ViewMap:
-    """The map of one segment. `size`: bytes of output so far; `log_bytes`: how much of the log they stand for."""
+    """The map of one segment. `size`: bytes of output so far, of the log from `begin` to `log_bytes`."""
 
     __slots__ = (
         "_batches",
         "_entries",
         "_first_crc",
+        "_form",
         "_header",
         "_last",
         "_mapped",
         "_shows",
         "base_offset",
+        "begin",
         "count",
         "has_damage",
         "reached",
     )
 
-    def __init__(self, base_offset: int, shows: Shows = shows_data) -> None:
-        """Begin an empty map of the batches that `shows` lets through. Only a map of all data may be saved."""
+    def __init__(self, base_offset: int, shows: Shows = shows_data, *, form: Form = VALUES, begin: int = 0) -> None:
+        """Begin an empty map of the batches that `shows` lets through, from the one at byte `begin` of the log on.
+
+        Only a map of all data may be saved.
+        """
         self.base_offset = base_offset
+        self.begin = begin
+        self._form = form
         self._shows = shows
         self.count = 0
-        self.reached = (0, 0)  # (output bytes, log bytes), put in place as one
+        self.reached = (0, begin)  # (output bytes, log bytes), put in place as one
         self.has_damage = False
         self._entries: bytearray | None = bytearray()
         self._mapped: tuple[Maps, Segment] | None = None
@@ -126,15 +134,14 @@ class ViewMap:
         output, position, _ = _ENTRY.unpack_from(entries, max(number - 1, 0) * _ENTRY.size)
         for batch in walk(segment, position, self.log_bytes, on_damage=_passed_over):
             if batch.header.last_offset >= offset:
-                return int(output) + measure_below(batch, offset, shows=self._shows)
-            output += measure(batch, _passed_over, shows=self._shows)
+                return int(output) + measure_below(batch, offset, form=self._form, shows=self._shows)
+            output += measure(batch, _passed_over, form=self._form, shows=self._shows)
         return int(output)
 
     def _view(self) -> bytearray | memoryview:
         """Return the bytes of the entries."""
-        if self._entries is not None:
-            return self._entries
-        return memoryview(self.mapping())[_HEADER.size :]
+        entries = self._entries  # another thread may save the map meanwhile
+        return memoryview(self.mapping())[_HEADER.size :] if entries is None else entries
 
     def mapping(self) -> files.Map:
         """Return the map as it lies on disk, which must be there; who keeps it can go on looking things up in it."""
@@ -144,13 +151,13 @@ class ViewMap:
 
     def _open(self, segment: Segment) -> files.Map:
         """Map the file anew. ESTALE where it was removed with its segment, or is another segment's by now."""
-        removed = os.path.join(segment.directory, segment_name(segment.base_offset, SUFFIX + REMOVED))
-        for path in (segment.path(SUFFIX), removed):
+        removed = os.path.join(segment.directory, segment_name(segment.base_offset, self._form.suffix + REMOVED))
+        for path in (segment.path(self._form.suffix), removed):
             with contextlib.suppress(FileNotFoundError):
                 mapped = _map(path)
                 if mapped[: len(self._header)] == self._header:
                     return mapped
-        raise OSError(errno.ESTALE, "the segment's map is gone", segment.path(SUFFIX))
+        raise OSError(errno.ESTALE, "the segment's map is gone", segment.path(self._form.suffix))
 
     # --- growing ---------------------------------------------------------------------------------------------------
 
@@ -170,17 +177,21 @@ class ViewMap:
             on_damage(error)
 
         while self.log_bytes < limit:
-            if self._shows is shows_data:
+            if self._takes_rows:
                 self._extend_by_rows(segment, limit, nowait)
             if self.log_bytes < limit:
                 self._extend_by_batches(segment, end, limit, damaged, nowait)
 
+    @property
+    def _takes_rows(self) -> bool:
+        return self._form.in_rows and self._shows is shows_data
+
     def _extend_by_batches(self, segment: Segment, end: int, limit: int, on_damage: OnDamage, nowait: bool) -> None:
         """Add batch by batch; stop when `limit` is reached, or after so many that rows are worth another try."""
         for count, batch in enumerate(walk(segment, self.log_bytes, end, on_damage=on_damage, nowait=nowait)):
-            self._add(batch, measure(batch, on_damage, shows=self._shows, nowait=nowait))
+            self._add(batch, measure(batch, on_damage, form=self._form, shows=self._shows, nowait=nowait))
             is_plain = batch.header.magic == BATCH_MAGIC and not batch.header.codec
-            if self.log_bytes >= limit or (is_plain and count >= BATCHES_BEFORE_ROWS and self._shows is shows_data):
+            if self.log_bytes >= limit or (is_plain and count >= BATCHES_BEFORE_ROWS and self._takes_rows):
                 return
         self.reached = (self.size, end)
 
@@ -254,9 +265,9 @@ class ViewMap:
         """Put the finished map of a sealed segment beside its log, and let go of the memory."""
         if self._entries is None:
             return
-        assert self._shows is shows_data, "only maps of all data lie beside a log"
+        assert self._shows is shows_data and not self.begin, "only maps of all data lie beside a log"
         data = self._dump()
-        files.replace_file(segment.path(SUFFIX), data, sync_name=False)  # one that is lost is made anew
+        files.replace_file(segment.path(self._form.suffix), data, sync_name=False)  # one that is lost is made anew
         self._mapped, self._header, self._entries = (maps, segment), data[: _HEADER.size], None
 
     def _dump(self) -> bytes:
@@ -264,13 +275,14 @@ class ViewMap:
         position, last_crc = self._last
         fields = (self.base_offset, self.log_bytes, self._batches, position, self.size, self.count)
         body = _HEADER.pack(MAGIC, VERSION, 0, *fields, self._first_crc, last_crc)[_CRC_START:] + self._entries
-        return _HEADER.pack(MAGIC, VERSION, crc32c(body), *fields, self._first_crc, last_crc)[:_CRC_START] + body
+        checksum = crc32c(body, crc32c(self._form.identity))
+        return _HEADER.pack(MAGIC, VERSION, checksum, *fields, self._first_crc, last_crc)[:_CRC_START] + body
 
     @classmethod
-    def load(cls, segment: Segment, maps: Maps) -> ViewMap | None:
+    def load(cls, segment: Segment, maps: Maps, form: Form = VALUES) -> ViewMap | None:
         """Return the map kept beside a sealed segment; None when there is none, or it does not describe this log."""
         try:
-            mapped = _map(segment.path(SUFFIX))
+            mapped = _map(segment.path(form.suffix))
         except OSError:
             return None
         if len(mapped) < _HEADER.size:
@@ -280,11 +292,13 @@ class ViewMap:
         )
         if (magic, version, base_offset, log_bytes) != (MAGIC, VERSION, segment.base_offset, segment.size):
             return None
-        if len(mapped) != _HEADER.size + count * _ENTRY.size or crc32c(memoryview(mapped)[_CRC_START:]) != checksum:
+        if len(mapped) != _HEADER.size + count * _ENTRY.size:
+            return None
+        if crc32c(memoryview(mapped)[_CRC_START:], crc32c(form.identity)) != checksum:
             return None
         if not 0 <= position <= log_bytes or size < 0 or bool(size) > bool(count):
             return None
-        loaded = cls(base_offset)
+        loaded = cls(base_offset, form=form)
         loaded._entries, loaded._mapped, loaded._header = None, (maps, segment), mapped[: _HEADER.size]
         loaded.count, loaded.reached = count, (size, log_bytes)
         loaded._batches, loaded._first_crc, loaded._last = batches, first_crc, (position, last_crc)

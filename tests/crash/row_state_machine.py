@@ -40,7 +40,7 @@ from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.views.partition_values import PartitionValues
+from offsetfs.storage.views.partition_view import PartitionView
 
 EXAMPLES_A_ROUND = 10
 STEPS_MAX = 100
@@ -346,7 +346,7 @@ class Machine(RuleBasedStateMachine):
     @rule(which=some, is_committed_only=st.booleans())
     def read_values(self, which: int, is_committed_only: bool) -> None:
         _, log, model = self._one(which)
-        values = PartitionValues(log, Pool(8), lambda error: None, is_committed_only=is_committed_only)
+        values = PartitionView(log, Pool(8), lambda error: None, is_committed_only=is_committed_only)
         assert values.refresh()
         pieces, byte = [], 0
         while (located := values.locate(byte)) is not None:

@@ -15,7 +15,7 @@ from offsetfs.storage.partition import retention
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.settings.directory_config import DirectoryConfig
-from offsetfs.storage.views.partition_values import PartitionValues
+from offsetfs.storage.views.partition_view import PartitionView
 
 PATH = "/logs"
 ORDERS, PAYMENTS, STATE = TopicPartition("orders", 0), TopicPartition("payments", 3), TopicPartition("state", 0)
@@ -208,7 +208,7 @@ class Life:
 
 def view_of(log: Log) -> bytes:
     """Return what `values` shows of a log. Where the log may be written, maps of its segments are kept beside them."""
-    view = PartitionValues(log, Pool(8), lambda error: None)
+    view = PartitionView(log, Pool(8), lambda error: None)
     assert view.refresh()
     shown, byte = b"", 0
     while (located := view.locate(byte)) is not None:

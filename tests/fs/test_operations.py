@@ -15,7 +15,7 @@ import trio
 from pyfuse3 import EntryAttributes, FUSEError
 from trio.testing import MockClock
 
-from offsetfs.fs import values
+from offsetfs.fs import map_making
 from offsetfs.fs.directories import PartitionDirectory
 from offsetfs.fs.operations import Operations
 from offsetfs.fs.options import MountOptions
@@ -25,7 +25,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch_builder import BatchBuilder
 from offsetfs.storage.segments import segment_names
-from offsetfs.storage.views.partition_values import PartitionValues
+from offsetfs.storage.views.partition_view import PartitionView
 
 pytestmark = pytest.mark.unit
 
@@ -84,14 +84,14 @@ async def errno_of(answer: Awaitable[object]) -> str:
 def slow_maps(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """View maps that are never finished, until the list is cleared."""
     unfinished = [True]
-    refresh = PartitionValues.refresh
+    refresh = PartitionView.refresh
 
-    def slowly(self: PartitionValues, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
+    def slowly(self: PartitionView, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
         if nowait and unfinished:
             raise WouldBlock("slow")
         return not unfinished and refresh(self, nowait=nowait, bytes_max=bytes_max)
 
-    monkeypatch.setattr(PartitionValues, "refresh", slowly)
+    monkeypatch.setattr(PartitionView, "refresh", slowly)
     return unfinished
 
 
@@ -112,7 +112,7 @@ async def test_a_look_up_waits_ten_seconds_for_maps_and_the_building_goes_on(
     world.append([b"a", b"b"])
     begun = trio.current_time()
     assert await errno_of(world.look("orders-0", "values")) == "EAGAIN"
-    assert values.WAIT_S <= trio.current_time() - begun < values.WAIT_S + 3
+    assert map_making.WAIT_S <= trio.current_time() - begun < map_making.WAIT_S + 3
     assert "EAGAIN orders-0/values: its maps are being made, 0 of" in await world.errors()
     slow_maps.clear()
     assert (await world.look("orders-0", "values")).st_size == 4
@@ -148,7 +148,7 @@ async def test_what_goes_wrong_with_a_map_is_told_to_those_who_wait(
 ) -> None:
     answers = iter([False, OSError(errno.EMFILE, "too many open files")])
 
-    def broken(self: PartitionValues, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
+    def broken(self: PartitionView, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
         if nowait:
             raise WouldBlock("broken")
         answer = next(answers)
@@ -157,7 +157,7 @@ async def test_what_goes_wrong_with_a_map_is_told_to_those_who_wait(
         return answer
 
     world.append([b"a"])
-    monkeypatch.setattr(PartitionValues, "refresh", broken)
+    monkeypatch.setattr(PartitionView, "refresh", broken)
     assert await errno_of(world.look("orders-0", "values")) == "EMFILE"
     assert "EMFILE lookup: too many open files" in await world.errors()
 

@@ -22,8 +22,9 @@ from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.settings.config import DEFAULTS
 from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings
+from offsetfs.storage.views.form import VALUES
 from offsetfs.storage.views.view_blocks import join_block
-from offsetfs.storage.views.view_map import SUFFIX, ViewMap
+from offsetfs.storage.views.view_map import ViewMap
 
 _LOG = Path(__file__).parents[1] / "golden" / "kafka-4.1" / "codec-none-0" / f"{0:020d}.log"
 _PLACE = tempfile.mkdtemp(prefix="offsetfs-fuzz-", dir="/dev/shm")
@@ -84,7 +85,7 @@ def values_map(data: bytes) -> None:
     if not os.path.exists(os.path.join(_PLACE, _LOG.name)):
         shutil.copy(_LOG, _PLACE)
     segment = Segment(_PLACE, 0, DEFAULTS, Pool(4), read_only=True)
-    with open(segment.path(SUFFIX), "wb") as file:
+    with open(segment.path(VALUES.suffix), "wb") as file:
         file.write(data)
     loaded = ViewMap.load(segment, Pool(4))
     if loaded is None:
@@ -109,6 +110,6 @@ def view_map_of_golden() -> bytes:
         made = ViewMap(0)
         made.extend(segment, segment.size, on_damage=lambda error: None)
         made.save(segment, Pool(4))
-        return Path(segment.path(SUFFIX)).read_bytes()
+        return Path(segment.path(VALUES.suffix)).read_bytes()
     finally:
         shutil.rmtree(place)

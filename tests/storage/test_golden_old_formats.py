@@ -19,7 +19,7 @@ from offsetfs.storage.records.record import Record
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.units import Offset, Timestamp
 from offsetfs.storage.views import view_map
-from offsetfs.storage.views.partition_values import PartitionValues
+from offsetfs.storage.views.partition_view import PartitionView
 from offsetfs.storage.views.view_map import Maps, ViewMap
 
 pytestmark = pytest.mark.unit
@@ -202,7 +202,7 @@ def test_a_torn_end_of_an_old_log_is_cut_and_appends_go_on(partition: str, cut: 
 # --- views, and reading alone -----------------------------------------------------------------------------------------
 
 
-def joined(view: PartitionValues) -> bytes:
+def joined(view: PartitionView) -> bytes:
     whole, byte = b"", 0
     while (located := view.locate(byte)) is not None:
         whole += view.read(located)
@@ -216,7 +216,7 @@ def test_the_values_of_an_old_partition_are_its_values_line_by_line(
 ) -> None:
     monkeypatch.setattr(view_map, "OUTPUT_BYTES_STEP", 200)
     damage: list[StorageError] = []
-    view = PartitionValues(log, Pool(4), damage.append)
+    view = PartitionView(log, Pool(4), damage.append)
     assert view.refresh()
     assert joined(view) == b"".join((record.value or b"") + b"\n" for record in expected(release, partition))
     assert view.size == len(joined(view)) and damage == []
@@ -249,5 +249,5 @@ def test_reading_leaves_a_directory_as_it_was(tmp_path: Path) -> None:
             log.max_timestamp()
             log.find_timestamp(0)
             log.batch_at(log.log_start_offset)
-            PartitionValues(log, Pool(4), pytest.fail).refresh()
+            PartitionView(log, Pool(4), pytest.fail).refresh()
         assert {path: path.stat().st_mtime_ns for path in copy.rglob("*")} == before

@@ -19,11 +19,13 @@ from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.views import view_map
-from offsetfs.storage.views.partition_values import PartitionValues
-from offsetfs.storage.views.view_map import SUFFIX, Maps, ViewMap
+from offsetfs.storage.views.form import VALUES
+from offsetfs.storage.views.partition_view import PartitionView
+from offsetfs.storage.views.view_map import Maps, ViewMap
 
 pytestmark = pytest.mark.unit
 
+SUFFIX = VALUES.suffix
 PARTITION = TopicPartition("orders", 0)
 SETTINGS = {"segment.bytes": "300000", "index.interval.bytes": "0"}
 
@@ -60,8 +62,8 @@ def reported() -> list[StorageError]:
 
 
 @pytest.fixture
-def view(log: Log, reported: list[StorageError]) -> PartitionValues:
-    return PartitionValues(log, Pool(4), reported.append)
+def view(log: Log, reported: list[StorageError]) -> PartitionView:
+    return PartitionView(log, Pool(4), reported.append)
 
 
 def fill(log: Log, batches: int, start: int = 0) -> bytes:
@@ -76,7 +78,7 @@ def fill(log: Log, batches: int, start: int = 0) -> bytes:
     return shown
 
 
-def content(view: PartitionValues) -> bytes:
+def content(view: PartitionView) -> bytes:
     """Read the whole view block by block."""
     shown = b""
     while (located := view.locate(len(shown))) is not None:
@@ -86,7 +88,7 @@ def content(view: PartitionValues) -> bytes:
     return shown
 
 
-def test_the_view_is_every_value_and_a_newline(log: Log, view: PartitionValues) -> None:
+def test_the_view_is_every_value_and_a_newline(log: Log, view: PartitionView) -> None:
     expected = fill(log, 100)
     assert len(log.snapshot()) > 2
     assert view.refresh()
@@ -94,7 +96,7 @@ def test_the_view_is_every_value_and_a_newline(log: Log, view: PartitionValues) 
     assert content(view) == expected
 
 
-def test_a_read_may_begin_at_any_byte(log: Log, view: PartitionValues) -> None:
+def test_a_read_may_begin_at_any_byte(log: Log, view: PartitionView) -> None:
     expected = fill(log, 60)
     assert view.refresh()
     for byte in itertools.chain(range(0, len(expected), 997), (len(expected) - 1,)):
@@ -105,7 +107,7 @@ def test_a_read_may_begin_at_any_byte(log: Log, view: PartitionValues) -> None:
     assert view.locate(len(expected)) is None
 
 
-def test_blocks_are_bounded_by_output_and_there_is_nothing_per_record(log: Log, view: PartitionValues) -> None:
+def test_blocks_are_bounded_by_output_and_there_is_nothing_per_record(log: Log, view: PartitionView) -> None:
     expected = fill(log, 60)
     assert view.refresh()
     starts, byte = [], 0
@@ -119,7 +121,7 @@ def test_blocks_are_bounded_by_output_and_there_is_nothing_per_record(log: Log, 
     assert len(starts) <= len(expected) // view_map.OUTPUT_BYTES_STEP + len(log.snapshot())
 
 
-def test_the_view_follows_what_is_appended(log: Log, view: PartitionValues) -> None:
+def test_the_view_follows_what_is_appended(log: Log, view: PartitionView) -> None:
     assert view.refresh() and view.size == 0 and view.locate(0) is None
     expected = b""
     for number in range(0, 60, 3):
@@ -129,20 +131,20 @@ def test_the_view_follows_what_is_appended(log: Log, view: PartitionValues) -> N
     assert content(view) == expected
 
 
-def test_an_empty_log_and_one_of_control_batches_show_nothing(log: Log, view: PartitionValues) -> None:
+def test_an_empty_log_and_one_of_control_batches_show_nothing(log: Log, view: PartitionView) -> None:
     log.append(control())
     assert view.refresh() and view.size == 0 and content(view) == b""
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4", "snappy"])
-def test_compressed_batches_are_shown_inflated(log: Log, view: PartitionValues, codec: str) -> None:
+def test_compressed_batches_are_shown_inflated(log: Log, view: PartitionView, codec: str) -> None:
     log.append(sealed([b"a" * 1000, b"b"], codec))
     assert view.refresh()
     assert content(view) == b"a" * 1000 + b"\nb\n"
 
 
 def test_what_is_cached_and_small_is_answered_without_waiting(
-    log: Log, view: PartitionValues, monkeypatch: pytest.MonkeyPatch
+    log: Log, view: PartitionView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.RWF_NOWAIT", 0)  # everything is cached; a file system in memory could not tell
     expected = fill(log, 2)
@@ -153,7 +155,7 @@ def test_what_is_cached_and_small_is_answered_without_waiting(
     assert located is not None and view.read(located, nowait=True).endswith(expected[-100:])
 
 
-def test_much_work_is_left_to_a_thread(log: Log, view: PartitionValues) -> None:
+def test_much_work_is_left_to_a_thread(log: Log, view: PartitionView) -> None:
     with pytest.raises(WouldBlock):
         view.refresh(nowait=True)  # old maps are looked for first
     fill(log, 200)
@@ -164,7 +166,7 @@ def test_much_work_is_left_to_a_thread(log: Log, view: PartitionValues) -> None:
     assert view.refresh()
 
 
-def test_building_goes_on_where_it_stopped(log: Log, view: PartitionValues) -> None:
+def test_building_goes_on_where_it_stopped(log: Log, view: PartitionView) -> None:
     expected = fill(log, 60)
     steps = 1
     while not view.refresh(bytes_max=100_000):
@@ -183,7 +185,7 @@ def map_files(log: Log) -> list[str]:
 
 
 def test_maps_of_sealed_segments_are_kept_and_believed(
-    log: Log, view: PartitionValues, monkeypatch: pytest.MonkeyPatch
+    log: Log, view: PartitionView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = fill(log, 60)
     assert view.refresh()
@@ -193,7 +195,7 @@ def test_maps_of_sealed_segments_are_kept_and_believed(
     scanned = []
     extend = ViewMap.extend
     monkeypatch.setattr(ViewMap, "extend", lambda self, s, *a, **k: scanned.append(s) or extend(self, s, *a, **k))
-    again = PartitionValues(log, Pool(2), lambda error: None)
+    again = PartitionView(log, Pool(2), lambda error: None)
     assert again.refresh()
     assert scanned == [log.snapshot().active]
     assert content(again) == expected
@@ -220,7 +222,7 @@ def changed(data: bytes, position: int) -> bytes:
     ],
 )
 def test_a_damaged_map_is_dropped_and_made_anew(
-    log: Log, view: PartitionValues, damage: Callable[[bytes], bytes]
+    log: Log, view: PartitionView, damage: Callable[[bytes], bytes]
 ) -> None:
     expected = fill(log, 60)
     assert view.refresh()
@@ -228,13 +230,13 @@ def test_a_damaged_map_is_dropped_and_made_anew(
     sound = path.read_bytes()
     path.write_bytes(damage(sound))
     assert ViewMap.load(log.snapshot().first, Pool(1)) is None
-    again = PartitionValues(log, Pool(2), lambda error: None)
+    again = PartitionView(log, Pool(2), lambda error: None)
     assert again.refresh() and content(again) == expected
     assert path.read_bytes() == sound
 
 
 @pytest.mark.parametrize("batch", [0, -1], ids=["first", "last"])
-def test_a_map_of_another_log_is_dropped(log: Log, view: PartitionValues, batch: int) -> None:
+def test_a_map_of_another_log_is_dropped(log: Log, view: PartitionView, batch: int) -> None:
     fill(log, 60)
     assert view.refresh()
     segment = log.snapshot().first
@@ -246,7 +248,7 @@ def test_a_map_of_another_log_is_dropped(log: Log, view: PartitionValues, batch:
     assert ViewMap.load(segment, Pool(1)) is None
 
 
-def test_a_map_of_a_shorter_log_is_dropped(log: Log, view: PartitionValues) -> None:
+def test_a_map_of_a_shorter_log_is_dropped(log: Log, view: PartitionView) -> None:
     fill(log, 60)
     assert view.refresh()
     segment = log.snapshot().first
@@ -254,7 +256,7 @@ def test_a_map_of_a_shorter_log_is_dropped(log: Log, view: PartitionValues) -> N
     assert ViewMap.load(segment, Pool(1)) is None
 
 
-def test_maps_without_their_segment_are_removed(log: Log, view: PartitionValues) -> None:
+def test_maps_without_their_segment_are_removed(log: Log, view: PartitionView) -> None:
     fill(log, 5)
     orphan = Path(log.path, f"{999999:020d}{SUFFIX}")
     orphan.write_bytes(b"left over")
@@ -268,7 +270,7 @@ def test_a_reader_writes_nothing(tmp_path: Path) -> None:
     directory.close()
     before = sorted(os.listdir(tmp_path / str(PARTITION)))
     readers = LogDirectory.open(str(tmp_path), read_only=True)
-    view = PartitionValues(readers.log(PARTITION), Pool(2), lambda error: None)
+    view = PartitionView(readers.log(PARTITION), Pool(2), lambda error: None)
     assert view.refresh() and content(view) == expected
     readers.close()
     assert sorted(os.listdir(tmp_path / str(PARTITION))) == before
@@ -289,7 +291,7 @@ def flip(segment_path: str, position: int) -> None:
     ("where", "name"), [(100, "a record"), (17, "the checksum"), (8, "the size"), (16, "the magic")], ids=str
 )
 def test_a_damaged_batch_counts_nothing_and_its_neighbours_stay(
-    log: Log, view: PartitionValues, reported: list[StorageError], where: int, name: str
+    log: Log, view: PartitionView, reported: list[StorageError], where: int, name: str
 ) -> None:
     parts = [fill(log, 1, 1 + number * 5) for number in range(40)]
     segment = log.snapshot().first
@@ -301,7 +303,7 @@ def test_a_damaged_batch_counts_nothing_and_its_neighbours_stay(
     assert f"{segment.base_offset:020d}{SUFFIX}" not in map_files(log)
 
 
-def test_damage_that_comes_later_is_an_error_never_a_wrong_byte(log: Log, view: PartitionValues) -> None:
+def test_damage_that_comes_later_is_an_error_never_a_wrong_byte(log: Log, view: PartitionView) -> None:
     expected = fill(log, 20)
     assert view.refresh()
     segment = log.snapshot().first
@@ -322,7 +324,7 @@ def test_damage_that_comes_later_is_an_error_never_a_wrong_byte(log: Log, view: 
 def test_the_view_begins_at_the_log_start(log: Log, start: int) -> None:
     fill(log, 40)
     log.log_start_offset = start
-    view = PartitionValues(log, Pool(2), lambda error: None)
+    view = PartitionView(log, Pool(2), lambda error: None)
     assert view.refresh()
     records = [
         record
@@ -346,7 +348,7 @@ def take_out(log: Log, segments: Sequence[Segment]) -> None:
         segment_names.take_out(segment)
 
 
-def test_a_segment_that_a_reader_holds_is_read_to_its_end_though_it_is_gone(log: Log, view: PartitionValues) -> None:
+def test_a_segment_that_a_reader_holds_is_read_to_its_end_though_it_is_gone(log: Log, view: PartitionView) -> None:
     expected = fill(log, 60)
     first, second = log.snapshot().values()[:2]
     assert view.refresh()
@@ -363,7 +365,7 @@ def test_a_segment_that_a_reader_holds_is_read_to_its_end_though_it_is_gone(log:
         content(view)
 
 
-def test_a_view_goes_on_behind_a_segment_that_was_removed_and_never_skips_one(log: Log, view: PartitionValues) -> None:
+def test_a_view_goes_on_behind_a_segment_that_was_removed_and_never_skips_one(log: Log, view: PartitionView) -> None:
     expected = fill(log, 10)
     assert view.refresh()
     old = log.snapshot()
@@ -379,7 +381,7 @@ def test_a_view_goes_on_behind_a_segment_that_was_removed_and_never_skips_one(lo
         view.refresh()
 
 
-def test_a_view_of_replaced_segments_is_not_current_though_its_reader_goes_on(log: Log, view: PartitionValues) -> None:
+def test_a_view_of_replaced_segments_is_not_current_though_its_reader_goes_on(log: Log, view: PartitionView) -> None:
     fill(log, 60)
     log.roll()
     expected = log.snapshot().values()
@@ -391,7 +393,7 @@ def test_a_view_of_replaced_segments_is_not_current_though_its_reader_goes_on(lo
     assert view.successor().is_current
 
 
-def test_an_old_view_keeps_its_numbering_and_a_new_one_begins_at_the_new_start(log: Log, view: PartitionValues) -> None:
+def test_an_old_view_keeps_its_numbering_and_a_new_one_begins_at_the_new_start(log: Log, view: PartitionView) -> None:
     expected = fill(log, 60)
     assert view.refresh() and view.is_current
     first, second = log.snapshot().values()[:2]
@@ -416,7 +418,7 @@ def test_an_old_view_keeps_its_numbering_and_a_new_one_begins_at_the_new_start(l
 def test_open_maps_are_bounded(log: Log) -> None:
     maps: Maps = Pool(2)
     expected = fill(log, 200)
-    view = PartitionValues(log, maps, lambda error: None)
+    view = PartitionView(log, maps, lambda error: None)
     assert view.refresh() and len(map_files(log)) > 2
     assert content(view) == expected
     assert len(maps._entries) <= 2

@@ -1,4 +1,6 @@
-"""`values` of a whole partition: one growing file over all segments, and where each of its bytes comes from.
+"""A whole partition as one growing file over all segments, and where each of its bytes comes from.
+
+`form` says what a record looks like in it: `values` and `records.ndjson` are such views.
 
 A view begins at the log start it was made with and never changes its past: it grows, and keeps its numbering when
 retention and compaction take segments away. Their bytes are read on as long as their files are there, or open; then
@@ -19,9 +21,7 @@ import errno
 import os
 import sys
 import threading
-from bisect import bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import WouldBlock
@@ -30,43 +30,27 @@ from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
-from offsetfs.storage.views.view_blocks import Block, OnDamage, join_block
-from offsetfs.storage.views.view_map import SUFFIX, Maps, ViewMap
-
-NOWAIT_BYTES_MAX = 1 << 20
-"""How much of a log may be read where nothing may wait: a fraction of a millisecond."""
+from offsetfs.storage.views.form import VALUES, Form
+from offsetfs.storage.views.view_blocks import OnDamage
+from offsetfs.storage.views.view_map import Maps, ViewMap
+from offsetfs.storage.views.view_parts import NOWAIT_BYTES_MAX, Located, Part, ViewParts, keep_map
 
 _LOAD_COST_BYTES = 64 << 10  # what opening a kept map counts against `bytes_max`
 
 
-class Part(NamedTuple):
-    """One segment of the view. `start`: the byte at which its output begins; negative where the log start cut it."""
-
-    segment: Segment
-    map: ViewMap
-    start: int
-
-
-class Located(NamedTuple):
-    """Where a byte comes from: the block's output is `[start, end)` of the view."""
-
-    segment: Segment
-    block: Block
-    start: int
-    end: int
-
-
-class PartitionValues:
+class PartitionView:
     """The view of one log from `start_offset` on. Nothing is known before the first `refresh` that returns True."""
 
-    def __init__(self, log: Log, maps: Maps, on_damage: OnDamage, *, is_committed_only: bool = False) -> None:
+    def __init__(
+        self, log: Log, maps: Maps, on_damage: OnDamage, *, form: Form = VALUES, is_committed_only: bool = False
+    ) -> None:
         self.start_offset = log.log_start_offset
+        self.form = form
         self._log = log
         self._view = LogView(log, is_committed_only=is_committed_only)
         self._maps = maps
         self._on_damage = on_damage
-        self._parts: list[Part] = []
-        self._starts: list[int] = []
+        self._parts = ViewParts(form, self._view.shows)
         self._inherited: dict[int, Part] = {}
         self._seen: tuple[Segments | None, int] = (None, -1)
         self._holding: Segments | None = None  # the last one that was found to hold all parts
@@ -76,25 +60,32 @@ class PartitionValues:
         self._start_is_known = False
         self._swept = False
 
-    def successor(self) -> PartitionValues:
+    def successor(self) -> PartitionView:
         """Return a view from the log start of now, with the maps that are still right."""
-        is_committed_only = self._view.is_committed_only
-        values = PartitionValues(self._log, self._maps, self._on_damage, is_committed_only=is_committed_only)
-        values._inherited = {part.segment.base_offset: part for part in self._parts}
-        return values
+        view = PartitionView(
+            self._log,
+            self._maps,
+            self._on_damage,
+            form=self.form,
+            is_committed_only=self._view.is_committed_only,
+        )
+        view._inherited = {part.segment.base_offset: part for part in self._parts.all()}
+        return view
 
     @property
     def size(self) -> int:
         """Bytes of the view, as of the last `refresh`."""
-        if not self._parts:
-            return 0
-        last = self._parts[-1]
-        return last.start + last.map.size
+        return self._parts.size
 
     @property
     def scanned_bytes(self) -> int:
         """How much of the log the maps stand for by now."""
-        return sum(part.map.log_bytes for part in self._parts)
+        return self._parts.scanned_bytes
+
+    def known_map(self, segment: Segment) -> ViewMap | None:
+        """Return the map of a segment of this view as far as it goes, for reading only."""
+        part = self._parts.find(segment)
+        return None if part is None else part.map
 
     @property
     def is_current(self) -> bool:
@@ -103,7 +94,7 @@ class PartitionValues:
         if self._log.log_start_offset != self.start_offset:
             return False
         if snapshot is not self._holding:
-            if not all(_holds(snapshot, part.segment) for part in self._parts):
+            if not all(_holds(snapshot, part.segment) for part in self._parts.all()):
                 return False
             self._holding = snapshot
         return True
@@ -132,20 +123,21 @@ class PartitionValues:
 
     def _grow(self, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
         self._sweep(snapshot, nowait)
-        if self._parts and not self._extend(self._parts[-1], snapshot, end_offset, nowait):
+        last = self._parts.last
+        if last is not None and not self._extend(last, snapshot, end_offset, nowait):
             return False
         following, self._snapshot = self._following(snapshot, nowait), snapshot
         return all(
-            self._extend(self._part(segment, snapshot, nowait), snapshot, end_offset, nowait)
+            self._extend(self._add(segment, snapshot, nowait), snapshot, end_offset, nowait)
             for segment in following
             if segment.base_offset <= end_offset
         )
 
     def _following(self, snapshot: Segments, nowait: bool) -> Iterator[Segment]:
         """Return the segments behind the last part. ESTALE when what comes next was removed or replaced meanwhile."""
-        if not self._parts:
+        if self._parts.last is None:
             return snapshot.from_floor(self.start_offset)
-        last = self._parts[-1].segment
+        last = self._parts.last.segment
         if _holds(snapshot, last):
             return _behind(snapshot, last)
         following = next(_behind(self._snapshot, last), None) if self._snapshot is not None else None
@@ -158,26 +150,23 @@ class PartitionValues:
         else:
             is_there = _holds(snapshot, following)
         if following is None or not is_there:
-            raise OSError(errno.ESTALE, "what comes next was removed; open `values` again", last.log_path)
+            raise OSError(errno.ESTALE, "what comes next was removed; open the file again", last.log_path)
         return snapshot.from_floor(following.base_offset)
 
-    def _part(self, segment: Segment, snapshot: Segments, nowait: bool) -> Part:
+    def _add(self, segment: Segment, snapshot: Segments, nowait: bool) -> Part:
         """Add a segment at the end, with the map it has, or an empty one."""
-        part = Part(segment, self._map_of(segment, snapshot, nowait), self.size)
-        self._parts.append(part)
-        self._starts.append(part.start)
-        return part
+        return self._parts.add(segment, self._map_of(segment, snapshot, nowait))
 
     def _map_of(self, segment: Segment, snapshot: Segments, nowait: bool) -> ViewMap:
         inherited = self._inherited.pop(segment.base_offset, None)
         if inherited is not None and inherited.segment is segment:
             return inherited.map
         if segment is snapshot.active or not segment.size or self._view.is_committed_only:
-            return ViewMap(segment.base_offset, self._view.shows)
+            return ViewMap(segment.base_offset, self._view.shows, form=self.form)
         if nowait:
             raise WouldBlock("the view map may be on disk", path=segment.log_path)
         self._left -= _LOAD_COST_BYTES
-        return ViewMap.load(segment, self._maps) or ViewMap(segment.base_offset)
+        return ViewMap.load(segment, self._maps, self.form) or ViewMap(segment.base_offset, form=self.form)
 
     def _extend(self, part: Part, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
         """Bring a part up to the end of its segment, or of the view; return whether it got there."""
@@ -210,9 +199,7 @@ class PartitionValues:
         if part.segment.base_offset < self.start_offset:
             if nowait:
                 raise WouldBlock("the log start lies inside a segment", path=part.segment.log_path)
-            skipped = part.map.output_before(part.segment, self.start_offset)
-            self._parts[0] = part._replace(start=-skipped)
-            self._starts[0] = -skipped
+            self._parts.cut_head(part.map.output_before(part.segment, self.start_offset))
         self._start_is_known = True
 
     def _keep(self, part: Part, nowait: bool) -> None:
@@ -224,13 +211,7 @@ class PartitionValues:
             return
         if nowait:
             raise WouldBlock("a view map is to be written", path=part.segment.log_path)
-        with part.segment.names_lock:
-            if part.segment.is_removed:
-                return
-            try:
-                part.map.save(part.segment, self._maps)
-            except OSError:
-                return  # a full disk costs a map, not the view
+        keep_map(part.segment, part.map, self._maps)
 
     def _sweep(self, snapshot: Segments, nowait: bool) -> None:
         """Once: remove maps whose segments are gone."""
@@ -240,7 +221,7 @@ class PartitionValues:
             raise WouldBlock("looks for old view maps", path=self._log.path)
         for name in files.names(self._log.path):
             parsed = parse_segment_name(name)
-            if parsed is not None and parsed[1] == SUFFIX:
+            if parsed is not None and parsed[1] == self.form.suffix:
                 segment = snapshot.floor(parsed[0])
                 if segment is None or segment.base_offset != parsed[0]:
                     files.remove_file(os.path.join(self._log.path, name))
@@ -250,31 +231,15 @@ class PartitionValues:
 
     def locate(self, byte: int) -> Located | None:
         """Return where byte `byte` comes from; None at the end."""
-        if byte >= self.size:
-            return None
-        part = self._parts[bisect_right(self._starts, byte) - 1]
-        block = part.map.block(byte - part.start)
-        return Located(part.segment, block, part.start + block.output, part.start + block.output_end)
+        return self._parts.locate(byte)
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
-        """Return the whole output of a located block, which nobody changes.
-
-        ESTALE when the segment's files are gone; the error of a batch that was damaged since; with `nowait`
-        `WouldBlock`.
-        """
-        segment, block = located.segment, located.block
-        if nowait and block.position_end - block.position > 2 * NOWAIT_BYTES_MAX:
-            raise WouldBlock("a long block", path=segment.log_path, position=block.position)
-        return join_block(segment, block, shows=self._view.shows, nowait=nowait)
+        """Return the whole output of a located block; see `ViewParts.read`."""
+        return self._parts.read(located, nowait=nowait)
 
     def hold(self, located: Located) -> object:
-        """Return what a reader of a located block keeps, to read its segment to the end whatever becomes of it."""
-        place = bisect_right(self._starts, located.start) - 1
-        part = self._parts[max(place, 0)]
-        try:
-            return part.segment.open_files(nowait=True), part.map.mapping() if part.map.is_kept else None
-        except WouldBlock:
-            return None
+        """Return what keeps a located block readable; see `ViewParts.hold`."""
+        return self._parts.hold(located)
 
 
 def _behind(snapshot: Segments, segment: Segment) -> Iterator[Segment]:

@@ -1,16 +1,16 @@
-"""`values`: the whole partition as one growing file, each record's value and a newline.
+"""`values` and `records.ndjson`: the whole partition as one growing file, a line for each record.
 
-Its size is a sum over all records, which view maps know (storage.views.partition_values). Where maps are missing they
-are made in threads: the name is listed only when all of them are there, a look-up waits ten seconds and then answers
-EAGAIN, and the building goes on.
+The size is a sum over all records, which view maps know (storage.views.partition_view). Where maps are missing they
+are made in threads (`map_making`); the name is listed only when all of them are there.
 
 The inode carries a generation. When retention cuts the head, or compaction replaces segments, the name gets the next
 one; whoever has the old one open keeps its numbering and reads on: `file.delete.delay.ms` longer than the segments
 last, and the one it is at to its end. Then it reads ESTALE.
 
-Reading: blocks of joined values, a few megabytes of them kept. What the page cache holds is joined on the event loop:
-a megabyte takes a fifth of a millisecond, and handing it to a thread as long again. When a block had to be waited for,
-the next one of a reader that goes forward is fetched in a thread while the kernel takes this one.
+Reading (also of `range/…` and `last/N`): blocks of joined lines, a few megabytes of them kept. What the page cache
+holds is joined on the event loop: a megabyte takes a fifth of a millisecond, and handing it to a thread as long again.
+When a block had to be waited for, the next one of a reader that goes forward is fetched in a thread while the kernel
+takes this one.
 """
 
 from __future__ import annotations
@@ -18,70 +18,69 @@ from __future__ import annotations
 import errno
 import functools
 from collections.abc import Callable
+from typing import Protocol
 
 import trio
 from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.inodes import Kind, unpack
+from offsetfs.fs.map_making import AT_ONCE_BYTES, MapMaking, Mapped, refresh
 from offsetfs.fs.nodes import Buffer, Opened, Opening
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import StorageError, WouldBlock
-from offsetfs.storage.views.partition_values import Located, PartitionValues
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.views.form import Form
+from offsetfs.storage.views.partition_view import PartitionView
+from offsetfs.storage.views.view_map import ViewMap
+from offsetfs.storage.views.view_parts import Located
 
-WAIT_S = 10.0
-LISTING_BYTES_MAX = 16 << 20
-"""How much log a listing reads to learn whether `values` can be shown: some milliseconds."""
+LISTING_BYTES_MAX = {Kind.VALUES: AT_ONCE_BYTES, Kind.RECORDS: AT_ONCE_BYTES // 2}
+"""How much log a listing reads to learn whether a view can be shown: some milliseconds. Lines of JSON take twice as
+long to measure as values."""
 
-BUILD_STEP_BYTES = 64 << 20
 PREFERRED_READ_BYTES = 1 << 20
 """What st_blksize says: cat and cp then read a megabyte at a time, and ask for the size as much less often."""
 
 
-class _Building:
-    """Somebody makes maps, others wait for them."""
+class GrowingFile:
+    """`values` or `records.ndjson` of one partition. `number`: the generation."""
 
-    def __init__(self) -> None:
-        self.done = trio.Event()
-        self.failure: Exception | None = None
-
-    async def finish(self) -> None:
-        await self.done.wait()
-        if self.failure is not None:
-            raise self.failure
-
-
-class ValuesFile:
-    """`values` of one partition. `number`: the generation."""
-
-    def __init__(self, shared: Shared, partition: Partition) -> None:
+    def __init__(self, shared: Shared, partition: Partition, kind: Kind, form: Form) -> None:
         self._shared = shared
         self._partition = partition
+        self._kind = kind
+        self._form = form
         self._generation = 0
-        self._views: dict[int, PartitionValues] = {}
+        self._views: dict[int, PartitionView] = {}
         self._readers: dict[int, int] = {}
-        self._building: _Building | None = None
+        self._making = MapMaking(
+            shared,
+            f"{partition.name}/{form.name}",
+            lambda: partition.log.size_bytes,
+            ", or use last/, range/ or follow, which need no whole map",
+        )
 
     # --- names and sizes -------------------------------------------------------------------------------------------
 
     async def lookup(self) -> EntryAttributes:
         generation = self._current()
-        await self._complete(self._views[generation])
+        await self._making.complete(self._views[generation])
         return self._attributes(generation)
 
     async def listed(self) -> EntryAttributes | None:
         """Return the attributes when all maps are there, or can be had in a moment; else None."""
         generation = self._current()
-        is_complete = await self._refresh(self._views[generation], LISTING_BYTES_MAX)
+        is_complete = await self._making.advance(self._views[generation], LISTING_BYTES_MAX[self._kind])
         return self._attributes(generation) if is_complete else None
 
     async def attributes(self, number: int) -> EntryAttributes:
-        await self._complete(self._view(number))
+        await self._making.complete(self._view(number))
         return self._attributes(number)
 
     def _attributes(self, generation: int) -> EntryAttributes:
         entry = self._shared.attributes.file(
-            self._partition.inode(Kind.VALUES, generation),
+            self._partition.inode(self._kind, generation),
             self._views[generation].size,
             self._partition.log.modified_ns,
         )
@@ -92,10 +91,11 @@ class ValuesFile:
         """Return the generation that the name stands for now; begin the next one when the head was cut."""
         view = self._views.get(self._generation)
         if view is None:
-            view = PartitionValues(
+            view = PartitionView(
                 self._partition.log,
                 self._shared.maps,
                 self._shared.damaged,
+                form=self._form,
                 is_committed_only=self._shared.options.is_committed_only,
             )
             self._views[self._generation] = view
@@ -105,7 +105,7 @@ class ValuesFile:
             self._forget_unread()
         return self._generation
 
-    def _view(self, number: int) -> PartitionValues:
+    def _view(self, number: int) -> PartitionView:
         view = self._views.get(number)
         if view is None:
             raise FUSEError(errno.ESTALE)
@@ -116,55 +116,17 @@ class ValuesFile:
             if generation != self._generation and not self._readers.get(generation):
                 del self._views[generation]
 
-    # --- making maps -----------------------------------------------------------------------------------------------
-
-    async def _refresh(self, view: PartitionValues, bytes_max: int) -> bool:
-        return self._building is None and await self._shared.answer(_refresh, view, bytes_max)
-
-    async def _complete(self, view: PartitionValues) -> None:
-        """Return when the view is complete; EAGAIN when that takes longer than ten seconds."""
-        if self._is_complete_now(view):
-            return
-        with trio.move_on_after(WAIT_S):
-            while not await self._refresh(view, LISTING_BYTES_MAX):
-                if self._building is None:
-                    self._building = _Building()
-                    self._shared.nursery.start_soon(self._build, view, self._building)
-                await self._building.finish()
-            return
-        self._shared.notes.say(self._progress(view))
-        raise FUSEError(errno.EAGAIN)
-
-    def _is_complete_now(self, view: PartitionValues) -> bool:
-        try:
-            return self._building is None and view.refresh(nowait=True)
-        except WouldBlock:
-            return False
-
-    async def _build(self, view: PartitionValues, building: _Building) -> None:
-        """Make all missing maps. Whatever goes wrong is told to those who wait."""
-        try:
-            while not await self._shared.in_thread(functools.partial(view.refresh, bytes_max=BUILD_STEP_BYTES)):
-                pass
-        except Exception as error:
-            building.failure = error
-        finally:
-            self._building = None
-            building.done.set()
-
-    def _progress(self, view: PartitionValues) -> str:
-        done, total = view.scanned_bytes, self._partition.log.size_bytes
-        return (
-            f"EAGAIN {self._partition.name}/values: its maps are being made, {done} of {total} bytes are read; "
-            "ask again, or use last/, range/ or follow, which need no whole map"
-        )
+    def known_map(self, segment: Segment) -> ViewMap | None:
+        """Return what is known by now of a segment, for reading only."""
+        view = self._views.get(self._generation)
+        return None if view is None else view.known_map(segment)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
     async def open(self, number: int, opening: Opening) -> Opened:
         view = self._view(number)
         self._readers[number] = self._readers.get(number, 0) + 1
-        return Opened(ValuesHandle(self._shared, view, self._partition.inode(Kind.VALUES, number), self._closed))
+        return Opened(ViewHandle(self._shared, view, self._partition.inode(self._kind, number), self._closed))
 
     def _closed(self, inode: int) -> None:
         number = unpack(inode).number
@@ -174,14 +136,23 @@ class ValuesFile:
             self._forget_unread()
 
 
-def _refresh(view: PartitionValues, bytes_max: int, *, nowait: bool) -> bool:
-    return view.refresh(nowait=nowait, bytes_max=bytes_max)
+class Readable(Mapped, Protocol):
+    """A view whose maps are there: a growing one, or a range."""
+
+    @property
+    def size(self) -> int: ...
+
+    def locate(self, byte: int) -> Located | None: ...
+
+    def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray: ...
+
+    def hold(self, located: Located) -> object: ...
 
 
-class ValuesHandle:
-    """An open `values`."""
+class ViewHandle:
+    """An open view. `closed` is told its inode when the last copy of the descriptor is closed."""
 
-    def __init__(self, shared: Shared, view: PartitionValues, inode: int, closed: Callable[[int], None]) -> None:
+    def __init__(self, shared: Shared, view: Readable, inode: int, closed: Callable[[int], None]) -> None:
         self._shared = shared
         self._view = view
         self._inode = inode
@@ -198,7 +169,7 @@ class ValuesHandle:
         if start <= position and position + size <= end:
             return block[position - start : position + size - start]
         if position + size > self._view.size:
-            await self._shared.answer(_refresh, self._view, LISTING_BYTES_MAX)
+            await self._shared.answer(refresh, self._view, AT_ONCE_BYTES)
         return await self._gather(position, min(position + size, self._view.size), is_sequential)
 
     async def _gather(self, position: int, end: int, is_sequential: bool) -> Buffer:

@@ -1,0 +1,100 @@
+"""The maps of one derived file are made in threads, and whoever looks it up waits for them, ten seconds at most.
+
+Then the look-up answers EAGAIN, `.offsetfs/errors` tells how far it is and what needs no whole map, and the making goes
+on: it is there for who asks again.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+from pyfuse3 import FUSEError
+
+from offsetfs.fs.shared import Shared
+from offsetfs.storage.errors import WouldBlock
+
+WAIT_S = 10.0
+AT_ONCE_BYTES = 16 << 20
+"""How much log is read for who only looks, in a thread: some milliseconds."""
+
+_STEP_BYTES = 64 << 20
+
+
+class Mapped(Protocol):
+    """A view whose maps are made step by step."""
+
+    @property
+    def scanned_bytes(self) -> int: ...
+
+    def refresh(self, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
+        """Go on; return whether the view is complete."""
+
+
+class _Run:
+    """Somebody makes maps, others wait for them."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.failure: Exception | None = None
+
+    async def finish(self) -> None:
+        await self.done.wait()
+        if self.failure is not None:
+            raise self.failure
+
+
+class MapMaking:
+    """The maps of the file at `path`; of `total_bytes()` of log, as far as is known."""
+
+    def __init__(self, shared: Shared, path: str, total_bytes: Callable[[], int], advice: str) -> None:
+        self._shared = shared
+        self._path = path
+        self._total_bytes = total_bytes
+        self._advice = advice
+        self._run: _Run | None = None
+
+    async def advance(self, view: Mapped, bytes_max: int) -> bool:
+        """Return whether the view is complete, or becomes so by reading about `bytes_max` more."""
+        return self._run is None and await self._shared.answer(refresh, view, bytes_max)
+
+    async def complete(self, view: Mapped) -> None:
+        """Return when the view is complete; EAGAIN when that takes longer than ten seconds."""
+        if self._is_complete_now(view):
+            return
+        with trio.move_on_after(WAIT_S):
+            while not await self.advance(view, AT_ONCE_BYTES):
+                if self._run is None:
+                    self._run = _Run()
+                    self._shared.nursery.start_soon(self._make, view, self._run)
+                await self._run.finish()
+            return
+        self._shared.notes.say(
+            f"EAGAIN {self._path}: its maps are being made, {view.scanned_bytes} of {self._total_bytes()} bytes are "
+            f"read; ask again{self._advice}"
+        )
+        raise FUSEError(errno.EAGAIN)
+
+    def _is_complete_now(self, view: Mapped) -> bool:
+        try:
+            return self._run is None and view.refresh(nowait=True)
+        except WouldBlock:
+            return False
+
+    async def _make(self, view: Mapped, run: _Run) -> None:
+        """Make all missing maps. Whatever goes wrong is told to those who wait."""
+        try:
+            while not await self._shared.in_thread(functools.partial(view.refresh, bytes_max=_STEP_BYTES)):
+                pass
+        except Exception as error:
+            run.failure = error
+        finally:
+            self._run = None
+            run.done.set()
+
+
+def refresh(view: Mapped, bytes_max: int, *, nowait: bool) -> bool:
+    return view.refresh(nowait=nowait, bytes_max=bytes_max)

@@ -1,0 +1,88 @@
+"""What a growing view shows of a batch: its values, or its records as lines of JSON. A record is a line in each.
+
+    VALUES         the value and a newline; a null value is an empty line         `values`
+    JsonLines      one object with everything (docs/format/records-ndjson.md)     `records.ndjson`
+
+A form knows how long the output of a batch is, and makes it. Which batches are shown, where they lie and what becomes
+of those that cannot be read is for others: `view_blocks`, `view_map`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records import record_json
+from offsetfs.storage.records.batch import Batch
+from offsetfs.storage.records.batch_json import joined_json, measured_json
+from offsetfs.storage.records.codec import COLUMNS
+
+_VALUE_SIZE = 5  # the column of a scanned row
+
+
+class Form(Protocol):
+    """How batches become bytes. All methods raise what `Batch.payload` and its like do, and ignore checksums."""
+
+    name: str
+    """The file of a partition that shows it."""
+
+    suffix: str
+    """What the kept maps of a segment end in (docs/format/values-map.md)."""
+
+    identity: bytes
+    """What the output depends on beside the log: a map that was made with another is dropped."""
+
+    in_rows: bool
+    """Whether the output of plain batches is what `chain.measure` and `chain.join` make, many at once."""
+
+    def joined(self, batch: Batch) -> bytes | bytearray:
+        """Return the output of a batch."""
+
+    def measured(self, batch: Batch) -> int:
+        """Return `len(joined(batch))`, as a rule without building it."""
+
+    def measured_below(self, batch: Batch, offset: int) -> int:
+        """Return how much of the output is of records with an offset below `offset`: it comes first."""
+
+
+class ValueLines:
+    """Every value and a newline."""
+
+    name = "values"
+    suffix = ".values-map"
+    identity = b""
+    in_rows = True
+
+    def joined(self, batch: Batch) -> bytes | bytearray:
+        return batch.joined()
+
+    def measured(self, batch: Batch) -> int:
+        return batch.measured()
+
+    def measured_below(self, batch: Batch, offset: int) -> int:
+        rows, delta = batch.rows(), offset - batch.header.base_offset
+        return sum(max(rows[row + _VALUE_SIZE], 0) + 1 for row in range(0, len(rows), COLUMNS) if rows[row] < delta)
+
+
+class JsonLines:
+    """Every record of one partition as a line of JSON, which names the partition."""
+
+    name = "records.ndjson"
+    suffix = ".records-map"
+    in_rows = False
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.prefix = record_json.line_prefix(partition.topic, partition.partition)
+        self.identity = b"records.ndjson 1\n" + self.prefix
+
+    def joined(self, batch: Batch) -> bytes | bytearray:
+        return joined_json(batch, self.prefix)
+
+    def measured(self, batch: Batch) -> int:
+        return measured_json(batch, self.prefix)
+
+    def measured_below(self, batch: Batch, offset: int) -> int:
+        return measured_json(batch, self.prefix, offset_to=offset)
+
+
+VALUES = ValueLines()

@@ -1,0 +1,129 @@
+"""The segments of a view one behind the other: which of them a byte comes from, and what it is.
+
+A view is a growing one (`partition_view`) or a range (`range_view`); both put parts in order, and read through here.
+
+Threads: one adds, any number read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_right
+from typing import NamedTuple
+
+from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.time_search import Shows
+from offsetfs.storage.views.form import Form
+from offsetfs.storage.views.view_blocks import Block, join_block
+from offsetfs.storage.views.view_map import Maps, ViewMap
+
+NOWAIT_BYTES_MAX = 1 << 20
+"""How much of a log may be read where nothing may wait: a fraction of a millisecond."""
+
+
+class Part(NamedTuple):
+    """One segment of the view. `start`: the byte at which its output begins; negative where its head is cut off."""
+
+    segment: Segment
+    map: ViewMap
+    start: int
+
+
+class Located(NamedTuple):
+    """Where a byte comes from: the block's output is `[start, end)` of the view."""
+
+    segment: Segment
+    block: Block
+    start: int
+    end: int
+
+
+class ViewParts:
+    """The parts of one view, which are only ever added at the end."""
+
+    def __init__(self, form: Form, shows: Shows) -> None:
+        self._form = form
+        self._shows = shows
+        self._parts: list[Part] = []
+        self._starts: list[int] = []
+        self._places: dict[int, int] = {}  # by the base offset of the segment
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def all(self) -> list[Part]:
+        """Return the parts, oldest first."""
+        return list(self._parts)
+
+    @property
+    def last(self) -> Part | None:
+        return self._parts[-1] if self._parts else None
+
+    @property
+    def size(self) -> int:
+        """Bytes of output of all parts."""
+        last = self.last
+        return 0 if last is None else last.start + last.map.size
+
+    @property
+    def scanned_bytes(self) -> int:
+        """How much of the log the maps stand for by now."""
+        return sum(part.map.log_bytes - part.map.begin for part in self._parts)
+
+    def add(self, segment: Segment, map_: ViewMap) -> Part:
+        """Add a segment at the end."""
+        part = Part(segment, map_, self.size)
+        self._places[segment.base_offset] = len(self._parts)
+        self._starts.append(part.start)
+        self._parts.append(part)
+        return part
+
+    def cut_head(self, skipped: int) -> None:
+        """Begin the view `skipped` bytes inside the output of the first and only part."""
+        assert len(self._parts) == 1
+        self._parts[0] = self._parts[0]._replace(start=-skipped)
+        self._starts[0] = -skipped
+
+    def find(self, segment: Segment) -> Part | None:
+        """Return the part of that very segment."""
+        place = self._places.get(segment.base_offset)
+        part = None if place is None else self._parts[place]
+        return part if part is not None and part.segment is segment else None
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def locate(self, byte: int) -> Located | None:
+        """Return where byte `byte` comes from; None at the end."""
+        if byte >= self.size:
+            return None
+        part = self._parts[bisect_right(self._starts, byte) - 1]
+        block = part.map.block(byte - part.start)
+        return Located(part.segment, block, part.start + block.output, part.start + block.output_end)
+
+    def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
+        """Return the whole output of a located block, which nobody changes.
+
+        ESTALE when the segment's files are gone; the error of a batch that was damaged since; with `nowait`
+        `WouldBlock`.
+        """
+        segment, block = located.segment, located.block
+        if nowait and block.position_end - block.position > 2 * NOWAIT_BYTES_MAX:
+            raise WouldBlock("a long block", path=segment.log_path, position=block.position)
+        return join_block(segment, block, form=self._form, shows=self._shows, nowait=nowait)
+
+    def hold(self, located: Located) -> object:
+        """Return what a reader of a located block keeps, to read its segment to the end whatever becomes of it."""
+        place = bisect_right(self._starts, located.start) - 1
+        part = self._parts[max(place, 0)]
+        try:
+            return part.segment.open_files(nowait=True), part.map.mapping() if part.map.is_kept else None
+        except WouldBlock:
+            return None
+
+
+def keep_map(segment: Segment, map_: ViewMap, maps: Maps) -> None:
+    """Put a whole map of a sealed segment on disk. A full disk costs a map, not the view."""
+    with segment.names_lock, contextlib.suppress(OSError):
+        if not segment.is_removed:
+            map_.save(segment, maps)
