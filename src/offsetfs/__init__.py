@@ -1,3 +1,66 @@
-"""offsetfs: a Kafka log directory, mounted as a file system."""
+"""offsetfs: a Kafka log directory, mounted as a file system; or opened by a Python program.
+
+    with offsetfs.open("/var/lib/kafka/data") as data:
+        for record in data.partition("orders-0").read(-10):
+            print(record.offset, record.key, record.value)
+
+What is not needed is not loaded: the names below come when they are first asked for. docs/library.md shows them all.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import os
+
+    from offsetfs.library.appending import NewRecord
+    from offsetfs.library.open_directory import Directory
+    from offsetfs.library.partition import Partition
+    from offsetfs.storage import errors
+    from offsetfs.storage.records.batch import Batch
+    from offsetfs.storage.records.record import Record
+
+__all__ = ["Batch", "Directory", "NewRecord", "Partition", "Record", "__version__", "errors", "open"]
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Batch": "offsetfs.storage.records.batch",
+    "Directory": "offsetfs.library.open_directory",
+    "NewRecord": "offsetfs.library.appending",
+    "Partition": "offsetfs.library.partition",
+    "Record": "offsetfs.storage.records.record",
+}
+
+
+def open(
+    path: str | os.PathLike[str],
+    mode: Literal["r", "a"] = "r",
+    *,
+    isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Directory:
+    """Open the log directory at `path`: "r" to read, also beside a running broker or a mount; "a" to append.
+
+    With "r" nothing at all is written, and no lock is taken. With "a" the directory is locked as a broker locks it, and
+    recovered when it was not closed cleanly; it may be empty. `isolation`: whether records of open and aborted
+    transactions are shown. `settings`: topic settings by Kafka's names, for topics that say nothing themselves.
+
+    Raises `errors.NotALogDirectory`, `errors.LogDirectoryLocked` (its `pid` says by whom), `errors.InvalidConfig`,
+    OSError, and ValueError for another mode or isolation level.
+    """
+    home = importlib.import_module("offsetfs.library.open_directory")
+    directory: Directory = home.open_directory(path, mode, isolation=isolation, settings=settings)
+    return directory
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return importlib.import_module("offsetfs.storage.errors")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,184 @@
+"""Records on their way into one partition: gathered in batches, written when one is full or the call ends.
+
+Promises: a call returns when its records are in the segment file, where every reader sees them and the death of the
+process cannot take them; `sync` when they are on disk. Records of one call lie behind each other. When a record is
+refused, those before it are in the log. Follows the purpose of Kafka's producer, without its waiting for company: who
+has many records gives them in one call.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from offsetfs.storage.clock import Clock
+from offsetfs.storage.errors import PolicyViolation, RecordTooLarge
+from offsetfs.storage.names import INTERNAL_TOPICS
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import HEADER_SIZE
+from offsetfs.storage.records.batch_builder import BatchBuilder, record_size
+from offsetfs.storage.records.codec import RECORD_SIZE_MIN
+
+BATCH_BYTES = 1 << 20
+"""Size at which a batch is written, before compression; `max.message.bytes` of the topic caps it."""
+
+_NEEDS_KEY = "a compacted topic takes no record without a key"
+
+
+class Appendable(Protocol):
+    """What can be appended: a `NewRecord`, or a `Record` that was read elsewhere."""
+
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+    @property
+    def timestamp(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record to be appended. `timestamp`: milliseconds since 1970, now if left out."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp: int | None = None
+
+
+class Appender:
+    """Appends to one log. Any thread: calls wait for each other."""
+
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self.log = log
+        self._clock = clock
+        self._lock = threading.RLock()  # whoever makes the records may append some, too
+        self._builder: BatchBuilder | None = None
+        self._spare: BatchBuilder | None = None  # a buffer that was used: a new one costs more than a small record
+        self._unsynced = 0  # records
+
+    def extend(self, records: Iterable[Appendable]) -> range:
+        """Append records; return their offsets."""
+        with self._lock:
+            self._check()
+            first = self.log.next_offset
+            try:
+                for record in records:
+                    self._take(record)
+            finally:
+                self._write()
+            return range(first, self.log.next_offset)
+
+    def lines(self, data: bytes | bytearray, timestamp: int | None) -> range:
+        """Append each line as a value; return the offsets. What follows the last newline is a record, too."""
+        whole = data if data.endswith(b"\n") or not data else bytes(data) + b"\n"
+        with self._lock:
+            self._check(has_keys=False)
+            first, position = self.log.next_offset, 0
+            now = self._clock.now_ms() if timestamp is None else timestamp
+            try:
+                while position < len(whole):
+                    builder = self._open()
+                    rest = builder.split(whole, position, len(whole), now)
+                    if rest == position:
+                        line_size = whole.index(b"\n", position) - position
+                        self._make_room(record_size(None, memoryview(whole)[position : position + line_size]))
+                    position = rest
+            finally:
+                self._write()
+            return range(first, self.log.next_offset)
+
+    def ndjson(self, data: bytes | bytearray) -> range:
+        """Append each line of JSON as a record; return the offsets. ValueError at a line that is none.
+
+        The fields are those of `records.ndjson`; blank lines are stepped over.
+        """
+        whole = data if data.endswith(b"\n") or not data else bytes(data) + b"\n"
+        with self._lock:
+            self._check()
+            first, position = self.log.next_offset, 0
+            try:
+                while position < len(whole):
+                    builder, now = self._open(), self._clock.now_ms()
+                    split = builder.split_json(whole, position, len(whole), now, needs_key=self.log.is_compacted)
+                    if split.fault is not None:
+                        line = whole.count(b"\n", 0, split.start) + 1
+                        raise ValueError(f"line {line}, byte {split.fault.position}: {split.fault.reason}")
+                    if split.start < len(whole):
+                        self._make_room(split.record_bytes)
+                    position = split.start
+            finally:
+                self._write()
+            return range(first, self.log.next_offset)
+
+    def sync(self) -> None:
+        """Return when everything appended so far is on disk."""
+        with self._lock:
+            self._unsynced = 0
+        self.log.flush()
+
+    # --- batches -----------------------------------------------------------------------------------------------------
+
+    def _check(self, *, has_keys: bool = True) -> None:
+        topic = self.log.partition.topic
+        if topic in INTERNAL_TOPICS:
+            raise PermissionError(errno.EPERM, "a broker keeps its own state there", os.path.basename(self.log.path))
+        if self.log.is_compacted and not has_keys:
+            raise PolicyViolation(_NEEDS_KEY, path=self.log.path)
+
+    def _take(self, record: Appendable) -> None:
+        key, value, headers = record.key, record.value, record.headers
+        if key is None and self.log.is_compacted:
+            raise PolicyViolation(_NEEDS_KEY, path=self.log.path)
+        timestamp = self._clock.now_ms() if record.timestamp is None else record.timestamp
+        while not self._open().append(key, value, headers, timestamp):
+            self._make_room(record_size(key, value, headers))
+
+    def _open(self) -> BatchBuilder:
+        if self._builder is None:
+            capacity, compression = min(BATCH_BYTES, self._bytes_max), self.log.config.compression
+            if capacity < HEADER_SIZE + RECORD_SIZE_MIN:
+                raise RecordTooLarge(f"a batch of at most {capacity} bytes holds no record", path=self.log.path)
+            spare, self._spare = self._spare, None
+            if spare is not None and (spare.bytes_max, spare.compression) == (capacity, compression):
+                spare.reset()
+                self._builder = spare
+            else:
+                self._builder = BatchBuilder(capacity, compression)
+        return self._builder
+
+    def _make_room(self, size: int) -> None:
+        """Write what there is; see that a record of `size` bytes fits then. RecordTooLarge when none would."""
+        builder = self._open()
+        if not builder.is_empty:
+            self._write()
+        elif HEADER_SIZE + size > self._bytes_max:
+            raise RecordTooLarge(f"a record of {size} bytes", path=self.log.path)
+        else:
+            assert builder.bytes_max < HEADER_SIZE + size
+            self._builder = BatchBuilder(HEADER_SIZE + size, self.log.config.compression)
+
+    @property
+    def _bytes_max(self) -> int:
+        """The largest batch that can be appended, in bytes before compression."""
+        config = self.log.config
+        size = min(config.max_message_bytes, config.segment_bytes)
+        # What does not compress grows: by less than this with every codec.
+        return size - size // 128 - 64 if config.compression.codec else size
+
+    def _write(self) -> None:
+        """Append the open batch, if it holds anything. The next call begins one by the settings of then."""
+        builder, self._builder = self._builder, None
+        self._spare = builder
+        if builder is None or builder.is_empty:
+            return
+        self.log.append(builder.seal())
+        self._unsynced += builder.count
+        if self._unsynced >= self.log.config.flush_messages:
+            self.sync()

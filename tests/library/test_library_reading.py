@@ -1,0 +1,231 @@
+"""`import offsetfs`: what a program reads, from where to where, and what follows."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import offsetfs
+from offsetfs.storage.names import TopicPartition
+
+pytestmark = pytest.mark.unit
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1"
+PARTITIONS = sorted(path.name.removesuffix(".expected.ndjson") for path in GOLDEN.glob("*.expected.ndjson"))
+BEGINNING = datetime(2026, 11, 21, 13, tzinfo=UTC)
+
+
+def expected(partition: str, *, committed: bool) -> list[dict[str, Any]]:
+    with open(GOLDEN / f"{partition}.expected.ndjson") as lines:
+        records = [json.loads(line) for line in lines]
+    return [record for record in records if record["committed"] or not committed]
+
+
+def is_it(told: dict[str, Any], record: offsetfs.Record) -> bool:
+    if (told["offset"], told["timestamp"]) != (record.offset, record.timestamp):
+        return False
+    if "value_sha256" in told:
+        return hashlib.sha256(record.value or b"").hexdigest() == told["value_sha256"]
+    return record.value == (None if told["value_b64"] is None else base64.b64decode(told["value_b64"]))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[offsetfs.Directory]:
+    """A directory with a hundred records, a second apart, in batches of seven."""
+    with offsetfs.open(tmp_path, "a") as directory:
+        (orders,) = directory.create("orders")
+        records = [
+            offsetfs.NewRecord(b"value %d" % n, b"key %d" % n, [("n", b"%d" % n)], _ms(BEGINNING) + 1000 * n)
+            for n in range(100)
+        ]
+        for first in range(0, 100, 7):
+            orders.extend(records[first : first + 7])
+        yield directory
+
+
+def _ms(when: datetime) -> int:
+    return int(when.timestamp() * 1000)
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_what_kafka_wrote_is_read(name: str, isolation: Any) -> None:
+    told = expected(name, committed=isolation == "read_committed")
+    with offsetfs.open(GOLDEN, isolation=isolation) as directory:
+        partition = directory.partition(name)
+        records = list(partition.read())
+        assert len(records) == len(told) and all(map(is_it, told, records))
+        assert b"".join(partition.values()) == b"".join((each.value or b"") + b"\n" for each in records)
+        lines = [json.loads(line) for line in b"".join(partition.ndjson()).splitlines()]
+        assert [line["offset"] for line in lines] == [each.offset for each in records]
+        assert all(partition.record(each.offset) == each for each in records[:20])
+
+
+PLACES: dict[str, tuple[Any, Any, range]] = {
+    "everything": (None, None, range(100)),
+    "from an offset": (95, None, range(95, 100)),
+    "within a batch": (8, 11, range(8, 11)),
+    "over batches": (5, 30, range(5, 30)),
+    "the newest": (-3, None, range(97, 100)),
+    "all but the newest": (90, -3, range(90, 97)),
+    "more than there are": (-1000, None, range(100)),
+    "from a time": (BEGINNING + timedelta(seconds=96.5), None, range(97, 100)),
+    "to a time": (None, BEGINNING + timedelta(seconds=2), range(2)),
+    "a time before all": (BEGINNING - timedelta(days=1), 2, range(2)),
+    "a time after all": (BEGINNING + timedelta(days=1), None, range(0)),
+    "another zone": (datetime.fromisoformat("2026-11-21T14:01:38+01:00"), None, range(98, 100)),
+    "the end": (100, None, range(0)),
+    "backwards": (10, 5, range(0)),
+    "beyond the end": (99, 1000, range(99, 100)),
+}
+
+
+@pytest.mark.parametrize(("start", "stop", "offsets"), PLACES.values(), ids=PLACES)
+def test_a_stretch_begins_and_ends_where_it_is_said(
+    data: offsetfs.Directory, start: Any, stop: Any, offsets: range
+) -> None:
+    orders = data.partition("orders-0")
+    records = list(orders.read(start, stop))
+    assert [each.offset for each in records] == list(offsets)
+    assert [each.headers for each in records] == [(("n", b"%d" % n),) for n in offsets]
+    assert b"".join(orders.values(start, stop)) == b"".join(b"value %d\n" % n for n in offsets)
+    lines = [json.loads(line) for line in b"".join(orders.ndjson(start, stop)).splitlines()]
+    assert [(line["offset"], line["key"]) for line in lines] == [(n, f"key {n}") for n in offsets]
+    reaching = list(orders.batches(start, stop))
+    assert len(reaching) == len({n // 7 for n in offsets})
+    assert all(bytes(batch.data)[:8] == batch.base_offset.to_bytes(8, "big") for batch in reaching)
+
+
+@pytest.mark.parametrize("start", [101, 1000])
+def test_a_start_outside_of_the_log_is_refused(data: offsetfs.Directory, start: int) -> None:
+    with pytest.raises(offsetfs.errors.OffsetOutOfRange):
+        list(data.partition("orders-0").read(start))
+
+
+def test_what_was_deleted_is_told_and_not_left_out(data: offsetfs.Directory) -> None:
+    orders = data.partition("orders-0")
+    reader = orders.read()
+    assert next(reader).offset == 0
+    data._directory.log(TopicPartition("orders", 0)).delete_records(50)
+    with pytest.raises(offsetfs.errors.OffsetOutOfRange) as told:
+        list(orders.read(10))
+    assert told.value.log_start_offset == orders.start_offset == 50
+    assert [each.offset for each in orders.read()] == list(range(50, 100))
+
+
+def test_a_time_needs_a_zone(data: offsetfs.Directory) -> None:
+    with pytest.raises(ValueError, match="has no zone"):
+        data.partition("orders-0").offset_at(datetime(2026, 11, 21))
+
+
+def test_a_place_without_a_record_has_none(data: offsetfs.Directory) -> None:
+    orders = data.partition("orders-0")
+    assert orders.record(100) is None
+    found = orders.record(42)
+    assert found is not None and (found.value, found.key) == (b"value 42", b"key 42")
+
+
+# --- a log that another writes ----------------------------------------------------------------------------------------
+
+
+def test_a_reader_beside_a_writer_sees_what_is_appended(data: offsetfs.Directory) -> None:
+    with offsetfs.open(data.path) as beside:
+        orders = beside.partition("orders-0")
+        assert orders.end_offset == 100 and not orders.wait(100, timeout=0)
+        data.partition("orders-0").append(b"one more")
+        assert orders.wait(100, timeout=10)
+        assert [each.value for each in orders.read(100)] == [b"one more"]
+
+
+@pytest.fixture
+def later() -> Iterator[Callable[[Callable[[], object]], None]]:
+    """Call it with what another thread is to do."""
+    threads: list[threading.Thread] = []
+
+    def start(work: Callable[[], object]) -> None:
+        threads.append(threading.Thread(target=work))
+        threads[-1].start()
+
+    yield start
+    for thread in threads:
+        thread.join()
+
+
+def test_a_follower_waits_for_what_comes_and_ends_when_nothing_does(data: offsetfs.Directory, later) -> None:
+    begun = threading.Event()
+
+    def write() -> None:
+        begun.wait(10)
+        for n in range(5):
+            data.partition("orders-0").append(b"new %d" % n)
+
+    later(write)
+    with offsetfs.open(data.path) as beside:
+        seen = []
+        for record in beside.partition("orders-0").follow(-2, timeout=0.3):
+            seen.append(record.value)
+            begun.set()
+    assert seen == [b"value 98", b"value 99", *(b"new %d" % n for n in range(5))]
+
+
+def test_a_follower_of_the_end_sees_nothing_old(data: offsetfs.Directory) -> None:
+    assert list(data.partition("orders-0").follow(timeout=0)) == []
+
+
+def test_a_follower_hears_of_a_log_that_was_cut(data: offsetfs.Directory) -> None:
+    orders = data.partition("orders-0")
+    follower = orders.follow(99, timeout=0)
+    assert next(follower).offset == 99
+    data._directory.log(TopicPartition("orders", 0)).truncate_to(10)
+    with pytest.raises(offsetfs.errors.OffsetOutOfRange):
+        next(follower)
+
+
+# --- the module -------------------------------------------------------------------------------------------------------
+
+
+def test_importing_it_loads_nothing_heavy() -> None:
+    program = (
+        "import sys, offsetfs\n"
+        "loaded = [m for m in sys.modules if m.startswith('offsetfs.') or m in ('trio', 'pyfuse3', 'click', 'rich')]\n"
+        "assert loaded == [], loaded\n"
+        f"data = offsetfs.open({str(GOLDEN)!r})\n"
+        "assert data.partitions() and not {'trio', 'pyfuse3', 'click', 'rich'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_every_name_that_is_told_is_there() -> None:
+    assert all(getattr(offsetfs, name) is not None for name in offsetfs.__all__)
+    with pytest.raises(AttributeError):
+        getattr(offsetfs, "no" + "thing")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"mode": "w"}, ValueError),
+        ({"isolation": "serializable"}, ValueError),
+        ({"path": "/nowhere"}, offsetfs.errors.NotALogDirectory),
+        ({"mode": "a", "settings": {"retention.msec": "1"}}, offsetfs.errors.InvalidConfig),
+    ],
+)
+def test_what_cannot_be_opened_is_refused(tmp_path: Path, wrong: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        offsetfs.open(**{"path": tmp_path, **wrong})
+
+
+@pytest.mark.parametrize(("name", "error"), [("orders-7", "UnknownPartition"), ("..", "InvalidName")])
+def test_a_partition_that_is_not_there_is_told(data: offsetfs.Directory, name: str, error: str) -> None:
+    with pytest.raises(getattr(offsetfs.errors, error)):
+        data.partition(name)
