@@ -20,7 +20,7 @@ PARTITIONS_MAX = 1000
 DURATION_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class PartitionCounts:
     """What was done with one partition. Bytes appended are those of batches before compression."""
 
@@ -36,7 +36,7 @@ class PartitionCounts:
     """Open `follow` files. Rises and falls."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class DutyCounts:
     """How often a duty did something, or failed, and what it freed."""
 

@@ -156,7 +156,7 @@ class PartitionDirectory:
                 entry = await attributes()
             except Exception as error:  # one entry that fails must not hide the others
                 if is_fault(error):
-                    self._shared.notes.add(error, f"list {self._partition.name}/{name.decode()}")
+                    self._shared.notes.add(error, "readdir", f"{self._partition.name}/{name.decode()}")
                 continue
             if entry is not None:
                 entries.append((name, entry))

@@ -12,11 +12,20 @@ import math
 
 import trio
 
+from offsetfs.fs.notes import Fault
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.duties.duties import Done, Duties, Lane
 from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
+
+_CLOCK_FAULT = Fault(
+    None,
+    "retention",
+    "",
+    "the clock jumped ahead, and retention and compaction do not believe it for an hour",
+    "set the clock right if it is wrong",
+)
 
 
 class DutyRunner:
@@ -63,16 +72,24 @@ class DutyRunner:
 
     def _tell_of_doubt(self) -> None:
         if self._directory.cautious_clock.doubt_ms > 0:
-            self._notes.say("the clock jumped ahead: retention and compaction do not believe it for an hour")
+            self._notes.tell(_CLOCK_FAULT)
+
+    def _count(self, done: Done) -> None:
+        counts = self._shared.counters.duties[done.duty]
+        counts.runs += done.error is None
+        counts.failures += done.error is not None
+        counts.segments_removed += done.segments_removed
+        counts.bytes_freed += done.bytes_freed
 
     def _done(self, done: Done) -> None:
         """Tell of what a duty did, which may leave files to be removed by another lane. From any thread."""
         if self._token is not None:
             self._token.run_sync_soon(self.wake, idempotent=True)
+            self._token.run_sync_soon(self._count, done)
         what = f"{done.duty} of {done.partition}" if done.partition is not None else done.duty
         if done.error is not None:
             is_ours = not isinstance(done.error, OSError | StorageError)
             _log.error("%s failed: %s", what, done.error, exc_info=done.error if is_ours else None)
-            self._notes.add(done.error, what)
+            self._notes.add(done.error, done.duty, str(done.partition or ""))
         else:
             _log.info("%s", done)

@@ -63,8 +63,27 @@ def errno_of(error: BaseException) -> int:
     return errno.EIO
 
 
+_CURES = {
+    errno.ENOSPC: "make room on the disk of the log directory",
+    errno.EDQUOT: "raise the quota of the disk of the log directory, or remove something",
+    errno.EROFS: "mount without `-o ro`; where it is the disk that is read only, dmesg says why",
+    errno.EIO: "fix the disk (dmesg says more), mount again",
+    errno.EACCES: "give the user of the mount rights on the log directory",
+    errno.EPERM: "give the user of the mount rights on the log directory",
+    errno.EMFILE: "raise the limit of open files (ulimit -n, LimitNOFILE=)",
+    errno.ENFILE: "raise the limit of open files (fs.file-max)",
+    errno.ENOMEM: "give it more memory, or lower buffer-bytes",
+    errno.EMSGSIZE: "raise `max.message.bytes` of the topic, or split the record",
+    errno.ESHUTDOWN: "write again when it is mounted again",
+    errno.ERANGE: "`start` and `next` of the partition say what it holds",
+    errno.EINVAL: "the README of the mount says what the file takes",
+}
+
+
 def cure_of(error: BaseException) -> str | None:
-    """Return what helps, as the docstring of the error's class says it; None when it says nothing."""
+    """Return what helps, as the docstring of the error's class or a table of errnos says it; None: nothing is known."""
+    if isinstance(error, OSError):
+        return _CURES.get(error.errno or 0)
     if not isinstance(error, errors.StorageError):
         return None
     _, found, cure = (type(error).__doc__ or "").partition("Cure: ")

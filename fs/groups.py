@@ -14,6 +14,7 @@ itself); `.` and `..` are `%2E` and `%2E%2E`, and a group without a name is `%`.
 from __future__ import annotations
 
 import errno
+import functools
 import re
 from typing import Generic, TypeVar
 
@@ -23,6 +24,7 @@ from pyfuse3 import EntryAttributes, FUSEError
 from offsetfs.fs.attributes import milliseconds_ns
 from offsetfs.fs.inodes import Fixed, Kind, pack
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
+from offsetfs.fs.notes import Fault, Notes
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.coordinators.consumer_groups import STEP_BYTES, Commit, ConsumerGroups, Lag
 from offsetfs.storage.errors import InvalidName
@@ -79,7 +81,7 @@ class _Groups:
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
-        self.engine = ConsumerGroups(shared.directory, shared.notes.say)
+        self.engine = ConsumerGroups(shared.directory, functools.partial(_passed_over, shared.notes))
         self.groups: _Places[bytes] = _Places()
         self.partitions: _Places[TopicPartition] = _Places()
 
@@ -88,7 +90,9 @@ class _Groups:
         deadline = trio.current_time() + WAIT_S
         while not await self.shared.answer(_step, self.engine):
             if trio.current_time() > deadline:
-                self.shared.notes.say("EAGAIN groups: commits are still being read; ask again")
+                self.shared.notes.tell(
+                    Fault(errno.EAGAIN, "lookup", "groups", "commits are still being read", "ask again")
+                )
                 raise FUSEError(errno.EAGAIN)
 
     async def names(self) -> list[bytes]:
@@ -102,6 +106,10 @@ class _Groups:
     async def lag(self, group: bytes) -> bytes:
         await self.refresh()
         return _table(await self.shared.answer(self.engine.lag, group))
+
+
+def _passed_over(notes: Notes, sentence: str) -> None:
+    notes.tell(Fault(None, "read", "groups", sentence, "none needed, everything else is shown"))
 
 
 def _step(engine: ConsumerGroups, *, nowait: bool) -> bool:
@@ -153,7 +161,11 @@ class GroupsDirectory:
         for group in await self._groups.names():
             name = file_name(group)
             if name is None:
-                self._shared.notes.say("a group whose name is too long for a directory is not listed")
+                self._shared.notes.tell(
+                    Fault(
+                        None, "readdir", "groups", "the name of a group is too long for a directory", "rename the group"
+                    )
+                )
             else:
                 entries.append((name, self.directories.entry(group)))
         return ShortListing(entries)

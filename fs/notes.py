@@ -1,8 +1,11 @@
 """What `.offsetfs/errors` shows: the last thousand different faults, each with its place and its cure.
 
-A line says when, the errno a caller got, where (path, position, offset), what is wrong and what helps. The same fault
-again only moves its line to the end and counts: a `grep -r` over a damaged segment must not push everything else out.
-Lines hold no record contents, and control characters in names are escaped.
+    2026-11-21T13:05:07.123Z EBADMSG read orders-0/42: …0000.log, position 120: checksum; CURE (3 times)
+    when                     errno   op   path         cause                              cure
+
+The same fault again only moves its line to the end and counts: a `grep -r` over a damaged segment must not push
+everything else out. Lines hold no record contents, and control characters in names are escaped. Where no system call
+was answered with an errno, a duty of its own accord for example, a minus stands in its place.
 """
 
 from __future__ import annotations
@@ -11,11 +14,29 @@ import errno
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from offsetfs.fs.errors import cure_of, errno_of
 
 LINES_MAX = 1000
 LINE_LENGTH_MAX = 1000  # characters: a message may quote a name of any length
+UNKNOWN_CURE = "the log of the mount says more"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One line. `op`: the system call or duty; `path`: in the mount; `cure`: what helps."""
+
+    errno: int | None
+    op: str
+    path: str
+    cause: str
+    cure: str
+
+    def __str__(self) -> str:
+        name = "-" if self.errno is None else errno.errorcode.get(self.errno, str(self.errno))
+        place = f"{self.op} {self.path}".rstrip()
+        return f"{name} {place}: {self.cause}; {self.cure}"
 
 
 class Notes:
@@ -24,21 +45,28 @@ class Notes:
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._lines: OrderedDict[str, tuple[str, int]] = OrderedDict()  # text → (when last, how often)
+        self.count = 0
+        """How many faults were noted since the beginning."""
 
-    def add(self, error: BaseException, what: str = "") -> int:
-        """Remember `error`, met while doing `what`; return its errno."""
+    def add(self, error: BaseException, op: str, path: str = "") -> int:
+        """Remember `error`, met by `op` on `path`; return its errno."""
         number = errno_of(error)
-        name = errno.errorcode.get(number, str(number))
-        place = f"{what}: {_text(error)}" if what else _text(error)
-        cure = cure_of(error)
-        self.say(f"{name} {place}; {cure}" if cure else f"{name} {place}")
+        cause = _text(error)
+        if path:
+            cause = cause.removeprefix(path).lstrip(",: ")  # no need to name it twice
+        self.tell(Fault(number, op, path, cause, cure_of(error) or UNKNOWN_CURE))
         return number
+
+    def tell(self, fault: Fault) -> None:
+        """Remember a fault."""
+        self.say(str(fault))
 
     def say(self, text: str) -> None:
         """Remember a line of our own."""
         line = _printable(text)
         count = self._lines.pop(line, ("", 0))[1] + 1
         self._lines[line] = (_stamp(self._now()), count)
+        self.count += 1
         while len(self._lines) > LINES_MAX:
             self._lines.popitem(last=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import time
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -53,6 +54,9 @@ class Shared:
         self.attributes = Attributes(options.uid, options.gid, options.umask)
         self.notes = Notes()
         self.counters = Counters()
+        self.started_s = time.time()
+        self.mount_point = ""
+        """Where it is mounted; nowhere yet, or not by a kernel."""
         self.records: Lru[Shown] = Lru(RECORD_BYTES_MAX)  # by inode, and what it was read from
         self.batches = BatchCache(BATCH_BYTES_MAX)
         self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined values, see values.py
@@ -66,7 +70,7 @@ class Shared:
         """Take in what `offsetfs config` changed; tell once why something that was written there does not hold."""
         problem = self.directory.refresh_config()
         if problem is not None and problem is not self._config_problem:
-            self.notes.add(problem, "settings of topics")
+            self.notes.add(problem, "config", ".offsetfs/config")
         self._config_problem = problem
 
     @property
@@ -85,7 +89,7 @@ class Shared:
 
     def damaged(self, error: StorageError) -> None:
         """Take note of damage that a view steps over. From any thread."""
-        self.notes.add(error)
+        self.notes.add(error, "read", error.path or "")
 
     def refusal(self) -> FUSEError:
         """Return what to raise when something would be changed that cannot be."""

@@ -88,7 +88,7 @@ class CorruptBatch(StorageError):
 
 
 class MalformedBatch(StorageError):
-    """The checksum holds, or cannot be asked, but the structure is wrong. Cure: as `CorruptBatch`."""
+    """The structure is wrong, though the checksum may hold. Cure: `segments/` shows it; neighbours stay readable."""
 
 
 class OffsetBeyondSegment(StorageError):

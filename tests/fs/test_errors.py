@@ -5,8 +5,8 @@ import inspect
 
 import pytest
 
-from offsetfs.fs.errors import ERRNO, cure_of, errno_of
-from offsetfs.fs.notes import LINES_MAX, Notes
+from offsetfs.fs.errors import ERRNO, cure_of, errno_of, is_fault
+from offsetfs.fs.notes import LINES_MAX, Fault, Notes
 from offsetfs.storage import errors
 
 pytestmark = pytest.mark.unit
@@ -49,6 +49,27 @@ def test_a_subclass_takes_the_errno_of_its_nearest_ancestor() -> None:
     assert errno_of(CutBatch("short")) == ERRNO[errors.CorruptBatch]
 
 
+@pytest.mark.parametrize("cls", EVERY_CLASS, ids=lambda cls: cls.__name__)
+def test_every_fault_has_a_cure(cls: type[errors.StorageError]) -> None:
+    if cls is not errors.StorageError and is_fault(made(cls)):
+        assert cure_of(made(cls))
+
+
+def test_a_line_has_op_path_cause_and_cure_whatever_went_wrong() -> None:
+    notes = Notes(now=lambda: 0.0)
+    notes.add(OSError(errno.ENOSPC, "No space left on device", "/log/a-0/0.log"), "write", "a-0/append")
+    notes.add(ZeroDivisionError("division by zero"), "getattr", "a-0/7")
+    notes.add(errors.MalformedBatch("size", path="/log/a-0/0.log", position=9), "read", "/log/a-0/0.log")
+    notes.tell(Fault(None, "retention", "a-0", "no clock", "wind it"))
+    assert notes.count == 4
+    assert notes.text().decode().replace("1970-01-01T00:00:00.000Z ", "").splitlines() == [
+        "ENOSPC write a-0/append: /log/a-0/0.log: No space left on device; make room on the disk of the log directory",
+        "EIO getattr a-0/7: division by zero; the log of the mount says more",
+        "EUCLEAN read /log/a-0/0.log: position 9: size; `segments/` shows it; neighbours stay readable",
+        "- retention a-0: no clock; wind it",
+    ]
+
+
 def test_the_cure_comes_from_the_class() -> None:
     assert cure_of(errors.ReadOnlyLog("")) == "mount without `-o ro`"
     assert cure_of(errors.OffsetOutOfRange(1, 2, 3)) is None
@@ -62,7 +83,7 @@ def notes_at(*seconds: float) -> Notes:
 
 def test_a_line_says_when_errno_place_and_cure() -> None:
     notes = notes_at(1795253676.125)
-    number = notes.add(errors.CorruptBatch("checksum", path="/log/a-0/0.log", position=120, offset=7), "read a-0/7")
+    number = notes.add(errors.CorruptBatch("checksum", path="/log/a-0/0.log", position=120, offset=7), "read", "a-0/7")
     assert number == errno.EBADMSG
     assert notes.text().decode() == (
         "2026-11-21T09:34:36.125Z EBADMSG read a-0/7: /log/a-0/0.log, position 120, offset 7: checksum; "
