@@ -21,6 +21,9 @@ from offsetfs.storage.errors import WouldBlock
 
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # O_NONBLOCK: opening a planted FIFO must not wait
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_NOT_REGULAR = {errno.ELOOP: "a symbolic link, not a regular file", errno.ENXIO: "not a regular file"}
+"""What the kernel answers for a link and for a socket, in words that are about the file."""
+
 Buffer = bytes | bytearray | memoryview
 Map = mmap.mmap
 
@@ -102,7 +105,12 @@ class File:
 def open_file(path: str, *, writable: bool = False, create: bool = False) -> File:
     """Open a regular file; with `create` it is made when missing (its name survives only `sync_directory`)."""
     flags = _FLAGS | (os.O_RDWR if writable or create else os.O_RDONLY) | (os.O_CREAT if create else 0)
-    file = File(path, os.open(path, flags, 0o640))
+    try:
+        file = File(path, os.open(path, flags, 0o640))
+    except OSError as error:
+        if error.errno not in _NOT_REGULAR:
+            raise
+        raise OSError(errno.EINVAL, _NOT_REGULAR[error.errno], path) from None
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)

@@ -7,8 +7,10 @@ Kafka does not see it. The file stays when the lock goes: removing it would let 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import struct
 
 from offsetfs.storage.errors import LogDirectoryLocked
@@ -26,7 +28,7 @@ class DirectoryLock:
 
     def acquire(self) -> None:
         """Take the lock, or raise `LogDirectoryLocked` with the holder's pid where the system tells it."""
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        fd = _open(self.path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -46,13 +48,27 @@ class DirectoryLock:
 def holder(directory: str) -> int | None:
     """Return the pid of the process that writes to `directory`, None when there is none or it cannot be seen."""
     try:
-        fd = os.open(os.path.join(directory, NAME), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = _open(os.path.join(directory, NAME), os.O_RDONLY)
     except OSError:
         return None
     try:
         return _holder(fd)
     finally:
         os.close(fd)
+
+
+def _open(path: str, flags: int) -> int:
+    """Open the file of the lock; OSError EINVAL for anything else that somebody put in its place."""
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o640)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise OSError(errno.EINVAL, "not a regular file", path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return fd
 
 
 def _holder(fd: int) -> int | None:

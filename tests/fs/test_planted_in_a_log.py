@@ -1,0 +1,115 @@
+"""Somebody who can write into a log directory plants links, FIFOs, sockets, devices and directories where files belong.
+
+Nothing of it is followed, nothing waits for it, nothing is written through it, and the partitions beside it are read.
+What is linked to is a sound segment with a secret in it: whoever followed the link would show it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planted_logs import batch, crash
+
+pytestmark = pytest.mark.mount
+
+SECONDS_MAX = 20
+SECRET = b"nobody-may-see-this"
+
+NEEDED = {
+    "log": "00000000000000000000.log",
+    "index": "00000000000000000000.index",
+    "timeindex": "00000000000000000000.timeindex",
+    "epochs": "leader-epoch-checkpoint",
+}
+"""Without these the log does not open, and says which it is."""
+
+NOT_NEEDED = {
+    "txnindex": "00000000000000000000.txnindex",
+    "snapshot": "00000000000000000000.snapshot",
+    "metadata": "partition.metadata",
+    "values-map": "00000000000000000000.values-map",
+    "records-map": "00000000000000000000.records-map",
+}
+"""What can be made again, or is not looked at: the records are there."""
+
+
+def plant_socket(path: Path, secret: Path) -> None:
+    directory = os.open(path.parent, os.O_PATH)
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as listener:
+        listener.bind(f"/proc/self/fd/{directory}/{path.name}")  # a path of any length
+    os.close(directory)
+
+
+PLANTS: dict[str, Callable[[Path, Path], object]] = {
+    "link": lambda path, secret: path.symlink_to(secret),
+    "dangling": lambda path, secret: path.symlink_to(secret.parent / "made"),
+    "zeroes": lambda path, secret: path.symlink_to("/dev/zero"),
+    "fifo": lambda path, secret: os.mkfifo(path),
+    "socket": plant_socket,
+    "device": lambda path, secret: os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5)),
+    "directory": lambda path, secret: path.mkdir(),
+}
+if os.geteuid() != 0:
+    del PLANTS["device"]
+
+
+STATES = {"rw": tuple(PLANTS), "ro": ("link", "fifo"), "crashed": ("link", "dangling", "fifo")}
+"""How it is mounted, and what is tried there: what differs is who opens the files, and for what."""
+
+
+def plant_all(log: Path, model: Path, secret: Path, plants: tuple[str, ...]) -> dict[str, str]:
+    """Make a partition for each plant and file, a copy of `model`; return which file of it is not what it should be."""
+    planted = {}
+    for plant in plants:
+        for kind, name in (NEEDED | NOT_NEEDED).items():
+            partition = f"{plant}.{kind}-0"
+            shutil.copytree(model, log / partition)
+            (log / partition / name).unlink(missing_ok=True)
+            PLANTS[plant](log / partition / name, secret)
+            planted[partition] = name
+    return planted
+
+
+LOOK = """
+cd "$1" && ls -lR .
+cat values 0 1 info start "segments/$2" | head -c 1000000
+echo hello >> append
+"""
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_what_is_planted_in_a_partition_is_never_followed_and_never_waited_for(
+    mount: Callable[..., Any], golden_copy: Path, state: str
+) -> None:
+    secret = golden_copy.parent / "secret"
+    secret.write_bytes(batch(0, SECRET, SECRET))
+    before = secret.read_bytes()
+    planted = plant_all(golden_copy, golden_copy / "keyed-0", secret, STATES[state])
+    if state == "crashed":
+        crash(golden_copy)
+    mounted = mount(golden_copy, "ro" if state == "ro" else "", faulty=True)
+    values = (mounted.path / "keyed-0/values").read_bytes()
+    for partition, name in planted.items():
+        command = ["bash", "-c", LOOK, "-", partition, name]
+        done = subprocess.run(command, cwd=mounted.path, capture_output=True, timeout=SECONDS_MAX)
+        assert SECRET not in done.stdout, f"{partition}: the link was followed"
+        if values in done.stdout:
+            assert name in NOT_NEEDED.values() or state == "crashed", partition  # recovery makes indexes anew
+        else:
+            assert name in NEEDED.values() or state == "crashed", (partition, done.stderr)  # and looks at all files
+            assert b"Invalid argument" in done.stderr, partition
+            assert re.search(f"EINVAL .*/{partition}/{name}: .*not a regular file", mounted.errors()), partition
+    mounted.unmount()
+    assert b"Traceback" not in b"".join(mounted.lines)
+    assert secret.read_bytes() == before
+    assert sorted(os.listdir(secret.parent)) == ["kafka-4.1", "mnt0", "secret"]
