@@ -54,7 +54,7 @@ async def _file_at(tree: Tree, path: str) -> str:
         entry = await tree.find(path)
     except FileNotFoundError:
         return path  # some files are made when they are opened
-    return f"{path.rstrip('/')}/append" if stat.S_ISDIR(entry.st_mode) else path
+    return f"{path.rstrip('/')}/append" if stat.S_ISDIR(entry.mode) else path
 
 
 async def _fill(file: OpenFile, tells: bool) -> None:

@@ -39,7 +39,7 @@ def command(log_directory: str, path: str, start: str | None, ndjson: bool, text
     async def work(tree: Tree) -> None:
         try:
             name = path
-            if stat.S_ISDIR((await tree.find(path)).st_mode):
+            if stat.S_ISDIR((await tree.find(path)).mode):
                 name = f"{path.rstrip('/')}/follow" + (f"@{start}" if start else "") + (".ndjson" if ndjson else "")
             elif start is not None or ndjson:
                 raise click.UsageError("--from and --ndjson are for a partition; a follow file says them in its name")

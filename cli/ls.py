@@ -16,8 +16,6 @@ from offsetfs.cli.printable import printable
 from offsetfs.cli.tree_access import Speaker, mount_options, put, reading
 
 if TYPE_CHECKING:
-    from pyfuse3 import EntryAttributes
-
     from offsetfs.fs.without_kernel import Entry, Tree
 
 
@@ -57,12 +55,12 @@ async def _list(tree: Tree, path: str, before: str | None, is_long: bool) -> Non
     """Print what is at `path`; a directory under its name, with `before` above it, unless it is the only one."""
 
     async def show(entries: list[Entry]) -> None:
-        lines = [await _line(tree, name, entry) if is_long else _shown(name) for name, entry in entries]
+        lines = [await _line(tree, entry) if is_long else _shown(entry.name) for entry in entries]
         await put("".join(f"{line}\n" for line in lines).encode())
 
     entry = await tree.find(path, follows=path.endswith("/") or not is_long)
-    if not stat.S_ISDIR(entry.st_mode):
-        await show([(os.fsencode(path), entry)])
+    if not stat.S_ISDIR(entry.mode):
+        await show([entry])
         return
     if before is not None:
         await put(f"{before}{printable(path)}:\n".encode())
@@ -73,12 +71,12 @@ def _shown(name: bytes) -> str:
     return printable(os.fsdecode(name))
 
 
-async def _line(tree: Tree, name: bytes, entry: EntryAttributes) -> str:
-    seconds, milliseconds = divmod(entry.st_mtime_ns // 1_000_000, 1000)
+async def _line(tree: Tree, entry: Entry) -> str:
+    seconds, milliseconds = divmod(entry.mtime_ns // 1_000_000, 1000)
     when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{milliseconds:03d}Z"
-    target = f" -> {printable(await tree.target(entry))}" if stat.S_ISLNK(entry.st_mode) else ""
-    mode = stat.filemode(entry.st_mode)
-    return f"{mode} {_user(entry.st_uid)} {_group(entry.st_gid)} {entry.st_size:>12} {when} {_shown(name)}{target}"
+    target = f" -> {printable(await tree.target(entry))}" if stat.S_ISLNK(entry.mode) else ""
+    mode, owner = stat.filemode(entry.mode), f"{_user(entry.uid)} {_group(entry.gid)}"
+    return f"{mode} {owner} {entry.size:>12} {when} {_shown(entry.name)}{target}"
 
 
 @functools.cache

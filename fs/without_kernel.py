@@ -40,7 +40,23 @@ CREATED_MODE = 0o644
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 T = TypeVar("T")
-Entry = tuple[bytes, EntryAttributes]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name, and what stat(2) says of it. A copy: a listing shows record after record in one `EntryAttributes`."""
+
+    name: bytes
+    inode: int
+    mode: int
+    uid: int
+    gid: int
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, name: bytes, entry: EntryAttributes) -> Entry:
+        return cls(name, entry.st_ino, entry.st_mode, entry.st_uid, entry.st_gid, entry.st_size, int(entry.st_mtime_ns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +141,13 @@ class Tree:
         self._operations = operations
         self._context = cast(RequestContext, _Caller(os.getpid(), os.getuid(), os.getgid()))
 
-    async def find(self, path: str, *, follows: bool = True) -> EntryAttributes:
-        """Return the attributes of what `path` names; of a symbolic link at its end itself, unless `follows`.
+    async def find(self, path: str, *, follows: bool = True) -> Entry:
+        """Return what `path` names, under that name; of a symbolic link at its end itself, unless `follows`.
 
         `path` begins at the mount point, with or without a slash.
         """
         with _named(path):
-            return (await self._walk(path, follows=follows))[-1]
+            return Entry.of(os.fsencode(path), (await self._walk(path, follows=follows))[-1])
 
     async def _walk(self, path: str, *, follows: bool) -> list[EntryAttributes]:
         """Return what lies on the way, from the root on."""
@@ -167,13 +183,13 @@ class Tree:
                     raise
             await trio.sleep(AGAIN_S)  # what is being made goes on being made
 
-    async def target(self, entry: EntryAttributes) -> str:
+    async def target(self, entry: Entry) -> str:
         """Return where a symbolic link points to."""
-        with _named(""):
-            return os.fsdecode(await self._operations.readlink(entry.st_ino, self._context))
+        with _named(os.fsdecode(entry.name)):
+            return os.fsdecode(await self._operations.readlink(entry.inode, self._context))
 
     async def entries(self, path: str, take: Callable[[list[Entry]], Awaitable[None]]) -> None:
-        """Give `take` names and attributes of a directory, in its own order, some hundreds at a time."""
+        """Give `take` what is in a directory, in its own order, some hundreds at a time."""
         with _named(path):
             directory = (await self._walk(path, follows=True))[-1]
             handle = await self._operations.opendir(directory.st_ino, self._context)
@@ -278,7 +294,7 @@ class _Page:
         if len(self.entries) == LISTED_AT_ONCE:
             self.is_last = False
             return False
-        self.entries.append((name, attributes))
+        self.entries.append(Entry.of(name, attributes))
         self.place = place
         return True
 

@@ -1,0 +1,285 @@
+"""`offsetfs ls`, `cat`, `append` and `follow`: the tree where nothing is mounted, and nothing can be."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from offsetfs import NewRecord
+from offsetfs import open as open_log
+from offsetfs.cli import exit_codes, run
+
+OFFSETFS = [sys.executable, "-m", "offsetfs"]
+BEGINNING_MS = 1_795_266_300_000
+"""2026-11-21T13:05 UTC."""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    path = tmp_path / "log"
+    path.mkdir()
+    with open_log(path, "a") as directory:
+        (orders,) = directory.create("orders")
+        orders.extend(NewRecord(b"value %d" % n, b"key", (), BEGINNING_MS + 1000 * n) for n in range(100))
+    return str(path)
+
+
+def values(log: str, partition: str = "orders-0") -> bytes:
+    with open_log(log) as directory:
+        return b"".join(directory.partition(partition).values())
+
+
+Said = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def said(capfd: pytest.CaptureFixture[str]) -> Said:
+    """Run a command line; return exit code, standard output and standard error."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = run(arguments)
+        return code, *capfd.readouterr()
+
+    return call
+
+
+# --- ls and cat ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.unit
+def test_files_are_printed_one_after_the_other(said: Said, log: str) -> None:
+    assert said("cat", log, "orders-0/42", "orders-0/latest", "orders-0/by-time/2026-11-21T13:05:03") == (
+        *(0, "value 42value 99value 3", ""),
+    )
+    assert said("cat", log, "orders-0/values") == (0, values(log).decode(), "")
+
+
+@pytest.mark.unit
+def test_a_path_that_fails_is_told_and_the_next_one_follows(said: Said, log: str) -> None:
+    code, out, err = said("cat", log, "orders-0/1", "nothing", "orders-0", "orders-0/100", "orders-0/2")
+    assert (code, out) == (1, "value 1value 2")
+    assert err.splitlines() == [
+        "offsetfs cat: nothing: No such file or directory",
+        "offsetfs cat: orders-0: Is a directory",
+        "offsetfs cat: orders-0/100: No such file or directory",
+    ]
+
+
+@pytest.mark.unit
+def test_the_tree_is_listed(said: Said, log: str) -> None:
+    code, out, err = said("ls", log)
+    assert (code, err) == (0, "") and {"README", "orders-0"} <= set(out.splitlines())
+    names = said("ls", log, "orders-0", "-o", "list=3")[1].splitlines()
+    assert {"first", "latest", "append", "values", "segments"} < set(names) and names[-3:] == ["97", "98", "99"]
+    assert said("ls", log, "orders-0/42", "orders-0/latest")[1] == "orders-0/42\norders-0/latest\n"
+    assert said("ls", log, "nothing") == (1, "", "offsetfs ls: nothing: No such file or directory\n")
+
+
+@pytest.mark.unit
+def test_several_directories_are_told_apart(said: Said, log: str) -> None:
+    code, out, _ = said("ls", log, "orders-0/by-time", "orders-0/by-time/2026")
+    assert (code, out) == (0, "orders-0/by-time:\n2026\n\norders-0/by-time/2026:\n11\n")
+
+
+@pytest.mark.unit
+def test_a_long_listing_tells_size_time_and_target(said: Said, log: str) -> None:
+    lines = said("ls", "-l", log, "orders-0")[1].splitlines()
+    rows = {line.split()[5]: line.split() for line in lines}
+    assert rows["42"][0] == "-r--r-----" and rows["42"][3:5] == ["8", "2026-11-21T13:05:42.000Z"]
+    assert rows["latest"][0] == "lrwxrwxrwx" and rows["latest"][5:] == ["latest", "->", "99"]
+    assert said("ls", "-l", log, "orders-0/42")[1].split()[3:] == ["8", "2026-11-21T13:05:42.000Z", "orders-0/42"]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["cat", "{log}", "orders-0/1", "-o", "lingerms=5"], "offsetfs cat: unknown option 'lingerms'"),
+        (
+            ["ls", "{log}", "-o", "create"],
+            "offsetfs ls: create, delete and delete-records mean nothing to who only reads",
+        ),
+        (["append", "{log}", "orders-0", "-o", "ro"], "offsetfs append: ro means nothing to who writes"),
+        (["cat", "/nowhere", "x"], "offsetfs cat: /nowhere: there is no such directory"),
+        (["cat", "{log}"], "offsetfs cat: missing argument 'TREE_PATH...'"),
+        (["follow", "{log}", "orders-0/1", "--from", "7"], "offsetfs follow: --from and --ndjson are for a partition"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence(said: Said, log: str, arguments: list[str], sentence: str) -> None:
+    code, out, err = said(*(argument.format(log=log) for argument in arguments))
+    assert (code, out, err.count("\n")) == (1, "", 1) and err.startswith(sentence)
+
+
+@pytest.mark.unit
+def test_damage_that_is_stepped_over_is_told(said: Said, log: str, tmp_path: Path) -> None:
+    with open_log(log, "a") as directory:
+        directory.partition("orders-0").append(b"whole")
+    with open(f"{log}/orders-0/00000000000000000000.log", "r+b") as file:
+        file.seek(100)
+        file.write(b"!")
+    code, out, err = said("cat", log, "orders-0/values")
+    assert (code, out) == (0, "whole\n") and err.startswith("offsetfs cat: EBADMSG ") and "checksum" in err
+
+
+@pytest.mark.unit
+def test_a_reader_that_has_seen_enough_ends_it_quietly(log: str) -> None:
+    command = f"{sys.executable} -m offsetfs cat {log} orders-0/values orders-0/values | head -c 0"
+    done = subprocess.run(["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (exit_codes.SYSTEM, b"")
+
+
+# --- append ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
+    """Call it with what is to come from standard input."""
+    files = []
+
+    def put(data: bytes) -> None:
+        (tmp_path / "typed").write_bytes(data)
+        files.append(open(tmp_path / "typed", "rb"))
+        monkeypatch.setattr("sys.stdin", files[-1])
+
+    yield put
+    for file in files:
+        file.close()
+
+
+@pytest.mark.unit
+def test_lines_are_appended_and_the_log_is_closed_cleanly(said: Said, log: str, typed) -> None:
+    before = values(log)
+    typed(b"one\ntwo\nunfinished")
+    assert said("append", log, "orders-0/append") == (0, "", "")
+    assert values(log) == before + b"one\ntwo\nunfinished\n"
+    assert os.path.exists(f"{log}/.kafka_cleanshutdown")
+
+
+@pytest.mark.unit
+def test_a_partition_means_its_append_and_offsets_are_told(said: Said, log: str, typed) -> None:
+    typed(b"one\ntwo\n")
+    code, out, _ = said("append", log, "orders-0", "--offsets")
+    assert code == 0 and [line.split()[0] for line in out.splitlines()] == ["100", "101"]
+
+
+@pytest.mark.unit
+def test_more_than_a_buffer_goes_in(said: Said, log: str, typed) -> None:
+    lines = b"".join(b"line %d\n" % n for n in range(300_000))
+    typed(lines)
+    assert said("append", log, "orders-0", "-o", "batch-bytes=64k,buffer-bytes=128k")[0] == 0
+    assert values(log).endswith(lines)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("orders-0/42", "Operation not permitted"),
+        ("orders-0/nothing", "No such file or directory"),
+        ("orders-7", "No such file or directory"),
+        ("orders-7/append", "No such file or directory"),
+    ],
+)
+def test_what_takes_no_records_says_so(said: Said, log: str, typed, path: str, reason: str) -> None:
+    typed(b"x\n")
+    assert said("append", log, path) == (1, "", f"offsetfs append: {path}: {reason}\n")
+    assert values(log).count(b"\n") == 100
+
+
+@pytest.mark.unit
+def test_a_line_that_is_too_long_is_refused_and_what_came_before_it_is_kept(said: Said, log: str, typed) -> None:
+    typed(b"before\n" + b"x" * 2_000_000 + b"\nbehind\n")
+    code, _, err = said("append", log, "orders-0")
+    assert (code, err.splitlines()[0]) == (1, "offsetfs append: orders-0: Message too long")
+    assert values(log).endswith(b"value 99\nbefore\n")
+
+
+@pytest.mark.unit
+def test_who_has_the_directory_is_named(said: Said, log: str, typed) -> None:
+    typed(b"x\n")
+    with open_log(log, "a"):
+        code, _, err = said("append", log, "orders-0")
+        assert code == exit_codes.FAILED and f"process {os.getpid()}" in err
+        assert said("cat", log, "orders-0/1")[:2] == (0, "value 1")
+
+
+def read_until(process: subprocess.Popen[bytes], count: int) -> list[bytes]:
+    assert process.stdout is not None
+    return [process.stdout.readline() for _ in range(count)]
+
+
+@pytest.mark.mount
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_with_everything_on_disk(log: str, number: int) -> None:
+    command = [*OFFSETFS, "append", log, "orders-0", "--offsets", "-o", "flush-ms=off"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(b"one\ntwo\nunfinished")
+        process.stdin.flush()
+        assert [line.split()[0] for line in read_until(process, 2)] == [b"100", b"101"]
+        process.send_signal(number)
+        assert process.wait(timeout=30) == exit_codes.INTERRUPTED
+        assert process.stderr.read().strip() == b"offsetfs append: interrupted"
+    assert values(log).endswith(b"value 99\none\ntwo\nunfinished\n")
+    assert os.path.exists(f"{log}/.kafka_cleanshutdown")
+
+
+# --- without /dev/fuse, beside others --------------------------------------------------------------------------------
+
+
+@pytest.mark.mount
+@pytest.mark.skipif(os.geteuid() != 0, reason="hides /dev/fuse in a mount namespace of its own")
+def test_no_dev_fuse_is_needed(log: str) -> None:
+    offsetfs = " ".join(OFFSETFS)
+    script = f"""
+        set -e
+        mount --bind /dev/null /dev/fuse
+        ! {offsetfs} mount {log} /mnt 2>/dev/null
+        echo hi | {offsetfs} append {log} orders-0/append
+        {offsetfs} ls {log} orders-0 -o list=1 | tail -n 1
+        {offsetfs} cat {log} orders-0/100
+        {offsetfs} cat {log} orders-0/values | tail -n 1
+    """
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "100\nhihi\n", "")
+
+
+@pytest.mark.mount
+def test_it_reads_beside_a_mount_and_leaves_writing_to_it(log: str, mount_log: Callable[[str], Path]) -> None:
+    point = mount_log(log)
+    with open(point / "orders-0/append", "ab", buffering=0) as file:
+        file.write(b"through the mount\n")
+    told = subprocess.run([*OFFSETFS, "cat", log, "orders-0/100"], capture_output=True, text=True, check=True)
+    assert told.stdout == "through the mount"
+    told = subprocess.run(
+        [*OFFSETFS, "append", log, "orders-0"], input="x\n", capture_output=True, text=True, check=False
+    )
+    assert told.returncode == exit_codes.FAILED and f"is mounted at {point} by process" in told.stderr
+
+
+@pytest.fixture
+def mount_log(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    point = tmp_path / "mnt"
+    point.mkdir()
+
+    def mount(log: str) -> Path:
+        subprocess.run([*OFFSETFS, "mount", log, point], check=True)
+        return point
+
+    yield mount
+    subprocess.run([*OFFSETFS, "umount", point], check=True)
+
+
+@pytest.mark.unit
+def test_lines_of_json_come_out_as_they_do_of_a_mount(said: Said, log: str) -> None:
+    code, out, _ = said("cat", log, "orders-0/records.ndjson")
+    assert code == 0 and [json.loads(line)["value"] for line in out.splitlines()] == [f"value {n}" for n in range(100)]
