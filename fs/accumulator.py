@@ -26,6 +26,7 @@ from offsetfs.fs.append_queue import AppendQueue, Batch, Means
 from offsetfs.fs.buffers import Buffers
 from offsetfs.fs.counters import Counters
 from offsetfs.fs.deadlines import Deadlines
+from offsetfs.fs.framing import Taken
 from offsetfs.fs.free_space import FreeSpace
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared_sync import Left, SharedSync, Writer
@@ -89,7 +90,8 @@ class Accumulator:
             count, size = builder.count, builder.size
             rest = builder.split(data, start, end, timestamp)
             if rest == start and not count:
-                if not self._begin_larger(memoryview(data)[start : data.index(b"\n", start)]):
+                line = memoryview(data)[start : data.index(b"\n", start)]
+                if not self._begin_larger(self.batch_size(None, line, ())):
                     break
                 continue
             self._note(batch, writer, count, size, rest - start, timestamp)
@@ -100,6 +102,45 @@ class Accumulator:
                     break
         self._seal_unless_lingering()
         return start
+
+    def split_json(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> Taken:
+        """Take the lines of `data[start:end]`, each a JSON object; return how far it came, and what is in the way.
+
+        As `split`; a line that is no record is a `fault`, and so is one without a key where the log is compacted.
+        `timestamp`: of records that name none.
+        """
+        self.check(end - start, has_key=True)
+        needs_key = self.log.is_compacted
+        while start < end:
+            batch = self._open or self._begin(self._capacity)
+            if batch is None:
+                return Taken(start)
+            builder = batch.builder
+            count, size = builder.count, builder.size
+            # Who wants to know where each record is hears its timestamp, too, and each has its own.
+            until = data.index(b"\n", start) + 1 if writer.wants_offsets else end
+            split = builder.split_json(data, start, until, timestamp, needs_key=needs_key)
+            self._note(batch, writer, count, size, split.start - start, split.max_timestamp)
+            start = split.start
+            if split.fault is not None:
+                self._seal_unless_lingering()
+                return Taken(start, fault=split.fault)
+            if split.record_bytes and builder.is_empty:
+                needed = HEADER_SIZE + split.record_bytes
+                if not self._begin_larger(needed):
+                    return Taken(start, needed)
+            elif split.record_bytes:
+                self._seal()
+                if writer.code is not None:
+                    break
+        self._seal_unless_lingering()
+        return Taken(start)
+
+    def append_value(self, value: Buffer, timestamp: int, writer: Writer) -> bool:
+        """Take one record without a key, as `append`; False also when it is larger than `batch_bytes_max`."""
+        if self.batch_size(None, value, ()) > self.batch_bytes_max:
+            return False
+        return self.append(None, value, (), timestamp, writer)
 
     def append(
         self,
@@ -155,7 +196,8 @@ class Accumulator:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         self._check_fenced()
         if self.log.is_compacted and not has_key:
-            raise OSError(errno.EINVAL, "the topic is compacted, and lines have no key", f"append to {self.partition}")
+            reason = "the topic is compacted and takes no record without a key; append.ndjson takes keys"
+            raise OSError(errno.EINVAL, reason, f"append to {self.partition}")
         if self._all.is_stopped:
             raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
         if self._open is None:
@@ -192,10 +234,9 @@ class Accumulator:
             self._means.deadlines.at(due, functools.partial(self._linger_is_over, batch))
         return batch
 
-    def _begin_larger(self, value: Buffer) -> bool:
-        """Exchange the empty open batch for one that holds this value; False when none can, or not now."""
+    def _begin_larger(self, size: int) -> bool:
+        """Exchange the empty open batch for one of `size` bytes; False when there can be none, or not now."""
         self._seal()
-        size = self.batch_size(None, value, ())
         return size <= self.batch_bytes_max and self._begin(max(size, self._capacity)) is not None
 
     def _linger_is_over(self, batch: Batch) -> None:

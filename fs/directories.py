@@ -10,7 +10,7 @@ from typing import Any
 from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.accumulator import Accumulators
-from offsetfs.fs.append_file import AppendFile
+from offsetfs.fs.append_file import APPEND_FILES, AppendFile
 from offsetfs.fs.by_time import TimeDirectories
 from offsetfs.fs.errors import is_fault
 from offsetfs.fs.groups import GROUPS_NAME, GroupsDirectory
@@ -47,7 +47,9 @@ class PartitionTree:
         self.records = RecordFiles(shared, partition)
         self.values = GrowingFile(shared, partition, Kind.VALUES, VALUES)
         self.json = GrowingFile(shared, partition, Kind.RECORDS, JsonLines(partition.name))
-        self.append = AppendFile(shared, partition, accumulators)
+        self.appends: dict[int, File] = {
+            which: AppendFile(shared, partition, accumulators, which) for which in APPEND_FILES
+        }
         self.start = StartFile(shared, partition, accumulators)
         self.texts = partition_texts(shared, partition)
         self._segments = SegmentFiles(shared, partition)
@@ -66,7 +68,7 @@ class PartitionTree:
             key(Kind.VALUES, 0): self.values,
             key(Kind.RECORDS, 0): self.json,
             key(Kind.SEGMENT, 0): self._segments,
-            Fixed.APPEND: self.append,
+            **self.appends,
             Fixed.START: self.start,
             **self.texts,
         }
@@ -87,7 +89,9 @@ class PartitionTree:
             b"start": lambda: self.start.attributes(0),
             b"next": lambda: self.texts[Fixed.NEXT].attributes(0),
             b"info": lambda: self.texts[Fixed.INFO].attributes(0),
-            b"append": lambda: self.append.attributes(0),
+            b"append": lambda: self.appends[Fixed.APPEND].attributes(0),
+            b"append.ndjson": lambda: self.appends[Fixed.APPEND_NDJSON].attributes(0),
+            b"append.raw": lambda: self.appends[Fixed.APPEND_RAW].attributes(0),
             b"values": self.values.lookup,
             b"records.ndjson": self.json.lookup,
             b"by-time": by_time,

@@ -47,6 +47,17 @@ class Sink(Handle, Protocol):
         """Return when what was taken is on disk."""
 
 
+@runtime_checkable
+class PlacedSink(Sink, Protocol):
+    """One that may mind where in the file bytes are written, and how long the file is."""
+
+    def place(self, position: int) -> None:
+        """The next write is meant for this position."""
+
+    def resize(self, size: int) -> None:
+        """Let the file end at `size`; OSError EINVAL where it cannot."""
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
     """How a file is opened: the flags of open(2), and the process that asks (0: it cannot be seen from here)."""

@@ -22,12 +22,13 @@ import trio
 from pyfuse3 import ENOATTR, EntryAttributes, FileInfo, FUSEError, RequestContext, SetattrFields, StatvfsData
 
 from offsetfs.fs.accumulator import Accumulators
+from offsetfs.fs.append_file import APPEND_FILES
 from offsetfs.fs.counters import PartitionCounts
 from offsetfs.fs.directories import ControlDirectory, PartitionDirectory, RootDirectory, key
 from offsetfs.fs.errors import errno_of, is_fault
 from offsetfs.fs.groups import GroupsDirectory
 from offsetfs.fs.inodes import Fixed, Kind, unpack
-from offsetfs.fs.nodes import Directory, File, Handle, Listing, Node, Opening, Reply, Sink, WritableFile
+from offsetfs.fs.nodes import Directory, File, Handle, Listing, Node, Opening, PlacedSink, Reply, Sink, WritableFile
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.shared import Shared
@@ -44,7 +45,7 @@ _OPEN_LONG = frozenset({Kind.RECORD, Kind.VALUES, Kind.RECORDS, Kind.SEGMENT})
 NAME_BYTES_MAX = 255
 """Of one name, as in other file systems. The kernel would hand on four times as much."""
 
-_WRITABLE = frozenset({Fixed.APPEND, Fixed.START})
+_WRITABLE = frozenset({*APPEND_FILES, Fixed.START})
 """The `WritableFile`s, by key. They are files of partitions."""
 
 P = ParamSpec("P")
@@ -183,7 +184,10 @@ class Operations(pyfuse3.Operations):
             raise self.shared.refusal()
         node = cast(WritableFile, await self._node(kind, partition, number))
         node.check_writable(number)
-        if attr.st_size != 0:
+        handle = None if fh is None else self._handles.get(fh)
+        if isinstance(handle, PlacedSink):
+            handle.resize(attr.st_size)
+        elif attr.st_size != 0:
             raise FUSEError(errno.EINVAL)
         return await node.attributes(number)
 
@@ -318,6 +322,8 @@ class Operations(pyfuse3.Operations):
         handle = self._handles[fh]
         if not isinstance(handle, Sink):
             raise FUSEError(errno.EBADF)
+        if isinstance(handle, PlacedSink):
+            handle.place(off)
         return await handle.write(buf)
 
     @guarded

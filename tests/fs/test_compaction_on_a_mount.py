@@ -171,7 +171,7 @@ def test_a_compacted_topic_takes_no_lines_from_the_moment_it_is_one(mount: Mount
         assert append.write(b"taken\n") == 6
         compact(log)
         assert errno_of(lambda: append.write(written)) == "EINVAL"
-    assert "append to users-0: the topic is compacted, and lines have no key" in mounted.errors()
+    assert "append to users-0: the topic is compacted and takes no record without a key" in mounted.errors()
     assert (partition / "next").read_text() == f"{END + 1}\n"
     with (partition / "append").open("ab", buffering=0) as append:
         assert errno_of(lambda: append.write(written)) == "EINVAL"
