@@ -84,6 +84,8 @@ class Log:
         self._names_dirty = False
         self._changed = False
         self._is_deleted = False
+        self.truncations = 0
+        """How often records were cut from the end: offsets that were given out before mean others since."""
         self._follower: Follower | None = None
         self.transactions = Transactions(self)
 
@@ -387,6 +389,7 @@ class Log:
 
     def end_at(self, next_offset: int, segments: Segments) -> None:
         """Take over what a truncation left. The caller holds the log."""
+        self.truncations += 1
         self._segments, self.next_offset, self.recovery_point = segments, next_offset, next_offset
         self.log_start_offset = max(min(self.log_start_offset, next_offset), segments.first.base_offset)
         self._dirty = [segment for segment in self._dirty if segments.floor(segment.base_offset) is segment]

@@ -15,8 +15,13 @@ from offsetfs.storage import files
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
 from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name, segment_name
 from offsetfs.storage.verify.finding import Report, Reporter
+from offsetfs.storage.views.key_index import COMMITTED_NAME, NAME, SEAL_SUFFIX, STORE_SUFFIX
 
-_BESIDE = (LEADER_EPOCHS, PARTITION_METADATA)
+_BESIDE = (
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    *(name + suffix for name in (NAME, COMMITTED_NAME) for suffix in (STORE_SUFFIX, SEAL_SUFFIX)),
+)
 INDEXES = (".index", ".timeindex", ".txnindex")
 _OF_A_SEGMENT = (".log", *INDEXES, ".snapshot", *MAP_SUFFIXES)
 _CUT = re.compile(r"\.cut-[0-9]+(-[0-9]+)?\Z")
