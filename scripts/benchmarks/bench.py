@@ -44,21 +44,21 @@ class Bench:
 
     def lines(self) -> Path:
         """A file of `count` lines."""
-        return self._once(("lines", self.count), lambda: logs.lines(self.new("lines"), self.count))
+        return self.once(("lines", self.count), lambda: logs.lines(self.new("lines"), self.count))
 
     def filled(self, batch_bytes: int) -> Path:
         """A log directory with those lines, in batches of that size."""
-        return self._once(
+        return self.once(
             ("filled", self.count, batch_bytes), lambda: logs.filled(self.new("log"), self.lines(), batch_bytes)
         )
 
     def sparse(self, segments: int) -> SparseLog:
         """A partition of that many segments of 1 GiB, of which `sparse_batches` can be read."""
-        return self._once(("sparse", segments), lambda: logs.sparse(self.new("log"), segments, self.sparse_batches))
+        return self.once(("sparse", segments), lambda: logs.sparse(self.new("log"), segments, self.sparse_batches))
 
     def broker(self) -> KafkaBroker:
         """A running Kafka."""
-        return self._once("broker", lambda: self.until_the_end.enter_context(mounted.broker(self.new("kafka"))))
+        return self.once("broker", lambda: self.until_the_end.enter_context(mounted.broker(self.new("kafka"))))
 
     def topic(self, name: str, fill: Callable[[str], object], partitions: int = 1) -> str:
         """A topic of the broker for `count` records, its name; `fill` puts the records into it."""
@@ -69,9 +69,10 @@ class Bench:
             fill(full_name)
             return full_name
 
-        return self._once(("topic", name, self.count), make)
+        return self.once(("topic", name, self.count), make)
 
-    def _once(self, key: object, make: Callable[[], T]) -> T:
+    def once(self, key: object, make: Callable[[], T]) -> T:
+        """Return what `make` returned for `key` when it was first asked for."""
         if key not in self._made:
             self._made[key] = make()
         made: T = self._made[key]

@@ -30,7 +30,7 @@ PRODUCER_BATCH_BYTES = 16 << 10
 """Kafka's default `batch.size`."""
 SEGMENT_BYTES = 1 << 30
 
-_TIME_MS = 1_763_700_000_000
+TIME_MS = 1_763_700_000_000
 _FILLING = bytes(random.Random(1).choices(b"abcdefghijklmnopqrstuvwxyz0123456789 ", k=LINE_BYTES))
 
 
@@ -57,7 +57,7 @@ def filled(directory: Path, source: Path, batch_bytes: int) -> Path:
         while block := file.read(LINE_BYTES * 100_000):
             start = 0
             while start < len(block):
-                start = builder.split(block, start, len(block), _TIME_MS)
+                start = builder.split(block, start, len(block), TIME_MS)
                 log.append(builder.seal())
                 builder.reset()
     log_directory.close()
@@ -70,10 +70,10 @@ def filled(directory: Path, source: Path, batch_bytes: int) -> Path:
 def sealed_segments(directory: Path, count: int) -> Path:
     """Make a partition of `count` sealed segments, one batch of one record each, and an active one like them."""
     folder = _begun(directory)
-    batch = bytearray(_batch(1, _TIME_MS).data)
+    batch = bytearray(_batch(1, TIME_MS).data)
     for base_offset in range(count + 1):
         stamp(batch, base_offset, 0)
-        _write_segment(folder, base_offset, batch, b"", struct.pack(">qi", _TIME_MS, 0))
+        _write_segment(folder, base_offset, batch, b"", struct.pack(">qi", TIME_MS, 0))
     return _closed(directory, {PARTITION: count + 1})
 
 
@@ -110,6 +110,11 @@ def _write_segment(folder: Path, base_offset: int, log: bytes | bytearray, index
         (folder / segment_name(base_offset, suffix)).write_bytes(data)
 
 
+def full_batch() -> SealedBatch:
+    """Return a batch of as many lines as 16 KiB hold."""
+    return _batch(PRODUCER_BATCH_BYTES, TIME_MS)
+
+
 def _batch(count: int, timestamp: int, batch_bytes: int = PRODUCER_BATCH_BYTES) -> SealedBatch:
     """Return a batch of `count` lines, or of as many as fit when there are more."""
     builder = BatchBuilder(batch_bytes)
@@ -133,7 +138,7 @@ class SparseLog:
 def sparse(directory: Path, segments: int, batches: int) -> SparseLog:
     """Make a partition of `segments` segments of 1 GiB in batches of 16 KiB, of which `batches` can be read."""
     folder = _begun(directory)
-    each = _batch(1 << 20, _TIME_MS)
+    each = full_batch()
     per_segment = SEGMENT_BYTES // each.size
     random_numbers = random.Random(segments)
     offsets: array[int] = array("q")
@@ -163,7 +168,7 @@ def _write_sparse_log(path: Path, base_offset: int, each: SealedBatch, per_segme
     with path.open("wb") as file:
         file.truncate(per_segment * each.size)
         for number in sorted({place for batch in wanted for place in (max(batch - 1, 0), batch)}):
-            batch = _batch(each.count, _TIME_MS + number)
+            batch = _batch(each.count, TIME_MS + number)
             stamp(batch.data, base_offset + number * each.count, 0)
             file.seek(number * each.size)
             file.write(batch.data)
@@ -173,7 +178,7 @@ def _index_blobs(folder: Path, each: SealedBatch, per_segment: int) -> tuple[Pat
     """Write the indexes that fit every segment: an entry for each batch but the first, a millisecond between them."""
     last = [(number + 1) * each.count - 1 for number in range(per_segment)]
     index = b"".join(struct.pack(">ii", last[number], number * each.size) for number in range(1, per_segment))
-    times = b"".join(struct.pack(">qi", _TIME_MS + number, last[number]) for number in range(1, per_segment))
+    times = b"".join(struct.pack(">qi", TIME_MS + number, last[number]) for number in range(1, per_segment))
     blobs = folder / "index.blob", folder / "timeindex.blob"
     for blob, data in zip(blobs, (index, times), strict=True):
         blob.write_bytes(data)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 
+import logs
 from bench import Bench
 
 WARM_UP = -1
@@ -71,7 +72,10 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table. `count` is what `of` says: records, segments, partitions. Figures: less is better."""
+    """One line of the table. `count` is what `of` says: records, segments, partitions. Figures: less is better.
+
+    `record_bytes` is for records and lines: what each counts in the MB/s that are stated.
+    """
 
     name: str
     what: str
@@ -82,6 +86,7 @@ class Row:
     ours: Contender
     peers: tuple[Peer, ...] = ()
     limit: float | None = None
+    record_bytes: int = logs.LINE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +115,11 @@ class Result:
     peers: list[Compared] = field(default_factory=list)
     goal: str = ""
     is_met: bool | None = None
+    record_bytes: int = logs.LINE_BYTES
 
 
 def measure(row: Row, bench: Bench, rounds: int) -> Result:
-    """Measure a row in `rounds` rounds, after one that does not count."""
+    """Measure a row in `rounds` rounds, after one that does not count; with no round more than that, it does."""
     contenders = [row.ours, *(peer.contender for peer in row.peers)]
     with ExitStack() as stack:
         opened = {each.name: stack.enter_context(each.opened(bench)) for each in contenders}
@@ -128,7 +134,7 @@ def interleaved(measures: Mapping[str, Measure], rounds: int) -> dict[str, list[
         for name, take in measures.items():
             os.sync()
             figure = take(number)
-            if number != WARM_UP:
+            if number != WARM_UP or not rounds:
                 figures[name].append(figure)
     return figures
 
@@ -147,6 +153,7 @@ def result(row: Row, count: int, figures: Mapping[str, list[float]]) -> Result:
         [compared(peer, ours, figures[peer.contender.name]) for peer in row.peers],
         "" if row.limit is None else f"≤ {row.limit:g} {row.unit}",
         None if row.limit is None else statistics.median(ours) <= row.limit,
+        row.record_bytes,
     )
 
 

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +25,7 @@ sys.path.append(str(ROOT / "tests" / "fixtures"))
 import kafka_broker  # noqa: E402  (they lie where the tests find them)
 import kafka_tools  # noqa: E402
 
-# As Kafka's own kafka-server-start.sh runs a broker; the tests' shorter way to start would slow it down later.
-assert kafka_tools.JAVA[0] == "java"
-kafka_tools.JAVA = (
+AS_STARTED_BY_KAFKA = (
     "java",
     "-Xmx1G",
     "-Xms1G",
@@ -38,6 +36,14 @@ kafka_tools.JAVA = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
+"""The options of Kafka's own start scripts. Those that the tests start it with save time then and cost it later."""
+
+
+def run_kafka_at_full_speed() -> None:
+    """Start Kafka's programs from now on as its own scripts do."""
+    assert kafka_tools.JAVA[0] == "java"
+    kafka_tools.JAVA = AS_STARTED_BY_KAFKA
+
 
 samples: list[Path] = []
 """The folder for what a profiler sees of our daemons; none: nobody looks."""
@@ -57,12 +63,15 @@ class Mounted:
 
 
 @contextlib.contextmanager
-def offsetfs(log_directory: Path, mount_point: Path, *options: str) -> Iterator[Mounted]:
-    """Mount `log_directory` with `-o` options, and unmount it again, waiting for its daemon."""
+def offsetfs(log_directory: Path, mount_point: Path, *options: str, before: tuple[str, ...] = ()) -> Iterator[Mounted]:
+    """Mount `log_directory` with `-o` options, and unmount it again, waiting for its daemon.
+
+    Retention is off: the records that the bench makes are old. `before` stands before the command.
+    """
     mount_point.mkdir(exist_ok=True)
     words = ["-m", "offsetfs", "mount", str(log_directory), str(mount_point)]
-    words += [word for option in options for word in ("-o", option)]
-    subprocess.run([sys.executable, *words], check=True)
+    words += [word for option in ("retention.ms=-1", *options) for word in ("-o", option)]
+    subprocess.run([*before, sys.executable, *words], check=True)
     try:
         daemon = running.find(os.stat(mount_point).st_dev, running.own_directory())
         assert daemon is not None
@@ -103,8 +112,8 @@ def _foreground(command: list[str], mount_point: Path, name: str) -> Iterator[Mo
 
 
 @contextlib.contextmanager
-def broker(folder: Path) -> Iterator[kafka_broker.KafkaBroker]:
-    """Run a real Kafka broker with the options and the heap of its own start script."""
-    with kafka_broker.KafkaBroker(folder) as started:
+def broker(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[kafka_broker.KafkaBroker]:
+    """Run a real Kafka broker."""
+    with kafka_broker.KafkaBroker(folder, settings=settings) as started:
         yield started
         started.close()

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import chart
-import logs
 from chart import amount
 from machine import Machine
 from measuring import Compared, Result
@@ -126,7 +125,7 @@ def figure_text(result: Result, figures: list[float]) -> str:
     text = f"{amount(median)} {result.unit} ({amount(min(figures))}–{amount(max(figures))})"
     if result.unit == "s" and result.of in ("lines", "records"):
         rate = result.count / median
-        text += f", {amount(rate / 1e6)} M/s, {amount(rate * logs.LINE_BYTES / 1e6)} MB/s"
+        text += f", {amount(rate / 1e6)} M/s, {amount(rate * result.record_bytes / 1e6)} MB/s"
     return text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contenders
 import logs
+import upkeep
 from measuring import Contender, Peer, Row, times_as_fast, times_as_long
 
 VALUES = Contender("`cat values`", contenders.values(logs.OWN_BATCH_BYTES))
@@ -129,4 +130,5 @@ ROWS = (
         ours=Contender("VmRSS", contenders.memory),
         limit=100.0,
     ),
+    *upkeep.ROWS,
 )
