@@ -84,6 +84,27 @@ def _paths_and_partitions(kind: str) -> Completer:
     return complete
 
 
+_IN_THE_TREE = ("README", "groups/", "topics/", ".offsetfs/")
+_IN_A_PARTITION = (
+    *("first", "latest", "start", "next", "info", "append", "append.ndjson", "append.raw", "values", "records.ndjson"),
+    *("by-time/", "segments/", "range/", "last/", "by-key/", "follow"),
+)
+"""What is in every partition, by what goes on with a slash: the tree itself would have to be loaded to ask it."""
+
+
+def _tree_paths(ctx: click.Context, incomplete: str) -> Items:
+    """Partitions with a slash, and behind it what is in each of them."""
+    partition, slash, _ = incomplete.partition("/")
+    partitions = list(map(str, _in_log_directory(_log_directory(ctx))))
+    if not slash:
+        return _steps(incomplete, [*(f"{each}/" for each in partitions), *_IN_THE_TREE])
+    return _steps(incomplete, [f"{partition}/{name}" for name in _IN_A_PARTITION] if partition in partitions else [])
+
+
+def _steps(incomplete: str, paths: list[str]) -> Items:
+    return [item for path in paths for item in _beginning(incomplete, [path], PART if path.endswith("/") else PLAIN)]
+
+
 def _files(ctx: click.Context, incomplete: str) -> Items:
     return [CompletionItem(incomplete, type=FILE)]
 
@@ -117,6 +138,9 @@ _BY_METAVAR: dict[str, Completer] = {
     "MNT": _directories,
     "[LOGDIR|MNT]": _directories,
     "TOPIC-PARTITION": _partitions,
+    "TREE_PATH": _tree_paths,
+    "TREE_PATH...": _tree_paths,
+    "[TREE_PATH]...": _tree_paths,
     "[TOPIC-PARTITION]...": _partitions,
     "TOPIC-PARTITION=OFFSET...": _partition_wishes,
     "TOPIC[-PARTITION]...": _topics_and_partitions,

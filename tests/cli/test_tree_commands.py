@@ -14,7 +14,7 @@ import pytest
 
 from offsetfs import NewRecord
 from offsetfs import open as open_log
-from offsetfs.cli import exit_codes, run
+from offsetfs.cli import completion, exit_codes, run
 
 OFFSETFS = [sys.executable, "-m", "offsetfs"]
 BEGINNING_MS = 1_795_266_300_000
@@ -81,6 +81,12 @@ def test_the_tree_is_listed(said: Said, log: str) -> None:
     assert {"first", "latest", "append", "values", "segments"} < set(names) and names[-3:] == ["97", "98", "99"]
     assert said("ls", log, "orders-0/42", "orders-0/latest")[1] == "orders-0/42\norders-0/latest\n"
     assert said("ls", log, "nothing") == (1, "", "offsetfs ls: nothing: No such file or directory\n")
+
+
+@pytest.mark.unit
+def test_what_is_listed_in_a_partition_is_offered_at_tab(said: Said, log: str) -> None:
+    names = said("ls", log, "orders-0", "-o", "list=none")[1].splitlines()
+    assert len(names) > 8 and set(names) <= {offered.rstrip("/") for offered in completion._IN_A_PARTITION}
 
 
 @pytest.mark.unit
@@ -217,6 +223,7 @@ def read_until(process: subprocess.Popen[bytes], count: int) -> list[bytes]:
 
 
 @pytest.mark.mount
+@pytest.mark.promise("When `offsetfs append` has ended, be it by a signal, everything that it took is on disk.")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_everything_on_disk(log: str, number: int) -> None:
     command = [*OFFSETFS, "append", log, "orders-0", "--offsets", "-o", "flush-ms=off"]
@@ -230,6 +237,7 @@ def test_a_signal_ends_it_with_everything_on_disk(log: str, number: int) -> None
         assert process.wait(timeout=30) == exit_codes.INTERRUPTED
         assert process.stderr.read().strip() == b"offsetfs append: interrupted"
     assert values(log).endswith(b"value 99\none\ntwo\nunfinished\n")
+    assert "orders 0 103" in Path(log, "recovery-point-offset-checkpoint").read_text()
     assert os.path.exists(f"{log}/.kafka_cleanshutdown")
 
 

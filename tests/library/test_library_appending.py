@@ -146,13 +146,19 @@ def test_there_is_one_writer(data: offsetfs.Directory) -> None:
     assert told.value.pid == os.getpid()
 
 
+@pytest.mark.promise(
+    "When a program has closed a log directory that it opened with `offsetfs.open`, everything that it appended is on "
+    "disk."
+)
 def test_a_sync_moves_the_recovery_point_and_the_end_is_clean(data, orders: offsetfs.Partition) -> None:
     log = data._directory.log(TopicPartition("orders", 0))
     orders.append(b"v")
     assert log.recovery_point == 0
     orders.sync()
     assert log.recovery_point == 1
+    orders.append(b"v")
     data.close()
+    assert log.recovery_point == 2
     data.close()
     assert os.path.exists(os.path.join(data.path, ".kafka_cleanshutdown"))
 
