@@ -1,4 +1,4 @@
-"""The root, a partition's directory with everything in it, and `.offsetfs`."""
+"""The root, and a partition's directory with everything in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offsetfs.fs.groups import GROUPS_NAME, GroupsDirectory
 from offsetfs.fs.inodes import ROOT, Fixed, Kind, pack
 from offsetfs.fs.links import EndLinks, OffsetLinks
 from offsetfs.fs.looked_up import LookedUp
-from offsetfs.fs.nodes import Directory, File, Link, Listing, Reply, ShortListing
+from offsetfs.fs.nodes import Directory, File, Link, Listing, Reply
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.record_listing import RecordListing
 from offsetfs.fs.records import RecordFiles
@@ -256,21 +256,3 @@ class RootListing:
                     continue  # removed since
                 if not reply(str(partition.name).encode(), entry, partition.number + _FIRST_PARTITION_PLACE):
                     return
-
-
-class ControlDirectory:
-    """`.offsetfs`: everything by name, nothing listed."""
-
-    def __init__(self, shared: Shared, texts: dict[int, Text]) -> None:
-        self._shared = shared
-        self._named = {b"errors": texts[Fixed.ERRORS], b"version": texts[Fixed.VERSION]}
-
-    async def attributes(self, number: int) -> EntryAttributes:
-        return self._shared.attributes.directory(pack(Kind.FIXED, 0, Fixed.CONTROL))
-
-    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
-        text = self._named.get(name)
-        return None if text is None else await text.attributes(0)
-
-    async def listing(self, number: int) -> Listing:
-        return ShortListing([])

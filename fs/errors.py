@@ -63,6 +63,11 @@ def errno_of(error: BaseException) -> int:
     return errno.EIO
 
 
+def name_of(number: int) -> str:
+    """Return the name of an errno; of the two names that EOPNOTSUPP has, the one in use here."""
+    return "EOPNOTSUPP" if number == errno.EOPNOTSUPP else errno.errorcode.get(number, str(number))
+
+
 _CURES = {
     errno.ENOSPC: "make room on the disk of the log directory",
     errno.EDQUOT: "raise the quota of the disk of the log directory, or remove something",

@@ -106,6 +106,7 @@ class _Session:
         """Mount, serve, drain. What the operations do in the background ends with it."""
         async with trio.open_nursery() as nursery:
             operations = Operations(self._directory, self._options, nursery)
+            operations.shared.mount_point = self._mount_point
             try:
                 self._mount(operations)
             except MountError as error:

@@ -10,13 +10,12 @@ was answered with an errno, a duty of its own accord for example, a minus stands
 
 from __future__ import annotations
 
-import errno
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offsetfs.fs.errors import cure_of, errno_of
+from offsetfs.fs.errors import cure_of, errno_of, name_of
 
 LINES_MAX = 1000
 LINE_LENGTH_MAX = 1000  # characters: a message may quote a name of any length
@@ -34,7 +33,7 @@ class Fault:
     cure: str
 
     def __str__(self) -> str:
-        name = "-" if self.errno is None else errno.errorcode.get(self.errno, str(self.errno))
+        name = "-" if self.errno is None else name_of(self.errno)
         place = f"{self.op} {self.path}".rstrip()
         return f"{name} {place}: {self.cause}; {self.cure}"
 

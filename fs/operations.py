@@ -23,14 +23,16 @@ from pyfuse3 import ENOATTR, EntryAttributes, FileInfo, FUSEError, RequestContex
 
 from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.append_file import APPEND_FILES
+from offsetfs.fs.control import ControlDirectory
 from offsetfs.fs.counters import PartitionCounts
-from offsetfs.fs.directories import ControlDirectory, PartitionDirectory, RootDirectory, key
-from offsetfs.fs.errors import errno_of, is_fault
+from offsetfs.fs.directories import PartitionDirectory, RootDirectory, key
+from offsetfs.fs.errors import errno_of, is_fault, name_of
 from offsetfs.fs.groups import GroupsDirectory
 from offsetfs.fs.inodes import Fixed, Kind, unpack
 from offsetfs.fs.nodes import Directory, File, Handle, Listing, Node, Opening, PlacedSink, Reply, Sink, WritableFile
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.partitions import Partition, Partitions
+from offsetfs.fs.paths import path_of
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.texts import mount_texts
 from offsetfs.storage.directory.directory import LogDirectory
@@ -45,8 +47,11 @@ _OPEN_LONG = frozenset({Kind.RECORD, Kind.VALUES, Kind.RECORDS, Kind.SEGMENT})
 NAME_BYTES_MAX = 255
 """Of one name, as in other file systems. The kernel would hand on four times as much."""
 
-_WRITABLE = frozenset({*APPEND_FILES, Fixed.START})
-"""The `WritableFile`s, by key. They are files of partitions."""
+_WRITABLE = frozenset({*APPEND_FILES, Fixed.START, Fixed.FLUSH, Fixed.LOG_LEVEL})
+"""The `WritableFile`s, by key."""
+
+_BY_HANDLE = frozenset({"readdir", "releasedir", "fsyncdir", "read", "write", "flush", "fsync", "release"})
+_BY_NAME = frozenset({"lookup", "mkdir", "rmdir"})
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,9 +71,10 @@ def guarded(
             return await handler(self, *args, **kwargs)
         except FUSEError as refusal:
             counters.refusals[refusal.errno] += 1
+            self.refused(refusal, name, args)
             raise
         except Exception as error:
-            failure = self.failed(error, name)
+            failure = self.failed(error, name, self._path_of(name, args))
             counters.refusals[failure.errno] += 1
             raise failure from None
 
@@ -88,30 +94,47 @@ class Operations(pyfuse3.Operations):
         self._partition_directories: dict[int, PartitionDirectory] = {}
         texts = mount_texts(self.shared)
         groups = GroupsDirectory(self.shared)
+        control = ControlDirectory(self.shared, texts, self.accumulators, lambda: len(self._handles))
         root = RootDirectory(self.shared, self._partitions, texts, groups, self._directory_of)
         self._directories: dict[int, Directory] = {
             Fixed.DIRECTORY: root,
-            Fixed.CONTROL: ControlDirectory(self.shared, texts),
+            Fixed.CONTROL: control,
             Fixed.GROUPS: groups,
             key(Kind.GROUP, 0): groups.directories,
         }
         self._files: dict[int, File] = {
             **texts,
+            **control.files,
             key(Kind.GROUP_LAG, 0): groups.lags,
             key(Kind.GROUP_COMMIT, 0): groups.commits,
         }
         self._handles: dict[int, bytes | Handle] = {}
         self._counted: dict[int, PartitionCounts] = {}  # by handle: where reads of it count
+        self._inodes: dict[int, int] = {}  # by handle, of directories too: what faults are told of
         self._listings: dict[int, Listing] = {}
         self._last_handle = 0
 
-    def failed(self, error: Exception, handler: str) -> FUSEError:
-        """Return what to answer for `error`, having told the story."""
+    def failed(self, error: Exception, handler: str, path: str) -> FUSEError:
+        """Return what to answer for `error`, met on `path` of the mount, having told the story."""
         if not isinstance(error, StorageError | OSError):
-            _log.error("%s failed", handler, exc_info=error)
+            _log.error("%s %s failed", handler, path, exc_info=error)
         if is_fault(error):
-            self.shared.notes.add(error, handler)
+            self.shared.notes.add(error, handler, path)
         return FUSEError(errno_of(error))
+
+    def refused(self, refusal: FUSEError, handler: str, args: tuple[object, ...]) -> None:
+        """Say it to those who want to know everything."""
+        if _log.isEnabledFor(logging.DEBUG):
+            name = name_of(refusal.errno)
+            _log.debug("%s %s: %s", handler, self._path_of(handler, args), name)
+
+    def _path_of(self, handler: str, args: tuple[object, ...]) -> str:
+        """Return the path that a handler was called for: its first argument is an inode, or a handle."""
+        number = args[0] if args and isinstance(args[0], int) else 0
+        if handler in _BY_HANDLE:
+            number = self._inodes.get(number, 0)
+        name = args[1] if handler in _BY_NAME and isinstance(args[1], bytes) else b""
+        return path_of(number, self._partitions, name)
 
     # --- from an inode to its node -----------------------------------------------------------------------------------
 
@@ -240,6 +263,7 @@ class Operations(pyfuse3.Operations):
         listing = await (await self._directory(kind, partition, number)).listing(number)
         self._last_handle += 1
         self._listings[self._last_handle] = listing
+        self._inodes[self._last_handle] = inode
         return self._last_handle
 
     @guarded
@@ -254,6 +278,7 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def releasedir(self, fh: int) -> None:
         del self._listings[fh]
+        del self._inodes[fh]
 
     @guarded
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
@@ -296,6 +321,7 @@ class Operations(pyfuse3.Operations):
         self._last_handle += 1
         self._handles[self._last_handle] = opened.handle
         self._counted[self._last_handle] = self._counts_of(partition)
+        self._inodes[self._last_handle] = inode
         return FileInfo(
             fh=self._last_handle,
             direct_io=opened.direct,
@@ -342,6 +368,7 @@ class Operations(pyfuse3.Operations):
     async def release(self, fh: int) -> None:
         handle = self._handles.pop(fh)
         del self._counted[fh]
+        del self._inodes[fh]
         if not isinstance(handle, bytes):
             await handle.release()
 

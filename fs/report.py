@@ -7,7 +7,6 @@ others are in a sum. Taking a copy costs microseconds a partition and opens no l
 from __future__ import annotations
 
 import dataclasses
-import errno
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import trio
 import offsetfs
 from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.counters import DutyCounts, PartitionCounts
+from offsetfs.fs.errors import name_of
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.names import TopicPartition
 
@@ -118,7 +118,7 @@ class Reporter:
             partitions=tuple(self._partitions()),
             open_files=self._open_files(),
             requests=dict(counters.requests),
-            refusals={errno.errorcode.get(number, str(number)): count for number, count in counters.refusals.items()},
+            refusals={name_of(number): count for number, count in counters.refusals.items()},
             faults=shared.notes.count,
             sync_counts=tuple(counters.syncs.counts),
             sync_sum_s=counters.syncs.sum_s,

@@ -77,7 +77,7 @@ def _check_fenced(daemon: Daemon, promised: list[bytes]) -> None:
     """Assert that what was promised is still shown, that the fault is told, and that nothing more is promised."""
     _check_values(daemon, promised)
     told = (daemon.path / ".offsetfs" / "errors").read_text()
-    assert "EIO fsync: orders-0" in told, told
+    assert "EIO fsync orders-0/append: " in told, told
     for _ in range(3):
         try:
             _synced(daemon, len(promised))

@@ -236,6 +236,6 @@ def test_damage_stops_the_compaction_of_one_partition_and_is_told(mount: Mount, 
     path.write_bytes(data)
     mounted = mount(log, DUTIES, faulty=True)
     compact(log)
-    assert soon(lambda: "EBADMSG compaction of users-0: " in mounted.errors() and str(path) in mounted.errors())
+    assert soon(lambda: "EBADMSG compaction users-0: " in mounted.errors() and str(path) in mounted.errors())
     assert len(segments_of(log)) == ROUNDS + 1
     assert (mounted.path / "users-0" / "50").read_bytes() == value(50)

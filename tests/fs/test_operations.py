@@ -159,7 +159,7 @@ async def test_what_goes_wrong_with_a_map_is_told_to_those_who_wait(
     world.append([b"a"])
     monkeypatch.setattr(PartitionView, "refresh", broken)
     assert await errno_of(world.look("orders-0", "values")) == "EMFILE"
-    assert "EMFILE lookup: too many open files" in await world.errors()
+    assert "EMFILE lookup orders-0/values: too many open files; raise the limit of open files" in await world.errors()
 
 
 async def names(world: World, inode: int) -> list[bytes]:
@@ -281,11 +281,11 @@ async def test_what_nobody_foresaw_is_eio_with_a_traceback_in_the_log(
         raise ZeroDivisionError("our mistake")
 
     monkeypatch.setattr(PartitionDirectory, "lookup", broken)
-    expect_log("lookup failed")
+    expect_log("lookup orders-0/0 failed")
     with caplog.at_level(logging.ERROR):
         assert await errno_of(world.look("orders-0", "0")) == "EIO"
     assert caplog.records[-1].exc_info is not None
-    assert "EIO lookup: our mistake" in await world.errors()
+    assert "EIO lookup orders-0/0: our mistake; the log of the mount says more" in await world.errors()
 
 
 async def test_an_error_of_the_engine_is_told_with_its_place_and_cure(
@@ -298,7 +298,7 @@ async def test_an_error_of_the_engine_is_told_with_its_place_and_cure(
     await world.look("orders-0")
     monkeypatch.setattr(world.log, "batch_at", damaged)
     assert await errno_of(world.look("orders-0", "0")) == "EBADMSG"
-    line = "EBADMSG lookup: /logs/orders-0/0.log, position 61, offset 0: checksum; `segments/` still shows them"
+    line = "EBADMSG lookup orders-0/0: /logs/orders-0/0.log, position 61, offset 0: checksum; `segments/` still shows"
     assert line in await world.errors()
 
 

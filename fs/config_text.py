@@ -1,0 +1,36 @@
+"""`.offsetfs/config`: what the mount goes by, as an INI file.
+
+[mount]           every option of the mount, defaults included; NAME=VALUE as behind -o
+[directory]       Kafka's settings of a broker that are not at their defaults
+[topic orders]    settings of a topic that are not at Kafka's defaults, wherever they come from
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from offsetfs.fs.options import MountOptions
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.settings.config import DEFAULTS
+
+
+def text(directory: LogDirectory, options: MountOptions) -> bytes:
+    """Return the file. Looks at every topic, not at their logs."""
+    return "\n".join(_lines(directory, options)).encode("utf-8", "surrogateescape")
+
+
+def _lines(directory: LogDirectory, options: MountOptions) -> Iterator[str]:
+    named = {**options.topic_defaults, **options.directory_settings}
+    yield from _section("mount", {name: value for name, value in options.texts().items() if name not in named})
+    yield from _section("directory", options.directory_settings)
+    defaults = DEFAULTS.properties()
+    for topic in sorted({partition.topic for partition in directory.partitions()}):
+        settings = directory.config_of(topic).properties()
+        yield from _section(f"topic {topic}", {n: v for n, v in settings.items() if defaults.get(n) != v})
+    yield ""
+
+
+def _section(name: str, settings: Mapping[str, str]) -> Iterator[str]:
+    if settings:
+        yield f"[{name}]"
+        yield from (f"{setting}={value}" for setting, value in settings.items())
