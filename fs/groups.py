@@ -7,21 +7,21 @@ There when the log directory has partitions of `__consumer_offsets`. They are re
 asked for, in a thread, and then as they grow; who asks meanwhile waits ten seconds and then gets EAGAIN, and the next
 one goes on from there. Nothing here is written.
 
-A group's name is its bytes, with percent signs for those that no file name may hold (`/`, control characters, `%`
-itself); `.` and `..` are `%2E` and `%2E%2E`, and a group without a name is `%`.
+A group's name is its bytes, with percent signs for those that no file name may hold (`encoded_names`).
 """
 
 from __future__ import annotations
 
 import errno
 import functools
-import re
 from typing import Generic, TypeVar
 
 import trio
 from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.attributes import milliseconds_ns
+from offsetfs.fs.encoded_names import decoded as group_of
+from offsetfs.fs.encoded_names import encoded as file_name
 from offsetfs.fs.inodes import Fixed, Kind, pack
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.notes import Fault, Notes
@@ -33,26 +33,8 @@ from offsetfs.storage.names import TopicPartition
 GROUPS_NAME = b"groups"
 LAG_NAME = b"lag"  # no partition has this name: it does not end in a number
 WAIT_S = 10.0
-NAME_BYTES_MAX = 255
 
 _PARTITION_BITS = 20
-_UNSAFE = re.compile(rb"[\x00-\x1f/%\x7f]")
-_ENCODED = re.compile(rb"%([0-9A-F]{2})")
-_WHOLE = {b"": b"%", b".": b"%2E", b"..": b"%2E%2E"}  # names that no file can have
-
-
-def file_name(group: bytes) -> bytes | None:
-    """Return the name of the group's directory; None when it would be too long for one."""
-    name = _WHOLE.get(group) or _UNSAFE.sub(lambda match: b"%%%02X" % match[0][0], group)
-    return name if len(name) <= NAME_BYTES_MAX else None
-
-
-def group_of(name: bytes) -> bytes | None:
-    """Return the group whose directory has this name, None when none has: each group has exactly one name."""
-    group = b"" if name == _WHOLE[b""] else _ENCODED.sub(lambda match: bytes([int(match[1], 16)]), name)
-    return group if file_name(group) == name else None
-
-
 K = TypeVar("K")
 
 

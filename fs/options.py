@@ -65,6 +65,13 @@ class OptionError(ValueError):
     """An unknown option, or a value outside its range; the message is a sentence for the user."""
 
 
+def own_cache_directory(environment: Mapping[str, str]) -> str | None:
+    """Return the directory of this program in the user's cache (XDG base directories); None when there is no home."""
+    home = environment.get("HOME", "")
+    cache = environment.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
+    return os.path.join(cache, "offsetfs") if os.path.isabs(cache) else None
+
+
 @dataclass(frozen=True, slots=True)
 class MountOptions:
     """How one log directory is mounted. Sizes in bytes, times in milliseconds; None switches a limit off."""
@@ -98,6 +105,8 @@ class MountOptions:
     """Kafka's topic settings by Kafka's names, for topics that say nothing themselves."""
     directory_settings: Mapping[str, str] = field(default_factory=dict)
     """Kafka's settings of a broker by Kafka's names, as far as they concern logs."""
+    cache_directory: str | None = field(default_factory=lambda: own_cache_directory(os.environ))
+    """Where a mount that may not write to its log directory keeps what it worked out; None: nowhere. No option."""
     request_timeout_s: float | None = None
     """How long the kernel lets a request wait before it ends the mount; not an option, the mount reads it."""
 

@@ -81,6 +81,8 @@ class LogDirectory:
         self._given = frozenset(defaults)
         self._lock = DirectoryLock(path)
         self._mutex = threading.RLock()
+        self.closing: list[Callable[[], None]] = []
+        """Called when the directory is closed, before its logs are: closes what was made over them."""
         self._logs: dict[TopicPartition, Log] = {}
         self._lent: dict[TopicPartition, int] = {}  # open for the sake of a duty alone, and in which thread
         self._given_back: dict[TopicPartition, Log] = {}  # closed since the last checkpoint, which is to know them
@@ -454,6 +456,8 @@ class LogDirectory:
         errors: list[Exception] = list(self.failed.values())
         with self._mutex:
             try:
+                for close in self.closing:
+                    _try(close, errors)
                 for log in self._logs.values():
                     _try(log.close, errors)
                 _try(self.checkpoint, errors)

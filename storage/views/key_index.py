@@ -203,11 +203,14 @@ class KeyIndex:
     # --- asking ----------------------------------------------------------------------------------------------------
 
     def find(self, key: bytes) -> Found | None:
-        """Return where the latest record of `key` lay at the last `refresh`; None when none has it, or it is gone."""
+        """Return where the latest record of `key` lay at the last `refresh`; None when none has it, or it is gone.
+
+        `WouldBlock` when the index was closed or dropped since.
+        """
         with self._held(nowait=False):
             store = self._store
             if store is None:
-                return None
+                raise WouldBlock("the index of keys is closed", path=self._log.path)
             with self._dropped_on_error():
                 value = store.get(hash_key(key, self._seed))
         if value is None:
