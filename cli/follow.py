@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import stat
 from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.cli.exit_codes import INTERRUPTED
-from offsetfs.cli.tree_access import READ_BYTES, Speaker, mount_options, put, reading
+from offsetfs.cli.exit_codes import INTERRUPTED, WRONG_CALL, Failure
+from offsetfs.cli.tree_access import READ_BYTES, Speaker, mount_options, put, reading, while_read
 
 if TYPE_CHECKING:
     from offsetfs.fs.without_kernel import OpenFile, Tree
@@ -38,13 +39,13 @@ def command(log_directory: str, path: str, start: str | None, ndjson: bool, text
 
     async def work(tree: Tree) -> None:
         try:
-            name = path
-            if stat.S_ISDIR((await tree.find(path)).mode):
-                name = f"{path.rstrip('/')}/follow" + (f"@{start}" if start else "") + (".ndjson" if ndjson else "")
-            elif start is not None or ndjson:
-                raise click.UsageError("--from and --ndjson are for a partition; a follow file says them in its name")
+            name = await _file_at(tree, path, start, ndjson)
             async with tree.open(name) as file:
-                await _pass_on(file, speaker, path)
+                await while_read(functools.partial(_pass_on, file, speaker, path))
+        except FileNotFoundError as error:
+            if start is not None:
+                raise Failure(f"--from {start}: neither an offset, nor -N, nor a time", WRONG_CALL) from None
+            speaker.failed(error, path)
         except OSError as error:
             speaker.failed(error, path)
 
@@ -52,6 +53,14 @@ def command(log_directory: str, path: str, start: str | None, ndjson: bool, text
         return reading(log_directory, texts, speaker, work)
     except KeyboardInterrupt:  # the way it ends
         return INTERRUPTED
+
+
+async def _file_at(tree: Tree, path: str, start: str | None, ndjson: bool) -> str:
+    if stat.S_ISDIR((await tree.find(path)).mode):
+        return f"{path.rstrip('/')}/follow" + (f"@{start}" if start is not None else "") + (".ndjson" if ndjson else "")
+    if start is not None or ndjson:
+        raise click.UsageError("--from and --ndjson are for a partition; a follow file says them in its name")
+    return path
 
 
 async def _pass_on(file: OpenFile, speaker: Speaker, path: str) -> None:

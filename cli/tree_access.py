@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import logging
 import os
+import stat
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -174,3 +175,29 @@ def _write(data: Buffer) -> None:
             rest = rest[os.write(sys.stdout.fileno(), rest) :]
     except BrokenPipeError:
         raise ReaderGone from None
+
+
+async def while_read(work: Callable[[], Awaitable[None]]) -> None:
+    """Do `work`; raise `ReaderGone` when the reader of standard output leaves meanwhile, be there nothing to write."""
+    import trio
+
+    output = sys.stdout.fileno()
+    if not stat.S_ISFIFO(os.fstat(output).st_mode):
+        await work()
+        return
+    errors: list[Exception] = []
+
+    async def watch(scope: trio.CancelScope) -> None:
+        await trio.lowlevel.wait_readable(output)  # the end that is written to: only that it is broken shows there
+        errors.append(ReaderGone())
+        scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch, nursery.cancel_scope)
+        try:
+            await work()
+        except Exception as error:  # a nursery would wrap it
+            errors.insert(0, error)
+        nursery.cancel_scope.cancel()
+    if errors:
+        raise errors[0]
