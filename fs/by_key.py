@@ -19,7 +19,6 @@ import functools
 import logging
 import os
 import time
-from collections import OrderedDict
 from typing import NamedTuple
 
 from pyfuse3 import EntryAttributes, FUSEError
@@ -37,9 +36,6 @@ from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.views.key_index import Found, KeyIndex, place_beside, place_in
 
 _log = logging.getLogger(__name__)
-
-OPEN_MAX = 16
-"""Indexes of a mount that hold a file and memory for it; others are opened again when they are needed."""
 
 ATTEMPTS_MAX = 5
 """How often a key is looked for while compaction, truncation or other look-ups take away what was found."""
@@ -59,11 +55,10 @@ class Keyed(NamedTuple):
 class KeyDirectory:
     """The directory `by-key` of one partition."""
 
-    def __init__(self, shared: Shared, partition: Partition, records: RecordFiles, opened: OpenIndexes) -> None:
+    def __init__(self, shared: Shared, partition: Partition, records: RecordFiles) -> None:
         self._shared = shared
         self._partition = partition
         self._records = records
-        self._opened = opened
         self._index: _ToldIndex | None = None
         name = f"{partition.name}/by-key"
         advice = ", or use records.ndjson, which needs no index"
@@ -114,7 +109,7 @@ class KeyDirectory:
                 index = KeyIndex(self._partition.view, place, self._shared.damaged)
                 self._shared.directory.closing.append(index.close)
                 self._index = _ToldIndex(index, f"{self._partition.name}/by-key", self._partition)
-        idle = self._opened.use(self._index.index)
+        idle = self._shared.key_indexes.use(self._index.index)
         if idle is not None:
             await self._shared.in_thread(idle.close)
         await self._making.complete(self._index)
@@ -178,19 +173,6 @@ class KeyedFiles:
         return self._shared.attributes.file(
             inode, len(shown.value), shown.mtime_ns, attr_timeout_s=FOREVER_S, entry_timeout_s=NEVER_S
         )
-
-
-class OpenIndexes:
-    """The indexes of a mount that may be open; on the event loop alone."""
-
-    def __init__(self) -> None:
-        self._used: OrderedDict[int, KeyIndex] = OrderedDict()
-
-    def use(self, index: KeyIndex) -> KeyIndex | None:
-        """Note that an index is used; return one to be closed for it, that which was used longest ago."""
-        self._used[id(index)] = index
-        self._used.move_to_end(id(index))
-        return self._used.popitem(last=False)[1] if len(self._used) > OPEN_MAX else None
 
 
 class _ToldIndex:
