@@ -1,0 +1,154 @@
+"""Row 15: eight writers and three readers in one mount, with retention, compaction and rolls all the while.
+
+Nothing breaks here; what is to be found is what people do to each other. Every writer numbers its lines. Whoever
+followed from the beginning must have seen each of them once, in the order of its writer, at the offset that was told
+for it; whoever looked anywhere must have seen the same; and of each key the last value is there.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import crowd
+from daemons import SECONDS_MAX, Daemon, Program, mounted
+from programme import Row
+
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.names import TopicPartition
+
+SECONDS = 10
+"""How long they all work; the 30 seconds of CI are those of its seeds together."""
+
+OPTIONS = (
+    "linger-ms=1,batch-bytes=16384,flush-ms=200,log.initial.task.delay.ms=0,log.retention.check.interval.ms=100,"
+    "log.cleaner.backoff.ms=100,file.delete.delay.ms=60000"
+)
+TOPICS = {
+    crowd.TOPIC: {"segment.bytes": "65536", "retention.bytes": "300000"},
+    crowd.KEYED: {"segment.bytes": "32768", "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
+}
+SHELL = 'n=0; while [ ! -e "$1/stop" ]; do echo "$0:$n" >> orders-0/append || exit 3; n=$((n + 1)); done'
+SHELL += '; echo "{\\"count\\": $n, \\"places\\": []}" > "$1/$0"'
+
+WRITERS = ("shell-1", "shell-2", "closing-1", "syncing-1", "asking-1", "pieces-1", "keyed-1", "keyed-2")
+FOLLOWERS = {
+    "tail": ("tail", "-f", "-n", "+1", "-s", "0.05", "orders-0/values"),
+    "tail of JSON": ("tail", "-f", "-n", "+1", "-s", "0.05", "orders-0/records.ndjson"),
+}
+
+
+def play(seed: int, scratch: Path) -> int:
+    """Let them all work; return how many lines the followers saw."""
+    log = scratch / "log"
+    log.mkdir()
+    directory = LogDirectory.open(str(log))
+    for name, settings in TOPICS.items():
+        directory.create_partition(TopicPartition.parse(name), settings)
+    directory.close()
+    with mounted(log, scratch / "mnt", OPTIONS) as daemon:
+        seen = _work(daemon, scratch, random.Random(seed))
+        _check(daemon, scratch, seen)
+        assert daemon.unmount() == 0, daemon.said
+    assert "ERROR" not in daemon.said and "Traceback" not in daemon.said, daemon.said
+    with mounted(log, scratch / "again", OPTIONS + ",ro") as daemon:
+        _check_what_is_left(daemon.path, seen)
+        assert daemon.unmount() == 0, daemon.said
+    return len(seen)
+
+
+def _work(daemon: Daemon, scratch: Path, chance: random.Random) -> list[str]:
+    """Start everybody, stop after a while; return the values by offset, as all followers agree on them."""
+    with ExitStack() as stack:
+        followers = {name: _start(stack, command, daemon, scratch, name) for name, command in FOLLOWERS.items()}
+        working = [_start(stack, _command(name, scratch), daemon, scratch) for name in (*WRITERS, "looking-1")]
+        time.sleep(SECONDS * chance.uniform(0.8, 1.2))
+        (scratch / "stop").touch()
+        for program in working:
+            assert program.wait() == "", f"{program.command}"
+        end = int((daemon.path / crowd.TOPIC / "next").read_text())
+        for name in followers:
+            _until(lambda name=name: (scratch / name).read_bytes().count(b"\n") >= end, f"{name} lags behind")
+    whole = (scratch / "tail").read_text().splitlines()
+    records = [json.loads(line) for line in (scratch / "tail of JSON").read_text().splitlines()]
+    assert [record["offset"] for record in records] == list(range(end)), "gaps or repeats in the offsets"
+    assert [record["value"] for record in records] == whole, "values and records.ndjson differ"
+    return whole
+
+
+def _command(name: str, scratch: Path) -> list[str]:
+    role = name.rpartition("-")[0]
+    if role == "shell":
+        return ["bash", "-c", SHELL, name, str(scratch)]
+    return [sys.executable, crowd.__file__, role, name, ".", str(scratch)]
+
+
+def _start(stack: ExitStack, command: list[str], daemon: Daemon, scratch: Path, out: str = "out") -> Program:
+    with (scratch / out).open("wb") as stream:
+        program = Program(command, daemon.path, out=stream.fileno(), error=scratch / f"{out}.{len(out)}.error")
+    stack.callback(program.end)
+    return program
+
+
+def _until(condition: Callable[[], bool], complaint: str) -> None:
+    end = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < end, complaint
+        time.sleep(0.02)
+
+
+# --- what must hold --------------------------------------------------------------------------------------------------
+
+
+def _check(daemon: Daemon, scratch: Path, seen: list[str]) -> None:
+    said = {name: json.loads((scratch / name).read_text()) for name in WRITERS}
+    lines: dict[str, list[int]] = {}
+    for value in seen:
+        name, _, number = value.partition(":")
+        lines.setdefault(name, []).append(int(number))
+    for name, told in said.items():
+        if not name.startswith("keyed"):
+            assert lines[name] == list(range(told["count"])), f"{name}: lost, twice or out of order"
+        for number, offset in told["places"]:
+            assert seen[offset] == f"{name}:{number}", f"offset {offset} was told for {name}:{number}"
+    for line in (scratch / "looking-1").read_text().splitlines():
+        offset, _, value = line.partition(" ")
+        assert seen[int(offset)] == value, f"offset {offset} showed {value}"
+    _check_keys(daemon.path / crowd.KEYED, {name: said[name]["count"] for name in WRITERS if name.startswith("keyed")})
+    start = int((daemon.path / crowd.TOPIC / "start").read_text())
+    assert 0 < start < len(seen), "retention has not worked, or too well: nothing was tried"
+
+
+def _check_keys(partition: Path, counts: dict[str, int]) -> None:
+    """Assert that the last value of each key is there, in order of offsets, and that compaction has removed others."""
+    records = [json.loads(line) for line in (partition / "records.ndjson").read_text().splitlines()]
+    offsets = [record["offset"] for record in records]
+    assert offsets == sorted(set(offsets))
+    assert len(records) < int((partition / "next").read_text()) == sum(counts.values()), "compaction has not worked"
+    last = {record["key"]: record["value"] for record in records}
+    for name, count in counts.items():
+        for number in range(count - crowd.KEYS, count):
+            assert last[f"{name}-{number % crowd.KEYS}"] == f"{name}:{number}"
+
+
+def _check_what_is_left(mount: Path, seen: list[str]) -> None:
+    start = int((mount / crowd.TOPIC / "start").read_text())
+    assert (mount / crowd.TOPIC / "values").read_text().splitlines() == seen[start:]
+
+
+ROW = Row(
+    15,
+    "concurrency",
+    "eight writers and three readers at once, with retention and compaction",
+    play,
+    seeds_in_ci=range(2),
+    goal=10_000_000,
+    unit="lines",
+    needs=("fuse", "tail", "bash"),
+    promises=("Offsets rise strictly, and records of one writer stay in order.",),
+)
