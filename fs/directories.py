@@ -19,13 +19,15 @@ from offsetfs.fs.links import EndLinks, OffsetLinks
 from offsetfs.fs.looked_up import LookedUp
 from offsetfs.fs.nodes import Directory, File, Link, Listing, Reply
 from offsetfs.fs.partitions import Partition, Partitions
+from offsetfs.fs.ranges import RangeDirectory, RangeFiles
 from offsetfs.fs.record_listing import RecordListing
+from offsetfs.fs.record_parts import record_parts
 from offsetfs.fs.records import RecordFiles
 from offsetfs.fs.segment_files import SegmentFiles
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.start_file import StartFile
 from offsetfs.fs.texts import Text, partition_texts
-from offsetfs.fs.tree import parse_offset
+from offsetfs.fs.tree import parse_offset, parse_record_part
 from offsetfs.fs.views import GrowingFile
 from offsetfs.storage.views.form import VALUES, JsonLines
 
@@ -52,6 +54,10 @@ class PartitionTree:
         }
         self.start = StartFile(shared, partition, accumulators)
         self.texts = partition_texts(shared, partition)
+        self.parts = record_parts(shared, partition, self.records)
+        self.ranges = RangeFiles(shared, partition, (self.values, self.json))
+        self._range = RangeDirectory(shared, partition, Fixed.RANGES, self.ranges.find_range)
+        self._last = RangeDirectory(shared, partition, Fixed.LAST, self.ranges.find_last)
         self._segments = SegmentFiles(shared, partition)
         self.links: dict[int, Link] = {}
         links = {kind: OffsetLinks(shared, partition, kind) for kind in (Kind.LINK, Kind.TIME_LINK, Kind.MINUTE_LINK)}
@@ -61,6 +67,8 @@ class PartitionTree:
         self.directories: dict[int, Directory] = {
             Fixed.SEGMENTS: self._segments,
             Fixed.BY_TIME: self._times,
+            Fixed.RANGES: self._range,
+            Fixed.LAST: self._last,
             key(Kind.TIME_DIRECTORY, 0): self._times,
         }
         self.files: dict[int, File] = {
@@ -68,13 +76,21 @@ class PartitionTree:
             key(Kind.VALUES, 0): self.values,
             key(Kind.RECORDS, 0): self.json,
             key(Kind.SEGMENT, 0): self._segments,
+            key(Kind.RANGE, 0): self.ranges,
+            **{key(part.kind, 0): part for part in self.parts.values()},
             **self.appends,
             Fixed.START: self.start,
             **self.texts,
         }
         self.looked_up: dict[int, LookedUp[Any]] = {}
         """What has numbers by name only, by `Kind`: the kernel says when it may be forgotten."""
+        self.looked_up[Kind.RANGE] = self.ranges.looked_up
         self.named: dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]] = self._names()
+        self.unlisted: dict[bytes, Callable[[], EntryAttributes]] = {
+            b"range": self._range.entry,
+            b"last": self._last.entry,
+        }
+        """Directories that are there by name only: what is in them answers a question."""
 
     def _names(self) -> dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]]:
         async def segments() -> EntryAttributes:
@@ -148,6 +164,11 @@ class PartitionDirectory:
         offset = parse_offset(name)
         if offset is not None:
             return await tree.records.lookup(offset)
+        part = parse_record_part(name)
+        if part is not None:
+            return await tree.parts[part[1]].lookup(part[0])
+        if name in tree.unlisted:
+            return tree.unlisted[name]()
         find = tree.named.get(name)
         return None if find is None else await find()
 

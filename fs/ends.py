@@ -90,14 +90,18 @@ def _last_between(view: LogView, offset: int, end: int, nowait: bool) -> int | N
     return found
 
 
-def newest_start(view: LogView, count: int) -> int:
+def newest_start(view: LogView, count: int, *, end: int | None = None) -> int:
     """Return the offset from which on there are `count` records, or the log start when there are not so many.
+
+    With `end` records count that lie below it.
 
     Costs a walk over the headers of the batches that hold them, and of as many again where there are gaps.
     """
-    start, end, span = view.log.log_start_offset, view.end_offset(), count
+    start, end, span = view.log.log_start_offset, view.end_offset() if end is None else end, count
     if count == 0:
         return end
+    if count >= end - start:
+        return start
     try:
         while True:
             begin = _newest_start(view, max(start, end - span), end, count)

@@ -41,7 +41,18 @@ from offsetfs.storage.names import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-_OPEN_LONG = frozenset({Kind.RECORD, Kind.VALUES, Kind.RECORDS, Kind.SEGMENT})
+_OPEN_LONG = frozenset(
+    {
+        Kind.RECORD,
+        Kind.RECORD_JSON,
+        Kind.RECORD_KEY,
+        Kind.RECORD_HEADERS,
+        Kind.VALUES,
+        Kind.RECORDS,
+        Kind.RANGE,
+        Kind.SEGMENT,
+    }
+)
 """Kinds of files that are read over a time in which what they show may be removed."""
 
 NAME_BYTES_MAX = 255

@@ -36,6 +36,11 @@ class RecordFiles:
         self._open: dict[int, RecordHandle] = {}  # by number; a record that is open is shown whatever becomes of it
 
     async def lookup(self, offset: int) -> EntryAttributes | None:
+        shown = await self.find(offset)
+        return None if shown is None else self._attributes(self._partition.offset_inode(Kind.RECORD, offset), shown)
+
+    async def find(self, offset: int) -> Shown | None:
+        """Return the record for a name that the kernel is told of; None where there is none, or ENOENT."""
         end = await self._shared.answer(self._partition.view.end_offset)
         if not self._partition.log.log_start_offset <= offset < end:
             return None
@@ -44,19 +49,23 @@ class RecordFiles:
         if offset < self._partition.log.log_start_offset:
             return None  # it was deleted meanwhile, and nobody may be told its name any more
         self._partition.named_at = trio.current_time()
-        return self._attributes(inode, shown)
+        return shown
 
     async def attributes(self, number: int) -> EntryAttributes:
         inode = self._partition.inode(Kind.RECORD, number)
-        return self._attributes(inode, await self._numbered(number))
+        return self._attributes(inode, await self.shown(number))
 
     async def open(self, number: int, opening: Opening) -> Opened:
+        return Opened(await self.hold(number))
+
+    async def hold(self, number: int) -> RecordHandle:
+        """Return the handle of a record, which is shown, whatever becomes of it, until that is released."""
         handle = self._open.get(number)
         if handle is None:
-            shown = await self._numbered(number)
+            shown = await self.shown(number)
             handle = self._open.setdefault(number, RecordHandle(self._open, number, shown))
         handle.users += 1
-        return Opened(handle)
+        return handle
 
     def _attributes(self, inode: int, shown: Shown) -> EntryAttributes:
         return self._shared.attributes.file(
@@ -101,7 +110,7 @@ class RecordFiles:
         describe = _XATTRS.get(name.removeprefix(XATTR_PREFIX)) if name.startswith(XATTR_PREFIX) else None
         if describe is None:
             raise FUSEError(ENOATTR)
-        value = describe(await self._numbered(number))
+        value = describe(await self.shown(number))
         if value is None:
             raise FUSEError(ENOATTR)
         if len(value) > XATTR_BYTES_MAX:
@@ -109,10 +118,11 @@ class RecordFiles:
         return value
 
     async def xattrs(self, number: int) -> list[bytes]:
-        shown = await self._numbered(number)
+        shown = await self.shown(number)
         return [XATTR_PREFIX + name for name, describe in _XATTRS.items() if describe(shown) is not None]
 
-    async def _numbered(self, number: int) -> Shown:
+    async def shown(self, number: int) -> Shown:
+        """Return the record of an inode number; ENOENT when it was removed, unless somebody has it open."""
         handle = self._open.get(number)
         if handle is not None:
             return handle.shown

@@ -7,6 +7,9 @@ signs, no blanks, no digits of other scripts.
     offset   42 | 00000000000000000042            without leading zeros, or with all twenty digits
     T        2026-11-21[T13:05[:07[.123]][Z|±hh:mm]] | @1795253676[.123] | -15m | now
              (units after a minus: s m h d)
+    part     <offset>.json | <offset>.key | <offset>.headers
+    range    [A]..[B][.ndjson]                      A and B are offsets or T
+    last     N[.ndjson]                             without leading zeros
 """
 
 from __future__ import annotations
@@ -21,6 +24,11 @@ from offsetfs.storage.names import OFFSET_MAX, parse_segment_name
 
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 """The files of a segment that `segments/` shows."""
+
+RECORD_SUFFIXES = (b".json", b".key", b".headers")
+"""What follows an offset in the names of the parts of a record."""
+
+JSON_SUFFIX = b".ndjson"
 
 TIMESTAMP_MAX = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z: the calendar of `by-time` ends here."""
@@ -40,6 +48,13 @@ def parse_offset(name: bytes) -> int | None:
         return None
     offset = int(name)
     return offset if offset <= OFFSET_MAX else None
+
+
+def parse_record_part(name: bytes) -> tuple[int, bytes] | None:
+    """Return the offset and the suffix, one of `RECORD_SUFFIXES`, of a name such as `42.json`; or None."""
+    number, dot, suffix = name.partition(b".")
+    offset = parse_offset(number) if dot + suffix in RECORD_SUFFIXES else None
+    return None if offset is None else (offset, dot + suffix)
 
 
 def parse_segment_file(name: bytes) -> tuple[int, int] | None:
@@ -92,6 +107,53 @@ _EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 def _timestamp(instant: datetime) -> int:
     return (instant - _EPOCH_START) // timedelta(milliseconds=1)
+
+
+# --- stretches of a log ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place in a log: an offset, or the first record at or after a time in milliseconds."""
+
+    number: int
+    is_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RangeName:
+    """What `A..B` says; None: from the beginning, to the end."""
+
+    start: Point | None
+    end: Point | None
+    is_json: bool
+
+
+def parse_point(name: bytes, now: int) -> Point | None:
+    """Return the place that an offset or a time names, or None. `now` as for `parse_time`."""
+    offset = parse_offset(name)
+    if offset is not None:
+        return Point(offset)
+    timestamp = parse_time(name, now)
+    return None if timestamp is None else Point(timestamp, is_time=True)
+
+
+def parse_range(name: bytes, now: int) -> RangeName | None:
+    """Return what `A..B` or `A..B.ndjson` says, or None."""
+    stretch, is_json = name.removesuffix(JSON_SUFFIX), name.endswith(JSON_SUFFIX)
+    first, dots, last = stretch.partition(b"..")
+    start, end = parse_point(first, now), parse_point(last, now)
+    if not dots or (first and start is None) or (last and end is None):
+        return None
+    return RangeName(start, end, is_json)
+
+
+def parse_last(name: bytes) -> tuple[int, bool] | None:
+    """Return how many records `last/N` or `last/N.ndjson` asks for, and whether as JSON; or None."""
+    number = name.removesuffix(JSON_SUFFIX)
+    if not number.isdigit() or len(number) > 19 or (number[0] == 48 and number != b"0"):
+        return None
+    return int(number), name.endswith(JSON_SUFFIX)
 
 
 # --- calendar directories ------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class GrowingFile:
         self._shared = shared
         self._partition = partition
         self._kind = kind
-        self._form = form
+        self.form = form
         self._generation = 0
         self._views: dict[int, PartitionView] = {}
         self._readers: dict[int, int] = {}
@@ -95,7 +95,7 @@ class GrowingFile:
                 self._partition.log,
                 self._shared.maps,
                 self._shared.damaged,
-                form=self._form,
+                form=self.form,
                 is_committed_only=self._shared.options.is_committed_only,
             )
             self._views[self._generation] = view

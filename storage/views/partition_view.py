@@ -33,7 +33,7 @@ from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.views.form import VALUES, Form
 from offsetfs.storage.views.view_blocks import OnDamage
 from offsetfs.storage.views.view_map import Maps, ViewMap
-from offsetfs.storage.views.view_parts import NOWAIT_BYTES_MAX, Located, Part, ViewParts, keep_map
+from offsetfs.storage.views.view_parts import NOWAIT_BYTES_MAX, Located, Part, ViewParts, is_to_be_kept, keep_map
 
 _LOAD_COST_BYTES = 64 << 10  # what opening a kept map counts against `bytes_max`
 
@@ -203,11 +203,8 @@ class PartitionView:
         self._start_is_known = True
 
     def _keep(self, part: Part, nowait: bool) -> None:
-        """Put the map of a sealed segment on disk, where one may write.
-
-        Not a map that met damage: it is made anew for each mount, so that each mount reports the damage.
-        """
-        if part.map.is_kept or part.map.has_damage or self._log.read_only or self._view.is_committed_only:
+        """Put the map of a sealed segment on disk, where one may write."""
+        if not is_to_be_kept(part.segment, part.map, self._view):
             return
         if nowait:
             raise WouldBlock("a view map is to be written", path=part.segment.log_path)

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.time_search import Shows
 from offsetfs.storage.views.form import Form
@@ -122,8 +123,18 @@ class ViewParts:
             return None
 
 
+def is_to_be_kept(segment: Segment, map_: ViewMap, view: LogView) -> bool:
+    """Whether the map of a sealed segment belongs on disk, and is not there.
+
+    Not a map that met damage: it is made anew for each mount, so that each mount reports the damage. Nor one of
+    committed records, or of a stretch: what lies beside a log describes all of it.
+    """
+    is_whole = map_.begin == 0 and map_.log_bytes == segment.size
+    return is_whole and not (map_.is_kept or map_.has_damage or view.log.read_only or view.is_committed_only)
+
+
 def keep_map(segment: Segment, map_: ViewMap, maps: Maps) -> None:
-    """Put a whole map of a sealed segment on disk. A full disk costs a map, not the view."""
+    """Put the map of a sealed segment on disk. A full disk costs a map, not the view."""
     with segment.names_lock, contextlib.suppress(OSError):
         if not segment.is_removed:
             map_.save(segment, maps)

@@ -68,7 +68,12 @@ def test_every_view_shows_the_committed_records_and_no_others(tree: Path, partit
     assert all(map(is_value, records, values))
     joined = b"".join(value + b"\n" for value in values)
     assert (directory / "values").read_bytes() == joined and (directory / "values").stat().st_size == len(joined)
+    lines = (directory / "records.ndjson").read_bytes().splitlines(keepends=True)
+    assert [json.loads(line)["offset"] for line in lines] == offsets
+    assert (directory / "range/...ndjson").read_bytes() == b"".join(lines)
+    assert (directory / "last/5").read_bytes() == b"".join(value + b"\n" for value in values[-5:])
     for record in expected(partition, committed=False):
+        assert (directory / f"{record['offset']}.json").exists() == record["committed"]
         assert (directory / str(record["offset"])).exists() == record["committed"]
     if offsets:
         assert [os.readlink(directory / name) for name in ("first", "latest")] == [str(offsets[0]), str(offsets[-1])]
@@ -174,7 +179,11 @@ def test_both_levels_may_be_mounted_at_once_and_keep_no_maps_of_each_other(golde
 def test_maps_of_everything_are_not_taken_for_those_of_committed_records(golden_copy: Path, mount: Any) -> None:
     first = mount(golden_copy)
     everything = (first.path / "transactions-0" / "values").read_bytes()
-    assert list((golden_copy / "transactions-0").glob("*.values-map"))
+    lines = (first.path / "transactions-0" / "records.ndjson").read_bytes()
+    for kind in ("values", "records"):
+        assert list((golden_copy / "transactions-0").glob(f"*.{kind}-map"))
     first.unmount()
-    shown = (mount(golden_copy, "isolation=read_committed").path / "transactions-0" / "values").read_bytes()
-    assert 0 < len(shown) < len(everything)
+    committed = mount(golden_copy, "isolation=read_committed").path / "transactions-0"
+    assert 0 < len((committed / "values").read_bytes()) < len(everything)
+    assert 0 < len((committed / "records.ndjson").read_bytes()) < len(lines)
+    assert 0 < len((committed / "range/...ndjson").read_bytes()) < len(lines)

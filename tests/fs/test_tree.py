@@ -11,9 +11,14 @@ from offsetfs.fs.tree import (
     TIMESTAMP_MAX,
     Find,
     Level,
+    Point,
+    RangeName,
     Span,
     listed_children,
+    parse_last,
     parse_offset,
+    parse_range,
+    parse_record_part,
     parse_segment_file,
     parse_time,
 )
@@ -53,6 +58,80 @@ def ms(*fields: int) -> int:
 )
 def test_an_offset_is_written_plainly_or_with_twenty_digits(name: bytes, offset: int | None) -> None:
     assert parse_offset(name) == offset
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        (b"42.json", (42, b".json")),
+        (b"00000000000000000042.key", (42, b".key")),
+        (b"0.headers", (0, b".headers")),
+        *[
+            (name, None)
+            for name in (b"42", b"42.", b".json", b"042.json", b"42.JSON", b"42.json.key", b"42.ndjson", b"-1.key")
+        ],
+    ],
+)
+def test_a_part_of_a_record_is_an_offset_with_a_suffix(name: bytes, part: tuple[int, bytes] | None) -> None:
+    assert parse_record_part(name) == part
+
+
+NOON = Point(ms(2026, 11, 21, 12), is_time=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "end"),
+    [
+        (b"0..10", Point(0), Point(10)),
+        (b"00000000000000000005..7", Point(5), Point(7)),
+        (b"10..0", Point(10), Point(0)),
+        (b"..10", None, Point(10)),
+        (b"10..", Point(10), None),
+        (b"..", None, None),
+        (b"2026-11-21T12:00..5", NOON, Point(5)),
+        (b"@1795262400.000..@1795262400.5", NOON, Point(NOON.number + 500, is_time=True)),
+        (b"-60m..now", NOON, Point(NOW, is_time=True)),
+        (b"2026-11-21T12:00:00.000Z..", NOON, None),
+    ],
+)
+def test_a_range_lies_between_two_offsets_or_times(name: bytes, start: Point | None, end: Point | None) -> None:
+    assert parse_range(name, NOW) == RangeName(start, end, is_json=False)
+    assert parse_range(name + b".ndjson", NOW) == RangeName(start, end, is_json=True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"",
+        b".",
+        b"5",
+        b"5.6",
+        b"5...6",
+        b"5..6..7",
+        b"a..b",
+        b"5..b",
+        b"-5..",
+        b"05..6",
+        b"5..6.json",
+        b".ndjson",
+        b"5..\xff",
+    ],
+)
+def test_what_is_no_range_means_nothing(name: bytes) -> None:
+    assert parse_range(name, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [
+        (b"0", (0, False)),
+        (b"10", (10, False)),
+        (b"10.ndjson", (10, True)),
+        *[(name, None) for name in (b"", b"-1", b"010", b"x", b"1.json", b".ndjson", b"1.ndjson.ndjson", b"9" * 20)],
+    ],
+)
+def test_the_last_so_many_are_a_number(name: bytes, last: tuple[int, bool] | None) -> None:
+    assert parse_last(name) == last
 
 
 @pytest.mark.parametrize(
