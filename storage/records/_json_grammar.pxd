@@ -39,6 +39,7 @@ cdef enum Fault:
     NO_HEADER_KEY
     KEY_NEEDED
     CHANGED
+    NO_MEMORY
 
 
 cdef struct Line:

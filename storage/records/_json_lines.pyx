@@ -9,10 +9,11 @@ whatever was found the first time, and where the two do not agree the line count
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from offsetfs.storage.records._json_grammar cimport (
-    FINE, KEY_NEEDED, CHANGED, LEVELS_MAX, NO_HEADERS, NO_HEADER_KEY, NO_TEXT, NO_TIMESTAMP, NOT_AN_OBJECT, NOT_BASE64,
+    FINE, KEY_NEEDED, CHANGED, LEVELS_MAX, NO_HEADERS, NO_HEADER_KEY, NO_MEMORY, NO_TEXT, NO_TIMESTAMP, NOT_AN_OBJECT, NOT_BASE64,
     SURPLUS, TWICE, Fault, Line, Text, code_size, expect, fault_here, is_digit, next_field, next_item, put_code,
     read_escape, read_number, read_string, skip_blanks, skip_value, takes_null,
 )
@@ -21,7 +22,7 @@ from offsetfs.storage.records._record cimport field_size, put_varint, varint_siz
 
 from offsetfs.storage.records import json_line
 from offsetfs.storage.records.json_line import LineFault
-from offsetfs.storage.records.json_lines_pure import JsonSplit
+from offsetfs.storage.records.json_lines_pure import JsonSplit, JsonSpread, Lane
 
 cdef enum:
     TIMESTAMP_DIGITS_MAX = 19
@@ -94,15 +95,28 @@ cdef struct Sink:
     Py_ssize_t limit
 
 
-cdef struct Progress:
-    Py_ssize_t start
+cdef struct Target:  # a batch in the making
+    uint8_t* data  # NULL: there is none
+    Py_ssize_t size
     Py_ssize_t position
     int64_t offset_delta
     int64_t base_timestamp
     bint has_base
     int64_t max_timestamp
     Py_ssize_t values_bytes
-    Py_ssize_t record_bytes
+    bint is_changed
+
+
+cdef struct Targets:
+    Target* all
+    Py_ssize_t count
+    Py_ssize_t keyless  # where records go that have no key
+
+
+cdef struct Progress:
+    Py_ssize_t start
+    Py_ssize_t record_bytes  # of the record that found no room
+    Py_ssize_t lane  # where it belongs
     Py_ssize_t fault_position
 
 
@@ -122,24 +136,20 @@ def split_json(
     cdef Py_buffer lines
     cdef Py_buffer room
     cdef Progress progress
+    cdef Target one
+    cdef Targets targets
     cdef Fault fault
-    progress.start, progress.position, progress.offset_delta = start, position, offset_delta
-    progress.has_base = base_timestamp is not None
-    progress.base_timestamp = base_timestamp if progress.has_base else 0
+    targets.all, targets.count, targets.keyless = &one, 1, 0
+    progress.start = start
     PyObject_GetBuffer(source, &lines, PyBUF_SIMPLE)
     try:
         PyObject_GetBuffer(target, &room, PyBUF_WRITABLE)
         try:
-            if not 0 <= start <= end <= lines.len or not 0 <= position <= room.len:
-                raise ValueError("split outside of its buffers")
-            if offset_delta < 0 or now_ms < -1:
-                raise ValueError(
-                    f"an offset delta of {offset_delta}" if offset_delta < 0 else f"a timestamp of {now_ms}"
-                )
+            check_lines(&lines, start, end, now_ms)
+            begin_target(&one, &room, position, offset_delta, base_timestamp)
             with nogil:
                 fault = split_lines(
-                    <const uint8_t*>lines.buf, end, lines.len, <uint8_t*>room.buf, room.len,
-                    &progress, now_ms, count_max, needs_key,
+                    <const uint8_t*>lines.buf, end, lines.len, &targets, &progress, now_ms, count_max, needs_key
                 )
         finally:
             PyBuffer_Release(&room)
@@ -147,35 +157,113 @@ def split_json(
         PyBuffer_Release(&lines)
     return JsonSplit(
         progress.start,
-        progress.position,
-        progress.offset_delta,
-        progress.base_timestamp if progress.has_base else None,
-        progress.max_timestamp,
-        progress.values_bytes,
+        one.position,
+        one.offset_delta,
+        one.base_timestamp if one.has_base else None,
+        one.max_timestamp,
+        one.values_bytes,
         progress.record_bytes,
-        LineFault(progress.fault_position, _REASONS[fault]) if fault != FINE else None,
+        told(fault, &progress),
     )
+
+
+def spread_json(
+    source, Py_ssize_t start, Py_ssize_t end, lanes, Py_ssize_t keyless, int64_t now_ms, bint needs_key=False
+):
+    """Write each whole line as a record into the lane of its key. See `json_lines_pure.spread_json`."""
+    cdef Py_buffer lines
+    cdef Py_buffer* rooms = NULL
+    cdef Progress progress
+    cdef Targets targets
+    cdef Fault fault
+    cdef Py_ssize_t held = 0, each
+    targets.count, targets.keyless, targets.all = len(lanes), keyless, NULL
+    if not 0 <= keyless < targets.count:
+        raise ValueError(f"lane {keyless} of {targets.count}")
+    progress.start = start
+    PyObject_GetBuffer(source, &lines, PyBUF_SIMPLE)
+    try:
+        check_lines(&lines, start, end, now_ms)
+        targets.all = <Target*>calloc(targets.count, sizeof(Target))
+        rooms = <Py_buffer*>calloc(targets.count, sizeof(Py_buffer))
+        if targets.all is NULL or rooms is NULL:
+            raise MemoryError
+        for lane in lanes:
+            if lane is not None:
+                PyObject_GetBuffer(lane.target, &rooms[held], PyBUF_WRITABLE)
+                begin_target(&targets.all[held], &rooms[held], lane.position, lane.offset_delta, lane.base_timestamp)
+            held += 1
+        with nogil:
+            fault = split_lines(
+                <const uint8_t*>lines.buf, end, lines.len, &targets, &progress, now_ms, INT_MAX, needs_key
+            )
+        return JsonSpread(
+            progress.start,
+            [ended(&targets.all[each]) if targets.all[each].is_changed else None for each in range(targets.count)],
+            progress.lane,
+            progress.record_bytes,
+            told(fault, &progress),
+        )
+    finally:
+        for each in range(held if rooms is not NULL else 0):
+            PyBuffer_Release(&rooms[each])
+        free(rooms)
+        free(targets.all)
+        PyBuffer_Release(&lines)
+
+
+cdef int check_lines(const Py_buffer* lines, Py_ssize_t start, Py_ssize_t end, int64_t now_ms) except -1:
+    if not 0 <= start <= end <= lines.len:
+        raise ValueError("split outside of its buffers")
+    if now_ms < -1:
+        raise ValueError(f"a timestamp of {now_ms}")
+    return 0
+
+
+cdef int begin_target(
+    Target* target, const Py_buffer* room, Py_ssize_t position, int64_t offset_delta, base_timestamp
+) except -1:
+    if not 0 <= position <= room.len:
+        raise ValueError("split outside of its buffers")
+    if offset_delta < 0:
+        raise ValueError(f"an offset delta of {offset_delta}")
+    target.data, target.size = <uint8_t*>room.buf, room.len
+    target.position, target.offset_delta = position, offset_delta
+    target.has_base = base_timestamp is not None
+    target.base_timestamp = base_timestamp if target.has_base else 0
+    target.max_timestamp, target.values_bytes, target.is_changed = -1, 0, False
+    return 0
+
+
+cdef ended(const Target* target):
+    return Lane(None, target.position, target.offset_delta, target.base_timestamp, target.max_timestamp, target.values_bytes)
+
+
+cdef told(Fault fault, const Progress* progress):
+    if fault == NO_MEMORY:
+        raise MemoryError
+    return LineFault(progress.fault_position, _REASONS[fault]) if fault != FINE else None
 
 
 cdef Fault split_lines(
     const uint8_t* source,
     Py_ssize_t end,
     Py_ssize_t source_size,
-    uint8_t* target,
-    Py_ssize_t target_size,
+    const Targets* targets,
     Progress* progress,
     int64_t now_ms,
     Py_ssize_t count_max,
     bint needs_key,
 ) noexcept nogil:
     cdef const uint8_t* newline
-    cdef Py_ssize_t size
+    cdef Py_ssize_t size, lane = 0
     cdef int64_t timestamp_delta
+    cdef Target* target = targets.all
     cdef Line line
     cdef Record record
     cdef Fault fault
-    progress.max_timestamp, progress.values_bytes, progress.record_bytes = -1, 0, 0
-    while count_max > 0 and progress.offset_delta <= INT_MAX:
+    progress.record_bytes, progress.lane, progress.fault_position = 0, -1, 0
+    while count_max > 0 and (targets.count > 1 or target.offset_delta <= INT_MAX):
         line.data, line.at = source + progress.start, 0
         newline = <const uint8_t*>memchr(line.data, c"\n", end - progress.start)
         if newline is NULL:
@@ -188,27 +276,83 @@ cdef Fault split_lines(
             if fault != FINE:
                 progress.fault_position = line.at
                 return fault
-            if not progress.has_base:
-                progress.base_timestamp = record.timestamp
-            timestamp_delta = <int64_t>(<uint64_t>record.timestamp - <uint64_t>progress.base_timestamp)
-            size = body_size(&record, timestamp_delta, progress.offset_delta)
-            if size > INT_MAX or varint_size(size) + size > target_size - progress.position:
+            if targets.count > 1:
+                fault = lane_of(&line, &record.key, targets, &lane)
+                if fault != FINE:
+                    return fault
+                target = &targets.all[lane]
+            timestamp_delta = 0
+            if target.has_base:
+                timestamp_delta = <int64_t>(<uint64_t>record.timestamp - <uint64_t>target.base_timestamp)
+            size = body_size(&record, timestamp_delta, target.offset_delta)
+            if (
+                target.data is NULL or target.offset_delta > INT_MAX
+                or size > INT_MAX or varint_size(size) + size > target.size - target.position
+            ):
                 size = body_size(&record, 0, 0)
-                progress.record_bytes = varint_size(size) + size
+                progress.record_bytes, progress.lane = varint_size(size) + size, lane
                 return FINE
-            size = put_record(&line, &record, target + progress.position, size, timestamp_delta, progress.offset_delta)
+            size = put_record(&line, &record, target.data + target.position, size, timestamp_delta, target.offset_delta)
             if size < 0:
-                progress.fault_position = 0
                 return CHANGED
-            progress.position += size
-            progress.has_base = True
-            if record.timestamp > progress.max_timestamp:
-                progress.max_timestamp = record.timestamp
-            progress.values_bytes += 1 + (record.value.size if record.value.size > 0 else 0)
-            progress.offset_delta += 1
+            if not target.has_base:
+                target.base_timestamp, target.has_base = record.timestamp, True
+            target.position += size
+            if record.timestamp > target.max_timestamp:
+                target.max_timestamp = record.timestamp
+            target.values_bytes += 1 + (record.value.size if record.value.size > 0 else 0)
+            target.offset_delta += 1
+            target.is_changed = True
             count_max -= 1
         progress.start += line.end + 1
     return FINE
+
+
+# --- which lane ----------------------------------------------------------------------------------------------------
+
+
+cdef Fault lane_of(const Line* line, const Text* key, const Targets* targets, Py_ssize_t* lane) noexcept nogil:
+    """Find the lane of a key: its hash modulo the lanes, as Kafka's producer does it. See `partitioner`."""
+    cdef const uint8_t* raw = line.data + key.position
+    cdef uint8_t* plain
+    cdef bint is_read
+    if key.size < 0:
+        lane[0] = targets.keyless
+        return FINE
+    if not key.is_base64 and not key.is_escaped:
+        lane[0] = (murmur2(raw, key.size) & 0x7FFFFFFF) % targets.count
+        return FINE
+    plain = <uint8_t*>malloc(key.size + 1)
+    if plain is NULL:
+        return NO_MEMORY
+    if key.is_base64:
+        is_read = from_base64(raw, key.raw_size, plain, key.size) == key.size
+    else:
+        is_read = unescape(raw, key.raw_size, plain, key.size, key.size) == key.size
+    if is_read:
+        lane[0] = (murmur2(plain, key.size) & 0x7FFFFFFF) % targets.count
+    free(plain)
+    return FINE if is_read else CHANGED
+
+
+cdef uint32_t murmur2(const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    cdef uint32_t m = 0x5BD1E995, word
+    cdef uint32_t hashed = <uint32_t>0x9747B28C ^ <uint32_t>size
+    while size >= 4:
+        word = data[0] | <uint32_t>data[1] << 8 | <uint32_t>data[2] << 16 | <uint32_t>data[3] << 24
+        word *= m
+        word = (word ^ (word >> 24)) * m
+        hashed = hashed * m ^ word
+        data += 4
+        size -= 4
+    if size == 3:
+        hashed ^= <uint32_t>data[2] << 16
+    if size >= 2:
+        hashed ^= <uint32_t>data[1] << 8
+    if size >= 1:
+        hashed = (hashed ^ data[0]) * m
+    hashed = (hashed ^ (hashed >> 13)) * m
+    return hashed ^ (hashed >> 15)
 
 
 # --- writing -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from offsetfs.storage.records import codec, record_json, varint
 from offsetfs.storage.records.batch_header import HEADER_SIZE, MAGIC, BatchHeader, seal_checksum, write_header
 from offsetfs.storage.records.compression import UNCOMPRESSED, Compression, compress
-from offsetfs.storage.records.record_json import JsonSplit
+from offsetfs.storage.records.record_json import JsonSplit, JsonSpread, Lane
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
 
 RECORD_OVERHEAD_MAX = 21
@@ -112,6 +112,19 @@ class BatchBuilder:
             self._base_timestamp = split.base_timestamp
         return split
 
+    @property
+    def lane(self) -> Lane:
+        """The batch as `spread_json` wants it."""
+        assert not self._sealed
+        return Lane(self._buffer, self.size, self.count, self._base_timestamp if self.count else None)
+
+    def grown(self, lane: Lane) -> None:
+        """Take over what `spread_json` made of `lane`."""
+        assert lane.base_timestamp is not None
+        self.size = lane.position
+        self._note(lane.max_timestamp, lane.offset_delta, lane.values_bytes)
+        self._base_timestamp = lane.base_timestamp
+
     def append(
         self, key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]], timestamp: int
     ) -> bool:
@@ -170,6 +183,29 @@ class BatchBuilder:
         self.count = count
         self.values_bytes += values_bytes
         self.max_timestamp = Timestamp(max(self.max_timestamp, timestamp))
+
+
+def spread_json(
+    builders: Sequence[BatchBuilder | None],
+    data: Buffer,
+    start: int,
+    end: int,
+    now_ms: int,
+    *,
+    keyless: int,
+    needs_key: bool = False,
+) -> JsonSpread:
+    """Take lines as `BatchBuilder.split_json`, each into the builder of its key's partition (see `partitioner`).
+
+    What has no key goes to number `keyless`. Stops at the first line whose builder is None, or has no room: `lane` of
+    the answer says which it is. The lanes in it say which builders took something.
+    """
+    lanes = [None if builder is None else builder.lane for builder in builders]
+    spread = record_json.spread_json(data, start, end, lanes, keyless, now_ms, needs_key)
+    for builder, lane in zip(builders, spread.lanes, strict=True):
+        if builder is not None and lane is not None:
+            builder.grown(lane)
+    return spread
 
 
 def record_size(

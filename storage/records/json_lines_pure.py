@@ -5,10 +5,12 @@ A line is taken whole or not at all, and the first that is wrong stops the work 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from offsetfs.storage.records import codec_pure
 from offsetfs.storage.records.json_line import JsonRecord, LineFault, WrongLine, parse
+from offsetfs.storage.records.partitioner import partition_of
 
 Buffer = codec_pure.Buffer
 
@@ -28,6 +30,34 @@ class JsonSplit(NamedTuple):
 
     record_bytes: int
     """When the next record found no room: its size as the first of a batch. Else 0."""
+
+    fault: LineFault | None
+    """What is wrong with the line that begins at `start`."""
+
+
+class Lane(NamedTuple):
+    """A batch in the making, for `spread_json`; and what became of it, then with the sums of that call."""
+
+    target: bytearray | memoryview | None
+    position: int
+    offset_delta: int
+    base_timestamp: int | None
+    max_timestamp: int = -1
+    values_bytes: int = 0
+
+
+class JsonSpread(NamedTuple):
+    """How far `spread_json` got."""
+
+    start: int
+    lanes: list[Lane | None]
+    """Those that got records, without their targets; None for the others."""
+
+    lane: int
+    """Where the next record belongs, when it found no room there; else -1."""
+
+    record_bytes: int
+    """Its size as the first of a batch. Else 0."""
 
     fault: LineFault | None
     """What is wrong with the line that begins at `start`."""
@@ -83,6 +113,60 @@ def split_json(
             offset_delta, count_max = offset_delta + 1, count_max - 1
         start = first + newline + 1
     return JsonSplit(start, position, offset_delta, base_timestamp, max_timestamp, values_bytes, record_bytes, fault)
+
+
+def spread_json(
+    source: Buffer,
+    start: int,
+    end: int,
+    lanes: Sequence[Lane | None],
+    keyless: int,
+    now_ms: int,
+    needs_key: bool = False,
+) -> JsonSpread:
+    """Write each whole line of `source[start:end]` as a record into the lane of its key, one lane a partition.
+
+    Where there is one lane, it takes everything; else `partitioner` says which it is. Records without a key go into
+    lane `keyless`. All as in `split_json`, in the order of the lines: it stops at the first one that is wrong, or
+    whose lane has no room or is None.
+    """
+    if not 0 <= keyless < len(lanes):
+        raise ValueError(f"lane {keyless} of {len(lanes)}")
+    now = list(lanes)
+    while (newline := bytes(memoryview(source)[start:end]).find(b"\n")) >= 0:
+        line_end = start + newline + 1
+        try:
+            record = parse(bytes(memoryview(source)[start : line_end - 1]), needs_key=needs_key)
+        except WrongLine as wrong:
+            return JsonSpread(start, _changed(now, lanes), -1, 0, wrong.fault)
+        if record is not None:
+            number = keyless if record.key is None else partition_of(record.key, len(lanes))
+            lane = now[number]
+            if lane is None:
+                return JsonSpread(start, _changed(now, lanes), number, len(_encoded(record, 0, 0)), None)
+            assert lane.target is not None
+            split = split_json(
+                source, start, line_end, lane.target, lane.position, lane.offset_delta, lane.base_timestamp, now_ms, 1
+            )
+            if split.start == start:
+                return JsonSpread(start, _changed(now, lanes), number, len(_encoded(record, 0, 0)), None)
+            now[number] = Lane(
+                lane.target,
+                split.position,
+                split.offset_delta,
+                split.base_timestamp,
+                max(lane.max_timestamp, split.max_timestamp),
+                lane.values_bytes + split.values_bytes,
+            )
+        start = line_end
+    return JsonSpread(start, _changed(now, lanes), -1, 0, None)
+
+
+def _changed(now: Sequence[Lane | None], before: Sequence[Lane | None]) -> list[Lane | None]:
+    return [
+        None if lane is None or lane is old else lane._replace(target=None)
+        for lane, old in zip(now, before, strict=True)
+    ]
 
 
 def _encoded(record: JsonRecord, timestamp_delta: int, offset_delta: int) -> bytes:

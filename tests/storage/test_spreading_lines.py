@@ -1,0 +1,153 @@
+"""Lines of JSON spread over the partitions of a topic: by Kafka's hash of the key, in order, and both twins alike."""
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsetfs.storage.records import _json_lines, codec, json_line, json_lines_pure
+from offsetfs.storage.records.batch_builder import HEADER_SIZE, BatchBuilder, spread_json
+from offsetfs.storage.records.json_lines_pure import Lane
+from offsetfs.storage.records.partitioner import murmur2, partition_of
+
+pytestmark = pytest.mark.unit
+
+NOW = 1795253676123
+
+
+@pytest.fixture(params=[_json_lines, json_lines_pure], ids=["compiled", "plain"])
+def twin(request):
+    return request.param
+
+
+def signed(number: int) -> int:
+    return number - (1 << 32) if number >> 31 else number
+
+
+# Those of Kafka's own UtilsTest.testMurmur2.
+@pytest.mark.parametrize(
+    ("key", "hashed"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_the_hash_is_kafkas(key: bytes, hashed: int) -> None:
+    assert signed(murmur2(key)) == hashed
+
+
+def line(key: bytes | None, value: str = "v", *, is_base64: bool = False) -> bytes:
+    name = "key_b64" if is_base64 else "key"
+    text = None if key is None else base64.b64encode(key).decode() if is_base64 else key.decode()
+    return json.dumps({name: text, "value": value}).encode() + b"\n"
+
+
+def lanes(count: int, size: int = 1 << 16) -> list[Lane | None]:
+    return [Lane(bytearray(size), 0, 0, None) for _ in range(count)]
+
+
+def keys_of(before: Lane, after: Lane | None) -> list[tuple[bytes | None, bytes | None]]:
+    if after is None:
+        return []
+    return [(key, value) for _, _, key, value, _ in codec.decode(before.target[: after.position], after.offset_delta)]
+
+
+KEYS = [b"", b"k", b"k2", b"key-18", 'Ünïcode\n"\\'.encode(), bytes(range(40)), b"a" * 1000]
+
+
+@pytest.mark.parametrize("is_base64", [False, True], ids=["text", "base64"])
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 50])
+def test_each_key_goes_to_the_partition_that_kafka_gives_it(twin, count: int, is_base64: bool) -> None:
+    data = b"".join(line(key, is_base64=is_base64) for key in KEYS)
+    targets = lanes(count)
+    spread = twin.spread_json(data, 0, len(data), targets, 0, NOW)
+    assert (spread.start, spread.lane, spread.fault) == (len(data), -1, None)
+    found = {key: number for number in range(count) for key, _ in keys_of(targets[number], spread.lanes[number])}
+    assert found == {key: partition_of(key, count) for key in KEYS}
+
+
+def test_what_has_no_key_goes_where_it_is_told(twin) -> None:
+    data = line(None) * 3
+    for keyless in range(4):
+        spread = twin.spread_json(data, 0, len(data), lanes(4), keyless, NOW)
+        assert [lane is not None and lane.offset_delta for lane in spread.lanes] == [
+            3 if number == keyless else False for number in range(4)
+        ]
+
+
+def test_it_stops_in_the_order_of_the_lines_where_a_lane_has_no_room(twin) -> None:
+    keys = [next(b"%d" % k for k in range(100) if partition_of(b"%d" % k, 2) == number) for number in (0, 1)]
+    data = line(keys[0], "x" * 40) * 2 + line(keys[1]) + line(keys[0], "x" * 40) + line(keys[1])
+    small: list[Lane | None] = [Lane(bytearray(110), 0, 0, None), Lane(bytearray(1000), 0, 0, None)]
+    spread = twin.spread_json(data, 0, len(data), small, 0, NOW)
+    assert data[spread.start :] == line(keys[0], "x" * 40) + line(keys[1])
+    assert (spread.lane, spread.record_bytes) == (0, 48)
+    assert [lane.offset_delta for lane in spread.lanes] == [2, 1]
+
+
+def test_a_lane_that_is_not_there_is_asked_for(twin) -> None:
+    data = line(b"k") * 2
+    spread = twin.spread_json(data, 0, len(data), [None, None], 0, NOW)
+    assert (spread.start, spread.lane, spread.lanes) == (0, partition_of(b"k", 2), [None, None])
+    assert spread.record_bytes > 0
+
+
+def test_a_wrong_line_stops_all_lanes(twin) -> None:
+    data = line(b"a") + line(b"b") + b"oops\n" + line(b"c")
+    spread = twin.spread_json(data, 0, len(data), lanes(3), 0, NOW)
+    assert data[spread.start :].startswith(b"oops") and spread.fault.reason == json_line.NOT_AN_OBJECT
+    assert sum(lane.offset_delta for lane in spread.lanes if lane) == 2
+    spread = twin.spread_json(line(None), 0, len(line(None)), lanes(3), 0, NOW, True)
+    assert spread.fault.reason == json_line.KEY_NEEDED
+
+
+@pytest.mark.parametrize(("keyless", "count"), [(-1, 2), (2, 2), (0, 0)])
+def test_a_lane_outside_is_refused(twin, keyless: int, count: int) -> None:
+    with pytest.raises(ValueError):
+        twin.spread_json(b"", 0, 0, lanes(count), keyless, NOW)
+
+
+@given(
+    st.lists(st.tuples(st.none() | st.binary(max_size=12), st.binary(max_size=9), st.integers(-1, 9)), max_size=30),
+    st.integers(1, 5),
+    st.integers(30, 200),
+)
+def test_the_twins_spread_alike(records, count: int, size: int) -> None:
+    data = b"".join(
+        json.dumps(
+            {
+                "key_b64": None if key is None else base64.b64encode(key).decode(),
+                "value_b64": base64.b64encode(value).decode(),
+                "timestamp": timestamp,
+            }
+        ).encode()
+        + b"\n"
+        for key, value, timestamp in records
+    )
+    ours, theirs = lanes(count, size), lanes(count, size)
+    one = _json_lines.spread_json(data, 0, len(data), ours, count - 1, NOW)
+    other = json_lines_pure.spread_json(data, 0, len(data), theirs, count - 1, NOW)
+    assert one == other
+    assert ours == theirs
+
+
+def test_builders_of_several_partitions_take_lines_together() -> None:
+    data = b"".join(line(b"%d" % number, str(number)) for number in range(100))
+    builders = [BatchBuilder(1 << 12) if number != 1 else None for number in range(3)]
+    spread = spread_json(builders, data, 0, len(data), NOW, keyless=0)
+    assert spread.lane == 1
+    builders[1] = BatchBuilder(1 << 12)
+    spread = spread_json(builders, data, spread.start, len(data), NOW, keyless=0)
+    assert spread.start == len(data)
+    assert [builder.count for builder in builders if builder] == [
+        sum(partition_of(b"%d" % number, 3) == lane for number in range(100)) for lane in range(3)
+    ]
+    for builder in builders:
+        sealed = builder.seal()
+        assert sealed.max_timestamp == NOW and sealed.size == len(sealed.data) > HEADER_SIZE
