@@ -9,7 +9,7 @@ import click
 from offsetfs.cli.tree_access import Speaker, mount_options, pour, reading
 
 if TYPE_CHECKING:
-    from offsetfs.fs.without_kernel import Tree
+    from offsetfs.fs.path_tree import Tree
 
 
 @click.command("cat", short_help="Print files of the tree, without a mount.")

@@ -20,15 +20,17 @@ import click
 from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.printable import printable
+from offsetfs.cli.progress import Line, recovery_progress
 from offsetfs.fs.options import MountOptions, OptionError
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
 
 if TYPE_CHECKING:
     from offsetfs.fs.nodes import Buffer
-    from offsetfs.fs.without_kernel import OpenFile, Tree
+    from offsetfs.fs.path_tree import OpenFile, Tree
     from offsetfs.storage.directory.directory import LogDirectory
 
 READ_BYTES = 1 << 20
+LINE_SECONDS = 10.0  # so often it is told how far something is that has to be made first
 ABOUT_A_PATH = WRONG_CALL
 """The exit code when a path could not be read or written: that of cat(1)."""
 
@@ -46,10 +48,19 @@ class Speaker:
 
     def __init__(self, verb: str) -> None:
         self._verb = verb
+        self._line = Line(f"offsetfs {verb}", every_seconds=LINE_SECONDS)
         self.code = DONE
 
     def say(self, sentence: str) -> None:
+        self._line.clear()
         click.echo(f"offsetfs {self._verb}: {printable(sentence)}", err=True)
+
+    def waits(self, text: str) -> None:
+        """Tell how far something is that has to be made first, once it takes a while; "" when it is there."""
+        if not text:
+            self._line.clear()
+            return
+        self._line.show(printable(text.removeprefix("EAGAIN ")))
 
     def failed(self, error: OSError, path: str) -> None:
         """Tell of a path that could not be read or written."""
@@ -112,7 +123,7 @@ def _run(log_directory: str, options: MountOptions, speaker: Speaker, work: Call
     teller = _LogTeller(speaker)
     logging.getLogger("offsetfs").addHandler(teller)
     try:
-        run(directory, options, all_of_it)
+        run(directory, options, all_of_it, speaker.waits)
     except ReaderGone:
         return SYSTEM
     except Unsaved as error:
@@ -125,7 +136,6 @@ def _run(log_directory: str, options: MountOptions, speaker: Speaker, work: Call
 
 
 def _open(path: str, options: MountOptions) -> LogDirectory:
-    from offsetfs.cli.progress import recovery_progress
     from offsetfs.cli.served import in_use
     from offsetfs.storage.directory.directory import LogDirectory
     from offsetfs.storage.settings.directory_config import DirectoryConfig

@@ -7,14 +7,18 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs import NewRecord
 from offsetfs import open as open_log
 from offsetfs.fs.inodes import ROOT
+from offsetfs.fs.operations import Operations
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.without_kernel import Entry, Tree, run
+from offsetfs.fs.path_tree import Entry, Tree
+from offsetfs.fs.without_kernel import run
 from offsetfs.storage.directory.directory import LogDirectory
 
 OPTIONS = "ro,list=all"
@@ -210,7 +214,7 @@ def test_nothing_is_opened_for_writing_where_one_reads(log: Path, path: str, ans
 
 @pytest.mark.unit
 def test_a_long_directory_comes_in_pages(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsetfs.fs.without_kernel.LISTED_AT_ONCE", 7)
+    monkeypatch.setattr("offsetfs.fs.path_tree.LISTED_AT_ONCE", 7)
     sizes: list[int] = []
 
     async def work(tree: Tree) -> None:
@@ -222,6 +226,26 @@ def test_a_long_directory_comes_in_pages(log: Path, monkeypatch: pytest.MonkeyPa
 
     run(LogDirectory.open(str(log), read_only=True), MountOptions(read_only=True, listed_max=None), work)
     assert set(sizes[:-1]) == {7} and sum(sizes) > 300
+
+
+@pytest.mark.unit
+def test_what_is_being_made_is_waited_for_and_told_of(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lookup, told = Operations.lookup, list[str]()
+
+    async def busy(self: Operations, parent_inode: int, name: bytes, ctx: Any) -> EntryAttributes:
+        if name == b"values" and len(told) < 2:
+            self.shared.notes.say("EAGAIN lookup orders-0/values: half of it is read; wait")
+            raise FUSEError(errno.EAGAIN)
+        return await lookup(self, parent_inode, name, ctx)
+
+    async def work(tree: Tree) -> tuple[int, list[str]]:
+        return len(await read(tree, "orders-0/values")), tree.story()
+
+    monkeypatch.setattr(Operations, "lookup", busy)
+    monkeypatch.setattr("offsetfs.fs.path_tree.AGAIN_S", 0)
+    size, story = run(LogDirectory.open(str(log), read_only=True), MountOptions(read_only=True), work, told.append)
+    assert size > 800 and story == []
+    assert [line[:40] for line in told] == ["EAGAIN lookup orders-0/values: half of i"] * 2 + [""]
 
 
 @pytest.mark.unit
