@@ -42,6 +42,7 @@ VERBS = {
     "repair": "Finish what a crash left, make indexes anew; shows it first.",
     "dump": "Print segments, indexes and snapshots, as Kafka's tool does.",
     "status": "Show what is mounted, and the partitions of a log directory.",
+    "top": "Show what goes in and out of a mount, live.",
     "install-helper": "Install what mount(8), systemd, man and the shells look for.",
 }
 """What there is, with the line that `offsetfs --help` shows: listing them must not load them."""

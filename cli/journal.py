@@ -1,8 +1,11 @@
-"""Where a mount's log goes: stderr in the foreground, else syslog, else a file.
+"""Where a mount's log goes: the file it was told, stderr in the foreground, else syslog, else a file of its own.
 
-The file is ~/.local/state/offsetfs/offsetfs.log ($XDG_STATE_HOME is honoured), root's /var/log/offsetfs.log; it is
-turned over at 1 MiB, once. Who can have none there has it beside the files of his daemons (running). Lines hold no
-record contents, and control characters in them are escaped.
+Where stderr is systemd's journal, each line begins with its priority as sd-daemon(3) has it, and no time. A file that
+was asked for with `log-file=` is opened anew when it was moved away, so that logrotate needs no signal.
+
+The file of its own is ~/.local/state/offsetfs/offsetfs.log ($XDG_STATE_HOME is honoured), root's
+/var/log/offsetfs.log; it is turned over at 1 MiB, once. Who can have none there has it beside the files of his daemons
+(running). Lines hold no record contents, and control characters in them are escaped.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ SYSLOG = "/dev/log"
 FILE_BYTES_MAX = 1 << 20
 
 
+_PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))  # of syslog; below: 7, debug
+
+
 class _Printable(logging.Formatter):
     """One line per event: nothing in it can move the cursor or begin a line of its own."""
 
@@ -26,23 +32,55 @@ class _Printable(logging.Formatter):
         return "\n  ".join(printable(line) for line in super().format(record).split("\n"))
 
 
-def open_journal(*, foreground: bool) -> None:
-    """Send the log of this process where it belongs."""
-    handler, layout = _handler(foreground)
-    handler.setFormatter(_Printable(layout))
+class _Prioritized(_Printable):
+    """Each line with its priority, for the journal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        number = next((number for level, number in _PRIORITIES if record.levelno >= level), 7)
+        return "\n".join(f"<{number}>{line}" for line in super().format(record).split("\n"))
+
+
+def open_journal(*, foreground: bool, level: str = "info", path: str | None = None) -> None:
+    """Send the log of this process where it belongs, or to `path`; OSError when that cannot be written."""
     root = logging.getLogger()
-    root.addHandler(handler)
+    root.addHandler(_handler(foreground) if path is None else _named(path))
     root.setLevel(logging.INFO)
+    logging.getLogger("offsetfs").setLevel(level.upper())
 
 
-def _handler(foreground: bool) -> tuple[logging.Handler, str]:
+def is_journal(fd: int, environment: Mapping[str, str]) -> bool:
+    """Whether what is written to `fd` goes to systemd's journal."""
+    device, _, inode = environment.get("JOURNAL_STREAM", "").partition(":")
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return False
+    return (device, inode) == (str(status.st_dev), str(status.st_ino))
+
+
+def _handler(foreground: bool) -> logging.Handler:
     if foreground:
-        return logging.StreamHandler(), "%(asctime)s %(levelname)s %(message)s"
+        if is_journal(2, os.environ):
+            return _with(_Prioritized("%(message)s"), logging.StreamHandler())
+        return _with(_Printable("%(asctime)s %(levelname)s %(message)s"), logging.StreamHandler())
     if os.path.exists(SYSLOG):
         syslog = logging.handlers.SysLogHandler(SYSLOG, logging.handlers.SysLogHandler.LOG_DAEMON)
         syslog.ident = f"offsetfs[{os.getpid()}]: "
-        return syslog, "%(levelname)s %(message)s"
-    return _file_handler(), "%(asctime)s [%(process)d] %(levelname)s %(message)s"
+        return _with(_Printable("%(levelname)s %(message)s"), syslog)
+    return _with(_IN_FILES, _file_handler())
+
+
+def _named(path: str) -> logging.Handler:
+    """Return what writes to a file that the user has named; whoever names one turns it over."""
+    return _with(_IN_FILES, logging.handlers.WatchedFileHandler(path))
+
+
+def _with(formatter: logging.Formatter, handler: logging.Handler) -> logging.Handler:
+    handler.setFormatter(formatter)
+    return handler
+
+
+_IN_FILES = _Printable("%(asctime)s [%(process)d] %(levelname)s %(message)s")
 
 
 def _file_handler() -> logging.Handler:

@@ -73,6 +73,8 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     uid=N gid=N umask=OCT
                     owner and missing permissions of what is shown (you, 027)
     allow_other     let other users in
+    log-level=L     what the log holds from: debug, info, warning, error (info)
+    log-file=PATH   where the log goes, instead of the journal or syslog
     NAME=VALUE      any topic setting of Kafka's, as default for topics, or a
                     broker's, such as log.retention.check.interval.ms
 
@@ -150,7 +152,7 @@ class _Mounting:
         os.chdir("/")
         os.umask(0o077)
         self._open_segments_max = _raise_limits() // DESCRIPTORS_FOR_A_SEGMENT
-        open_journal(foreground=not word.is_detached)
+        self._open_journal(foreground=not word.is_detached)
         directory = self._open(word)
         leaving = LeavingTeller(self._manager, self._publish)
 
@@ -171,6 +173,13 @@ class _Mounting:
         self._leave(ending.failures)
         _log.info("%s is no longer mounted: %s", self._mount_point, ending.reason)
         return SYSTEM if ending.failures else DONE
+
+    def _open_journal(self, *, foreground: bool) -> None:
+        path = self._options.log_file
+        try:
+            open_journal(foreground=foreground, level=self._options.log_level, path=path)
+        except OSError as error:
+            raise Failure(f"log-file={path}: {error.strerror}", WRONG_CALL) from error
 
     def _open(self, word: Word) -> LogDirectory:
         tellers = (

@@ -40,6 +40,11 @@ class Daemon:
     ending: str = ""
 
     @property
+    def since_s(self) -> float:
+        """When the process started, in seconds since 1970; right to a second."""
+        return _booted_s() + self.started / os.sysconf("SC_CLK_TCK")
+
+    @property
     def is_alive(self) -> bool:
         """Whether that very process still runs."""
         return started(self.pid) == self.started
@@ -54,6 +59,11 @@ def started(pid: int) -> int | None:
         return None
     state, *fields = text[text.rindex(b")") + 2 :].split()
     return None if state in b"ZX" else int(fields[18])  # field 22; a zombie has ended
+
+
+def _booted_s() -> float:
+    with open("/proc/stat", "rb") as lines:
+        return next((float(line.split()[1]) for line in lines if line.startswith(b"btime ")), 0.0)
 
 
 def directory(uid: int, environment: Mapping[str, str]) -> str:

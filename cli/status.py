@@ -1,13 +1,14 @@
 """`offsetfs status`: what is mounted, and what a log directory holds.
 
-The numbers are read from the log directory itself, read only, as a second reader beside the daemon: what still waits
-in its memory is not in them.
+The numbers of partitions are read from the log directory itself, read only, as a second reader beside the daemon: what
+still waits in its memory is not in them. How much that is, the mount is asked, for two seconds at most.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from typing import Any
 
 import click
@@ -15,6 +16,8 @@ import click
 from offsetfs.cli import running
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.printable import printable
+from offsetfs.cli.samples import Sample, take_if_it_answers
+from offsetfs.fs.figures import duration, size
 from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
@@ -26,6 +29,9 @@ from offsetfs.storage.names import TopicPartition
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 def command(place: str | None, as_json: bool) -> int:
     """Show the mounts of offsetfs; with LOGDIR or MNT that one, and its partitions.
+
+    A mount has a line with its log directory, its mount point, ro or rw, its process, since when it is there (UTC), how
+    much of what was written is not on disk yet, and its options.
 
     \b
     offsetfs status
@@ -54,7 +60,26 @@ def _mount(mount: Mount) -> dict[str, Any]:
         "log_directory": daemon.directory if daemon else None,
         "pid": daemon.pid if daemon else None,
         "is_alive": daemon.is_alive if daemon else None,
+        "mode": "ro" if "ro" in mount.options.split(",") else "rw",
+        "since": _stamp(daemon.since_s) if daemon else None,
+        **_lag(take_if_it_answers(mount.path) if daemon is None or daemon.is_alive else None),
         "options": dict(daemon.options) if daemon else {},
+    }
+
+
+def _stamp(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _lag(sample: Sample | None) -> dict[str, Any]:
+    """Return what is not on disk yet, and since when; None where the mount does not say."""
+    if sample is None:
+        return {"unsynced_bytes": None, "unsynced_age_seconds": None, "faults": None}
+    partitions = sample.partitions.values()
+    return {
+        "unsynced_bytes": sum(int(each["unsynced_bytes"]) for each in partitions),
+        "unsynced_age_seconds": max((each["unsynced_age_seconds"] for each in partitions), default=0.0),
+        "faults": int(sample.mount["faults"]),
     }
 
 
@@ -99,7 +124,18 @@ def _mount_line(mount: dict[str, Any]) -> str:
     directory = mount["log_directory"] or "an unknown directory"
     alive = {True: f"pid {mount['pid']}", False: f"pid {mount['pid']} is DEAD", None: "pid unknown"}[mount["is_alive"]]
     options = ",".join(f"{name}={value}" if value else name for name, value in mount["options"].items())
-    return printable(f"{directory} on {mount['mount_point']}, {alive}" + (f" ({options})" if options else ""))
+    since = f", since {mount['since']}" if mount["since"] else ""
+    line = f"{directory} on {mount['mount_point']}, {mount['mode']}, {alive}{since}, {_lag_text(mount)}"
+    return printable(line + (f" ({options})" if options else ""))
+
+
+def _lag_text(mount: dict[str, Any]) -> str:
+    if mount["unsynced_bytes"] is None:
+        return "not asked" if mount["is_alive"] is False else "no answer"
+    faults = f", {mount['faults']} faults" if mount["faults"] else ""
+    if not mount["unsynced_bytes"]:
+        return f"all on disk{faults}"
+    return f"{size(mount['unsynced_bytes'])} not on disk for {duration(mount['unsynced_age_seconds'])}{faults}"
 
 
 def _row(partition: dict[str, Any]) -> tuple[str, ...]:

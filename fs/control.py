@@ -23,12 +23,15 @@ from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.attributes import APPEND_MODE
 from offsetfs.fs.inodes import Fixed, Kind, pack
 from offsetfs.fs.nodes import File, Listing, Opened, Opening, ShortListing
+from offsetfs.fs.options import LOG_LEVELS
 from offsetfs.fs.report import Report, Reporter
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.texts import Text
 from offsetfs.storage.names import TopicPartition
 
 LEVELS = ("debug", "info", "warning", "error")
+_log = logging.getLogger(__name__)
+
 PACKAGE = "offsetfs"
 LOG_LEVEL_MODE = 0o644
 EVERYTHING = b"*"
@@ -186,7 +189,7 @@ class LogLevelFile:
 
     async def _set(self, data: bytes) -> None:
         level = data.decode("ascii", "replace").strip().lower()
-        if level not in LEVELS:
+        if level not in LOG_LEVELS:
             raise FUSEError(errno.EINVAL)
         set_level(level)
 
@@ -196,13 +199,14 @@ def _content() -> bytes:
 
 
 def level() -> str:
-    """Return what the log holds from: one of `LEVELS`."""
+    """Return what the log holds from: one of `LOG_LEVELS`."""
     return logging.getLevelName(logging.getLogger(PACKAGE).getEffectiveLevel()).lower()
 
 
 def set_level(name: str) -> None:
     """Have everything of ours from this level on in the log, from now on."""
     logging.getLogger(PACKAGE).setLevel(name.upper())
+    _log.info("the log holds everything from level %s on", name)
 
 
 class _Commands:

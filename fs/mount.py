@@ -29,6 +29,7 @@ import pyfuse3
 import trio
 
 from offsetfs.fs.accumulator import Accumulators
+from offsetfs.fs.control import set_level
 from offsetfs.fs.duty_runner import DutyRunner
 from offsetfs.fs.mount_table import mount_at
 from offsetfs.fs.operations import Operations
@@ -43,6 +44,9 @@ REQUESTS_MAX = 1024  # handled at once, blocked readers included; each is a task
 LAST_ANSWERS_S = 1.0  # for requests that wait for something else than the drain
 TIMEOUT_MIN_S = 15  # the kernel rounds a shorter request timeout up to this
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+DEBUG_SIGNAL, LEVEL_SIGNAL = signal.SIGUSR1, signal.SIGUSR2
+"""Have everything in the log, and again what the mount was told: a mount that is read only takes no writes to
+`.offsetfs/log-level`."""
 
 Ready = Callable[[int], None]
 Leaving = Callable[[str, Callable[[], Left]], None]
@@ -75,7 +79,8 @@ async def serve(
     """
     options = dataclasses.replace(options, request_timeout_s=request_timeout_s())
     session = _Session(directory, mount_point, options, leaving)
-    with trio.open_signal_receiver(*SIGNALS) as signals:  # to the very end: a second signal must not break the drain
+    heard = (*SIGNALS, DEBUG_SIGNAL, LEVEL_SIGNAL)
+    with trio.open_signal_receiver(*heard) as signals:  # to the very end: a second signal must not break the drain
         try:
             await session.run(signals, ready)
         finally:
@@ -173,6 +178,9 @@ class _Session:
     async def _listen(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:
             name = signal.Signals(number).name
+            if number in (DEBUG_SIGNAL, LEVEL_SIGNAL):
+                set_level("debug" if number == DEBUG_SIGNAL else self._options.log_level)
+                continue
             if self._over.is_set():
                 _log.warning("%s: already ending, everything taken is being written", name)
             self._end(name)

@@ -26,6 +26,7 @@ from offsetfs.storage.settings import config, directory_config
 LISTED_MAX = 10_000
 BATCH_BYTES_MIN = 1 << 10  # below this the 61 bytes of a batch header are no longer small
 BATCH_BYTES_LIMIT = 1 << 30
+LOG_LEVELS = ("debug", "info", "warning", "error")
 BUFFER_BATCHES_MIN = 2  # one batch fills while another is written
 
 _IGNORED = frozenset(
@@ -101,6 +102,10 @@ class MountOptions:
     allow_other: bool = False
     isolation: str = READ_UNCOMMITTED
     """Whether records of open and aborted transactions are shown: read_uncommitted, or read_committed."""
+    log_level: str = "info"
+    """What the mount's log holds from: debug, info, warning or error."""
+    log_file: str | None = None
+    """Where the mount's log goes; None: to the journal, syslog, or a file of its own (cli.journal)."""
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """Kafka's topic settings by Kafka's names, for topics that say nothing themselves."""
     directory_settings: Mapping[str, str] = field(default_factory=dict)
@@ -177,6 +182,8 @@ class MountOptions:
             "gid": str(self.gid),
             "umask": f"{self.umask:03o}",
             "isolation": self.isolation,
+            "log-level": self.log_level,
+            **({} if self.log_file is None else {"log-file": self.log_file}),
             **self.topic_defaults,
             **self.directory_settings,
         }
@@ -250,11 +257,19 @@ def _one_of(*words: str) -> _Reader:
     return read
 
 
+def _absolute_path(name: str, value: str | None) -> str:
+    path = _required(name, value)
+    if not path.startswith("/") or "\0" in path:
+        raise OptionError(f"{name}={path} is not an absolute path")
+    return path
+
+
 _WORDS = {
     "list": ("all", "none"),
     "flush-messages": ("off",),
     "flush-ms": ("off",),
     "isolation": (READ_UNCOMMITTED, READ_COMMITTED),
+    "log-level": LOG_LEVELS,
 }
 _COUNT_MAX = 2**63 - 1
 _OPTIONS: dict[str, tuple[str, _Reader]] = {
@@ -273,6 +288,8 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "umask": ("umask", _umask),
     "allow_other": ("allow_other", _flag),
     "isolation": ("isolation", _one_of(*_WORDS["isolation"])),
+    "log-level": ("log_level", _one_of(*LOG_LEVELS)),
+    "log-file": ("log_file", _absolute_path),
 }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from offsetfs.fs.counters import DURATION_BOUNDS_S
+from offsetfs.fs.figures import columns, duration, size
 from offsetfs.fs.report import PartitionReport, Report
 
 _HEADINGS = ("PARTITION", "START", "NEXT", "SIZE", "APPENDED", "BYTES", "READ", "NOT ON DISK", "SINCE", "FOLLOWERS")
@@ -35,8 +36,7 @@ def _mount(report: Report) -> Iterator[str]:
         yield f"duty        {duty}: {counts.runs} times, {counts.failures} failed, {size(counts.bytes_freed)} freed"
 
 
-def _most(counts: dict[str, int] | object) -> str:
-    assert isinstance(counts, dict)
+def _most(counts: Mapping[str, int]) -> str:
     most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:8]
     return ", ".join(f"{name} {count}" for name, count in most) or "none"
 
@@ -66,39 +66,3 @@ def _row(partition: PartitionReport) -> tuple[str, ...]:
         duration(partition.unsynced_age_s) if partition.unsynced_batches else "-",
         str(counts.followers),
     )
-
-
-# --- numbers for people ----------------------------------------------------------------------------------------------
-
-
-def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows as lines: the first column to the left, all others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]
-
-
-def size(count: float) -> str:
-    """Return bytes with three digits and a unit of 1024: `1.21 MiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if count < 1000 or unit == "TiB":
-            break
-        count /= 1024
-    return f"{count:.3g} {unit}" if unit != "B" else f"{int(count)} B"
-
-
-def duration(seconds: float) -> str:
-    """Return a time as people say it: `4.2 ms`, `12 s`, `2 h 5 min`."""
-    if seconds < 1:
-        return f"{seconds * 1000:.3g} ms"
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    minutes = int(seconds) // 60
-    if minutes < 120:
-        return f"{minutes} min"
-    hours = minutes // 60
-    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

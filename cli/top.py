@@ -1,0 +1,179 @@
+"""`offsetfs top`: what goes in and out of a mount, as it happens. Reads `.offsetfs/metrics` and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
+from offsetfs.cli.printable import printable
+from offsetfs.cli.samples import Sample, Values, take
+from offsetfs.fs.figures import columns, count, duration, size
+from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mount_at
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+INTERVAL_S_MIN = 0.1
+HEADINGS = ("PARTITION", "NEXT", "IN REC/S", "IN B/S", "OUT B/S", "NOT ON DISK", "LAG", "FOLLOWERS")
+_ROWS_RESERVED = 8  # of a screen: everything but the rows of partitions
+
+Row = tuple[str, ...]
+
+
+@click.command("top", short_help="Show what goes in and out of a mount, live.")
+@click.argument("mount_point", metavar="MNT")
+@click.option("--once", is_flag=True, help="Watch for one interval, print a table, and end. Needs no terminal.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=INTERVAL_S_MIN),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two looks.",
+)
+def command(mount_point: str, once: bool, interval_s: float) -> int:
+    """Show the partitions of the mount MNT that are in use, the busiest first, until Ctrl-C.
+
+    \b
+    NEXT         the offset that the next record gets
+    IN           records and bytes appended in a second
+    OUT          bytes read in a second; what the kernel has in its cache is not counted
+    NOT ON DISK  what was taken and is not synced yet, and LAG, for how long
+    FOLLOWERS    open follow files
+
+    The numbers are those of MNT/.offsetfs/metrics. Partitions that nobody has used since the mount was made are not
+    shown.
+
+    \b
+    offsetfs top /mnt/kafka
+    offsetfs top /mnt/kafka --once --interval 10
+
+    Exit codes: 1 wrong call, 2 system error, 32 the mount is gone.
+    """
+    mount = mount_at(mount_point)
+    if mount is None or mount.type != FILE_SYSTEM_TYPE:
+        raise Failure(f"{mount_point} is no mount of offsetfs", WRONG_CALL)
+    if once:
+        before = _look(mount_point)
+        time.sleep(interval_s)
+        click.echo("\n".join(lines(before, _look(mount_point))))
+        return DONE
+    if not sys.stdout.isatty():
+        raise Failure("the live view needs a terminal: use --once", WRONG_CALL)
+    _watch(lambda: _look(mount_point), interval_s)
+    return DONE
+
+
+def _look(mount_point: str) -> Sample:
+    try:
+        return take(mount_point)
+    except FileNotFoundError as error:
+        raise Failure(f"{mount_point} is no longer mounted", FAILED) from error
+    except OSError as error:
+        raise Failure(f"{mount_point}: {error.strerror}", FAILED) from error
+
+
+def _watch(look: Callable[[], Sample], interval_s: float) -> None:
+    """Show until Ctrl-C or SIGTERM, and leave the terminal as it was."""
+    from rich.live import Live
+
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        before = look()
+        with Live(_screen(before, before), screen=True, auto_refresh=False) as live:
+            while True:
+                time.sleep(interval_s)
+                now = look()
+                live.update(_screen(before, now), refresh=True)
+                before = now
+    except KeyboardInterrupt:
+        return
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def _screen(before: Sample, now: Sample) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for place, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="left" if place == 0 else "right", no_wrap=True)
+    found, room = rows(before, now), max(1, shutil.get_terminal_size().lines - _ROWS_RESERVED)
+    for row in found[:room]:
+        table.add_row(*map(Text, row))
+    more = [Text(f"and {len(found) - room} more")] if len(found) > room else []
+    return Group(*map(Text, summary(before, now)), Text(""), table, *more)
+
+
+# --- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def lines(before: Sample, now: Sample) -> list[str]:
+    """Return everything as text."""
+    return [*summary(before, now), "", *columns([HEADINGS, *rows(before, now)])]
+
+
+def summary(before: Sample, now: Sample) -> Iterator[str]:
+    """Yield what concerns the mount as a whole."""
+    labels, mount = now.labels, now.mount
+    up = duration(time.time() - mount["start_time_seconds"])
+    yield printable(f"{labels['log_directory']} on {labels['mount']}, {labels['mode']}, for {up}")
+    requests = sum(_rates(before.operations, now.operations, now.taken_s - before.taken_s).values())
+    yield f"requests {count(requests)}/s, open files {count(mount['open_files'])}, faults {count(mount['faults'])}"
+    yield f"syncs    {_syncs(before.mount, mount, now.taken_s - before.taken_s)}"
+    yield "caches   " + ", ".join(f"{name} {_cache(values)}" for name, values in now.caches.items())
+    yield f"buffers  {size(mount['buffer_bytes'])} of {size(mount['buffer_limit_bytes'])}"
+
+
+def rows(before: Sample, now: Sample) -> list[Row]:
+    """Return a row for each partition, the busiest first."""
+    seconds = now.taken_s - before.taken_s
+    found = []
+    for name, values in now.partitions.items():
+        rates = _rates(before.partitions.get(name, {}), values, seconds)
+        found.append((-rates["appended_bytes"] - rates["read_bytes"], name, _row(name, values, rates)))
+    return [row for _, _, row in sorted(found)]
+
+
+def _row(name: str, values: Values, rates: Values) -> Row:
+    is_synced = not values["unsynced_batches"]
+    state = " FENCED" if values.get("log_fenced") else ""
+    return (
+        name + state,
+        f"{values['log_next_offset']:.0f}" if "log_next_offset" in values else "",
+        count(rates["appended_records"]),
+        size(rates["appended_bytes"]),
+        size(rates["read_bytes"]),
+        "-" if is_synced else size(values["unsynced_bytes"]),
+        "-" if is_synced else duration(values["unsynced_age_seconds"]),
+        f"{values['followers']:.0f}",
+    )
+
+
+def _rates(before: Values, now: Values, seconds: float) -> dict[str, float]:
+    """Return how much everything grew in a second; what fell began anew."""
+    return {name: max(0.0, value - before.get(name, 0.0)) / max(seconds, 1e-6) for name, value in now.items()}
+
+
+def _syncs(before: Values, now: Values, seconds: float) -> str:
+    rates = _rates(before, now, seconds)
+    number, total = rates["sync_duration_seconds_count"], rates["sync_duration_seconds_sum"]
+    mean = f", mean {duration(total / number)}" if number else ""
+    failed = f", {now['sync_failures']:.0f} FAILED" if now["sync_failures"] else ""
+    return f"{count(number)}/s{mean}{failed}"
+
+
+def _cache(values: Values) -> str:
+    total = values["cache_hits"] + values["cache_misses"]
+    share = f" {values['cache_hits'] / total:.0%} found," if total else ""
+    return f"{share} {size(values['cache_bytes'])}".strip()
