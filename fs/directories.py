@@ -13,6 +13,7 @@ from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.append_file import APPEND_FILES, AppendFile
 from offsetfs.fs.by_time import TimeDirectories
 from offsetfs.fs.errors import is_fault
+from offsetfs.fs.follow import FollowFiles
 from offsetfs.fs.groups import GROUPS_NAME, GroupsDirectory
 from offsetfs.fs.inodes import ROOT, Fixed, Kind, pack
 from offsetfs.fs.links import EndLinks, OffsetLinks
@@ -53,6 +54,7 @@ class PartitionTree:
             which: AppendFile(shared, partition, accumulators, which) for which in APPEND_FILES
         }
         self.start = StartFile(shared, partition, accumulators)
+        self.follow = FollowFiles(shared, partition)
         self.texts = partition_texts(shared, partition)
         self.parts = record_parts(shared, partition, self.records)
         self.ranges = RangeFiles(shared, partition, (self.values, self.json))
@@ -78,11 +80,12 @@ class PartitionTree:
             key(Kind.SEGMENT, 0): self._segments,
             key(Kind.RANGE, 0): self.ranges,
             **{key(part.kind, 0): part for part in self.parts.values()},
+            key(Kind.FOLLOW, 0): self.follow,
             **self.appends,
             Fixed.START: self.start,
             **self.texts,
         }
-        self.looked_up: dict[int, LookedUp[Any]] = {}
+        self.looked_up: dict[int, LookedUp[Any]] = {Kind.FOLLOW: self.follow.names}
         """What has numbers by name only, by `Kind`: the kernel says when it may be forgotten."""
         self.looked_up[Kind.RANGE] = self.ranges.looked_up
         self.named: dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]] = self._names()
@@ -170,7 +173,7 @@ class PartitionDirectory:
         if name in tree.unlisted:
             return tree.unlisted[name]()
         find = tree.named.get(name)
-        return None if find is None else await find()
+        return tree.follow.lookup(name) if find is None else await find()
 
     async def listing(self, number: int) -> Listing:
         tree = await self.tree()

@@ -40,7 +40,7 @@ from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
-REQUESTS_MAX = 1024  # handled at once, blocked readers included; each is a task
+REQUESTS_MAX = 4096  # handled at once, blocked readers included; each is a task
 LAST_ANSWERS_S = 1.0  # for requests that wait for something else than the drain
 TIMEOUT_MIN_S = 15  # the kernel rounds a shorter request timeout up to this
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -121,7 +121,7 @@ class _Session:
                 if not self._directory.read_only:
                     duties = DutyRunner(operations.shared)
                     operations.shared.wake_duties = duties.wake
-                await self._serve(operations.accumulators, duties, signals, ready)
+                await self._serve(operations, duties, signals, ready)
             nursery.cancel_scope.cancel()
 
     def _mount(self, operations: Operations) -> None:
@@ -135,8 +135,9 @@ class _Session:
         self._is_mounted = True
 
     async def _serve(
-        self, accumulators: Accumulators, duties: DutyRunner | None, signals: AsyncIterator[int], ready: Ready
+        self, operations: Operations, duties: DutyRunner | None, signals: AsyncIterator[int], ready: Ready
     ) -> None:
+        accumulators = operations.accumulators
         self._left = accumulators.left
         async with trio.open_nursery() as tasks:
             tasks.start_soon(self._answer)
@@ -148,6 +149,7 @@ class _Session:
             if duties is not None:
                 duties.stop()
             pyfuse3.terminate()
+            operations.shared.waiting.close()
             await self._drain(accumulators)
             with trio.move_on_after(LAST_ANSWERS_S):
                 await self._idle.wait()

@@ -17,6 +17,8 @@ from typing import Protocol, runtime_checkable
 
 from pyfuse3 import EntryAttributes
 
+from offsetfs.fs.waiting import Watched
+
 Reply = Callable[[bytes, EntryAttributes, int], bool]
 """Called with name, attributes, and the place after the entry; False: no room, this entry comes first next time."""
 
@@ -56,6 +58,17 @@ class PlacedSink(Sink, Protocol):
 
     def resize(self, size: int) -> None:
         """Let the file end at `size`; OSError EINVAL where it cannot."""
+
+
+@runtime_checkable
+class Pollable(Handle, Protocol):
+    """An open file that is not always ready."""
+
+    @property
+    def partition(self) -> Watched: ...
+
+    async def events(self) -> int:
+        """Return the events of poll(2) that hold now; another answer comes when `partition` has changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,16 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import pyfuse3
 import trio
-from pyfuse3 import ENOATTR, EntryAttributes, FileInfo, FUSEError, RequestContext, SetattrFields, StatvfsData
+from pyfuse3 import (
+    ENOATTR,
+    EntryAttributes,
+    FileInfo,
+    FUSEError,
+    PollHandle,
+    RequestContext,
+    SetattrFields,
+    StatvfsData,
+)
 
 from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.append_file import APPEND_FILES
@@ -29,12 +38,25 @@ from offsetfs.fs.directories import PartitionDirectory, RootDirectory, key
 from offsetfs.fs.errors import errno_of, is_fault, name_of
 from offsetfs.fs.groups import GroupsDirectory
 from offsetfs.fs.inodes import Fixed, Kind, unpack
-from offsetfs.fs.nodes import Directory, File, Handle, Listing, Node, Opening, PlacedSink, Reply, Sink, WritableFile
+from offsetfs.fs.nodes import (
+    Directory,
+    File,
+    Handle,
+    Listing,
+    Node,
+    Opening,
+    PlacedSink,
+    Pollable,
+    Reply,
+    Sink,
+    WritableFile,
+)
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.paths import path_of
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.texts import mount_texts
+from offsetfs.fs.waiting import ALWAYS_READY, state_of
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
@@ -51,6 +73,7 @@ _OPEN_LONG = frozenset(
         Kind.RECORDS,
         Kind.RANGE,
         Kind.SEGMENT,
+        Kind.FOLLOW,
     }
 )
 """Kinds of files that are read over a time in which what they show may be removed."""
@@ -100,7 +123,8 @@ class Operations(pyfuse3.Operations):
 
     def __init__(self, directory: LogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
         self.shared = Shared(directory, options, nursery)
-        self.accumulators = Accumulators(directory, options, nursery, counters=self.shared.counters)
+        grown = self.shared.waiting.grown
+        self.accumulators = Accumulators(directory, options, nursery, grown, counters=self.shared.counters)
         self._partitions = Partitions(self.shared)
         self._partition_directories: dict[int, PartitionDirectory] = {}
         texts = mount_texts(self.shared)
@@ -313,6 +337,7 @@ class Operations(pyfuse3.Operations):
         await self.accumulators.forget(partition.name)
         await self.shared.in_thread(lambda: self.shared.directory.delete_partition(partition.name))
         partition.removed()
+        self.shared.waiting.grown(partition.name)
         self.shared.counters.forget(partition.name)
         self.shared.wake_duties()
 
@@ -364,6 +389,18 @@ class Operations(pyfuse3.Operations):
         return await handle.write(buf)
 
     @guarded
+    async def poll(self, inode: int, fh: int, poll_handle: PollHandle | None, ctx: RequestContext) -> int:
+        """Answer poll, select and epoll; what nobody waits for is ready always, like any regular file."""
+        handle = self._handles[fh]
+        if not isinstance(handle, Pollable):
+            return ALWAYS_READY
+        seen = state_of(handle.partition)
+        events = await handle.events()
+        if poll_handle is not None:
+            self.shared.waiting.poll(handle.partition, seen, fh, poll_handle)
+        return events
+
+    @guarded
     async def flush(self, fh: int) -> None:
         handle = self._handles[fh]
         if isinstance(handle, Sink):
@@ -380,6 +417,7 @@ class Operations(pyfuse3.Operations):
         handle = self._handles.pop(fh)
         del self._counted[fh]
         del self._inodes[fh]
+        self.shared.waiting.forget(fh)
         if not isinstance(handle, bytes):
             await handle.release()
 

@@ -18,16 +18,19 @@ from offsetfs.fs.lru import Lru
 from offsetfs.fs.nodes import Buffer
 from offsetfs.fs.notes import Notes
 from offsetfs.fs.options import MountOptions
+from offsetfs.fs.waiting import Waiting
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.records.batch import BatchHeader
 from offsetfs.storage.records.record import Record
 from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.views.stretch import Stretch
 from offsetfs.storage.views.view_map import Maps
 
 RECORD_BYTES_MAX = 8 << 20
 BATCH_BYTES_MAX = 16 << 20
 BLOCK_BYTES_MAX = 8 << 20
+STRETCH_BYTES_MAX = 8 << 20
 OPEN_MAPS_MAX = 64
 READ_THREADS = 16
 
@@ -60,10 +63,16 @@ class Shared:
         self.records: Lru[Shown] = Lru(RECORD_BYTES_MAX)  # by inode, and what it was read from
         self.batches = BatchCache(BATCH_BYTES_MAX)
         self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined values, see values.py
+        self.stretches: Lru[Stretch] = Lru(STRETCH_BYTES_MAX)  # joined records, see follow.py
         self.maps: Maps = Pool(OPEN_MAPS_MAX, finds_held=True)
         self._config_problem: Exception | None = None
         self.wake_duties: Callable[[], None] = lambda: None
         """Called when something was done that leaves a duty behind, sooner than the next is due."""
+        self.waiting = Waiting(
+            nursery,
+            others_write=options.read_only or directory.read_only,
+            request_timeout_s=options.request_timeout_s,
+        )
         self._limiter = trio.CapacityLimiter(READ_THREADS)
 
     def refresh_config(self) -> None:

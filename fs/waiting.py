@@ -1,0 +1,245 @@
+"""Who waits for a partition to change: blocked readers, and those who asked to be told by poll(2).
+
+    AppendQueue ── grown ──┐
+    rmdir, end of mount ───┼→ Waiting ─→ readers wake, polls are notified
+    a look at the log ─────┘   └─ while somebody blocks: his signals, his time
+
+What this mount appends wakes at once. What somebody else changes (a broker that writes the directory below a read-only
+mount, retention) is found by looking, a hundred times a second where others write, else five times; and only while
+somebody waits. A wake-up says that something has changed, not what: who is woken looks for himself.
+
+A blocked reader is let go, with EINTR, when a signal waits for him (`interrupts`), when he cannot be seen and has
+waited for two seconds, and before the kernel's request timeout would end the mount. Everything is on the event loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import math
+import select
+from typing import Protocol
+
+import trio
+from pyfuse3 import FUSEError, PollHandle
+
+from offsetfs.fs import interrupts
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+
+READERS_MAX = 3072
+"""How many may be blocked at a time: each keeps a task and a request of the kernel's. Those beyond get EAGAIN."""
+
+LOOK_S = 0.01  # at a log that somebody else writes: as often as it looks at its files at all
+SIGNALS_S = 0.2  # from look to look at a blocked reader
+LOOKED_AT_ONCE = 8  # readers: a fraction of a millisecond
+UNSEEN_S = 2.0  # what a reader that cannot be seen waits at most
+TIMEOUT_SHARE = 0.5  # of what the kernel lets a request wait before it ends the mount
+
+ALWAYS_READY = select.POLLIN | select.POLLRDNORM | select.POLLOUT | select.POLLWRNORM
+"""What poll(2) is told of a file that nobody has to wait for."""
+
+State = tuple[int, int, bool]
+
+
+class Watched(Protocol):
+    """A partition, as far as those go who wait for it to change."""
+
+    @property
+    def name(self) -> TopicPartition: ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def is_gone(self) -> bool: ...
+
+
+def state_of(partition: Watched) -> State:
+    """Return what is waited for to change: log start, log end, and whether the partition is gone."""
+    return partition.log.log_start_offset, partition.log.next_offset, partition.is_gone
+
+
+class _Reader:
+    """One blocked request."""
+
+    __slots__ = ("code", "group", "pid", "since", "woken")
+
+    def __init__(self, group: _Group, pid: int) -> None:
+        self.group = group
+        self.pid = pid
+        self.since = trio.current_time()
+        self.woken = trio.Event()
+        self.code = 0
+
+    def wake(self, code: int = 0) -> None:
+        if not self.woken.is_set():
+            self.code = code
+            self.woken.set()
+
+
+class _Group:
+    """Those who wait for one partition. `seen`: how it was when they began to."""
+
+    __slots__ = ("partition", "polls", "readers", "seen")
+
+    def __init__(self, partition: Watched, seen: State) -> None:
+        self.partition = partition
+        self.seen = seen
+        self.readers: set[_Reader] = set()
+        self.polls: dict[int, PollHandle] = {}
+
+    def wake(self) -> None:
+        self.seen = state_of(self.partition)
+        readers, self.readers = self.readers, set()
+        for reader in readers:
+            reader.wake()
+        polls, self.polls = self.polls, {}
+        for poll in polls.values():
+            notify(poll)
+
+
+def notify(poll: PollHandle) -> None:
+    """Wake who polls; the kernel may have let go of him."""
+    with contextlib.suppress(OSError):
+        poll.notify()
+
+
+class Waiting:
+    """All who wait, of one mount."""
+
+    def __init__(self, nursery: trio.Nursery, *, others_write: bool, request_timeout_s: float | None) -> None:
+        """`others_write`: the logs may grow without `grown` being called."""
+        self._nursery = nursery
+        self._others_write = others_write
+        self._patience_s = request_timeout_s * TIMEOUT_SHARE if request_timeout_s else math.inf
+        self._groups: dict[TopicPartition, _Group] = {}
+        self.followers = 0
+        """Open streams, blocked or not."""
+        self._polled: dict[int, _Group] = {}  # the last group of each handle that polls
+        self._readers: dict[_Reader, None] = {}  # blocked, in the order in which they are to be looked at
+        self._is_looking = False
+        self._is_over = False
+
+    @property
+    def blocked(self) -> int:
+        """How many readers are blocked now."""
+        return len(self._readers)
+
+    # --- waking ------------------------------------------------------------------------------------------------------
+
+    def grown(self, partition: TopicPartition) -> None:
+        """Wake those who wait for a partition, to which something was appended."""
+        group = self._groups.pop(partition, None)
+        if group is not None:
+            group.wake()
+
+    changed = grown
+
+    def close(self) -> None:
+        """Let everybody go, now and from now on, with ENODEV: the mount ends."""
+        self._is_over = True
+        for reader in self._readers:
+            reader.wake(errno.ENODEV)
+        for name in list(self._groups):
+            self._groups.pop(name).wake()
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    async def wait(self, partition: Watched, seen: State, pid: int) -> None:
+        """Return when `partition` is no longer as it was `seen`.
+
+        `pid` opened the file. FUSEError EINTR when the reader is to be let go, EAGAIN when too many wait, ENODEV when
+        the mount ends.
+        """
+        if self._is_over or len(self._readers) >= READERS_MAX:
+            raise FUSEError(errno.ENODEV if self._is_over else errno.EAGAIN)
+        group = self._group(partition, seen)
+        if group is None:
+            return
+        reader = _Reader(group, pid)
+        group.readers.add(reader)
+        self._readers[reader] = None
+        self._begin_looking()
+        try:
+            await reader.woken.wait()
+        finally:
+            del self._readers[reader]
+            group.readers.discard(reader)
+        if reader.code:
+            raise FUSEError(reader.code)
+
+    def poll(self, partition: Watched, seen: State, handle: int, poll: PollHandle) -> None:
+        """Notify `poll` when `partition` is no longer as it was `seen`; it takes the place of the handle's last one."""
+        group = None if self._is_over else self._group(partition, seen)
+        if group is None:
+            notify(poll)
+        else:
+            self._polled[handle] = group
+            group.polls[handle] = poll
+            self._begin_looking()
+
+    def forget(self, handle: int) -> None:
+        """A handle was closed: nobody polls it any more."""
+        group = self._polled.pop(handle, None)
+        if group is not None:
+            group.polls.pop(handle, None)
+
+    def _group(self, partition: Watched, seen: State) -> _Group | None:
+        """Return those who wait for the partition as it was seen; None when it is another already."""
+        if state_of(partition) != seen:
+            return None
+        group = self._groups.get(partition.name)
+        if group is not None and (group.partition is not partition or group.seen != seen):
+            self.grown(partition.name)
+            group = None
+        if group is None:
+            group = self._groups[partition.name] = _Group(partition, seen)
+        return group
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def _begin_looking(self) -> None:
+        if not self._is_looking:
+            self._is_looking = True
+            self._nursery.start_soon(self._look)
+
+    async def _look(self) -> None:
+        """Look at the logs and at the readers, as long as somebody waits."""
+        next_logs, next_readers = trio.current_time() + LOOK_S, trio.current_time() + SIGNALS_S
+        try:
+            while self._groups and not self._is_over:
+                now = trio.current_time()
+                if now >= next_logs:
+                    self._look_at_logs()
+                    spent = trio.current_time() - now
+                    next_logs = now + max(LOOK_S if self._others_write else SIGNALS_S, 20 * spent)
+                if now >= next_readers:
+                    next_readers = now + self._look_at_some(now)
+                await trio.sleep_until(min(next_logs, next_readers))
+        finally:
+            self._is_looking = False
+
+    def _look_at_logs(self) -> None:
+        for name, group in list(self._groups.items()):
+            group.partition.log.refresh()
+            if not group.readers and not group.polls:
+                del self._groups[name]
+            elif state_of(group.partition) != group.seen:
+                self.grown(name)
+
+    def _look_at_some(self, now: float) -> float:
+        """Look at the readers whose turn it is; return after how many seconds to look at the next ones."""
+        for reader in list(itertools.islice(self._readers, LOOKED_AT_ONCE)):
+            del self._readers[reader]
+            self._readers[reader] = None  # the last one to be looked at again
+            self._look_at(reader, now)
+        return SIGNALS_S * LOOKED_AT_ONCE / max(len(self._readers), LOOKED_AT_ONCE)
+
+    def _look_at(self, reader: _Reader, now: float) -> None:
+        waited = now - reader.since
+        seen = interrupts.look(reader.pid)
+        is_lost = seen is interrupts.Seen.NOTHING and waited >= UNSEEN_S
+        if seen is interrupts.Seen.INTERRUPTED or is_lost or waited >= self._patience_s - SIGNALS_S:
+            reader.wake(errno.EINTR)
