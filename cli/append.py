@@ -31,6 +31,8 @@ def command(log_directory: str, path: str, tells: bool, texts: tuple[str, ...]) 
     \b
     echo hello | offsetfs append ~/logs orders-0
     offsetfs append ~/logs orders-0/append < lines.txt
+    jq -c '{value: .name}' people | offsetfs append ~/logs people-0/append.ndjson
+    offsetfs append ~/logs photos-0/append.raw < photo.jpg
     tail -f access.log | offsetfs append ~/logs access-0 -o linger-ms=100
     echo hello | offsetfs append ~/logs orders-0 --offsets
 
@@ -66,6 +68,8 @@ async def _fill(file: OpenFile, tells: bool) -> None:
         if tells:
             await _tell(file)
     await file.sync()
+    if tells:
+        await _tell(file)  # of append.raw, which is one record
 
 
 async def _tell(file: OpenFile) -> None:

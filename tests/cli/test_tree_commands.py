@@ -177,6 +177,18 @@ def test_a_partition_means_its_append_and_offsets_are_told(said: Said, log: str,
 
 
 @pytest.mark.unit
+def test_lines_of_json_and_whole_files_are_appended(said: Said, log: str, typed) -> None:
+    typed(b'{"key":"k","value":"a"}\n{"value":null}\n')
+    assert said("append", log, "orders-0/append.ndjson", "--offsets")[1].split()[::2] == ["100", "101"]
+    typed(b"two\nlines")
+    code, out, _ = said("append", log, "orders-0/append.raw", "--offsets")
+    assert code == 0 and out.split()[0] == "102"
+    with open_log(log) as directory:
+        records = list(directory.partition("orders-0").read(100))
+    assert [(each.key, each.value) for each in records] == [(b"k", b"a"), (None, None), (None, b"two\nlines")]
+
+
+@pytest.mark.unit
 def test_more_than_a_buffer_goes_in(said: Said, log: str, typed) -> None:
     lines = b"".join(b"line %d\n" % n for n in range(300_000))
     typed(lines)
@@ -239,6 +251,61 @@ def test_a_signal_ends_it_with_everything_on_disk(log: str, number: int) -> None
     assert values(log).endswith(b"value 99\none\ntwo\nunfinished\n")
     assert "orders 0 103" in Path(log, "recovery-point-offset-checkpoint").read_text()
     assert os.path.exists(f"{log}/.kafka_cleanshutdown")
+
+
+# --- follow ---------------------------------------------------------------------------------------------------------
+
+
+class Following:
+    """`offsetfs follow` in a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [*OFFSETFS, "follow", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def lines(self, count: int) -> list[str]:
+        assert self.process.stdout is not None
+        return [self.process.stdout.readline() for _ in range(count)]
+
+    def end(self, number: int | None = None) -> tuple[int, str]:
+        """Send a signal, or else stop reading; return exit code and standard error."""
+        assert self.process.stdout is not None and self.process.stderr is not None
+        if number is None:
+            self.process.stdout.close()
+        else:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(timeout=30), self.process.stderr.read()
+        finally:
+            self.process.stdout.close()
+            self.process.stderr.close()
+
+
+@pytest.mark.mount
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_follower_shows_what_comes_until_it_is_told_to_end(log: str, number: int) -> None:
+    following = Following(log, "orders-0", "--from", "-2")
+    assert following.lines(2) == ["value 98\n", "value 99\n"]
+    with open_log(log, "a") as directory:
+        directory.partition("orders-0").append_lines(b"new\nnewer\n")
+        assert following.lines(2) == ["new\n", "newer\n"]
+    assert following.end(number) == (exit_codes.INTERRUPTED, "")
+
+
+@pytest.mark.mount
+def test_a_follower_ends_when_nobody_reads_any_more(log: str) -> None:
+    following = Following(log, "orders-0/follow@98.ndjson")
+    assert [json.loads(line)["offset"] for line in following.lines(2)] == [98, 99]
+    assert following.end() == (exit_codes.SYSTEM, "")
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("start", ["x", "-3x", "../../1"])
+def test_a_beginning_that_is_none_is_told(said: Said, log: str, start: str) -> None:
+    assert said("follow", log, "orders-0", "--from", start) == (
+        *(1, "", f"offsetfs follow: --from {start}: neither an offset, nor -N, nor a time\n"),
+    )
 
 
 # --- without /dev/fuse, beside others --------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from pyfuse3 import EntryAttributes, FUSEError
 from offsetfs import NewRecord
 from offsetfs import open as open_log
 from offsetfs.fs.inodes import ROOT
+from offsetfs.fs.notes import Fault
 from offsetfs.fs.operations import Operations
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.path_tree import Entry, Tree
@@ -150,11 +153,20 @@ NAMED = [
 
 
 @pytest.mark.mount
+@pytest.mark.promise(
+    "`offsetfs ls` and `offsetfs cat` show what a mount shows: the same names, sizes, times, bytes and errors, where "
+    "nothing can be mounted."
+)
 def test_every_path_is_what_it_is_on_a_mount(log: Path, mount: Callable[..., Path]) -> None:
     point = mount(log, OPTIONS).path
     there, here = through_a_mount(point, NAMED), in_process(log, OPTIONS, NAMED)
     assert len(here) > 450 and set(here) == set(there)
     assert {path for path in here if here[path] != there[path] and path not in COUNTED} == set()
+    files = [path for path, (mode, *_) in here.items() if stat.S_ISREG(mode) and path not in COUNTED]
+    printed = subprocess.run(
+        [sys.executable, "-m", "offsetfs", "cat", log, *files, "-o", OPTIONS], stdout=subprocess.PIPE
+    )
+    assert printed.returncode == 0 and printed.stdout == b"".join(there[path][3] for path in files)
 
 
 @pytest.mark.mount
@@ -234,7 +246,7 @@ def test_what_is_being_made_is_waited_for_and_told_of(log: Path, monkeypatch: py
 
     async def busy(self: Operations, parent_inode: int, name: bytes, ctx: Any) -> EntryAttributes:
         if name == b"values" and len(told) < 2:
-            self.shared.notes.say("EAGAIN lookup orders-0/values: half of it is read; wait")
+            self.shared.notes.tell(Fault(errno.EAGAIN, "lookup", "orders-0/values", "half of it is read", "wait"))
             raise FUSEError(errno.EAGAIN)
         return await lookup(self, parent_inode, name, ctx)
 
