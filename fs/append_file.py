@@ -13,9 +13,12 @@ from offsetfs.fs.framing import Framing, JsonLines, Lines, Whole
 from offsetfs.fs.handles import AppendHandle
 from offsetfs.fs.inodes import Fixed, Kind
 from offsetfs.fs.nodes import Opened, Opening
+from offsetfs.fs.notes import Fault
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.names import INTERNAL_TOPICS
+
+_BROKERS_OWN = "a broker keeps its own state there, records are refused"
 
 PREFERRED_WRITE_BYTES = 1 << 20
 """What st_blksize says: cat then writes a megabyte at a time, in an eighth of the requests."""
@@ -63,8 +66,8 @@ class AppendFile:
             raise FUSEError(errno.EROFS)
         name = self._partition.name
         if name.topic in INTERNAL_TOPICS:
-            self._shared.notes.say(f"EPERM append to {name}: a broker keeps its own state there, records are refused")
+            self._shared.notes.tell(Fault(errno.EPERM, "open", self._path, _BROKERS_OWN, "write to another topic"))
             raise FUSEError(errno.EPERM)
 
     def _lost(self, error: OSError) -> None:
-        self._shared.notes.add(error, "write")
+        self._shared.notes.add(error, "write", self._path)

@@ -14,6 +14,7 @@ from typing import Protocol
 import trio
 from pyfuse3 import FUSEError
 
+from offsetfs.fs.notes import Fault
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import WouldBlock
 
@@ -72,10 +73,8 @@ class MapMaking:
                     self._shared.nursery.start_soon(self._make, view, self._run)
                 await self._run.finish()
             return
-        self._shared.notes.say(
-            f"EAGAIN {self._path}: its maps are being made, {view.scanned_bytes} of {self._total_bytes()} bytes are "
-            f"read; ask again{self._advice}"
-        )
+        done = f"its maps are being made, {view.scanned_bytes} of {self._total_bytes()} bytes are read"
+        self._shared.notes.tell(Fault(errno.EAGAIN, "lookup", self._path, done, f"ask again{self._advice}"))
         raise FUSEError(errno.EAGAIN)
 
     def _is_complete_now(self, view: Mapped) -> bool:

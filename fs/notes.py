@@ -47,7 +47,7 @@ class Notes:
         self.count = 0
         """How many faults were noted since the beginning."""
 
-    def add(self, error: BaseException, op: str, path: str = "") -> int:
+    def add(self, error: BaseException, op: str, path: str) -> int:
         """Remember `error`, met by `op` on `path`; return its errno."""
         number = errno_of(error)
         cause = _text(error)
@@ -58,11 +58,7 @@ class Notes:
 
     def tell(self, fault: Fault) -> None:
         """Remember a fault."""
-        self.say(str(fault))
-
-    def say(self, text: str) -> None:
-        """Remember a line of our own."""
-        line = _printable(text)
+        line = _printable(str(fault))
         count = self._lines.pop(line, ("", 0))[1] + 1
         self._lines[line] = (_stamp(self._now()), count)
         self.count += 1

@@ -76,6 +76,10 @@ def test_the_cure_comes_from_the_class() -> None:
     assert cure_of(ValueError()) is None
 
 
+def fault(cause: str) -> Fault:
+    return Fault(errno.EIO, "read", "a-0/7", cause, "wait")
+
+
 def notes_at(*seconds: float) -> Notes:
     clock = iter(seconds)
     return Notes(now=lambda: next(clock))
@@ -94,22 +98,26 @@ def test_a_line_says_when_errno_place_and_cure() -> None:
 def test_the_same_fault_again_is_counted_and_moves_to_the_end() -> None:
     notes = notes_at(0, 1, 2)
     for text in ("one", "two", "one"):
-        notes.say(text)
-    assert notes.text().decode() == "1970-01-01T00:00:01.000Z two\n1970-01-01T00:00:02.000Z one (2 times)\n"
+        notes.tell(fault(text))
+    lines = [line.split(" ", 1) for line in notes.text().decode().splitlines()]
+    assert lines == [
+        ["1970-01-01T00:00:01.000Z", "EIO read a-0/7: two; wait"],
+        ["1970-01-01T00:00:02.000Z", "EIO read a-0/7: one; wait (2 times)"],
+    ]
 
 
 def test_only_the_newest_lines_are_kept() -> None:
     notes = Notes(now=lambda: 0.0)
     for number in range(LINES_MAX + 5):
-        notes.say(f"line {number}")
+        notes.tell(fault(f"line {number}"))
     lines = notes.text().decode().splitlines()
     assert len(lines) == LINES_MAX
-    assert lines[0].endswith("line 5") and lines[-1].endswith(f"line {LINES_MAX + 4}")
+    assert lines[0].endswith("line 5; wait") and lines[-1].endswith(f"line {LINES_MAX + 4}; wait")
 
 
 def test_control_characters_and_endless_names_do_not_reach_a_terminal() -> None:
     notes = Notes(now=lambda: 0.0)
-    notes.say("a\x1b[31m\nb" + "x" * 5000)
+    notes.tell(fault("a\x1b[31m\nb" + "x" * 5000))
     text = notes.text().decode()
     assert text.count("\n") == 1 and "\x1b" not in text and "\\x1b[31m\\nb" in text
     assert len(text) < 1100

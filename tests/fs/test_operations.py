@@ -113,7 +113,7 @@ async def test_a_look_up_waits_ten_seconds_for_maps_and_the_building_goes_on(
     begun = trio.current_time()
     assert await errno_of(world.look("orders-0", "values")) == "EAGAIN"
     assert map_making.WAIT_S <= trio.current_time() - begun < map_making.WAIT_S + 3
-    assert "EAGAIN orders-0/values: its maps are being made, 0 of" in await world.errors()
+    assert "EAGAIN lookup orders-0/values: its maps are being made, 0 of" in await world.errors()
     slow_maps.clear()
     assert (await world.look("orders-0", "values")).st_size == 4
 
