@@ -11,6 +11,7 @@ from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.append_file import APPEND_FILES, AppendFile
+from offsetfs.fs.by_key import KeyDirectory, KeyedFiles
 from offsetfs.fs.by_time import TimeDirectories
 from offsetfs.fs.errors import is_fault
 from offsetfs.fs.follow import FollowFiles
@@ -60,6 +61,7 @@ class PartitionTree:
         self.ranges = RangeFiles(shared, partition, (self.values, self.json))
         self._range = RangeDirectory(shared, partition, Fixed.RANGES, self.ranges.find_range)
         self._last = RangeDirectory(shared, partition, Fixed.LAST, self.ranges.find_last)
+        self._keys = KeyDirectory(shared, partition, self.records)
         self._segments = SegmentFiles(shared, partition)
         self.links: dict[int, Link] = {}
         links = {kind: OffsetLinks(shared, partition, kind) for kind in (Kind.LINK, Kind.TIME_LINK, Kind.MINUTE_LINK)}
@@ -69,6 +71,7 @@ class PartitionTree:
         self.directories: dict[int, Directory] = {
             Fixed.SEGMENTS: self._segments,
             Fixed.BY_TIME: self._times,
+            Fixed.BY_KEY: self._keys,
             Fixed.RANGES: self._range,
             Fixed.LAST: self._last,
             key(Kind.TIME_DIRECTORY, 0): self._times,
@@ -78,6 +81,7 @@ class PartitionTree:
             key(Kind.VALUES, 0): self.values,
             key(Kind.RECORDS, 0): self.json,
             key(Kind.SEGMENT, 0): self._segments,
+            key(Kind.KEYED, 0): self._keys.files,
             key(Kind.RANGE, 0): self.ranges,
             **{key(part.kind, 0): part for part in self.parts.values()},
             key(Kind.FOLLOW, 0): self.follow,
@@ -88,10 +92,14 @@ class PartitionTree:
         self.looked_up: dict[int, LookedUp[Any]] = {Kind.FOLLOW: self.follow.names}
         """What has numbers by name only, by `Kind`: the kernel says when it may be forgotten."""
         self.looked_up[Kind.RANGE] = self.ranges.looked_up
+        self.looked_up[Kind.KEYED] = self._keys.files.looked_up
+        self.described: dict[int, RecordFiles | KeyedFiles] = {Kind.RECORD: self.records, Kind.KEYED: self._keys.files}
+        """What has extended attributes, by `Kind`."""
         self.named: dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]] = self._names()
         self.unlisted: dict[bytes, Callable[[], EntryAttributes]] = {
             b"range": self._range.entry,
             b"last": self._last.entry,
+            b"by-key": self._keys.entry,
         }
         """Directories that are there by name only: what is in them answers a question."""
 

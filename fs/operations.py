@@ -73,10 +73,14 @@ _OPEN_LONG = frozenset(
         Kind.RECORDS,
         Kind.RANGE,
         Kind.SEGMENT,
+        Kind.KEYED,
         Kind.FOLLOW,
     }
 )
 """Kinds of files that are read over a time in which what they show may be removed."""
+
+_DESCRIBED = frozenset({Kind.RECORD, Kind.KEYED})
+"""Kinds of files that have extended attributes."""
 
 NAME_BYTES_MAX = 255
 """Of one name, as in other file systems. The kernel would hand on four times as much."""
@@ -271,16 +275,16 @@ class Operations(pyfuse3.Operations):
         if not name.startswith(b"user."):
             raise FUSEError(errno.EOPNOTSUPP)
         kind, partition, number = unpack(inode)
-        if kind != Kind.RECORD or not name.startswith(b"user.kafka."):
+        if kind not in _DESCRIBED or not name.startswith(b"user.kafka."):
             raise FUSEError(ENOATTR)
-        return await (await self._numbered(partition).tree()).records.xattr(number, name)
+        return await (await self._numbered(partition).tree()).described[kind].xattr(number, name)
 
     @guarded
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
         kind, partition, number = unpack(inode)
-        if kind != Kind.RECORD:
+        if kind not in _DESCRIBED:
             return []
-        return await (await self._numbered(partition).tree()).records.xattrs(number)
+        return await (await self._numbered(partition).tree()).described[kind].xattrs(number)
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         """Let go of what the kernel no longer knows. There is nobody to tell of an error, and none comes."""

@@ -17,6 +17,7 @@ from offsetfs.fs.counters import Counters
 from offsetfs.fs.lru import Lru
 from offsetfs.fs.nodes import Buffer
 from offsetfs.fs.notes import Notes
+from offsetfs.fs.open_indexes import OpenIndexes
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.waiting import Waiting
 from offsetfs.storage.directory.directory import LogDirectory
@@ -65,6 +66,7 @@ class Shared:
         self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined values, see values.py
         self.stretches: Lru[Stretch] = Lru(STRETCH_BYTES_MAX)  # joined records, see follow.py
         self.maps: Maps = Pool(OPEN_MAPS_MAX, finds_held=True)
+        self.key_indexes = OpenIndexes()
         self._config_problem: Exception | None = None
         self.wake_duties: Callable[[], None] = lambda: None
         """Called when something was done that leaves a duty behind, sooner than the next is due."""

@@ -1,0 +1,268 @@
+"""`by-key/<key>` on a mount: the latest value of a key, with the tools that people have."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keyed_logs import Keyed, end_of_transaction, keyed
+from small_logs import record
+
+from offsetfs.fs.encoded_names import encoded
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.producers import ABORT
+from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch_builder import SealedBatch
+
+pytestmark = pytest.mark.mount
+
+USERS = TopicPartition("users", 0)
+LONGEST = b"k" * 255
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def made(path: Path, *records: tuple[bytes | None, bytes | None]) -> Path:
+    """Return a log directory with these records, a batch each, at times that rise by a second."""
+    path.mkdir(exist_ok=True)
+    directory = LogDirectory.open(str(path))
+    log = directory.log(USERS) if directory.has(USERS) else directory.create_partition(USERS)
+    for key, value in records:
+        log.append(record((log.next_offset + 1) * 1000, value, key))
+    directory.close()
+    return path
+
+
+def sh(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", command], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def offsetfs(*words: str | Path) -> str:
+    """Run a command; return what it says."""
+    done = subprocess.run([sys.executable, "-m", "offsetfs", *words], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
+NAMES = {
+    b"anna": "anna",
+    b"a/b": "a%2Fb",
+    b"100%": "100%25",
+    b".": "%2E",
+    b"..": "%2E%2E",
+    b"": "%",
+    b"\x00\x01": "%00%01",
+    "Zürich".encode(): "Zürich",
+    b"with a blank": "with a blank",
+    LONGEST: LONGEST.decode(),
+}
+
+
+def test_every_key_has_one_name_and_its_file_is_the_latest_value(mount: Any, tmp_path: Path) -> None:
+    old, new = ([(key, generation + key) for key in NAMES] for generation in (b"old ", b"new "))
+    keys = mount(made(tmp_path / "log", *old, *new)).path / "users-0" / "by-key"
+    for key, name in NAMES.items():
+        assert (keys / name).read_bytes() == b"new " + key, name
+    for name in ("nobody", "a%2fb", "%61nna", "100%", "%2", "...", "ann", "anna "):
+        with pytest.raises(FileNotFoundError):
+            os.stat(os.path.join(keys, name))
+    with pytest.raises(OSError) as raised:
+        os.stat(keys / ("k" * 256))
+    assert raised.value.errno == errno.ENAMETOOLONG
+
+
+def test_it_is_there_by_name_only(mount: Any, tmp_path: Path) -> None:
+    partition = mount(made(tmp_path / "log", (b"a", b"1"))).path / "users-0"
+    assert "by-key" not in os.listdir(partition) and os.listdir(partition / "by-key") == []
+    assert (partition / "by-key").is_dir() and (partition / "by-key" / "a").is_file()
+
+
+def test_a_file_is_the_record_with_its_time_size_and_attributes(mount: Any, tmp_path: Path) -> None:
+    partition = (
+        mount(made(tmp_path / "log", (b"a", b"first"), (b"b", b"other"), (b"a", b"the latest"))).path / "users-0"
+    )
+    by_key, by_offset = partition / "by-key" / "a", partition / "2"
+    for path in (by_key, by_offset):
+        status = path.stat()
+        assert (status.st_size, status.st_mtime_ns, status.st_mode & 0o777) == (10, 3_000_000_000, 0o440)
+    assert by_key.stat().st_ino != by_offset.stat().st_ino
+    assert {n: os.getxattr(by_key, n) for n in os.listxattr(by_key)} == {
+        n: os.getxattr(by_offset, n) for n in os.listxattr(by_offset)
+    }
+    assert os.getxattr(by_key, "user.kafka.offset") == b"2" and os.getxattr(by_key, "user.kafka.key") == b"a"
+    with pytest.raises(OSError) as raised:
+        os.getxattr(by_key, "user.other")
+    assert raised.value.errno == errno.ENODATA
+
+
+def test_a_new_value_is_seen_at_once_and_who_has_the_old_one_open_reads_on(mount: Any, tmp_path: Path) -> None:
+    partition = mount(made(tmp_path / "log", (b"a", b"0"))).path / "users-0"
+    path = partition / "by-key" / "a"
+    with open(path, "rb", buffering=0) as opened:
+        inode = path.stat().st_ino
+        for number in range(1, 20):
+            line = json.dumps({"key": "a", "value": f"value {number}"})
+            (partition / "append.ndjson").write_text(line + "\n")
+            assert path.read_text() == f"value {number}"
+        assert path.stat().st_ino != inode and os.fstat(opened.fileno()).st_ino == inode
+        assert opened.read() == b"0"
+
+
+def test_what_was_deleted_is_not_there_until_it_is_written_again(mount: Any, tmp_path: Path) -> None:
+    partition = mount(made(tmp_path / "log", (b"a", b"1"), (b"b", b"2"))).path / "users-0"
+    append = partition / "append.ndjson"
+    assert sh("cat by-key/a by-key/b", partition).stdout == "12"
+    append.write_text('{"key": "a", "value": null}\n')
+    found = sh("cat by-key/a; cat by-key/b", partition)
+    assert found.stdout == "2" and "No such file or directory" in found.stderr
+    append.write_text('{"key": "a", "value": "3"}\n')
+    assert sh("cat by-key/a by-key/b", partition).stdout == "32"
+
+
+def test_the_usual_tools_work_on_it(mount: Any, tmp_path: Path) -> None:
+    root = mount(made(tmp_path / "log", (b"a", b'{"n": 1}'), (b"b", b'{"n": 2}'), (b"a", b'{"n": 3}'))).path
+    for command, said in {
+        "jq -c .n users-0/by-key/a users-0/by-key/b": "3\n2\n",
+        "test -e users-0/by-key/a && ! test -e users-0/by-key/c && echo yes": "yes\n",
+        "cp users-0/by-key/b /dev/stdout": '{"n": 2}',
+        "head -c 4 users-0/by-key/a": '{"n"',
+        "wc -c < users-0/by-key/a": "8\n",
+        "stat -c '%s %b' users-0/by-key/a": "8 0\n",
+        "tail -c 3 users-0/by-key/a": " 3}",
+        "dd if=users-0/by-key/a bs=1 skip=6 status=none": "3}",
+        "for key in a b c; do cat users-0/by-key/$key 2>/dev/null || echo none; done": '{"n": 3}{"n": 2}none\n',
+    }.items():
+        assert sh(command, root).stdout == said, command
+
+
+def test_nothing_of_it_can_be_written(mount: Any, tmp_path: Path) -> None:
+    keys = mount(made(tmp_path / "log", (b"a", b"1"))).path / "users-0" / "by-key"
+    for act in (
+        lambda: (keys / "a").write_text("2"),
+        lambda: (keys / "new").write_text("2"),
+        lambda: (keys / "a").unlink(),
+        lambda: (keys / "new").mkdir(),
+        lambda: (keys / "a").rename(keys / "b"),
+        lambda: os.truncate(keys / "a", 0),
+    ):
+        with pytest.raises(OSError) as raised:
+            act()
+        assert raised.value.errno == errno.EPERM
+
+
+def test_what_retention_and_delete_records_took_is_not_there(mount: Any, tmp_path: Path) -> None:
+    partition = mount(made(tmp_path / "log", (b"a", b"1"), (b"b", b"2")), "delete-records").path / "users-0"
+    assert sh("cat by-key/a by-key/b", partition).stdout == "12"
+    (partition / "start").write_text("1\n")
+    assert not (partition / "by-key" / "a").exists() and (partition / "by-key" / "b").read_text() == "2"
+
+
+def test_the_index_is_kept_and_taken_up_by_the_next_mount(mount: Any, tmp_path: Path) -> None:
+    log = made(tmp_path / "log", *((b"%d" % number, b"v%d" % number) for number in range(100)))
+    kept = []
+    for _ in range(2):
+        mounted = mount(log)
+        assert (mounted.path / "users-0" / "by-key" / "42").read_text() == "v42"
+        assert mounted.unmount() == 0
+        kept += [[(log / "users-0" / name).stat() for name in ("by-key.sqlite", "by-key.seal")]]
+    first, second = ([(status.st_ino, status.st_mtime_ns) for status in files] for files in kept)
+    assert first == second, "what did not change is not written anew"
+    assert "by-key" not in offsetfs("verify", log)
+
+
+def test_a_read_only_mount_keeps_its_index_in_the_cache_of_the_user(mount: Any, tmp_path: Path, _cache: Path) -> None:
+    log = made(tmp_path / "log", (b"a", b"1"), (b"b", b"2"))
+    before = sorted(os.listdir(log / "users-0"))
+    for _ in range(2):
+        mounted = mount(log, "ro")
+        assert (mounted.path / "users-0" / "by-key" / "b").read_text() == "2"
+        assert mounted.unmount() == 0
+    assert sorted(os.listdir(log / "users-0")) == before
+    kept = list((_cache / "offsetfs" / "by-key").iterdir())
+    assert sorted(path.suffix for path in kept) == [".seal", ".sqlite"]
+    assert {path.stat().st_mode & 0o077 for path in kept} == {0}
+
+
+def test_two_mounts_of_one_broker_do_not_share_what_they_write(mount: Any, tmp_path: Path) -> None:
+    log = made(tmp_path / "log", (b"a", b"1"))
+    first, second = mount(log, "ro").path, mount(log, "ro").path
+    for path in (first, second, first):
+        assert (path / "users-0" / "by-key" / "a").read_text() == "1"
+
+
+def test_a_record_of_an_aborted_transaction_counts_only_where_it_is_shown(golden_copy: Path, mount: Any) -> None:
+    for isolation in ("read_committed", "read_uncommitted"):
+        partition = mount(golden_copy, f"ro,isolation={isolation}").path / "transactions-0"
+        latest: dict[bytes, bytes] = {}
+        for line in (partition / "records.ndjson").read_text().splitlines():
+            each = json.loads(line)
+            if each.get("key") is not None:
+                latest[each["key"].encode()] = b"%d" % each["offset"]
+        keys = os.fsencode(partition / "by-key")
+        found = {key: os.getxattr(os.path.join(keys, encoded(key) or b""), "user.kafka.offset") for key in latest}
+        assert latest and found == latest
+
+
+def test_damage_is_told_and_its_neighbours_are_found(mount: Any, tmp_path: Path) -> None:
+    log = made(tmp_path / "log", (b"a", b"first"), (b"b", b"second"), (b"c", b"third"))
+    path = log / "users-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[data.index(b"second")] ^= 1
+    path.write_bytes(data)
+    mounted = mount(log, faulty=True)
+    keys = mounted.path / "users-0" / "by-key"
+    assert (keys / "a").read_text() == "first" and (keys / "c").read_text() == "third"
+    assert not (keys / "b").exists() and "EBADMSG" in mounted.errors()
+
+
+def test_compaction_changes_no_answer(mount: Any, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    directory = LogDirectory.open(str(log))
+    partition = directory.create_partition(USERS, {"cleanup.policy": "compact", "segment.bytes": "1000000"})
+    for generation in range(3):
+        data = build([(b"%d" % key, b"%d of %d" % (generation, key), (), 1000) for key in range(50)])
+        partition.append(SealedBatch(memoryview(data), 50, 1000, 1000, len(data)))
+        partition.roll()
+    directory.close()
+    for _ in range(2):
+        mounted = mount(log)
+        keys = mounted.path / "users-0" / "by-key"
+        assert [(keys / str(key)).read_text() for key in range(50)] == [f"2 of {key}" for key in range(50)]
+        mounted.unmount()
+        offsetfs("clean", log)
+
+
+def test_where_compaction_took_an_aborted_record_the_one_before_counts_again(mount: Any, tmp_path: Path) -> None:
+    settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+    log = tmp_path / "log"
+    log.mkdir()
+    directory = LogDirectory.open(str(log))
+    path = Path(directory.create_partition(USERS, settings).path) / "00000000000000000000.log"
+    directory.close()
+    batches = [
+        keyed(0, Keyed(0, b"a", b"before")),
+        keyed(1, Keyed(0, b"a", b"aborted"), producer=(7, 0, 0), transactional=True),
+        end_of_transaction(2, 7, ABORT),
+    ]
+    path.write_bytes(b"".join(batches))
+    (log / ".kafka_cleanshutdown").unlink()
+    directory = LogDirectory.open(str(log))
+    directory.log(USERS).roll()
+    directory.log(USERS).append(record(1000, b"later", b"b"))
+    directory.close()
+    for expected in ("aborted", "before"):
+        mounted = mount(log)
+        assert (mounted.path / "users-0" / "by-key" / "a").read_text() == expected
+        mounted.unmount()
+        offsetfs("clean", log)
