@@ -109,8 +109,7 @@ class KeyDirectory:
                 index = KeyIndex(self._partition.view, place, self._shared.damaged)
                 self._shared.directory.closing.append(index.close)
                 self._index = _ToldIndex(index, f"{self._partition.name}/by-key", self._partition)
-        idle = self._shared.key_indexes.use(self._index.index)
-        if idle is not None:
+        for idle in self._shared.key_indexes.use(self._index.index):
             await self._shared.in_thread(idle.close)
         await self._making.complete(self._index)
         return self._index.index
@@ -189,7 +188,7 @@ class _ToldIndex:
     def scanned_bytes(self) -> int:
         return self.index.scanned_bytes
 
-    def refresh(self, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
+    def refresh(self, *, nowait: bool = False, bytes_max: int | None = None, in_whole: bool = False) -> bool:
         is_complete = self.index.refresh(nowait=nowait, bytes_max=bytes_max)
         self._tell(time.monotonic(), is_complete)
         return is_complete

@@ -16,10 +16,17 @@ class OpenIndexes:
     """
 
     def __init__(self) -> None:
-        self._used: OrderedDict[int, KeyIndex] = OrderedDict()
+        self._used: OrderedDict[KeyIndex, None] = OrderedDict()
 
-    def use(self, index: KeyIndex) -> KeyIndex | None:
-        """Note that an index is used; return one to be closed for it, that which was used longest ago."""
-        self._used[id(index)] = index
-        self._used.move_to_end(id(index))
-        return self._used.popitem(last=False)[1] if len(self._used) > OPEN_MAX else None
+    def use(self, index: KeyIndex) -> list[KeyIndex]:
+        """Note that an index is used; return those to be closed for it: that which was used longest ago."""
+        self._used[index] = None
+        self._used.move_to_end(index)
+        return [self._used.popitem(last=False)[0]] if len(self._used) > OPEN_MAX else []
+
+    def take_gone(self) -> list[KeyIndex]:
+        """Return those to be closed because their partition was deleted: the room of an open file is not free."""
+        gone = [index for index in self._used if index.is_gone]
+        for index in gone:
+            del self._used[index]
+        return gone

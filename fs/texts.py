@@ -30,6 +30,7 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat orders-0/by-time/2026-11-21T13:05 the first record at or after a time (UTC)
     cat orders-0/by-time/-15m             ... or fifteen minutes ago
     ls orders-0/by-time/2026/11/21/13     the minutes that have records
+    cat orders-0/by-key/customer-17       the latest value of a key; a/b is called a%2Fb
     echo hello >> orders-0/append         a record for each line
     cat orders-0/start orders-0/next      the oldest offset there is, the next one to be given
     cat orders-0/info                     everything else, as JSON

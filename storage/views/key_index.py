@@ -97,6 +97,11 @@ class KeyIndex:
         self.scanned_bytes = 0
         """How much of the log was read for what the table holds, in this process."""
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the partition was deleted, or made anew."""
+        return self._log.is_gone
+
     # --- growing ---------------------------------------------------------------------------------------------------
 
     def refresh(self, *, nowait: bool = False, bytes_max: int | None = None) -> bool:

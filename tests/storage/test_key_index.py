@@ -240,6 +240,9 @@ def append_row(path: Path) -> None:
     database.close()
 
 
+@pytest.mark.promise(
+    "What an index of keys says is compared with the record, and one that does not fit its seal or the log is made anew."
+)
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_what_does_not_fit_is_made_anew(small: SmallLog, damage: Callable[[Path], object]) -> None:
     append(small.log, *(b"%d" % number for number in range(50)))

@@ -1,0 +1,146 @@
+"""`by-key` between the index and the log: what it does when the two do not agree. And any bytes as a name."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsetfs.fs.attributes import Attributes
+from offsetfs.fs.by_key import KeyDirectory
+from offsetfs.fs.encoded_names import decoded, encoded
+from offsetfs.fs.open_indexes import OPEN_MAX, OpenIndexes
+from offsetfs.fs.options import own_cache_directory
+from offsetfs.fs.shared import Shown
+from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.records.batch import build, read_batch
+from offsetfs.storage.views.key_index import Found, KeyIndex
+
+pytestmark = pytest.mark.unit
+
+
+class FakeIndex:
+    """Answers from a script: a place, None, or an error; the last one again and again."""
+
+    def __init__(self, *answers: Found | Exception | None) -> None:
+        self.answers = list(answers)
+        self.distrusted = 0
+
+    def find(self, key: bytes) -> Found | None:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def distrust(self) -> None:
+        self.distrusted += 1
+
+
+class FakeRecords:
+    """The records at offsets: keys, None where compaction has taken one."""
+
+    def __init__(self, keys: dict[int, bytes]) -> None:
+        self.keys = keys
+
+    async def find(self, offset: int) -> Shown | None:
+        if offset not in self.keys:
+            return None
+        batch = read_batch(build([(self.keys[offset], b"value", (), 1000)], base_offset=offset))
+        return Shown(b"value", 0, batch.records()[0], batch.header, offset)
+
+
+async def in_thread(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+async def look_up(index: FakeIndex, keys: dict[int, bytes]) -> int | None:
+    """Return the inode's number of key `a`, None when it is not there."""
+    shared = SimpleNamespace(in_thread=in_thread, attributes=Attributes(0, 0, 0))
+    partition = SimpleNamespace(
+        name="users-0", path="/log/users-0", anchor=0, log=None, inode=lambda kind, number: number
+    )
+    directory = KeyDirectory(cast(Any, shared), cast(Any, partition), cast(Any, FakeRecords(keys)))
+
+    async def complete() -> KeyIndex:
+        return cast(KeyIndex, index)
+
+    cast(Any, directory)._complete = complete
+    entry = await directory.lookup(0, b"a")
+    return None if entry is None else cast(int, directory.files.looked_up.at(entry.st_ino).offset)
+
+
+PLAIN, OF_A_TRANSACTION, LATER = Found(3, False), Found(3, True), Found(5, False)
+
+CASES: dict[str, tuple[tuple[Found | Exception | None, ...], dict[int, bytes], int | None, int]] = {
+    "found": ((PLAIN,), {3: b"a"}, 3, 0),
+    "of no record": ((None,), {}, None, 0),
+    "another key lies there": ((PLAIN, LATER), {3: b"b", 5: b"a"}, 5, 1),
+    "another key lies there, and the key is nowhere": ((PLAIN, None), {3: b"b"}, None, 1),
+    "closed by another look-up": ((WouldBlock("closed"), PLAIN), {3: b"a"}, 3, 0),
+    "a tombstone that compaction took": ((PLAIN,), {}, None, 0),
+    "taken because there is a newer one": ((PLAIN, LATER), {5: b"a"}, 5, 0),
+    "an aborted record that compaction took": ((OF_A_TRANSACTION, Found(1, False)), {1: b"a"}, 1, 1),
+}
+
+
+@pytest.mark.parametrize(("answers", "keys", "expected", "distrusted"), CASES.values(), ids=CASES)
+async def test_the_latest_record_of_a_key_is_found(
+    answers: tuple[Found | Exception | None, ...], keys: dict[int, bytes], expected: int | None, distrusted: int
+) -> None:
+    index = FakeIndex(*answers)
+    assert await look_up(index, keys) == expected and index.distrusted == distrusted
+
+
+async def test_an_index_that_never_agrees_with_the_log_is_an_error_and_no_answer() -> None:
+    with pytest.raises(OSError, match="do not agree") as raised:
+        await look_up(FakeIndex(PLAIN), {3: b"b"})
+    assert raised.value.errno == errno.EIO
+
+
+def test_of_many_indexes_those_used_last_stay_open() -> None:
+    opened, indexes = OpenIndexes(), [cast(KeyIndex, _Index()) for _ in range(OPEN_MAX)]
+    assert [opened.use(index) for index in indexes] == [[]] * OPEN_MAX
+    assert opened.use(indexes[0]) == []
+    assert opened.use(cast(KeyIndex, _Index())) == [indexes[1]]
+    cast(Any, indexes[5]).is_gone = True
+    assert opened.take_gone() == [indexes[5]] and opened.take_gone() == []
+
+
+class _Index:
+    is_gone = False
+
+
+@given(st.binary(max_size=90))
+def test_any_bytes_have_one_name_that_a_file_may_have(data: bytes) -> None:
+    name = encoded(data)
+    assert name is not None and decoded(name) == data
+    assert name and name not in (b".", b"..") and not set(name) & {0, ord("/")}
+
+
+@given(st.binary(min_size=1, max_size=40))
+def test_a_name_is_that_of_one_thing_or_of_none(name: bytes) -> None:
+    data = decoded(name)
+    assert data is None or encoded(data) == name
+
+
+def test_what_would_be_longer_than_a_name_has_none() -> None:
+    assert encoded(b"k" * 255) == b"k" * 255 and encoded(b"k" * 256) is None and encoded(b"/" * 86) is None
+    assert decoded(b"k" * 256) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"HOME": "/home/anna"}, "/home/anna/.cache/offsetfs"),
+        ({"HOME": "/home/anna", "XDG_CACHE_HOME": "/cache"}, "/cache/offsetfs"),
+        ({"XDG_CACHE_HOME": "relative"}, None),
+        ({}, None),
+    ],
+)
+def test_the_cache_is_where_a_user_has_it(environment: dict[str, str], expected: str | None) -> None:
+    assert own_cache_directory(environment) == expected
