@@ -23,13 +23,14 @@ class Bench:
     """One run, or with `count` filled in, one row of it.
 
     `rounds` does not count the warm-up; `reads` is how many single records are read in each, and `sparse_batches` how
-    many batches a log of holes has to read them from.
+    many batches a log of holes has to read them from. `is_full`: sizes are those of the table.
     """
 
     folder: Path
     rounds: int
     reads: int
     sparse_batches: int
+    is_full: bool
     until_the_end: ExitStack
     count: int = 0
     _made: dict[object, Any] = field(default_factory=dict)
@@ -43,8 +44,12 @@ class Bench:
         return self.folder / f"{kind}-{next(self._numbers)}"
 
     def lines(self) -> Path:
-        """A file of `count` lines."""
+        """A file of `count` lines, alike but for their number."""
         return self.once(("lines", self.count), lambda: logs.lines(self.new("lines"), self.count))
+
+    def prose(self) -> Path:
+        """A file of `count` lines of words, for compression."""
+        return self.once(("prose", self.count), lambda: logs.prose(self.new("prose"), self.count))
 
     def filled(self, batch_bytes: int) -> Path:
         """A log directory with those lines, in batches of that size."""
@@ -57,15 +62,21 @@ class Bench:
         return self.once(("sparse", segments), lambda: logs.sparse(self.new("log"), segments, self.sparse_batches))
 
     def broker(self) -> KafkaBroker:
-        """A running Kafka."""
-        return self.once("broker", lambda: self.until_the_end.enter_context(mounted.broker(self.new("kafka"))))
+        """A running Kafka. A topic that is not there is made when it is written to, with a partition for each round."""
+        settings = {"auto.create.topics.enable": "true", "num.partitions": str(self.rounds + 1)}
 
-    def topic(self, name: str, fill: Callable[[str], object], partitions: int = 1) -> str:
+        def make() -> KafkaBroker:
+            return self.until_the_end.enter_context(mounted.broker(self.new("kafka"), settings))
+
+        return self.once("broker", make)
+
+    def topic(self, name: str, fill: Callable[[str], object] = lambda name: None, partitions: int | None = None) -> str:
         """A topic of the broker for `count` records, its name; `fill` puts the records into it."""
 
         def make() -> str:
             full_name = f"{name}-{self.count}"
-            self.broker().create_topic(full_name, partitions)
+            if partitions:
+                self.broker().create_topic(full_name, partitions)
             fill(full_name)
             return full_name
 

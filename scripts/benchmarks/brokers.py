@@ -6,6 +6,7 @@ The broker's own lines say how long its work took, without its start and without
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import time
@@ -59,11 +60,17 @@ def loaded_seconds(broker: KafkaBroker, partition: TopicPartition) -> float:
     return int(told(broker, _LOADED.format(re.escape(str(partition))))[1]) / 1000
 
 
-def plant(log_dir: Path, partition: TopicPartition, source: Path) -> None:
-    """Put a copy of the segments of another partition's directory in the place of those of a stopped broker's."""
+def plant(log_dir: Path, partition: TopicPartition, source: Path, *, are_shared: bool = False) -> None:
+    """Put the segments of another partition's directory in the place of those of a stopped broker's.
+
+    With `are_shared` the broker gets the same `.log` files, of which it must not write any.
+    """
     empty(log_dir, partition)
     for file in source.glob("0*"):
-        shutil.copy(file, log_dir / str(partition))
+        if are_shared and file.suffix == ".log":
+            os.link(file, log_dir / str(partition) / file.name)
+        else:
+            shutil.copy(file, log_dir / str(partition))
 
 
 def empty(log_dir: Path, partition: TopicPartition) -> None:

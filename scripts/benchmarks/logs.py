@@ -8,10 +8,12 @@ what it would touch in a full log; a scan would meet the holes, and so is none o
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import struct
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,9 +31,13 @@ OWN_BATCH_BYTES = 1 << 20
 PRODUCER_BATCH_BYTES = 16 << 10
 """Kafka's default `batch.size`."""
 SEGMENT_BYTES = 1 << 30
+TIMED_MAX = 100
+"""Time indexes of their own take 768 KiB for each segment."""
 
 TIME_MS = 1_763_700_000_000
 _FILLING = bytes(random.Random(1).choices(b"abcdefghijklmnopqrstuvwxyz0123456789 ", k=LINE_BYTES))
+
+_VOCABULARY = [bytes(random.Random(n).choices(b"etaoinshrdlu", k=3 + n % 7)) for n in range(1000)]
 
 
 def line(number: int) -> bytes:
@@ -46,6 +52,21 @@ def lines(path: Path, count: int) -> Path:
         for start in range(0, count, 100_000):
             file.write(b"".join([b"%011d " % number + rest for number in range(start, min(start + 100_000, count))]))
     return path
+
+
+def prose(path: Path, count: int) -> Path:
+    """Write `count` lines of as many bytes, of words that seldom come in the same order; LZ4 halves them."""
+    numbers = random.Random(2)
+    endings = [_words(numbers) for _ in range(1 << 16)]
+    with path.open("wb") as file:
+        for start in range(0, count, 100_000):
+            chosen = numbers.choices(endings, k=min(100_000, count - start))
+            file.write(b"".join([b"%011d " % (start + place) + ending for place, ending in enumerate(chosen)]))
+    return path
+
+
+def _words(numbers: random.Random) -> bytes:
+    return (b" ".join(numbers.choices(_VOCABULARY, k=20)))[: LINE_BYTES - 13] + b"\n"
 
 
 def filled(directory: Path, source: Path, batch_bytes: int) -> Path:
@@ -128,58 +149,87 @@ def _batch(count: int, timestamp: int, batch_bytes: int = PRODUCER_BATCH_BYTES) 
 
 @dataclass(frozen=True, slots=True)
 class SparseLog:
-    """A log directory whose `offsets` are there, in no order; `bytes_total` counts the holes."""
+    """A log directory whose `offsets` are there, in no order; so are those at `times`, in ms. A batch has one time."""
 
     directory: Path
     offsets: array[int]
-    bytes_total: int
+    times: array[int]
+    next_offset: int
 
 
 def sparse(directory: Path, segments: int, batches: int) -> SparseLog:
-    """Make a partition of `segments` segments of 1 GiB in batches of 16 KiB, of which `batches` can be read."""
+    """Make a partition of `segments` segments of 1 GiB in batches of 16 KiB, of which `batches` can be read.
+
+    More than `TIMED_MAX` segments are all of the same time, and share one time index.
+    """
     folder = _begun(directory)
     each = full_batch()
     per_segment = SEGMENT_BYTES // each.size
-    random_numbers = random.Random(segments)
-    offsets: array[int] = array("q")
-    blobs = _index_blobs(folder, each, per_segment)
-    for number in range(segments):
-        base_offset = number * per_segment * each.count
+    numbers = random.Random(segments)
+    offsets, times = array("q"), array("q")
+    blob, time_blob = folder / "index.blob", folder / "timeindex.blob"
+    blob.write_bytes(_index(each, per_segment))
+    time_blob.write_bytes(_time_index(each, per_segment, TIME_MS))
+    for segment in range(segments):
+        base_offset, base_time = segment * per_segment * each.count, _base_time(segment, segments, per_segment)
         path = folder / segment_name(base_offset, ".log")
-        share = batches * (number + 1) // segments - batches * number // segments
-        wanted = [0, per_segment - 1, *random_numbers.sample(range(1, per_segment), share)]
-        _write_sparse_log(path, base_offset, each, per_segment, wanted)
-        for batch in wanted[2:]:
+        share = batches * (segment + 1) // segments - batches * segment // segments
+        readable = numbers.sample(range(1, per_segment), share)
+        _write_sparse_log(path, base_offset, base_time, each, per_segment, [0, per_segment - 1, *readable])
+        for batch in readable:
             offsets.extend(range(base_offset + batch * each.count, base_offset + (batch + 1) * each.count))
-        for suffix, blob in zip((".index", ".timeindex"), blobs, strict=True):
-            os.link(blob, path.with_suffix(suffix))
-    for blob in blobs:
-        blob.unlink()
+        times.extend(base_time + batch for batch in readable)
+        os.link(blob, path.with_suffix(".index"))
+        if segments <= TIMED_MAX:
+            path.with_suffix(".timeindex").write_bytes(_time_index(each, per_segment, base_time))
+        else:
+            os.link(time_blob, path.with_suffix(".timeindex"))
+    blob.unlink()
+    time_blob.unlink()
     next_offset = segments * per_segment * each.count
-    stamp(each.data, next_offset, 0)
-    _write_segment(folder, next_offset, bytes(each.data), b"", struct.pack(">qi", each.max_timestamp, each.count - 1))
-    random_numbers.shuffle(offsets)
-    _closed(directory, {PARTITION: next_offset + each.count})
-    return SparseLog(directory, offsets, segments * per_segment * each.size)
+    last = bytearray(_batch(1, TIME_MS + segments * per_segment).data)
+    stamp(last, next_offset, 0)
+    _write_segment(folder, next_offset, last, b"", struct.pack(">qi", TIME_MS + segments * per_segment, 0))
+    numbers.shuffle(offsets)
+    numbers.shuffle(times)
+    _closed(directory, {PARTITION: next_offset + 1})
+    return SparseLog(directory, offsets, times, next_offset + 1)
 
 
-def _write_sparse_log(path: Path, base_offset: int, each: SealedBatch, per_segment: int, wanted: list[int]) -> None:
+def _base_time(segment: int, segments: int, per_segment: int) -> int:
+    return TIME_MS + segment * per_segment if segments <= TIMED_MAX else TIME_MS
+
+
+def _write_sparse_log(
+    path: Path, base_offset: int, base_time: int, each: SealedBatch, per_segment: int, wanted: list[int]
+) -> None:
     """Write the batches in `wanted` and those before them: the index leads there, and a look-up walks on."""
     with path.open("wb") as file:
         file.truncate(per_segment * each.size)
         for number in sorted({place for batch in wanted for place in (max(batch - 1, 0), batch)}):
-            batch = _batch(each.count, TIME_MS + number)
+            batch = _batch(each.count, base_time + number)
             stamp(batch.data, base_offset + number * each.count, 0)
             file.seek(number * each.size)
             file.write(batch.data)
 
 
-def _index_blobs(folder: Path, each: SealedBatch, per_segment: int) -> tuple[Path, Path]:
-    """Write the indexes that fit every segment: an entry for each batch but the first, a millisecond between them."""
-    last = [(number + 1) * each.count - 1 for number in range(per_segment)]
-    index = b"".join(struct.pack(">ii", last[number], number * each.size) for number in range(1, per_segment))
-    times = b"".join(struct.pack(">qi", TIME_MS + number, last[number]) for number in range(1, per_segment))
-    blobs = folder / "index.blob", folder / "timeindex.blob"
-    for blob, data in zip(blobs, (index, times), strict=True):
-        blob.write_bytes(data)
-    return blobs
+def _index(each: SealedBatch, per_segment: int) -> bytes:
+    """Return the index that fits every segment: an entry for each batch but the first."""
+    positions = range(each.size, per_segment * each.size, each.size)
+    return _packed("ii", zip(_last_offsets(each, per_segment), positions, strict=True))
+
+
+def _time_index(each: SealedBatch, per_segment: int, base_time: int) -> bytes:
+    """Return the time index of a segment with the same entries, a millisecond between them."""
+    times = range(base_time + 1, base_time + per_segment)
+    return _packed("qi", zip(times, _last_offsets(each, per_segment), strict=True))
+
+
+def _packed(entry: str, entries: Iterable[tuple[int, int]]) -> bytes:
+    numbers = list(itertools.chain.from_iterable(entries))
+    return struct.pack(">" + entry * (len(numbers) // 2), *numbers)
+
+
+def _last_offsets(each: SealedBatch, per_segment: int) -> range:
+    """Return the last offset of every batch but the first, relative to the segment."""
+    return range(2 * each.count - 1, per_segment * each.count, each.count)

@@ -56,7 +56,7 @@ def main() -> int:
         elif not arguments.quick:
             machine.touch_memory(TOUCHED_BYTES)
         sizes = (READS_QUICK, SPARSE_BATCHES_QUICK) if arguments.quick else (READS, SPARSE_BATCHES)
-        results = _run(rows, Bench(folder, rounds, *sizes, stack))
+        results = _run(rows, Bench(folder, rounds, *sizes, not arguments.quick, stack))
         if arguments.profile:
             profiling.print_profile(folder)
     is_small = arguments.quick or arguments.count or rounds < ROUNDS

@@ -1,0 +1,200 @@
+"""Many at once: readers, followers, writers, each a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import logs
+import mounted
+from bench import Bench
+from commands import kcat, kcat_consume_all, lines_topic
+from lines_in import new_log
+from logs import PARTITION
+from measuring import Contender, Measure, Opened, Peer, Row, times_as_fast
+
+CROWD = 16
+
+
+def side_by_side(scripts: Sequence[str]) -> float:
+    """Return how long it takes until shell scripts that were started together have all ended well."""
+    start = time.perf_counter()
+    running = [subprocess.Popen(["sh", "-c", script]) for script in scripts]
+    codes = [process.wait() for process in running]
+    elapsed = time.perf_counter() - start
+    assert not any(codes), codes
+    return elapsed
+
+
+# --- readers ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def readers(bench: Bench) -> Iterator[Measure]:
+    """16 × `cat values`, mounted anew in each round."""
+    log_directory = bench.filled(logs.OWN_BATCH_BYTES)
+
+    def measure(number: int) -> float:
+        with mounted.offsetfs(log_directory, bench.folder / "ours") as mount:
+            path = mount.path / str(PARTITION) / "values"
+            assert path.stat().st_size == bench.count * logs.LINE_BYTES
+            return side_by_side([f"exec cat {path} > /dev/null"] * CROWD)
+
+    yield measure
+
+
+@contextlib.contextmanager
+def kcat_readers(bench: Bench) -> Iterator[Measure]:
+    """16 × `kcat -C -e` of the same records."""
+    consume = kcat_consume_all(bench, lines_topic(bench))
+    yield lambda number: side_by_side([f"exec {consume} > /dev/null"] * CROWD)
+
+
+# --- followers -------------------------------------------------------------------------------------------------------
+
+_WAKE_SECONDS_MAX = 60.0
+_LINE = b"follow me\n"
+
+
+@contextlib.contextmanager
+def followers(bench: Bench) -> Iterator[Measure]:
+    """The time from a write to `append` until the record has come out of `count` × `cat follow`; p99 in ms.
+
+    All of them print into one pipe: a line is there when its process has been woken, has read and has written.
+    """
+    log_directory = new_log(bench, "retention.ms=-1")
+    with mounted.offsetfs(log_directory, bench.folder / "ours", "linger-ms=0") as mount:
+        partition = mount.path / str(PARTITION)
+        with _cats(partition / "follow@0", bench.count) as lines, open(partition / "append", "wb", buffering=0) as file:
+            _wake(file.fileno(), lines, bench.count)  # now all of them are there, and wait for more
+
+            def measure(number: int) -> float:
+                wakes = max(bench.reads // 500, 1)
+                delays = sorted(ms for _ in range(wakes) for ms in _wake(file.fileno(), lines, bench.count))
+                return delays[math.ceil(len(delays) * 0.99) - 1]
+
+            yield measure
+    shutil.rmtree(log_directory)
+
+
+@contextlib.contextmanager
+def _cats(path: Path, count: int) -> Iterator[int]:
+    """Run `cat` of a file `count` times; yield the pipe that all of them write to."""
+    script = 'n=0; while [ $n -lt "$2" ]; do cat "$1" & n=$((n + 1)); done; wait'
+    words = ["sh", "-c", script, "sh", str(path), str(count)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as shell:
+        assert shell.stdout is not None
+        try:
+            yield shell.stdout.fileno()
+        finally:
+            os.killpg(shell.pid, signal.SIGTERM)
+            while shell.stdout.read(1 << 16):
+                pass
+
+
+def _wake(append: int, lines: int, count: int) -> list[float]:
+    """Append a line, and return after how many ms it came out of each of the followers."""
+    delays: list[float] = []
+    start = time.perf_counter()
+    os.write(append, _LINE)
+    while len(delays) < count:
+        assert select.select([lines], [], [], _WAKE_SECONDS_MAX)[0], f"{len(delays)} of {count} followers woke up"
+        arrived = len(os.read(lines, 1 << 16)) // len(_LINE)
+        delays += [(time.perf_counter() - start) * 1e3] * arrived
+    return delays
+
+
+# --- writers ---------------------------------------------------------------------------------------------------------
+
+
+def writers(partitions: int, partitions_quick: int) -> Opened:
+    """16 × `cat lines >> append`: into one partition, or each into its share of many, one after the other."""
+
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        count = partitions if bench.is_full else partitions_quick
+        shares = [[0]] * CROWD if count == 1 else [list(range(first, count, CROWD)) for first in range(CROWD)]
+        each = bench.count // max(count, CROWD)
+        piece = bench.for_row(each).lines()
+
+        def measure(number: int) -> float:
+            log_directory = new_log(bench, "retention.ms=-1", count)
+            with mounted.offsetfs(log_directory, bench.folder / "ours") as mount:
+                append = f"{mount.path / PARTITION.topic}-$n/append"
+                loops = [f"for n in {' '.join(map(str, share))}; do cat {piece} >> {append}; done" for share in shares]
+                figure = side_by_side(loops)
+                written = int((mount.path / str(PARTITION) / "next").read_text())
+                assert written == (each * CROWD if count == 1 else each), written
+            shutil.rmtree(log_directory)
+            return figure
+
+        yield measure
+
+    return opened
+
+
+def kcat_writers(partitions: int, partitions_quick: int) -> Opened:
+    """16 × `kcat -P` of as many lines: into one partition, or wherever its partitioner puts them."""
+
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        count = partitions if bench.is_full else partitions_quick
+        topic = bench.topic(f"writers-{count}", partitions=count)
+        piece = bench.for_row(bench.count // CROWD).lines()
+        produce = kcat("-P", bench.broker(), topic, 0 if count == 1 else None)
+        yield lambda number: side_by_side([f"exec {produce} < {piece}"] * CROWD)
+
+    return opened
+
+
+_seconds = functools.partial(Row, unit="s")
+
+ROWS = (
+    _seconds(
+        "many-readers",
+        "16 × `cat T-0/values` at once; a million records each",
+        of="records",
+        count=1_000_000,
+        count_quick=20_000,
+        record_bytes=logs.LINE_BYTES * CROWD,
+        ours=Contender("16 × `cat values`", readers),
+        peers=(Peer(Contender("16 × `kcat -C -e`", kcat_readers), times_as_fast(3)),),
+    ),
+    Row(
+        "followers",
+        "1000 × `cat T-0/follow`: from a write to `append` with `linger-ms=0` until a follower has printed it, p99",
+        unit="ms",
+        of="followers",
+        count=1000,
+        count_quick=20,
+        ours=Contender("write to print", followers),
+        limit=20.0,
+    ),
+    _seconds(
+        "many-writers",
+        "16 × `cat lines >> T-0/append` at once, 5 million lines together",
+        of="lines",
+        count=5_000_000,
+        count_quick=50_000,
+        ours=Contender("16 × `cat lines >> append`", writers(1, 1)),
+        peers=(Peer(Contender("16 × `kcat -P`", kcat_writers(1, 1)), times_as_fast(3)),),
+    ),
+    _seconds(
+        "many-partitions",
+        "16 at once, and 5 million lines together, into 1000 partitions",
+        of="lines",
+        count=5_000_000,
+        count_quick=50_000,
+        ours=Contender("16 × `cat lines >> T-<n>/append`", writers(1000, 20)),
+        peers=(Peer(Contender("16 × `kcat -P`", kcat_writers(1000, 20)), times_as_fast(3)),),
+    ),
+)
