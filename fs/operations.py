@@ -341,6 +341,8 @@ class Operations(pyfuse3.Operations):
         await self.accumulators.forget(partition.name)
         await self.shared.in_thread(lambda: self.shared.directory.delete_partition(partition.name))
         partition.removed()
+        for index in self.shared.key_indexes.take_gone():
+            await self.shared.in_thread(index.close)
         self.shared.waiting.grown(partition.name)
         self.shared.counters.forget(partition.name)
         self.shared.wake_duties()

@@ -266,3 +266,16 @@ def test_where_compaction_took_an_aborted_record_the_one_before_counts_again(mou
         assert (mounted.path / "users-0" / "by-key" / "a").read_text() == expected
         mounted.unmount()
         offsetfs("clean", log)
+
+
+def test_it_goes_with_its_partition_and_another_one_of_that_name_has_its_own(mount: Any, tmp_path: Path) -> None:
+    mounted = mount(made(tmp_path / "log", (b"a", b"1")), "create,delete")
+    partition = mounted.path / "users-0"
+    for value in ("1", "another"):
+        assert (partition / "by-key" / "a").read_text() == value
+        partition.rmdir()
+        open_files = [os.readlink(each) for each in Path(f"/proc/{mounted.process.pid}/fd").iterdir() if each.exists()]
+        assert not [path for path in open_files if "by-key" in path]
+        partition.mkdir()
+        assert not (partition / "by-key" / "a").exists()
+        (partition / "append.ndjson").write_text('{"key": "a", "value": "another"}\n')
