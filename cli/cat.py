@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def command(log_directory: str, paths: tuple[str, ...], texts: tuple[str, ...]) -> int:
     """Print files of the tree that a mount of LOGDIR would show, with the same names and bytes.
 
-    No mount and no /dev/fuse is needed, nothing is written, and a broker or a mount may be using LOGDIR. What a mount
+    No mount and no /dev/fuse is needed. Nothing in LOGDIR is changed; a broker or a mount may be using it. What a mount
     shows in .offsetfs/errors, such as damage that was stepped over, is told on stderr.
 
     \b

@@ -25,7 +25,7 @@ def command(log_directory: str, path: str, start: str | None, ndjson: bool, text
     """Print records of a partition as they are written by whoever writes LOGDIR, a value a line, until Ctrl-C.
 
     TREE_PATH is a partition, or a follow file in one as a mount has it. No mount and no /dev/fuse is needed, and
-    nothing is written. Records that were removed before they could be printed are told of on stderr.
+    nothing in LOGDIR is changed. Records that were removed before they could be printed are told of on stderr.
 
     \b
     offsetfs follow /var/lib/kafka/data orders-0

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def command(log_directory: str, paths: tuple[str, ...], is_long: bool, texts: tuple[str, ...]) -> int:
     """List directories of the tree that a mount of LOGDIR would show, a name a line; of a file, itself.
 
-    No mount and no /dev/fuse is needed, nothing is written, and a broker or a mount may be using LOGDIR. Names come in
-    the order of the tree: what is fixed, then records by offset. Times are UTC, to the millisecond: that of a record
+    No mount and no /dev/fuse is needed. Nothing in LOGDIR is changed; a broker or a mount may be using it. Names come
+    in the order of the tree: what is fixed, then records by offset. Times are UTC, to the millisecond: that of a record
     is its timestamp.
 
     \b

@@ -190,7 +190,7 @@ def test_lines_of_json_and_whole_files_are_appended(said: Said, log: str, typed)
 
 @pytest.mark.unit
 def test_more_than_a_buffer_goes_in(said: Said, log: str, typed) -> None:
-    lines = b"".join(b"line %d\n" % n for n in range(300_000))
+    lines = b"".join(b"line %d\n" % n for n in range(50_000))
     typed(lines)
     assert said("append", log, "orders-0", "-o", "batch-bytes=64k,buffer-bytes=128k")[0] == 0
     assert values(log).endswith(lines)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,7 +18,7 @@ from offsetfs import NewRecord
 from offsetfs.library import appending
 from offsetfs.storage.names import TopicPartition
 
-pytestmark = pytest.mark.unit
+unit = pytest.mark.unit
 
 
 @pytest.fixture
@@ -35,6 +38,7 @@ def reread(data: offsetfs.Directory, name: str = "orders-0") -> list[offsetfs.Re
         return list(beside.partition(name).read())
 
 
+@unit
 def test_a_record_keeps_all_its_parts(data: offsetfs.Directory, orders: offsetfs.Partition) -> None:
     when = datetime(2026, 11, 21, 13, 5, tzinfo=UTC)
     assert orders.append(b"v", key=b"k", headers=[("h", b"x"), ("h", None)], timestamp=when) == 0
@@ -44,12 +48,14 @@ def test_a_record_keeps_all_its_parts(data: offsetfs.Directory, orders: offsetfs
     assert (first.timestamp, second.timestamp, second.value) == (int(when.timestamp() * 1000), 7, None)
 
 
+@unit
 def test_many_records_go_in_few_batches(data: offsetfs.Directory, orders: offsetfs.Partition) -> None:
     assert orders.extend(NewRecord(b"x" * 100) for _ in range(30_000)) == range(30_000)
     assert 3 <= len(list(orders.batches())) <= 5
     assert orders.extend([]) == range(30_000, 30_000)
 
 
+@unit
 def test_records_of_one_partition_go_into_another(data: offsetfs.Directory, orders: offsetfs.Partition) -> None:
     orders.extend(NewRecord(b"%d" % n, b"k", [("n", None)], 5 + n) for n in range(3))
     (copies,) = data.create("copies")
@@ -67,17 +73,21 @@ def test_records_of_one_partition_go_into_another(data: offsetfs.Directory, orde
         (b"x" * 1_000_000 + b"\ny\n", [b"x" * 1_000_000, b"y"]),
     ],
 )
+@unit
 def test_lines_become_values(data, orders: offsetfs.Partition, lines: bytes, values: list[bytes]) -> None:
     assert orders.append_lines(lines) == range(len(values))
     assert [each.value for each in reread(data)] == values
 
 
+@unit
 def test_lines_of_more_than_a_batch(orders: offsetfs.Partition) -> None:
-    lines = b"".join(b"%d\n" % n for n in range(300_000))
-    assert orders.append_lines(lines) == range(300_000)
+    lines = b"".join(b"%d\n" % n for n in range(100_000))
+    assert orders.append_lines(lines) == range(100_000)
+    assert len(list(orders.batches())) == 2
     assert b"".join(orders.values()) == lines
 
 
+@unit
 def test_lines_of_json_become_records(data: offsetfs.Directory, orders: offsetfs.Partition) -> None:
     orders.extend([NewRecord(b"\xff", b"k", [("h", b"x")], 5), NewRecord(None, b"k", (), 6)])
     (copies,) = data.create("copies")
@@ -85,12 +95,14 @@ def test_lines_of_json_become_records(data: offsetfs.Directory, orders: offsetfs
     assert reread(data, "copies-0") == reread(data)
 
 
+@unit
 def test_a_wrong_line_is_named_and_what_came_before_it_is_kept(data, orders: offsetfs.Partition) -> None:
     with pytest.raises(ValueError, match="line 3, byte 9: "):
         orders.append_ndjson(b'{"value":"a"}\n\n{"value":1}\n{"value":"b"}\n')
     assert [each.value for each in reread(data)] == [b"a"]
 
 
+@unit
 def test_a_large_record_gets_a_batch_of_its_own(data: offsetfs.Directory, tmp_path: Path) -> None:
     (large,) = data.create("large", settings={"max.message.bytes": "4000000"})
     values = [b"a", b"b" * 3_000_000, b"c"]
@@ -100,12 +112,14 @@ def test_a_large_record_gets_a_batch_of_its_own(data: offsetfs.Directory, tmp_pa
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd", "snappy"])
+@unit
 def test_batches_are_compressed_as_the_topic_says(data: offsetfs.Directory, codec: str) -> None:
     (packed,) = data.create(codec, settings={"compression.type": codec})
     packed.append_lines(b"the same\n" * 1000)
     assert [batch.header.codec_name for batch in packed.batches()] == [codec]
 
 
+@unit
 def test_what_is_too_large_is_refused_and_what_came_before_it_is_kept(data, orders: offsetfs.Partition) -> None:
     with pytest.raises(offsetfs.errors.RecordTooLarge):
         orders.extend([NewRecord(b"a"), NewRecord(b"x" * 2_000_000), NewRecord(b"b")])
@@ -115,6 +129,7 @@ def test_what_is_too_large_is_refused_and_what_came_before_it_is_kept(data, orde
     assert orders.append(b"d") == 2
 
 
+@unit
 def test_a_compacted_topic_wants_keys(data: offsetfs.Directory) -> None:
     (users,) = data.create("users", settings={"cleanup.policy": "compact"})
     assert users.append(b"v", key=b"k") == 0
@@ -126,12 +141,14 @@ def test_a_compacted_topic_wants_keys(data: offsetfs.Directory) -> None:
     assert users.end_offset == 1
 
 
+@unit
 def test_a_brokers_own_topics_are_left_alone(data: offsetfs.Directory) -> None:
     (internal,) = data.create("__consumer_offsets")
     with pytest.raises(PermissionError):
         internal.append(b"v", key=b"k")
 
 
+@unit
 def test_who_opened_to_read_appends_nothing(data: offsetfs.Directory) -> None:
     with offsetfs.open(data.path) as beside:
         orders = beside.partition("orders-0")
@@ -140,6 +157,7 @@ def test_who_opened_to_read_appends_nothing(data: offsetfs.Directory) -> None:
                 refused()
 
 
+@unit
 def test_there_is_one_writer(data: offsetfs.Directory) -> None:
     with pytest.raises(offsetfs.errors.LogDirectoryLocked) as told:
         offsetfs.open(data.path, "a")
@@ -150,6 +168,7 @@ def test_there_is_one_writer(data: offsetfs.Directory) -> None:
     "When a program has closed a log directory that it opened with `offsetfs.open`, everything that it appended is on "
     "disk."
 )
+@unit
 def test_a_sync_moves_the_recovery_point_and_the_end_is_clean(data, orders: offsetfs.Partition) -> None:
     log = data._directory.log(TopicPartition("orders", 0))
     orders.append(b"v")
@@ -163,6 +182,7 @@ def test_a_sync_moves_the_recovery_point_and_the_end_is_clean(data, orders: offs
     assert os.path.exists(os.path.join(data.path, ".kafka_cleanshutdown"))
 
 
+@unit
 def test_flush_messages_of_the_topic_holds(data: offsetfs.Directory) -> None:
     (eager,) = data.create("eager", settings={"flush.messages": "3"})
     log = data._directory.log(TopicPartition("eager", 0))
@@ -173,6 +193,7 @@ def test_flush_messages_of_the_topic_holds(data: offsetfs.Directory) -> None:
     assert points == [0, 0, 3, 3, 3, 6, 6]
 
 
+@unit
 def test_settings_that_change_are_gone_by(data: offsetfs.Directory, orders: offsetfs.Partition) -> None:
     orders.append(b"v")
     data._directory.configure("orders", {"compression.type": "lz4", "max.message.bytes": "2000"})
@@ -182,6 +203,7 @@ def test_settings_that_change_are_gone_by(data: offsetfs.Directory, orders: offs
         orders.append(os.urandom(3000))
 
 
+@unit
 def test_records_of_a_call_lie_together_whoever_else_appends(orders: offsetfs.Partition) -> None:
     found: list[range] = []
     value = b"x" * (appending.BATCH_BYTES // 3)
@@ -196,3 +218,23 @@ def test_records_of_a_call_lie_together_whoever_else_appends(orders: offsetfs.Pa
         thread.join()
     assert sorted(offset for offsets in found for offset in offsets) == list(range(80))
     assert all(len(offsets) == 5 for offsets in found)
+
+
+@pytest.mark.crash
+@pytest.mark.promise(
+    "When a program that opened a log directory with `offsetfs.open` is killed, what it has appended is in the log."
+)
+def test_what_was_appended_survives_the_death_of_the_program(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys, offsetfs\n"
+        "(orders,) = offsetfs.open(sys.argv[1], 'a').create('orders')\n"
+        "orders.append_lines(b'one\\ntwo\\n')\n"
+        "assert orders.append(b'three') == 2\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program, tmp_path], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with offsetfs.open(tmp_path, "a") as data:
+        orders = data.partition("orders-0")
+        assert [each.value for each in orders.read()] == [b"one", b"two", b"three"]
+        assert orders.append(b"four") == 3

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -161,21 +163,27 @@ def later() -> Iterator[Callable[[Callable[[], object]], None]]:
         thread.join()
 
 
-def test_a_follower_waits_for_what_comes_and_ends_when_nothing_does(data: offsetfs.Directory, later) -> None:
+def test_a_follower_waits_for_what_comes(data: offsetfs.Directory, later) -> None:
     begun = threading.Event()
 
     def write() -> None:
-        begun.wait(10)
+        begun.wait(30)
         for n in range(5):
             data.partition("orders-0").append(b"new %d" % n)
 
     later(write)
     with offsetfs.open(data.path) as beside:
         seen = []
-        for record in beside.partition("orders-0").follow(-2, timeout=0.3):
+        for record in itertools.islice(beside.partition("orders-0").follow(-2, timeout=30), 7):
             seen.append(record.value)
             begun.set()
     assert seen == [b"value 98", b"value 99", *(b"new %d" % n for n in range(5))]
+
+
+def test_a_follower_ends_when_nothing_comes_for_so_long(data: offsetfs.Directory) -> None:
+    begun = time.monotonic()
+    assert [record.offset for record in data.partition("orders-0").follow(99, timeout=0.05)] == [99]
+    assert time.monotonic() - begun >= 0.05
 
 
 def test_a_follower_of_the_end_sees_nothing_old(data: offsetfs.Directory) -> None:
