@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
+from offsetfs.fs import json_batches
 from offsetfs.fs.append_queue import AppendQueue, Batch, Means
 from offsetfs.fs.buffers import Buffers
 from offsetfs.fs.counters import Counters
@@ -50,6 +51,8 @@ class Accumulator:
         self._means = means = accumulators.means
         self._options = means.options
         self._open: Batch | None = None
+        self.batches_begun = 0
+        """How many there were so far, the open one included."""
         self._sync = SharedSync(log, means.options, means.nursery, means.deadlines, means.sync_limiter, means.counters)
         self._queue = AppendQueue(log, means, self._sync, self._surrender)
 
@@ -74,12 +77,22 @@ class Accumulator:
 
     # --- taking records ----------------------------------------------------------------------------------------------
 
-    def split(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> int:
+    def split(
+        self,
+        data: bytes | bytearray,
+        start: int,
+        end: int,
+        timestamp: int,
+        writer: Writer,
+        *,
+        is_one_batch: bool = False,
+    ) -> int:
         """Take the complete lines of `data[start:end]` as records; return where the first one begins that was not.
 
         Never waits. Less than `end` means: there is no room now (`make_room`), or the line there is larger than
         `batch_bytes_max`. OSError EROFS, EIO (fenced), EINVAL (a compacted log takes no record without a key), ENOSPC,
-        ESHUTDOWN, ESTALE (deleted) before anything is taken. `timestamp`: milliseconds.
+        ESHUTDOWN, ESTALE (deleted) before anything is taken. `timestamp`: milliseconds. With `is_one_batch` it stops
+        when a batch is full, too.
         """
         self.check(end - start, has_key=False)
         while start < end:
@@ -91,16 +104,16 @@ class Accumulator:
             rest = builder.split(data, start, end, timestamp)
             if rest == start and not count:
                 line = memoryview(data)[start : data.index(b"\n", start)]
-                if not self._begin_larger(self.batch_size(None, line, ())):
+                if not self.begin_anew(self.batch_size(None, line, ())):
                     break
                 continue
-            self._note(batch, writer, count, size, rest - start, timestamp)
+            self.note(writer, count, size, rest - start, timestamp)
             start = rest
             if start < end:
                 self._seal()
-                if writer.code is not None:  # appended at once, and failed: nothing may follow the gap
+                if is_one_batch or writer.code is not None:  # appended at once, and failed: nothing may follow the gap
                     break
-        self._seal_unless_lingering()
+        self.seal_unless_lingering()
         return start
 
     def split_json(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> Taken:
@@ -110,31 +123,7 @@ class Accumulator:
         `timestamp`: of records that name none.
         """
         self.check(end - start, has_key=True)
-        needs_key = self.log.is_compacted
-        while start < end:
-            batch = self._open or self._begin(self._capacity)
-            if batch is None:
-                return Taken(start)
-            builder = batch.builder
-            count, size = builder.count, builder.size
-            # Who wants to know where each record is hears its timestamp, too, and each has its own.
-            until = data.index(b"\n", start) + 1 if writer.wants_offsets else end
-            split = builder.split_json(data, start, until, timestamp, needs_key=needs_key)
-            self._note(batch, writer, count, size, split.start - start, split.max_timestamp)
-            start = split.start
-            if split.fault is not None:
-                self._seal_unless_lingering()
-                return Taken(start, fault=split.fault)
-            if split.record_bytes and builder.is_empty:
-                needed = HEADER_SIZE + split.record_bytes
-                if not self._begin_larger(needed):
-                    return Taken(start, needed)
-            elif split.record_bytes:
-                self._seal()
-                if writer.code is not None:
-                    break
-        self._seal_unless_lingering()
-        return Taken(start)
+        return json_batches.split([self], [writer], 0, data, start, end, timestamp).taken
 
     def append_value(self, value: Buffer, timestamp: int, writer: Writer) -> bool:
         """Take one record without a key, as `append`; False also when it is larger than `batch_bytes_max`."""
@@ -162,8 +151,8 @@ class Accumulator:
                 return False
             count, before = batch.builder.count, batch.builder.size
             if batch.builder.append(key, value, headers, timestamp):
-                self._note(batch, writer, count, before, size, timestamp)
-                self._seal_unless_lingering()
+                self.note(writer, count, before, size, timestamp)
+                self.seal_unless_lingering()
                 return True
             self._seal()
 
@@ -208,13 +197,19 @@ class Accumulator:
         if self.log.fenced is not None or self._sync.code is not None:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.partition))
 
-    def _note(self, batch: Batch, writer: Writer, count: int, size: int, given: int, timestamp: int) -> None:
-        """Book what was taken out of `given` bytes, when the batch had `count` records and `size` bytes before."""
-        if batch.builder.count > count:
+    def note(self, writer: Writer, count: int, size: int, given: int, timestamp: int) -> None:
+        """Book what the open batch took out of `given` bytes, when it had `count` records and `size` bytes before."""
+        batch = self._open
+        if batch is not None and batch.builder.count > count:
             batch.note(writer, count, timestamp)
             self._means.space.take(batch.builder.size - size, given)
 
     # --- the open batch ----------------------------------------------------------------------------------------------
+
+    @property
+    def open_batch(self) -> Batch | None:
+        """The batch that fills, if one does."""
+        return self._open
 
     @property
     def _capacity(self) -> int:
@@ -228,14 +223,15 @@ class Accumulator:
 
     def _start(self, builder: BatchBuilder) -> Batch:
         self._all.filling.add(self)
+        self.batches_begun += 1
         batch = self._open = Batch(builder)
         if self._options.linger_ms:
             due = trio.current_time() + self._options.linger_ms / 1000
             self._means.deadlines.at(due, functools.partial(self._linger_is_over, batch))
         return batch
 
-    def _begin_larger(self, size: int) -> bool:
-        """Exchange the empty open batch for one of `size` bytes; False when there can be none, or not now."""
+    def begin_anew(self, size: int) -> bool:
+        """Queue the open batch and begin one for a record of `size`; False when there can be none, or not now."""
         self._seal()
         return size <= self.batch_bytes_max and self._begin(max(size, self._capacity)) is not None
 
@@ -243,7 +239,8 @@ class Accumulator:
         if self._open is batch:
             self._seal()
 
-    def _seal_unless_lingering(self) -> None:
+    def seal_unless_lingering(self) -> None:
+        """Queue the open batch now, where nothing waits for company."""
         if not self._options.linger_ms:
             self._seal()
 

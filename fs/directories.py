@@ -29,6 +29,7 @@ from offsetfs.fs.segment_files import SegmentFiles
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.start_file import StartFile
 from offsetfs.fs.texts import Text, partition_texts
+from offsetfs.fs.topics import TOPICS_NAME, TopicsDirectory
 from offsetfs.fs.tree import parse_offset, parse_record_part
 from offsetfs.fs.views import GrowingFile
 from offsetfs.storage.views.form import VALUES, JsonLines
@@ -221,7 +222,7 @@ class PartitionListing:
 
 
 class RootDirectory:
-    """The mount point: README, the groups, and the partitions."""
+    """The mount point: README, the groups, the topics, and the partitions."""
 
     def __init__(
         self,
@@ -229,11 +230,13 @@ class RootDirectory:
         partitions: Partitions,
         texts: dict[int, Text],
         groups: GroupsDirectory,
+        topics: TopicsDirectory,
         directory_of: Callable[[Partition], PartitionDirectory],
     ) -> None:
         self._shared = shared
         self._partitions = partitions
         self._groups = groups
+        self._topics = topics
         self._readme = texts[Fixed.README]
         self._directory_of = directory_of
         self._control = pack(Kind.FIXED, 0, Fixed.CONTROL)
@@ -252,13 +255,15 @@ class RootDirectory:
             return await self._readme.attributes(0)
         if name == GROUPS_NAME:
             return self._groups.entry()
+        if name == TOPICS_NAME:
+            return self._topics.entry()
         return self._shared.attributes.directory(self._control) if name == CONTROL_NAME else None
 
     async def listing(self, number: int) -> Listing:
         fixed = [(b"README", await self._readme.attributes(0))]
-        groups = self._groups.entry()
-        if groups is not None:
-            fixed.append((GROUPS_NAME, groups))
+        for name, entry in ((GROUPS_NAME, self._groups.entry()), (TOPICS_NAME, self._topics.entry())):
+            if entry is not None:
+                fixed.append((name, entry))
         return RootListing(fixed, self._partitions.refresh(), self._directory_of)
 
 

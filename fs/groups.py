@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import functools
-from typing import Generic, TypeVar
 
 import trio
 from pyfuse3 import EntryAttributes, FUSEError
@@ -25,6 +24,7 @@ from offsetfs.fs.encoded_names import encoded as file_name
 from offsetfs.fs.inodes import Fixed, Kind, pack
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.notes import Fault, Notes
+from offsetfs.fs.places import Places
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.coordinators.consumer_groups import STEP_BYTES, Commit, ConsumerGroups, Lag
 from offsetfs.storage.errors import InvalidName
@@ -35,27 +35,6 @@ LAG_NAME = b"lag"  # no partition has this name: it does not end in a number
 WAIT_S = 10.0
 
 _PARTITION_BITS = 20
-K = TypeVar("K")
-
-
-class _Places(Generic[K]):
-    """Gives each thing that is seen a number, once and for all."""
-
-    def __init__(self) -> None:
-        self._seen: list[K] = []
-        self._places: dict[K, int] = {}
-
-    def of(self, thing: K) -> int:
-        place = self._places.setdefault(thing, len(self._seen))
-        if place == len(self._seen):
-            self._seen.append(thing)
-        return place
-
-    def at(self, place: int) -> K:
-        """Return what has this number; ESTALE for one that was never given."""
-        if place >= len(self._seen):
-            raise FUSEError(errno.ESTALE)
-        return self._seen[place]
 
 
 class _Groups:
@@ -64,8 +43,8 @@ class _Groups:
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
         self.engine = ConsumerGroups(shared.directory, functools.partial(_passed_over, shared.notes))
-        self.groups: _Places[bytes] = _Places()
-        self.partitions: _Places[TopicPartition] = _Places()
+        self.groups: Places[bytes] = Places()
+        self.partitions: Places[TopicPartition] = Places()
 
     async def refresh(self) -> None:
         """Return when all that was committed is known; EAGAIN when that takes longer than ten seconds."""

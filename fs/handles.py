@@ -249,6 +249,7 @@ class AppendHandle:
     async def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes of `offset timestamp` lines, one for each record in the file since the last read.
 
+        Of a topic's file they are `partition offset timestamp`, those of one partition in the order of its records.
         A stream: what was returned is gone, and the position says nothing. b"" when there is nothing more to tell, and
         always when the file was not opened O_RDWR.
         """
@@ -256,35 +257,36 @@ class AppendHandle:
             await self.flush()
         return self._receipts.read(size)
 
-    def acknowledged(self, offset: int, count: int, timestamp: int) -> None:
+    def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
         """Remember where records came to lie, for `read`."""
-        self._receipts.add(offset, count, timestamp)
+        self._receipts.add(offset, count, timestamp, "" if partition is None else f"{partition} ")
 
 
 class Receipts:
     """Where records came to lie, and nobody has read yet."""
 
     def __init__(self) -> None:
-        self._ranges: deque[tuple[int, int, int]] = deque(maxlen=RANGES_MAX)  # offset, count, timestamp
+        self._ranges: deque[tuple[str, int, int, int]] = deque(maxlen=RANGES_MAX)  # prefix, offset, count, timestamp
         self._unread = bytearray()
 
-    def add(self, offset: int, count: int, timestamp: int) -> None:
-        """Remember `count` records from `offset` on, all of one time."""
+    def add(self, offset: int, count: int, timestamp: int, prefix: str = "") -> None:
+        """Remember `count` records from `offset` on, all of one time; `prefix` begins each line."""
         if self._ranges:
-            first, known, when = self._ranges[-1]
-            if first + known == offset and when == timestamp:
-                self._ranges[-1] = (first, known + count, when)
+            where, first, known, when = self._ranges[-1]
+            if (where, first + known, when) == (prefix, offset, timestamp):
+                self._ranges[-1] = (prefix, first, known + count, when)
                 return
-        self._ranges.append((offset, count, timestamp))
+        self._ranges.append((prefix, offset, count, timestamp))
 
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes of lines, and forget them."""
         while self._ranges and len(self._unread) < size:
-            offset, count, timestamp = self._ranges.popleft()
+            prefix, offset, count, timestamp = self._ranges.popleft()
             told = min(count, size // len("0 0\n") + 1)
             if told < count:
-                self._ranges.appendleft((offset + told, count - told, timestamp))
-            self._unread += "".join([f"{each} {timestamp}\n" for each in range(offset, offset + told)]).encode()
+                self._ranges.appendleft((prefix, offset + told, count - told, timestamp))
+            lines = [f"{prefix}{each} {timestamp}\n" for each in range(offset, offset + told)]
+            self._unread += "".join(lines).encode()
         answer = bytes(memoryview(self._unread)[:size])
         del self._unread[:size]
         return answer

@@ -51,7 +51,7 @@ class Notes:
         """Remember `error`, met by `op` on `path`; return its errno."""
         number = errno_of(error)
         cause = _text(error)
-        if path:
+        if path and not cause.startswith(f"{path}/"):
             cause = cause.removeprefix(path).lstrip(",: ")  # no need to name it twice
         self.tell(Fault(number, op, path, cause, cure_of(error) or UNKNOWN_CURE))
         return number

@@ -56,6 +56,7 @@ from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.paths import path_of
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.texts import mount_texts
+from offsetfs.fs.topics import TopicsDirectory
 from offsetfs.fs.waiting import ALWAYS_READY, state_of
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
@@ -85,7 +86,7 @@ _DESCRIBED = frozenset({Kind.RECORD, Kind.KEYED})
 NAME_BYTES_MAX = 255
 """Of one name, as in other file systems. The kernel would hand on four times as much."""
 
-_WRITABLE = frozenset({*APPEND_FILES, Fixed.START, Fixed.FLUSH, Fixed.LOG_LEVEL})
+_WRITABLE = frozenset({*APPEND_FILES, key(Kind.TOPIC_APPEND, 0), Fixed.START, Fixed.FLUSH, Fixed.LOG_LEVEL})
 """The `WritableFile`s, by key."""
 
 _BY_HANDLE = frozenset({"readdir", "releasedir", "fsyncdir", "read", "write", "flush", "fsync", "release"})
@@ -134,11 +135,14 @@ class Operations(pyfuse3.Operations):
         texts = mount_texts(self.shared)
         groups = GroupsDirectory(self.shared)
         control = ControlDirectory(self.shared, texts, self.accumulators, lambda: len(self._handles))
-        root = RootDirectory(self.shared, self._partitions, texts, groups, self._directory_of)
+        topics = TopicsDirectory(self.shared, self._partitions, self.accumulators)
+        root = RootDirectory(self.shared, self._partitions, texts, groups, topics, self._directory_of)
         self._directories: dict[int, Directory] = {
             Fixed.DIRECTORY: root,
             Fixed.CONTROL: control,
             Fixed.GROUPS: groups,
+            Fixed.TOPICS: topics,
+            key(Kind.TOPIC, 0): topics.directories,
             key(Kind.GROUP, 0): groups.directories,
         }
         self._files: dict[int, File] = {
@@ -146,6 +150,7 @@ class Operations(pyfuse3.Operations):
             **control.files,
             key(Kind.GROUP_LAG, 0): groups.lags,
             key(Kind.GROUP_COMMIT, 0): groups.commits,
+            key(Kind.TOPIC_APPEND, 0): topics.appends,
         }
         self._handles: dict[int, bytes | Handle] = {}
         self._counted: dict[int, PartitionCounts] = {}  # by handle: where reads of it count

@@ -52,8 +52,11 @@ class Writer(Protocol):
     def failed(self, code: int) -> None:
         """Records were lost, with this errno; the first one stays in `code`."""
 
-    def acknowledged(self, offset: int, count: int, timestamp: int) -> None:
-        """The next `count` records are in the file, from `offset` on, all with this timestamp."""
+    def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
+        """The next `count` records are in the file, from `offset` on, all with this timestamp.
+
+        `partition` is told to those who write to all partitions of a topic.
+        """
 
     async def release(self) -> None:
         """The file is closed."""

@@ -102,7 +102,7 @@ def test_without_the_topic_there_are_no_groups(mount: Any, tmp_path: Path) -> No
     root = mount(tmp_path / "log", "create").path
     assert os.listdir(root) == ["README"] and not (root / "groups").exists()
     (root / "orders-0").mkdir()
-    assert sorted(os.listdir(root)) == ["README", "orders-0"]
+    assert sorted(os.listdir(root)) == ["README", "orders-0", "topics"]
 
 
 def test_the_usual_tools_find_their_way(golden_copy: Path, mount: Any) -> None:

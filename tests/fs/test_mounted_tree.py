@@ -264,7 +264,11 @@ def shell(tree: Path, command: str) -> str:
 @pytest.mark.parametrize(
     ("command", "answer"),
     [
-        ("ls", "\n".join(["README", *sorted(["groups", *(p.name for p in GOLDEN.iterdir() if p.is_dir())])]) + "\n"),
+        (
+            "ls",
+            "\n".join(["README", *sorted(["groups", "topics", *(p.name for p in GOLDEN.iterdir() if p.is_dir())])])
+            + "\n",
+        ),
         ("cat keyed-0/start keyed-0/next", "0\n93\n"),
         ("wc -l < keyed-0/values", "93\n"),
         ("grep -c key-17 keyed-0/values", None),
@@ -407,7 +411,7 @@ def test_an_empty_partition_has_no_ends_until_something_is_appended(mount: Calla
     assert errno_of(lambda: os.mkdir(directory)) == "EEXIST"
     for name in ("bad", "-1", "a b-0", "a-01", "a--", "x" * 250 + "-0"):
         assert errno_of(lambda name=name: os.mkdir(root / name)) == "EINVAL", name
-    assert os.listdir(root) == ["README", "new-7"]
+    assert os.listdir(root) == ["README", "topics", "new-7"]
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ async def test_a_listing_of_one_entry_at_a_time_shows_each_once(world: World) ->
     found = await names(world, inode)
     assert len(found) == len(set(found))
     assert [int(name) for name in found if name.isdigit()] == list(range(world.log.next_offset))
-    assert await names(world, pyfuse3.ROOT_INODE) == [b"README", b"orders-0"]
+    assert await names(world, pyfuse3.ROOT_INODE) == [b"README", b"topics", b"orders-0"]
 
 
 # --- retention -----------------------------------------------------------------------------------------------------
