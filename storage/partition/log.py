@@ -264,6 +264,8 @@ class Log:
 
     def _write(self, segment: Segment, sealed: SealedBatch, base_offset: int, timestamp: int) -> None:
         size = segment.size
+        if segment not in self._dirty:  # what is torn and taken back has to be off the disk, too
+            self._dirty.append(segment)
         try:
             segment.append(sealed, base_offset, timestamp)
         except OSError as error:
@@ -272,8 +274,6 @@ class Log:
             if error.errno not in FULL or self._file_size(segment) != size:
                 self.fenced = error
             raise
-        if segment not in self._dirty:
-            self._dirty.append(segment)
 
     @staticmethod
     def _file_size(segment: Segment) -> int:

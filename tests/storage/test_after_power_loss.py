@@ -208,6 +208,31 @@ def test_a_truncation_that_failed_leaves_no_recovery_point_beyond_the_cut(system
     assert log.damage == () and log.next_offset in (2, 4) and len(shown(log)) == log.next_offset
 
 
+def test_what_a_full_disk_tore_off_does_not_come_back_in_a_power_cut(system: System) -> None:
+    directory = opened()
+    log = directory.create_partition(ORDERS)
+    append(log, (b"k", b"0"))
+    log.flush()
+
+    def full(kind: str, path: str) -> None:
+        if kind == "write" and path.endswith(".log"):
+            raise OSError(errno.ENOSPC, "injected", path)
+
+    system.fault = full
+    with pytest.raises(OSError, match="injected"):
+        append(log, (b"k", b"1"))
+    system.fault = lambda _kind, _path: None
+    log.roll()
+    append(log, (b"k", b"1"))
+    directory.close()
+    left = system.disk
+    for seed in range(20):
+        system.disk = left
+        log = cut_power(system, "each", seed).log(ORDERS)
+        log.check()
+        assert log.damage == () and shown(log) == {0: (b"k", b"0"), 1: (b"k", b"1")}
+
+
 def test_a_directory_whose_sync_failed_is_not_synced_again(system: System) -> None:
     log = opened().create_partition(ORDERS)
     append(log, (b"k", b"0"))
