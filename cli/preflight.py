@@ -141,7 +141,11 @@ def check_apart(log_directory: str, mount_point: str) -> None:
 def check_fuse(device: str) -> None:
     """The kernel offers FUSE, and we may use it: directly as root, else through fusermount3."""
     if not os.path.exists(device):
-        raise Failure(f"there is no {device}: load the module (modprobe fuse), or give the container it", SYSTEM)
+        raise Failure(
+            f"there is no {device}: load the module (modprobe fuse), give the container it, or do without a mount: "
+            "offsetfs ls, cat, follow and append show the same tree",
+            SYSTEM,
+        )
     if os.geteuid() != 0 and shutil.which("fusermount3") is None:
         raise Failure("there is no fusermount3, which mounts for users: install the package fuse3", SYSTEM)
     try:

@@ -25,7 +25,7 @@ PARTS = 4
 """A seed plays so much of the mistakes: every fourth, and the power cuts among the last."""
 
 SECONDS_MAX = 120
-_ROOMS = ("storage", "fs", "cli")
+_ROOMS = ("storage", "library", "fs", "cli")
 _RUN = """
 import sys, offsetfs.storage, pytest
 assert offsetfs.storage.__file__.startswith(sys.argv[1]), offsetfs.storage.__file__
