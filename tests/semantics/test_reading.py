@@ -1,0 +1,205 @@
+"""What docs/semantics.md says of reading, typed into a shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from said import Said, run
+
+pytestmark = pytest.mark.mount
+
+ALL = "".join(f'{{"id":{n},"state":"{"refused" if n % 4 == 3 else "paid"}"}}\n' for n in range(12))
+LINES = ALL.splitlines(keepends=True)
+
+RECORDS = [
+    Said(
+        "A record is a file, named by its offset, that holds its value and nothing else.",
+        "cat orders-0/4",
+        LINES[4][:-1],
+    ),
+    Said(
+        "Its size is that of the value, its time the record's timestamp.",
+        "stat -c '%s %Y' orders-0/4; wc -c < orders-0/4",
+        "23 1795266380\n23\n",
+    ),
+    Said(
+        "`00000000000000000004` is the same file as `4`.",
+        "[ orders-0/4 -ef orders-0/00000000000000000004 ] && echo same",
+        "same\n",
+    ),
+    Said(
+        "An offset that is not there, beyond the end, deleted or compacted away, is “No such file or directory”.",
+        "cat orders-0/99 2>&1; test -e orders-0/99 || echo none",
+        "cat: orders-0/99: No such file or directory\nnone\n",
+    ),
+    Said(
+        "A null value is an empty file whose attribute `user.kafka.null` is 1.",
+        "wc -c < mixed-0/0; getfattr --only-values -n user.kafka.null mixed-0/0; "
+        "getfattr --only-values -n user.kafka.null mixed-0/1",
+        "0\n10",
+    ),
+    Said(
+        "`getfattr -d` shows key, headers, timestamp and where the record comes from.",
+        "getfattr -d orders-0/4 | grep -c user.kafka; for each in key timestamp offset codec; "
+        "do getfattr --only-values -n user.kafka.$each orders-0/4; echo; done; "
+        "getfattr --only-values -n user.kafka.headers orders-0/4",
+        "14\nk1\n1795266380000\n4\nnone\nsource: web\n",
+    ),
+    Said(
+        "`<offset>.key`, `<offset>.headers` and `<offset>.json` are its other parts, by name only.",
+        "cat orders-0/4.key; echo; cat orders-0/4.headers; jq -c '[.key,.value,.headers]' orders-0/4.json; "
+        "ls orders-0 | grep -c '[0-9][.]'",
+        'k1\nsource: web\n["k1","{\\"id\\":4,\\"state\\":\\"paid\\"}",[{"key":"source","value":"web"}]]\n0\n',
+    ),
+    Said(
+        "`first` and `latest` are links to the oldest and the newest record.",
+        "readlink orders-0/first orders-0/latest; cat orders-0/latest",
+        "0\n11\n" + LINES[11][:-1],
+    ),
+    Said(
+        "`start` is the oldest offset there is, `next` the next one to be given, `info` everything else as JSON.",
+        "cat orders-0/start orders-0/next; jq -c '[.topic,.next_offset,.read_only]' orders-0/info",
+        '0\n12\n["orders",12,false]\n',
+    ),
+]
+
+TIMES = [
+    Said(
+        "`by-time/T` is a link to the first record at or after T.",
+        "readlink orders-0/by-time/2026-11-21T13:05 orders-0/by-time/2026-11-21T13:05:21 orders-0/by-time/@1795266380; "
+        "cat orders-0/by-time/2026-11-21T14:06:00+01:00",
+        "../0\n../2\n../4\n" + LINES[3][:-1],
+    ),
+    Said(
+        "T is a date, a time in UTC or another zone, `@` and seconds since 1970, or a while ago: `-15m`.",
+        "cd orders-0/by-time; readlink 2026-11-21 2026-11-21T14:05+01:00 @1795266300.000 ./-9999d",
+        "../0\n../0\n../0\n../0\n",
+    ),
+    Said(
+        "`ls by-time/2026/11/21/13` shows the minutes that have records.",
+        "ls orders-0/by-time/2026/11/21/13; readlink orders-0/by-time/2026/11/21/13/06",
+        "05\n06\n07\n08\n../../../../../3\n",
+    ),
+    Said(
+        "A time after that of the last record is “No such file or directory”.",
+        "test -e orders-0/by-time/2199-01-01 || echo none",
+        "none\n",
+    ),
+]
+
+VIEWS = [
+    Said("`values` is every value and a newline, in one file.", "cat orders-0/values", ALL),
+    Said(
+        "Its size is exact, so `wc -c`, `tail`, `dd skip=` and whatever seeks get what they ask for.",
+        "stat -c %s orders-0/values; wc -c < orders-0/values; tail -n 1 orders-0/values; "
+        "dd if=orders-0/values bs=24 skip=2 count=1 status=none | head -c 9; echo; head -c 8 orders-0/values",
+        f"{len(ALL)}\n{len(ALL)}\n{LINES[11]}{ALL[48:57]}\n{ALL[:8]}",
+    ),
+    Said(
+        "`head`, `tail`, `grep`, `sed`, `awk`, `sort`, `less` and `jq` work on it as on any file.",
+        "head -n 1 orders-0/values; grep -c refused orders-0/values; sed -n 3p orders-0/values; "
+        "awk 'END {print NR}' orders-0/values; sort -r orders-0/values | head -n 1; "
+        "less orders-0/values | wc -l; jq -r .state orders-0/values | sort | uniq -c | tr -s ' '",
+        f"{LINES[0]}3\n{LINES[2]}12\n{LINES[9]}12\n 9 paid\n 3 refused\n",
+    ),
+    Said(
+        "Python reads, seeks in and maps it.",
+        'python3 -c \'import mmap; f = open("orders-0/values", "rb"); '
+        "m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); "
+        'f.seek(-5, 2); print(len(m), m[:6].decode(), f.read().decode(), end="")\'',
+        f"{len(ALL)} {ALL[:6]} {ALL[-5:]}",
+    ),
+    Said(
+        "`records.ndjson` is every record as a line of JSON, with key, headers, offset and timestamp.",
+        "wc -l < orders-0/records.ndjson; sed -n 5p orders-0/records.ndjson | "
+        "jq -c '[.offset,.timestamp,.key,.headers]'; "
+        "jq -r 'select(.key == \"k0\") | .value | fromjson | .id' orders-0/records.ndjson | tr '\\n' ' '",
+        '12\n[4,1795266380000,"k1",[{"key":"source","value":"web"}]]\n0 3 6 9 ',
+    ),
+    Said(
+        "Bytes that are not UTF-8 are in base64 there, under `value_b64`; null is null.",
+        "jq -c '[.value, .value_b64]' mixed-0/records.ndjson | head -n 3",
+        '[null,null]\n["",null]\n[null,"//4="]\n',
+    ),
+    Said(
+        "`range/A..B` holds the records from A to before B, and `range/A..B.ndjson` the same as JSON, by name only.",
+        "cat orders-0/range/2..4; jq .offset orders-0/range/2..4.ndjson; ls orders-0/range | wc -l",
+        f"{LINES[2]}{LINES[3]}2\n3\n0\n",
+    ),
+    Said(
+        "A and B are offsets or times, and one of them may be left out.",
+        "cat orders-0/range/10..; cat orders-0/range/..1; cat orders-0/range/2026-11-21T13:08..2026-11-21T13:08:15; "
+        "wc -l < orders-0/range/0..",
+        f"{LINES[10]}{LINES[11]}{LINES[0]}{LINES[9]}12\n",
+    ),
+    Said(
+        "A range is cut to what there is; one that is no range is “No such file or directory”.",
+        "wc -l < orders-0/range/10..99; test -e orders-0/range/5 || echo none",
+        "2\nnone\n",
+    ),
+    Said(
+        "`last/N` and `last/N.ndjson` hold the newest N records.",
+        "cat orders-0/last/2; jq .offset orders-0/last/1.ndjson",
+        f"{LINES[10]}{LINES[11]}11\n",
+    ),
+    Said(
+        "`by-key/<key>` is the newest value of a key, by name only; a key that was deleted is not there.",
+        "cat orders-0/by-key/k1; echo; test -e orders-0/by-key/none || echo none; ls orders-0/by-key | wc -l",
+        f"{LINES[10]}none\n0\n",
+    ),
+    Said(
+        "`segments` are the real files, byte for byte.",
+        "ls orders-0/segments | grep -v snapshot; "
+        "cmp orders-0/segments/00000000000000000000.log ../log/orders-0/00000000000000000000.log "
+        "&& echo same",
+        "00000000000000000000.index\n00000000000000000000.log\n00000000000000000000.timeindex\nsame\n",
+    ),
+]
+
+WHOLE = [
+    Said(
+        "What is listed is finite, has its exact size, never blocks, and changes nothing when it is read.",
+        "before=$(cat orders-0/next mixed-0/next); find orders-0 mixed-0 -type f | while read -r f; do "
+        "[ $(cat $f | wc -c) = $(stat -c %s $f) ] || echo $f; done; "
+        '[ "$before" = "$(cat orders-0/next mixed-0/next)" ] && echo unchanged',
+        "unchanged\n",
+    ),
+    Said(
+        "So `grep -r`, `cp -r`, `tar`, `rsync`, `find`, `du` and `wc *` are safe on the whole mount.",
+        "grep -rl refused orders-0/[0-9]* | tr '\\n' ' '; cp -r orders-0 $s/copy && diff -r orders-0 $s/copy && "
+        "echo copied; "
+        "tar cf - mixed-0 | tar tf - | grep -c values$; rsync -rl orders-0 $s/synced && "
+        "cmp $s/synced/orders-0/values orders-0/values; find orders-0 -name '1*' -size -2 -type f | wc -l; "
+        "wc -c orders-0/[0-9] | tail -n 1",
+        f"orders-0/11 orders-0/3 orders-0/7 copied\n1\n3\n{sum(map(len, LINES[:10])) - 10} total\n",
+    ),
+    Said(
+        "`cp -a` and `rsync -a` keep the times of the records.",
+        "cp -a orders-0/4 $s/4; rsync -a orders-0/5 $s/5; stat -c %Y $s/4 $s/5",
+        "1795266380\n1795266400\n",
+    ),
+    Said(
+        "`du` counts what is on disk, which are the segments, and nothing twice.",
+        "du -s --block-size=512 orders-0 | cut -f1 > $s/du; stat -c %b orders-0/segments/* | "
+        "awk '{n += $1} END {print n}' > $s/sum; "
+        "cmp $s/du $s/sum && echo same",
+        "same\n",
+    ),
+    Said(
+        "`df` shows the file system that the log directory is on.",
+        "a=$(df --output=size . | tail -n 1); b=$(df --output=size ../log | tail -n 1); [ $a = $b ] && echo same",
+        "same\n",
+    ),
+    Said(
+        "What blocks, follows or answers a question is never listed.",
+        "ls orders-0 | grep -E 'follow|[0-9].(json|key|headers)$' | wc -l; ls .offsetfs | wc -l; ls -A | "
+        "grep -c offsetfs",
+        "0\n0\n0\n",
+    ),
+]
+
+
+@pytest.mark.parametrize("said", RECORDS + TIMES + VIEWS + WHOLE, ids=str)
+def test_it_is_as_it_is_said(tree: Path, tmp_path: Path, said: Said) -> None:
+    run(tree, tmp_path, said, "")

@@ -1,0 +1,98 @@
+"""What docs/semantics.md says of waiting for what comes, typed into a shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from said import Said, run
+
+pytestmark = pytest.mark.mount
+
+POLL = """
+import os, select, sys
+partition, name = sys.argv[1:]
+with open(f"{partition}/{name}", "rb", buffering=0) as file:
+    poller = select.poll()
+    poller.register(file, select.POLLIN)
+    file.read() if name != "follow" else None
+    before = poller.poll(0)
+    with open(f"{partition}/append", "wb") as append:
+        append.write(b"new\\n")
+    print(len(before), len(poller.poll(5000)), b"new" in os.read(file.fileno(), 4096))
+"""
+
+INOTIFY = """
+import ctypes, os, select, sys
+libc = ctypes.CDLL(None)
+watch = libc.inotify_init1(os.O_NONBLOCK)
+libc.inotify_add_watch(watch, (sys.argv[1] + "/values").encode(), 0xfff & ~0x20 & ~0x10 & ~0x8 & ~0x1)
+with open(sys.argv[1] + "/append", "wb") as append:
+    append.write(b"new\\n")
+while os.stat(sys.argv[1] + "/values").st_size != 4:
+    pass
+print(select.select([watch], [], [], 0)[0])
+"""
+
+WAITING = [
+    Said(
+        "`tail -f values` prints what is there, and then what comes.",
+        "echo old > $p/append; exec 3< <(exec tail -s 0.05 -n +1 -f $p/values); read -r line <&3; echo $line; "
+        "echo new > $p/append; read -r line <&3; echo $line; kill $!",
+        "old\nnew\n",
+    ),
+    Said(
+        "`follow` gives what comes, each record as soon as it is there, and never ends.",
+        "exec 3< <(exec cat $p/follow); until fuser -s $p/follow 2> /dev/null || ls -l /proc/$!/fd | grep -q follow; "
+        "do :; done; echo new > $p/append; read -r line <&3; echo $line; kill $!",
+        "new\n",
+    ),
+    Said(
+        "`follow@A` begins at A: an offset, a time, or `-N` for the newest N records.",
+        "for at in 10 -2 2026-11-21T13:08:15; do timeout 0.2 cat orders-0/follow@$at; echo; done",
+        '{"id":10,"state":"paid"}\n{"id":11,"state":"refused"}\n\n' * 3,
+    ),
+    Said(
+        "`follow.ndjson` and `follow@A.ndjson` give lines of JSON.",
+        "timeout 0.2 cat orders-0/follow@-1.ndjson | jq -c '[.offset,.key]'",
+        '[11,"k2"]\n',
+    ),
+    Said(
+        "Whoever waits for a record can be stopped: Ctrl-C, `kill` and `timeout` end him at once.",
+        "timeout 0.2 cat $p/follow; echo $?; for signal in INT TERM KILL; do "
+        "(trap - INT; exec cat $p/follow) & until ls -l /proc/$!/fd | grep -q follow; do :; done; "
+        "kill -$signal $!; wait $! 2> /dev/null; done; echo ended",
+        "124\nended\n",
+    ),
+    Said(
+        "With O_NONBLOCK, reading where there is nothing new is “Resource temporarily unavailable”.",
+        "dd if=$p/follow iflag=nonblock count=1 2>&1 | grep -o 'Resource.*'",
+        "Resource temporarily unavailable\n",
+    ),
+    Said(
+        "`select`, `poll` and `epoll` know when there is something to read in `follow`.",
+        f"python3 -c '{POLL}' $p follow",
+        "0 1 True\n",
+    ),
+    Said(
+        "`read -t` of bash does not: to bash `follow` is a regular file. Use `timeout`.",
+        "timeout 0.5 bash -c 'read -r -t 0.1 line < $p/follow'; echo $?",
+        "124\n",
+    ),
+    Said(
+        "A reader that was overtaken by the deletion of records is told once by “Broken pipe”, and goes on at `start`.",
+        "seq 5 > $p/append; exec 3< $p/follow@1; echo 3 > $p/start; cat <&3 2>&1 | grep -o 'Broken pipe'; "
+        "timeout 0.3 cat <&3",
+        "Broken pipe\n4\n5\n",
+    ),
+    Said(
+        "inotify does not see what is appended: use `follow`, `tail -f` or `poll`.",
+        f"python3 -c '{INOTIFY}' $p",
+        "[]\n",
+    ),
+]
+
+
+@pytest.mark.parametrize("said", WAITING, ids=str)
+def test_it_is_as_it_is_said(tree: Path, tmp_path: Path, said: Said) -> None:
+    run(tree, tmp_path, said, f"w{WAITING.index(said)}-0")

@@ -1,0 +1,187 @@
+"""What docs/semantics.md says of writing, typed into a shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from said import Said, run
+
+pytestmark = pytest.mark.mount
+
+DAMAGED_LINE = '{"value":"1"}\n{"value":"2"}\nno JSON\n{"value":"4"}\n'
+
+LINES = [
+    Said("A line written to `append` becomes a record.", "echo hello >> $p/append; cat $p/0", "hello"),
+    Said(
+        "A line written to `append` becomes a record.",
+        "echo hello >> $p/append; cat $p/values",
+        "hello\n",
+        shell="dash",
+    ),
+    Said(
+        "`>` and `>>` do the same: nothing is ever cut.",
+        "echo one > $p/append; echo two > $p/append; cat $p/values",
+        "one\ntwo\n",
+    ),
+    Said(
+        "`>` and `>>` do the same: nothing is ever cut.",
+        "echo one > $p/append; echo two >> $p/append; cat $p/values",
+        "one\ntwo\n",
+        shell="dash",
+    ),
+    Said(
+        "`cat`, `cp`, `dd`, `tee`, `sed`, `awk`, `sort`, `jq`, here-documents and programs append as to any file.",
+        "cat orders-0/values > $p/append; cp orders-0/values $p/append; "
+        "dd if=orders-0/values of=$p/append status=none; "
+        "tee $p/append < orders-0/values | tee -a $p/append > /dev/null; "
+        "sed 's/paid/free/' orders-0/values > $p/append; "
+        "awk '{print NR}' orders-0/values > $p/append; sort orders-0/values > $p/append; "
+        "jq .id orders-0/values > $p/append; cat > $p/append <<< here; "
+        'python3 -c \'print("from", "Python")\' > $p/append; wc -l < $p/values; tail -n 2 $p/values',
+        "110\nhere\nfrom Python\n",
+    ),
+    Said(
+        "How a program cuts its writes does not matter, only where the lines end.",
+        "exec 3>$p/append; printf he >&3; printf 'llo\\nwor' >&3; printf 'ld\\n' >&3; exec 3>&-; cat $p/values",
+        "hello\nworld\n",
+    ),
+    Said(
+        "A last line without a newline becomes a record when the file is closed.",
+        "printf 'one\\ntwo' > $p/append; until [ -e $p/1 ]; do :; done; cat $p/values",
+        "one\ntwo\n",
+    ),
+    Said("An empty line is an empty record.", "printf 'a\\n\\nb\\n' > $p/append; cat $p/next; wc -c < $p/1", "3\n0\n"),
+    Said(
+        "A carriage return before the newline stays in the value.",
+        "printf 'a\\r\\n' > $p/append; od -An -c $p/0",
+        "   a  \\r\n",
+    ),
+    Said(
+        "Lines of several writers never mix: each is a record, in the order of its writer.",
+        "for w in a b c d; do (for n in $(seq 50); do echo $w$n; done > $p/append) & done; wait; cat $p/next; "
+        "for w in a b c d; do grep $w $p/values | tr -d $w | sort -nc && echo $w; done",
+        "200\na\nb\nc\nd\n",
+    ),
+    Said(
+        "What was written is seen by every view as soon as the file is closed.",
+        "for n in $(seq 20); do echo $n >> $p/append; [ $(cat $p/latest) = $n ] || echo late; done; wc -l < $p/values",
+        "20\n",
+    ),
+    Said(
+        "A file opened for both, as `exec 3<>append` does, tells offset and timestamp of each record that it wrote.",
+        "exec 3<>$p/append; echo hi >&3; echo ho >&3; read -r a when <&3; read -r b when <&3; echo $a $b; "
+        "[ $(getfattr --only-values -n user.kafka.timestamp $p/1) = $when ] && echo then",
+        "0 1\nthen\n",
+    ),
+    Said("Reading `append` gives nothing.", "cat $p/append | wc -c; stat -c %s $p/append", "0\n0\n"),
+    Said(
+        "`truncate` to nothing does nothing; to anything else it is refused.",
+        "echo a > $p/append; truncate -s 0 $p/append; cat $p/values; truncate -s 5 $p/append 2>&1 | grep -o Invalid.*",
+        "a\nInvalid argument\n",
+    ),
+    Said(
+        "A record longer than `max.message.bytes` is refused with “Message too long”, while it is written.",
+        "head -c 1100000 /dev/zero | tr '\\0' x | cat 2>&1 > $p/append | grep -o 'Message too long'; cat $p/next",
+        "Message too long\n0\n",
+    ),
+    Said(
+        "`sync append` and `dd conv=fsync` return when it is on disk; `sync` alone does not reach a FUSE file system.",
+        "echo a > $p/append; sync $p/append && echo b | dd of=$p/append conv=fsync status=none; cat $p/next",
+        "2\n",
+    ),
+]
+
+JSON = [
+    Said(
+        "A line of JSON written to `append.ndjson` becomes a record with key, value, headers and timestamp.",
+        'echo \'{"key":"k","value":"v","headers":[{"key":"h","value":"x"}],"timestamp":1000}\' > $p/append.ndjson; '
+        "cat $p/0; jq -c '[.key,.value,.headers,.timestamp]' $p/0.json; stat -c %Y $p/0",
+        'v["k","v",[{"key":"h","value":"x"}],1000]\n1\n',
+    ),
+    Said(
+        "What is left out of a line is null, and the time is that of writing.",
+        "echo '{}' > $p/append.ndjson; jq -c '[.key,.value]' $p/0.json; [ $(stat -c %Y $p/0) -gt 1700000000 ] && "
+        "echo now",
+        "[null,null]\nnow\n",
+    ),
+    Said(
+        "A line that is no such JSON is refused with “Invalid argument”; the lines before it are records.",
+        f"printf '{DAMAGED_LINE}' | cat 2>&1 > $p/append.ndjson | grep -o 'Invalid.*'; cat $p/values; "
+        "grep -q $p/append.ndjson .offsetfs/errors && echo told",
+        "Invalid argument\n1\n2\ntold\n",
+    ),
+    Said(
+        "What `records.ndjson` prints, `append.ndjson` takes, and keys, values, headers and times are the same again.",
+        "cat orders-0/records.ndjson mixed-0/records.ndjson > $p/append.ndjson; "
+        "jq -c 'del(.topic,.partition,.offset)' $p/records.ndjson > $s/copy; "
+        "jq -c 'del(.topic,.partition,.offset)' orders-0/records.ndjson mixed-0/records.ndjson | cmp - $s/copy && "
+        "echo same",
+        "same\n",
+    ),
+    Said(
+        "What `values` prints of text without newlines, `append` takes.",
+        "cat orders-0/values > $p/append; cmp $p/values orders-0/values && echo same",
+        "same\n",
+    ),
+    Said(
+        "A compacted topic takes records with a key only, so no lines.",
+        "echo x 2>&1 >> users-0/append | grep -o 'Invalid.*'; (echo x >> users-0/append) 2>&1 | grep -o 'Invalid.*'; "
+        'echo \'{"key":"k"}\' >> users-0/append.ndjson && tail -n 1 users-0/records.ndjson | jq -c "[.key,.value]"',
+        'Invalid argument\nInvalid argument\n["k",null]\n',
+    ),
+]
+
+RAW = [
+    Said(
+        "Everything written to `append.raw` from opening to closing is one record: `cp photo.jpg photos-0/append.raw`.",
+        "head -c 100000 /dev/urandom > $s/photo; cp $s/photo $p/append.raw; until [ -e $p/0 ]; do :; done; "
+        "cmp $p/0 $s/photo && echo same; cat $p/next",
+        "same\n1\n",
+    ),
+    Said(
+        "Opening and closing it without writing makes no record.",
+        ": > $p/append.raw; : > $p/append; : > $p/append.ndjson; cat $p/next",
+        "0\n",
+    ),
+]
+
+REFUSED = [
+    Said(
+        "Records cannot be changed, removed or given another name: “Operation not permitted”.",
+        "(echo x > orders-0/4) 2>&1 | grep -o 'Operation.*'; for each in 'rm -f' 'truncate -s 0' 'chmod 600' touch; do "
+        "$each orders-0/4 2>&1 | grep -o 'Operation not permitted'; done; mv orders-0/4 orders-0/99 2>&1 | "
+        "grep -o 'Op.*'; "
+        "cat orders-0/4",
+        "Operation not permitted\n" * 6 + '{"id":4,"state":"paid"}',
+    ),
+    Said(
+        "No file is made by writing to a name: “Operation not permitted”.",
+        "(echo x > orders-0/new) 2>&1 | grep -o 'Operation.*'; touch orders-0/12 2>&1 | grep -o 'Operation.*'",
+        "Operation not permitted\nOperation not permitted\n",
+    ),
+]
+
+PARTITIONS = [
+    Said(
+        "`mkdir orders-1` makes a partition, with the mount option `create`; a name that is no partition's is refused.",
+        "mkdir made-0; ls made-0 | head -n 1; mkdir 'no name' 2>&1 | grep -o 'Invalid.*'; rmdir made-0",
+        "append\nInvalid argument\n",
+    ),
+    Said(
+        "`rmdir orders-1` removes a partition with all in it, with the mount option `delete`.",
+        "mkdir gone-0; echo x > gone-0/append; rmdir gone-0; ls -d gone-0 2>&1 | grep -o 'No such.*'",
+        "No such file or directory\n",
+    ),
+    Said(
+        "An offset written to `start` deletes the records below it, with the mount option `delete-records`.",
+        "seq 5 > $p/append; echo 3 > $p/start; cat $p/start $p/values; ls $p | head -n 2; test -e $p/2 || echo none",
+        "3\n4\n5\n3\n4\nnone\n",
+    ),
+]
+
+
+@pytest.mark.parametrize("said", LINES + JSON + RAW + REFUSED + PARTITIONS, ids=str)
+def test_it_is_as_it_is_said(tree: Path, tmp_path: Path, said: Said, request: pytest.FixtureRequest) -> None:
+    place = (LINES + JSON + RAW + REFUSED + PARTITIONS).index(said)
+    run(tree, tmp_path, said, f"p{place}-0")
