@@ -32,6 +32,9 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     ls orders-0/by-time/2026/11/21/13     the minutes that have records
     cat orders-0/by-key/customer-17       the latest value of a key; a/b is called a%2Fb
     echo hello >> orders-0/append         a record for each line
+    cat x.ndjson >> orders-0/append.ndjson  ... with key, headers, time: {"key":"k","value":"v"}
+    cp photo.jpg photos-0/append.raw      one record of a whole file
+    cat x.ndjson >> topics/orders/append.ndjson  to the partition of each key, as Kafka sends it
     cat orders-0/start orders-0/next      the oldest offset there is, the next one to be given
     cat orders-0/info                     everything else, as JSON
     getfattr -d orders-0/42               key, headers, timestamp, producer, ...

@@ -82,6 +82,11 @@ class TopicTarget:
     def request_timeout_s(self) -> float | None:
         return self._partitions[0].request_timeout_s
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a record would be taken now, whichever partition it belongs to."""
+        return all(each.has_room for each in self._partitions)
+
     def check(self, size: int, *, has_key: bool) -> None:
         """Raise as `Accumulator.check` for the first partition that could not take it."""
         for each in self._partitions:
