@@ -20,7 +20,7 @@ from offsetfs.storage.errors import WouldBlock
 
 WAIT_S = 10.0
 AT_ONCE_BYTES = 16 << 20
-"""How much log is read for who only looks, in a thread: some milliseconds."""
+"""How much log is read in a thread for somebody who waits: some milliseconds."""
 
 _STEP_BYTES = 64 << 20
 
@@ -58,8 +58,12 @@ class MapMaking:
         self._advice = advice
         self._run: _Run | None = None
 
-    async def advance(self, view: Mapped, bytes_max: int) -> bool:
-        """Return whether the view is complete, or becomes so by reading about `bytes_max` more."""
+    @property
+    def is_running(self) -> bool:
+        """Whether maps are being made for somebody, be he gone meanwhile."""
+        return self._run is not None
+
+    async def _advance(self, view: Mapped, bytes_max: int) -> bool:
         return self._run is None and await self._shared.answer(refresh, view, bytes_max)
 
     async def complete(self, view: Mapped) -> None:
@@ -67,7 +71,7 @@ class MapMaking:
         if self._is_complete_now(view):
             return
         with trio.move_on_after(WAIT_S):
-            while not await self.advance(view, AT_ONCE_BYTES):
+            while not await self._advance(view, AT_ONCE_BYTES):
                 if self._run is None:
                     self._run = _Run()
                     self._shared.nursery.start_soon(self._make, view, self._run)

@@ -36,8 +36,8 @@ from offsetfs.storage.views.view_map import ViewMap
 from offsetfs.storage.views.view_parts import Located
 
 LISTING_BYTES_MAX = {Kind.VALUES: AT_ONCE_BYTES, Kind.RECORDS: AT_ONCE_BYTES // 2}
-"""How much log a listing reads to learn whether a view can be shown: some milliseconds. Lines of JSON take twice as
-long to measure as values."""
+"""How much log a listing reads to learn whether a view can be shown: some milliseconds, and nothing of a segment of
+which more is to be read. Lines of JSON take twice as long to measure as values."""
 
 PREFERRED_READ_BYTES = 1 << 20
 """What st_blksize says: cat and cp then read a megabyte at a time, and ask for the size as much less often."""
@@ -71,7 +71,8 @@ class GrowingFile:
     async def listed(self) -> EntryAttributes | None:
         """Return the attributes when all maps are there, or can be had in a moment; else None."""
         generation = self._current()
-        is_complete = await self._making.advance(self._views[generation], LISTING_BYTES_MAX[self._kind])
+        view, bytes_max = self._views[generation], LISTING_BYTES_MAX[self._kind]
+        is_complete = not self._making.is_running and await self._shared.answer(_glance, view, bytes_max)
         return self._attributes(generation) if is_complete else None
 
     async def attributes(self, number: int) -> EntryAttributes:
@@ -134,6 +135,10 @@ class GrowingFile:
         if not self._readers[number]:
             del self._readers[number]
             self._forget_unread()
+
+
+def _glance(view: PartitionView, bytes_max: int, *, nowait: bool) -> bool:
+    return view.refresh(nowait=nowait, bytes_max=bytes_max, in_whole=True)
 
 
 class Readable(Mapped, Protocol):

@@ -9,6 +9,8 @@ of those that cannot be read is for others: `view_blocks`, `view_map`.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from typing import Protocol
 
 from offsetfs.storage.names import TopicPartition
@@ -61,7 +63,12 @@ class ValueLines:
 
     def measured_below(self, batch: Batch, offset: int) -> int:
         rows, delta = batch.rows(), offset - batch.header.base_offset
-        return sum(max(rows[row + _VALUE_SIZE], 0) + 1 for row in range(0, len(rows), COLUMNS) if rows[row] < delta)
+        deltas, sizes = rows[::COLUMNS].tolist(), rows[_VALUE_SIZE::COLUMNS]
+        if deltas == sorted(deltas):
+            sizes = sizes[: bisect_left(deltas, delta)]
+        else:  # a hostile batch
+            sizes = array("q", (size for place, size in zip(deltas, sizes, strict=True) if place < delta))
+        return sum(sizes) + sizes.count(-1) + len(sizes)  # a null counts nothing but its newline
 
 
 class JsonLines:

@@ -57,6 +57,7 @@ class PartitionView:
         self._snapshot: Segments | None = None  # that of the last refresh, whether it came to the end or not
         self._lock = threading.Lock()
         self._left = 0  # bytes of log that this refresh may still read
+        self._in_whole = False
         self._start_is_known = False
         self._swept = False
 
@@ -101,11 +102,12 @@ class PartitionView:
 
     # --- growing ---------------------------------------------------------------------------------------------------
 
-    def refresh(self, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
+    def refresh(self, *, nowait: bool = False, bytes_max: int | None = None, in_whole: bool = False) -> bool:
         """Take in what was appended; return whether the view is complete as of the call.
 
         Costs nothing when nothing was. Reads at most about `bytes_max` of segments that have no map, and is to be
-        called again after False. With `nowait` `WouldBlock` when more than 1 MiB is to be read, or anything not cached.
+        called again after False; with `in_whole` no segment is begun of which more is to be read. With `nowait`
+        `WouldBlock` when more than 1 MiB is to be read, or anything not cached.
         """
         end_offset, snapshot = self._view.end_offset(nowait=nowait), self._log.snapshot()
         if self._seen[0] is snapshot and self._seen[1] == end_offset:
@@ -114,6 +116,7 @@ class PartitionView:
             raise WouldBlock("maps are being made", path=self._log.path)
         try:
             self._left = NOWAIT_BYTES_MAX if nowait else bytes_max or sys.maxsize
+            self._in_whole = in_whole
             if not self._grow(snapshot, end_offset, nowait):
                 return False
             self._seen = (snapshot, end_offset)
@@ -173,7 +176,7 @@ class PartitionView:
         segment, map_ = part.segment, part.map
         end, begun = self._end_of(segment, snapshot, end_offset, nowait), part.map.log_bytes
         if begun < end:
-            if self._left <= 0:
+            if self._left <= 0 or (self._in_whole and end - begun > self._left):
                 return False
             if nowait and end - begun > self._left:
                 raise WouldBlock("a long stretch has no view map", path=segment.log_path)

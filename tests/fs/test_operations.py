@@ -86,10 +86,10 @@ def slow_maps(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     unfinished = [True]
     refresh = PartitionView.refresh
 
-    def slowly(self: PartitionView, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
+    def slowly(self: PartitionView, *, nowait: bool = False, **how: Any) -> bool:
         if nowait and unfinished:
             raise WouldBlock("slow")
-        return not unfinished and refresh(self, nowait=nowait, bytes_max=bytes_max)
+        return not unfinished and refresh(self, nowait=nowait, **how)
 
     monkeypatch.setattr(PartitionView, "refresh", slowly)
     return unfinished
@@ -148,7 +148,7 @@ async def test_what_goes_wrong_with_a_map_is_told_to_those_who_wait(
 ) -> None:
     answers = iter([False, OSError(errno.EMFILE, "too many open files")])
 
-    def broken(self: PartitionView, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
+    def broken(self: PartitionView, *, nowait: bool = False, **how: Any) -> bool:
         if nowait:
             raise WouldBlock("broken")
         answer = next(answers)

@@ -177,6 +177,18 @@ def test_building_goes_on_where_it_stopped(log: Log, view: PartitionView) -> Non
     assert content(view) == expected
 
 
+def test_who_only_looks_begins_no_segment_that_he_does_not_end(log: Log, view: PartitionView) -> None:
+    expected = fill(log, 60)
+    assert not view.refresh(bytes_max=100_000, in_whole=True)
+    assert view.scanned_bytes == 0 and map_files(log) == []
+    for _ in range(20):
+        if view.refresh(bytes_max=310_000, in_whole=True):
+            break
+    assert content(view) == expected
+    fill(log, 1, 60)
+    assert view.refresh(bytes_max=310_000, in_whole=True)
+
+
 # --- kept maps -----------------------------------------------------------------------------------------------------
 
 

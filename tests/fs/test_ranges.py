@@ -1,0 +1,215 @@
+"""Ranges without a kernel: what a name means, what stays of it, and what it costs who waits."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyfuse3
+import pytest
+import trio
+from pyfuse3 import EntryAttributes, FUSEError
+from trio.testing import MockClock
+
+from offsetfs.fs import map_making
+from offsetfs.fs.inodes import unpack
+from offsetfs.fs.operations import Operations
+from offsetfs.fs.options import MountOptions
+from offsetfs.fs.ranges import RECENT_MAX
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.segments import segment_names
+from offsetfs.storage.views.range_view import RangeView
+
+pytestmark = pytest.mark.unit
+
+PARTITION = TopicPartition("orders", 0)
+CTX: Any = SimpleNamespace(pid=0)
+
+
+class World:
+    """A log of twenty segments, each with five records `<offset>`, a second apart; and the operations on it."""
+
+    def __init__(self, directory: LogDirectory, operations: Operations) -> None:
+        self.operations = operations
+        self.log: Log = directory.log(PARTITION)
+        for _ in range(20):
+            self.append(5)
+            self.log.roll()
+
+    def append(self, count: int) -> None:
+        for _ in range(count):
+            builder = BatchBuilder(1 << 16)
+            assert builder.append(None, b"%d" % self.log.next_offset, (), self.log.next_offset * 1000)
+            self.log.append(builder.seal())
+
+    async def look(self, path: str) -> EntryAttributes:
+        entry = await self.operations.lookup(pyfuse3.ROOT_INODE, b"orders-0", CTX)
+        for name in path.split("/"):
+            entry = await self.operations.lookup(entry.st_ino, name.encode(), CTX)
+        return entry
+
+    async def read(self, inode: int) -> bytes:
+        opened = await self.operations.open(inode, 0, CTX)
+        data = bytes(await self.operations.read(opened.fh, 0, 1 << 20))
+        await self.operations.release(opened.fh)
+        return data
+
+    async def numbers(self, path: str) -> list[int]:
+        return list(map(int, (await self.read((await self.look(path)).st_ino)).split()))
+
+    @property
+    def known(self) -> int:
+        tree = self.operations._partition_directories[1]._tree
+        assert tree is not None
+        return len(tree.ranges.looked_up)
+
+
+@pytest.fixture
+async def world(nursery: trio.Nursery, tmp_path: Path) -> AsyncIterator[World]:
+    directory = LogDirectory.open(str(tmp_path))
+    directory.create_partition(PARTITION)
+    operations = Operations(directory, MountOptions(), nursery)
+    yield World(directory, operations)
+    await operations.accumulators.close()
+    directory.close()
+
+
+async def errno_of(answer: Awaitable[object]) -> str:
+    with pytest.raises(FUSEError) as caught:
+        await answer
+    return errno.errorcode[caught.value.errno]
+
+
+@pytest.mark.parametrize(
+    ("path", "numbers"),
+    [
+        ("range/3..8", range(3, 8)),
+        ("range/98..", range(98, 100)),
+        ("range/..3", range(3)),
+        ("range/98..1000", range(98, 100)),
+        ("range/1000..2000", range(0)),
+        ("range/8..3", range(0)),
+        ("range/5..5", range(0)),
+        ("range/@3..@7", range(3, 7)),
+        ("range/@2.001..@7", range(3, 7)),
+        ("range/@97..", range(97, 100)),
+        ("range/@1000..", range(0)),
+        ("range/90..@95", range(90, 95)),
+        ("last/4", range(96, 100)),
+        ("last/0", range(0)),
+        ("last/1000", range(100)),
+    ],
+)
+async def test_a_name_means_a_stretch(world: World, path: str, numbers: range) -> None:
+    assert await world.numbers(path) == list(numbers)
+    lines = await world.read((await world.look(f"{path}.ndjson")).st_ino)
+    assert lines.count(b"\n") == len(numbers)
+
+
+async def test_names_of_one_stretch_are_one_file_and_forms_are_two(world: World) -> None:
+    inode = (await world.look("range/95..100")).st_ino
+    for path in ("range/95..", "range/@95..", "last/5", "range/95..100"):
+        assert (await world.look(path)).st_ino == inode
+    assert (await world.look("last/5.ndjson")).st_ino != inode
+    assert world.known == 2
+
+
+async def test_a_stretch_stays_and_its_name_moves_on(world: World) -> None:
+    old = await world.look("last/3")
+    assert old.attr_timeout > 1e8 and old.entry_timeout == 0
+    world.append(2)
+    new = await world.look("last/3")
+    assert new.st_ino != old.st_ino and await world.read(new.st_ino) == b"99\n100\n101\n"
+    assert await world.read(old.st_ino) == b"97\n98\n99\n"
+    assert (await world.operations.getattr(old.st_ino, CTX)).st_size == old.st_size
+
+
+async def test_the_kernel_says_when_a_stretch_is_forgotten(world: World) -> None:
+    entries = [await world.look(f"range/{begin}..") for begin in range(50)]
+    again = await world.look("range/0..")
+    assert world.known == 50
+    await world.operations.forget([(entry.st_ino, 1) for entry in entries])
+    assert world.known == 1
+    assert await errno_of(world.operations.getattr(entries[1].st_ino, CTX)) == "ESTALE"
+    assert (await world.operations.getattr(again.st_ino, CTX)).st_size == again.st_size
+    await world.operations.forget([(again.st_ino, 1)])
+    assert world.known == 0
+    tree = world.operations._partition_directories[1]._tree
+    assert tree is not None and tree.ranges._recent.bytes <= RECENT_MAX
+    assert unpack((await world.look("range/0..")).st_ino).number > unpack(again.st_ino).number
+
+
+async def test_what_retention_took_is_stale_for_who_has_it_and_is_not_there_for_others(world: World) -> None:
+    old = await world.look("range/2..8")
+    opened = await world.operations.open(old.st_ino, 0, CTX)
+    first, second = world.log.snapshot().values()[:2]
+    world.log.flush()
+    world.log._segments = world.log.snapshot().without([first])
+    world.log.log_start_offset = second.base_offset
+    segment_names.take_out(first)
+    segment_names.unlink(first)
+    assert await world.numbers("range/2..8") == [5, 6, 7]
+    assert await errno_of(world.operations.read(opened.fh, 0, 100)) == "ESTALE"
+    assert bytes(await world.operations.read(opened.fh, 6, 100)) == b"5\n6\n7\n"
+
+
+async def test_replaced_segments_are_another_stretch(world: World) -> None:
+    old = await world.look("range/2..8")
+    first = world.log.snapshot().first
+    again = type(first)(first.directory, first.base_offset, first.config, first.pool)
+    world.log._segments = world.log.snapshot().plus(again)
+    assert (await world.look("range/2..8")).st_ino != old.st_ino
+
+
+# --- waiting -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_the_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that take a second of the fake clock. A test asks for it by argument: pytest-trio sees no other way."""
+
+    async def slept(work: Callable[[], object]) -> object:
+        await trio.sleep(1)
+        return work()
+
+    monkeypatch.setattr(world.operations.shared, "in_thread", slept)
+
+
+async def test_a_look_up_waits_ten_seconds_and_the_measuring_goes_on(
+    world: World, on_the_loop: None, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refresh, left = RangeView.refresh, [25]
+
+    def slowly(self: RangeView, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
+        if left[0] and nowait:
+            raise WouldBlock("slow")
+        left[0] = max(left[0] - 1, 0)
+        return not left[0] and refresh(self, nowait=nowait, bytes_max=bytes_max)
+
+    monkeypatch.setattr(RangeView, "refresh", slowly)
+    begun = trio.current_time()
+    assert await errno_of(world.look("range/3..8")) == "EAGAIN"
+    assert map_making.WAIT_S <= trio.current_time() - begun < map_making.WAIT_S + 3
+    said = world.operations.shared.notes.text().decode()
+    assert "orders-0/range/3..8: its maps are being made, 0 of" in said
+    assert await errno_of(world.look("range/3..8")) == "EAGAIN"
+    assert await world.numbers("range/3..8") == [3, 4, 5, 6, 7]
+
+
+async def test_what_goes_wrong_is_told_and_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: RangeView, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
+        if nowait:
+            raise WouldBlock("broken")
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RangeView, "refresh", broken)
+        assert await errno_of(world.look("range/3..8")) == "EMFILE"
+    assert await world.numbers("range/3..8") == [3, 4, 5, 6, 7]
