@@ -59,7 +59,7 @@ class KeyDirectory:
         self._shared = shared
         self._partition = partition
         self._records = records
-        self._index: _ToldIndex | None = None
+        self._index: ToldIndex | None = None
         name = f"{partition.name}/by-key"
         advice = ", or use records.ndjson, which needs no index"
         self._making = MapMaking(shared, name, lambda: partition.log.size_bytes, advice)
@@ -108,7 +108,7 @@ class KeyDirectory:
             if self._index is None:
                 index = KeyIndex(self._partition.view, place, self._shared.damaged)
                 self._shared.directory.closing.append(index.close)
-                self._index = _ToldIndex(index, f"{self._partition.name}/by-key", self._partition)
+                self._index = ToldIndex(index, f"{self._partition.name}/by-key", self._partition)
         for idle in self._shared.key_indexes.use(self._index.index):
             await self._shared.in_thread(idle.close)
         await self._making.complete(self._index)
@@ -174,7 +174,7 @@ class KeyedFiles:
         )
 
 
-class _ToldIndex:
+class ToldIndex:
     """An index whose making the log of the mount tells of, when it takes long."""
 
     def __init__(self, index: KeyIndex, name: str, partition: Partition) -> None:
@@ -190,10 +190,11 @@ class _ToldIndex:
 
     def refresh(self, *, nowait: bool = False, bytes_max: int | None = None, in_whole: bool = False) -> bool:
         is_complete = self.index.refresh(nowait=nowait, bytes_max=bytes_max)
-        self._tell(time.monotonic(), is_complete)
+        self.tell(time.monotonic(), is_complete)
         return is_complete
 
-    def _tell(self, now_s: float, is_complete: bool) -> None:
+    def tell(self, now_s: float, is_complete: bool) -> None:
+        """Take note of how far it is at a time; write a line of it every two seconds, and one at the end."""
         if is_complete and self._begun_s is not None and self._told_s > self._begun_s:
             _log.info("%s: the index is complete after %.0f s", self._name, now_s - self._begun_s)
         if is_complete:

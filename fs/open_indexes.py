@@ -19,10 +19,13 @@ class OpenIndexes:
         self._used: OrderedDict[KeyIndex, None] = OrderedDict()
 
     def use(self, index: KeyIndex) -> list[KeyIndex]:
-        """Note that an index is used; return those to be closed for it: that which was used longest ago."""
+        """Note that an index is used; return those to be closed for it: of deleted partitions, and used longest ago."""
+        closing = self.take_gone()
         self._used[index] = None
         self._used.move_to_end(index)
-        return [self._used.popitem(last=False)[0]] if len(self._used) > OPEN_MAX else []
+        if len(self._used) > OPEN_MAX:
+            closing.append(self._used.popitem(last=False)[0])
+        return closing
 
     def take_gone(self) -> list[KeyIndex]:
         """Return those to be closed because their partition was deleted: the room of an open file is not free."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsetfs.fs.attributes import Attributes
-from offsetfs.fs.by_key import KeyDirectory
+from offsetfs.fs.by_key import KeyDirectory, ToldIndex
 from offsetfs.fs.encoded_names import decoded, encoded
 from offsetfs.fs.open_indexes import OPEN_MAX, OpenIndexes
 from offsetfs.fs.options import own_cache_directory
@@ -107,12 +108,28 @@ def test_of_many_indexes_those_used_last_stay_open() -> None:
     assert [opened.use(index) for index in indexes] == [[]] * OPEN_MAX
     assert opened.use(indexes[0]) == []
     assert opened.use(cast(KeyIndex, _Index())) == [indexes[1]]
-    cast(Any, indexes[5]).is_gone = True
-    assert opened.take_gone() == [indexes[5]] and opened.take_gone() == []
+    cast(Any, indexes[5]).is_gone = cast(Any, indexes[6]).is_gone = True
+    assert opened.take_gone() == [indexes[5], indexes[6]] and opened.take_gone() == []
+    cast(Any, indexes[7]).is_gone = True
+    assert opened.use(indexes[0]) == [indexes[7]], "of a partition that a broker deleted"
 
 
 class _Index:
     is_gone = False
+
+
+def test_the_log_tells_of_an_index_that_takes_long_and_of_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    index = SimpleNamespace(scanned_bytes=300)
+    partition = SimpleNamespace(log=SimpleNamespace(size_bytes=1000))
+    told = ToldIndex(cast(Any, index), "users-0/by-key", cast(Any, partition))
+    for now_s, is_complete in ((10.0, False), (11.9, True), (20.0, False), (21.0, False)):
+        told.tell(now_s, is_complete)
+    assert caplog.messages == []
+    for now_s, is_complete in ((22.1, False), (23.0, False), (24.2, False), (25.0, True), (26.0, True)):
+        told.tell(now_s, is_complete)
+    line = "users-0/by-key: the index is being made, 300 of 1000 bytes are read"
+    assert caplog.messages == [line, line, "users-0/by-key: the index is complete after 5 s"]
 
 
 @given(st.binary(max_size=90))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import sqlite3
@@ -27,7 +28,7 @@ from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import build, read_batch
 from offsetfs.storage.records.batch_builder import SealedBatch
-from offsetfs.storage.views import key_hash, key_hash_pure, key_index, key_store
+from offsetfs.storage.views import key_hash, key_hash_pure, key_index, key_seal, key_store
 from offsetfs.storage.views.key_index import Found, KeyIndex, place_beside, place_in
 from offsetfs.storage.views.key_store import KeyStore
 
@@ -241,7 +242,8 @@ def append_row(path: Path) -> None:
 
 
 @pytest.mark.promise(
-    "What an index of keys says is compared with the record, and one that does not fit its seal or the log is made anew."
+    "What an index of keys says is compared with the record, and one that does not fit its seal or the log is made "
+    "anew."
 )
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_what_does_not_fit_is_made_anew(small: SmallLog, damage: Callable[[Path], object]) -> None:
@@ -252,6 +254,28 @@ def test_what_does_not_fit_is_made_anew(small: SmallLog, damage: Callable[[Path]
     assert index.scanned_bytes == small.log.size_bytes
     assert [offset_of(index, b"%d" % number) for number in range(50)] == list(range(50))
     index.close()
+
+
+MADE_UP: dict[str, dict[str, object]] = {
+    "of another log": {"identity": bytes(32)},
+    "no batch": {"last_offset": -1},
+    "a batch beyond the end": {"last_offset": 2**63 - 1},
+    "another batch": {"last_crc": 7},
+    "an earlier batch": {"last_offset": 3},
+    "more than there is": {"next_offset": 2**63 - 1},
+}
+
+
+@pytest.mark.parametrize("lie", MADE_UP.values(), ids=MADE_UP)
+def test_a_seal_that_is_whole_and_lies_is_not_believed(small: SmallLog, lie: dict[str, object]) -> None:
+    append(small.log, *(b"%d" % number for number in range(50)))
+    opened(small.log).close()
+    seal, table = (os.path.join(small.log.path, name) for name in ("by-key.seal", "by-key.sqlite"))
+    covered = key_seal.read(seal, table)
+    assert covered is not None
+    key_seal.write(seal, dataclasses.replace(covered, **lie), table)
+    index = opened(small.log)
+    assert index.scanned_bytes == small.log.size_bytes and offset_of(index, b"49") == 49
 
 
 def test_what_was_not_closed_is_made_anew(small: SmallLog) -> None:
