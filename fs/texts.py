@@ -26,6 +26,10 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat orders-0/latest orders-0/first    the newest and the oldest record
     cat orders-0/values                   every value, one a line
     tail -f orders-0/values               and those to come
+    jq .key orders-0/records.ndjson       every record as a line of JSON
+    cat orders-0/42.json                  ... or one; also 42.key and 42.headers
+    cat orders-0/range/100..200           the values from 100 to 199; times do as well: range/-15m..
+    cat orders-0/last/10.ndjson           the newest ten; .ndjson, here and in range: as lines of JSON
     ls -l orders-0                        sizes and timestamps of the newest records
     cat orders-0/by-time/2026-11-21T13:05 the first record at or after a time (UTC)
     cat orders-0/by-time/-15m             ... or fifteen minutes ago
