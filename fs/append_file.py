@@ -56,7 +56,9 @@ class AppendFile:
         if opening.writes:
             self.check_writable(number)
         accumulator = self._accumulators.of(self._partition.name)
-        handle = AppendHandle(accumulator, opening.flags, self._framing(), self._path, self._lost)
+        handle = AppendHandle(
+            accumulator, opening.flags, self._framing(), self._path, self._lost, self._shared.waiting.poll_room
+        )
         # What is told of appended records is a stream: a shell that could seek would read on and seek back.
         return Opened(handle, direct=True, is_stream=handle.wants_offsets)
 

@@ -22,7 +22,7 @@ import time
 from dataclasses import dataclass
 
 import trio
-from pyfuse3 import EntryAttributes, FUSEError
+from pyfuse3 import EntryAttributes, FUSEError, PollHandle
 
 from offsetfs.fs.ends import newest_start
 from offsetfs.fs.inodes import Kind
@@ -31,7 +31,7 @@ from offsetfs.fs.nodes import Buffer, Opened, Opening
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.tree import parse_offset, parse_time
-from offsetfs.fs.waiting import state_of
+from offsetfs.fs.waiting import READABLE, state_of
 from offsetfs.storage.errors import OffsetOutOfRange
 from offsetfs.storage.names import OFFSET_MAX
 from offsetfs.storage.views.form import VALUES, Form, JsonLines
@@ -165,7 +165,7 @@ class FollowHandle:
         *,
         is_json: bool,
     ) -> None:
-        self.partition = partition
+        self._partition = partition
         self._shared = shared
         self._files = files
         self._place = place
@@ -175,28 +175,29 @@ class FollowHandle:
         self._done = 0
         self._fetching = trio.Lock()
         shared.waiting.followers += 1
-        shared.counters.of(partition.name).followers += 1
+        self._counts = shared.counters.of(partition.name)
+        self._counts.followers += 1
 
     async def read(self, position: int, size: int) -> Buffer:
         """Return whole records, at most `size` bytes of them, when there are some; the position says nothing."""
         size_max = size if size < SPLIT_READ_BYTES else size - 1
         while True:
-            self.partition.log.refresh()
-            seen = state_of(self.partition)
+            self._partition.log.refresh()
+            seen = state_of(self._partition)
             async with self._fetching:
                 if await self._fetch():
                     return self._hand_out(size_max)
-            if self.partition.is_gone:
+            if self._partition.is_gone:
                 raise FUSEError(errno.ESTALE)
             if self._opening.is_nonblocking:
                 raise FUSEError(errno.EAGAIN)
-            await self._shared.waiting.wait(self.partition, seen, self._opening.pid)
+            await self._shared.waiting.wait(self._partition, seen, self._opening.pid)
 
     async def _fetch(self) -> bool:
         """See that there is something to hand out; False when nothing has come yet."""
         while self._stretch is None:
             if self._is_overtaken:
-                self._place = Place(self.partition.log.log_start_offset)
+                self._place = Place(self._partition.log.log_start_offset)
                 raise FUSEError(errno.EPIPE)
             try:
                 stretch = await self._files.stretch(self._place, is_json=self._is_json)
@@ -217,7 +218,7 @@ class FollowHandle:
 
     @property
     def _is_overtaken(self) -> bool:
-        return self._place.offset < self.partition.log.log_start_offset
+        return self._place.offset < self._partition.log.log_start_offset
 
     def _hand_out(self, size: int) -> Buffer:
         stretch = self._stretch
@@ -227,15 +228,18 @@ class FollowHandle:
             self._stretch = None
         return memoryview(stretch.data)[begin : self._done]
 
-    async def events(self) -> int:
-        """Return what poll(2) is told: readable when a read would not wait."""
-        self.partition.log.refresh()
-        if self.partition.is_gone:
-            return select.POLLIN | select.POLLRDNORM | select.POLLHUP
+    async def poll(self, number: int, poll: PollHandle | None) -> int:
+        """Answer poll(2): readable when a read would not wait."""
+        self._partition.log.refresh()
+        seen = state_of(self._partition)
+        if self._partition.is_gone:
+            return READABLE | select.POLLHUP
         async with self._fetching:
             is_ready = self._is_overtaken or await self._fetch()
-        return select.POLLIN | select.POLLRDNORM if is_ready else 0
+        if poll is not None:
+            self._shared.waiting.poll(self._partition, seen, number, poll)
+        return READABLE if is_ready else 0
 
     async def release(self) -> None:
         self._shared.waiting.followers -= 1
-        self._shared.counters.of(self.partition.name).followers -= 1
+        self._counts.followers -= 1

@@ -21,13 +21,16 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import select
 import time
 from collections import deque
 from collections.abc import Callable
 
 import trio
+from pyfuse3 import PollHandle
 
 from offsetfs.fs.framing import Framing, Lines, Target, WrongLine
+from offsetfs.fs.waiting import READABLE, WRITABLE
 
 _log = logging.getLogger(__name__)
 
@@ -45,13 +48,16 @@ class AppendHandle:
         framing: Framing | None = None,
         path: str = "append",
         on_loss: Callable[[OSError], object] = lambda error: None,
+        on_poll: Callable[[int, PollHandle], None] = lambda number, poll: None,
     ) -> None:
+        """`on_poll` keeps who polls, to be notified when there may be room again."""
         self.wants_offsets = flags & os.O_ACCMODE == os.O_RDWR
         self.code: int | None = None
         self._target = target
         self._framing: Framing = framing or Lines()
         self._path = path
         self._on_loss = on_loss
+        self._on_poll = on_poll
         self._is_nonblocking = bool(flags & os.O_NONBLOCK)
         self._is_synchronous = bool(flags & os.O_DSYNC)  # O_SYNC holds its bit
         self._appends = bool(flags & os.O_APPEND)
@@ -257,6 +263,15 @@ class AppendHandle:
             await self.flush()
         return self._receipts.read(size)
 
+    async def poll(self, number: int, poll: PollHandle | None) -> int:
+        """Answer poll(2): writable when a write would not wait, readable when a read has something to tell."""
+        if poll is not None:
+            self._on_poll(number, poll)
+        events = select.POLLERR if self.code is not None else 0
+        if self._target.has_room or self.code is not None:
+            events |= WRITABLE
+        return events | READABLE if self._receipts or not self.wants_offsets else events
+
     def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
         """Remember where records came to lie, for `read`."""
         self._receipts.add(offset, count, timestamp, "" if partition is None else f"{partition} ")
@@ -268,6 +283,9 @@ class Receipts:
     def __init__(self) -> None:
         self._ranges: deque[tuple[str, int, int, int]] = deque(maxlen=RANGES_MAX)  # prefix, offset, count, timestamp
         self._unread = bytearray()
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges or self._unread)
 
     def add(self, offset: int, count: int, timestamp: int, prefix: str = "") -> None:
         """Remember `count` records from `offset` on, all of one time; `prefix` begins each line."""

@@ -15,9 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from pyfuse3 import EntryAttributes
-
-from offsetfs.fs.waiting import Watched
+from pyfuse3 import EntryAttributes, PollHandle
 
 Reply = Callable[[bytes, EntryAttributes, int], bool]
 """Called with name, attributes, and the place after the entry; False: no room, this entry comes first next time."""
@@ -64,11 +62,11 @@ class PlacedSink(Sink, Protocol):
 class Pollable(Handle, Protocol):
     """An open file that is not always ready."""
 
-    @property
-    def partition(self) -> Watched: ...
+    async def poll(self, number: int, poll: PollHandle | None) -> int:
+        """Return the events of poll(2) that hold now, and notify `poll` when they may be others.
 
-    async def events(self) -> int:
-        """Return the events of poll(2) that hold now; another answer comes when `partition` has changed."""
+        `number` is the handle's: the kernel forgets the last `poll` when it brings another one.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ from offsetfs.fs.paths import path_of
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.texts import mount_texts
 from offsetfs.fs.topics import TopicsDirectory
-from offsetfs.fs.waiting import ALWAYS_READY, state_of
+from offsetfs.fs.waiting import ALWAYS_READY
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
@@ -405,11 +405,7 @@ class Operations(pyfuse3.Operations):
         handle = self._handles[fh]
         if not isinstance(handle, Pollable):
             return ALWAYS_READY
-        seen = state_of(handle.partition)
-        events = await handle.events()
-        if poll_handle is not None:
-            self.shared.waiting.poll(handle.partition, seen, fh, poll_handle)
-        return events
+        return await handle.poll(fh, poll_handle)
 
     @guarded
     async def flush(self, fh: int) -> None:

@@ -27,6 +27,7 @@ from offsetfs.fs.inodes import Kind, unpack
 from offsetfs.fs.map_making import AT_ONCE_BYTES, MapMaking, Mapped, refresh
 from offsetfs.fs.nodes import Buffer, Opened, Opening
 from offsetfs.fs.partitions import Partition
+from offsetfs.fs.polling import PolledView
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.segments.segment import Segment
@@ -127,7 +128,8 @@ class GrowingFile:
     async def open(self, number: int, opening: Opening) -> Opened:
         view = self._view(number)
         self._readers[number] = self._readers.get(number, 0) + 1
-        return Opened(ViewHandle(self._shared, view, self._partition.inode(self._kind, number), self._closed))
+        handle = ViewHandle(self._shared, view, self._partition.inode(self._kind, number), self._closed)
+        return Opened(PolledView(self._shared, self._partition, view, handle))
 
     def _closed(self, inode: int) -> None:
         number = unpack(inode).number

@@ -18,6 +18,7 @@ import contextlib
 import errno
 import itertools
 import math
+import os
 import select
 from typing import Protocol
 
@@ -37,7 +38,11 @@ LOOKED_AT_ONCE = 8  # readers: a fraction of a millisecond
 UNSEEN_S = 2.0  # what a reader that cannot be seen waits at most
 TIMEOUT_SHARE = 0.5  # of what the kernel lets a request wait before it ends the mount
 
-ALWAYS_READY = select.POLLIN | select.POLLRDNORM | select.POLLOUT | select.POLLWRNORM
+AGAIN_S = 0.2  # from answer to answer to who polls and has to be asked to look again
+
+READABLE = select.POLLIN | select.POLLRDNORM
+WRITABLE = select.POLLOUT | select.POLLWRNORM
+ALWAYS_READY = READABLE | WRITABLE
 """What poll(2) is told of a file that nobody has to wait for."""
 
 State = tuple[int, int, bool]
@@ -82,22 +87,29 @@ class _Reader:
 class _Group:
     """Those who wait for one partition. `seen`: how it was when they began to."""
 
-    __slots__ = ("partition", "polls", "readers", "seen")
+    __slots__ = ("partition", "polls", "readers", "restless", "seen")
 
     def __init__(self, partition: Watched, seen: State) -> None:
         self.partition = partition
         self.seen = seen
         self.readers: set[_Reader] = set()
         self.polls: dict[int, PollHandle] = {}
+        self.restless: set[int] = set()
 
     def wake(self) -> None:
         self.seen = state_of(self.partition)
         readers, self.readers = self.readers, set()
         for reader in readers:
             reader.wake()
-        polls, self.polls = self.polls, {}
-        for poll in polls.values():
-            notify(poll)
+        notify_all(self.polls)
+        self.restless.clear()
+
+    def wake_restless(self) -> None:
+        for handle in self.restless:
+            poll = self.polls.pop(handle, None)
+            if poll is not None:
+                notify(poll)
+        self.restless.clear()
 
 
 def notify(poll: PollHandle) -> None:
@@ -106,17 +118,27 @@ def notify(poll: PollHandle) -> None:
         poll.notify()
 
 
+def notify_all(polls: dict[int, PollHandle]) -> None:
+    """Wake all who poll, and forget them: they ask again."""
+    told = list(polls.values())
+    polls.clear()
+    for poll in told:
+        notify(poll)
+
+
 class Waiting:
     """All who wait, of one mount."""
 
     def __init__(self, nursery: trio.Nursery, *, others_write: bool, request_timeout_s: float | None) -> None:
         """`others_write`: the logs may grow without `grown` being called."""
         self._nursery = nursery
+        self._own_pid = os.getpid()
         self._others_write = others_write
         self._patience_s = request_timeout_s * TIMEOUT_SHARE if request_timeout_s else math.inf
         self._groups: dict[TopicPartition, _Group] = {}
         self.followers = 0
         """Open streams, blocked or not."""
+        self._rooms: dict[int, PollHandle] = {}  # those who wait to append
         self._polled: dict[int, _Group] = {}  # the last group of each handle that polls
         self._readers: dict[_Reader, None] = {}  # blocked, in the order in which they are to be looked at
         self._is_looking = False
@@ -134,8 +156,8 @@ class Waiting:
         group = self._groups.pop(partition, None)
         if group is not None:
             group.wake()
-
-    changed = grown
+        if self._rooms:
+            notify_all(self._rooms)
 
     def close(self) -> None:
         """Let everybody go, now and from now on, with ENODEV: the mount ends."""
@@ -144,6 +166,7 @@ class Waiting:
             reader.wake(errno.ENODEV)
         for name in list(self._groups):
             self._groups.pop(name).wake()
+        notify_all(self._rooms)
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
@@ -170,18 +193,31 @@ class Waiting:
         if reader.code:
             raise FUSEError(reader.code)
 
-    def poll(self, partition: Watched, seen: State, handle: int, poll: PollHandle) -> None:
-        """Notify `poll` when `partition` is no longer as it was `seen`; it takes the place of the handle's last one."""
+    def poll(
+        self, partition: Watched, seen: State, handle: int, poll: PollHandle, *, is_restless: bool = False
+    ) -> None:
+        """Notify `poll` when `partition` is no longer as it was `seen`; it takes the place of the handle's last one.
+
+        `is_restless`: and else after a fifth of a second.
+        """
         group = None if self._is_over else self._group(partition, seen)
         if group is None:
             notify(poll)
         else:
             self._polled[handle] = group
+            if is_restless:
+                group.restless.add(handle)
             group.polls[handle] = poll
             self._begin_looking()
 
+    def poll_room(self, handle: int, poll: PollHandle) -> None:
+        """Notify `poll` when there may be room for appends again."""
+        self._rooms[handle] = poll
+        self._begin_looking()
+
     def forget(self, handle: int) -> None:
         """A handle was closed: nobody polls it any more."""
+        self._rooms.pop(handle, None)
         group = self._polled.pop(handle, None)
         if group is not None:
             group.polls.pop(handle, None)
@@ -207,17 +243,21 @@ class Waiting:
 
     async def _look(self) -> None:
         """Look at the logs and at the readers, as long as somebody waits."""
-        next_logs, next_readers = trio.current_time() + LOOK_S, trio.current_time() + SIGNALS_S
+        begun = trio.current_time()
+        next_logs, next_readers, next_polls = begun + LOOK_S, begun + SIGNALS_S, begun + AGAIN_S
         try:
-            while self._groups and not self._is_over:
+            while (self._groups or self._rooms) and not self._is_over:
                 now = trio.current_time()
                 if now >= next_logs:
                     self._look_at_logs()
                     spent = trio.current_time() - now
                     next_logs = now + max(LOOK_S if self._others_write else SIGNALS_S, 20 * spent)
+                if now >= next_polls:
+                    next_polls = now + AGAIN_S
+                    self._ask_again()
                 if now >= next_readers:
                     next_readers = now + self._look_at_some(now)
-                await trio.sleep_until(min(next_logs, next_readers))
+                await trio.sleep_until(min(next_logs, next_readers, next_polls))
         finally:
             self._is_looking = False
 
@@ -229,6 +269,11 @@ class Waiting:
             elif state_of(group.partition) != group.seen:
                 self.grown(name)
 
+    def _ask_again(self) -> None:
+        notify_all(self._rooms)
+        for group in self._groups.values():
+            group.wake_restless()
+
     def _look_at_some(self, now: float) -> float:
         """Look at the readers whose turn it is; return after how many seconds to look at the next ones."""
         for reader in list(itertools.islice(self._readers, LOOKED_AT_ONCE)):
@@ -239,6 +284,8 @@ class Waiting:
 
     def _look_at(self, reader: _Reader, now: float) -> None:
         waited = now - reader.since
+        if reader.pid == self._own_pid:  # no kernel asks us for it: nobody has to be let go
+            return
         seen = interrupts.look(reader.pid)
         is_lost = seen is interrupts.Seen.NOTHING and waited >= UNSEEN_S
         if seen is interrupts.Seen.INTERRUPTED or is_lost or waited >= self._patience_s - SIGNALS_S:
