@@ -12,6 +12,7 @@ Every method may be called from any thread.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -39,6 +40,8 @@ class Partition:
         self._name = name
         self._is_committed_only = is_committed_only
         self._view: LogView | None = None
+        self._mutex = threading.Lock()
+        """Held to bring the log up to date: two who took in the same growth would count it twice."""
         self._appender: Appender | None = None
 
     def __repr__(self) -> str:
@@ -124,14 +127,15 @@ class Partition:
 
     def _now(self) -> LogView:
         """Return the log as it is now: grown by another process, or made anew."""
-        log = self._directory.log(self._name)
-        log.refresh()
-        if log.is_gone:
+        with self._mutex:
             log = self._directory.log(self._name)
-        view = self._view
-        if view is None or view.log is not log:
-            view = self._view = LogView(log, is_committed_only=self._is_committed_only)
-        return view
+            log.refresh()
+            if log.is_gone:
+                log = self._directory.log(self._name)
+            view = self._view
+            if view is None or view.log is not log:
+                view = self._view = LogView(log, is_committed_only=self._is_committed_only)
+            return view
 
     # --- following ---------------------------------------------------------------------------------------------------
 
@@ -214,10 +218,11 @@ class Partition:
         if self._directory.read_only:
             raise ReadOnlyLog("opened for reading: offsetfs.open(path, 'a') appends", path=self._directory.path)
         self._directory.refresh_config()
-        log = self._directory.log(self._name)
-        if self._appender is None or self._appender.log is not log:
-            self._appender = Appender(log, self._directory.clock)
-        return self._appender
+        with self._mutex:
+            log = self._directory.log(self._name)
+            if self._appender is None or self._appender.log is not log:
+                self._appender = Appender(log, self._directory.clock)
+            return self._appender
 
 
 def _milliseconds(when: datetime) -> int:

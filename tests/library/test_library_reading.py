@@ -149,6 +149,27 @@ def test_a_reader_beside_a_writer_sees_what_is_appended(data: offsetfs.Directory
         assert [each.value for each in orders.read(100)] == [b"one more"]
 
 
+def test_readers_in_many_threads_see_each_record_once(
+    data: offsetfs.Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("offsetfs.storage.partition.follower.LOOK_INTERVAL_S", 0)
+    found: list[list[int]] = []
+    with offsetfs.open(data.path) as beside:
+        orders = beside.partition("orders-0")
+
+        def follow() -> None:
+            found.append([each.offset for each in itertools.islice(orders.follow(100, timeout=30), 300)])
+
+        threads = [threading.Thread(target=follow) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for n in range(300):
+            data.partition("orders-0").append(b"%d" % n)
+        for thread in threads:
+            thread.join()
+    assert found == [list(range(100, 400))] * 6
+
+
 @pytest.fixture
 def later() -> Iterator[Callable[[Callable[[], object]], None]]:
     """Call it with what another thread is to do."""
