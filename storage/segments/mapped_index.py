@@ -31,6 +31,8 @@ from offsetfs.storage.units import I32_MAX
 
 View = files.Map | bytes
 
+_SECOND_FIELD_SIZE = 4  # a position, or a relative offset
+
 MAPS_MAX = 48
 """How many indexes are mapped at a time, in the whole process. A mapped index of 2 MB soon counts 0.6 MB of resident
 memory; mapping it again costs ten microseconds, opening its file anew ten times as much."""
@@ -134,11 +136,21 @@ class MappedIndex:
         given up: the padding cannot be told from it.
         """
         if not slots or not self._is_zero(slots - 1):
-            return slots
+            return slots - self._is_half(slots - 1)
         low = known if 1 < known < slots and not self._is_zero(known - 1) else 1
         if low < slots and not self._is_zero(low):
             low = bisect_left(range(slots), True, low + 1, slots - 1, key=self._is_zero)
-        return 0 if low == 1 and self._is_zero(0) else low
+        return 0 if low == 1 and self._is_zero(0) else low - self._is_half(low - 1)
+
+    def _is_half(self, number: int) -> bool:
+        """Whether an entry is just being written: a broker stores its first field, then its second, into its map.
+
+        No whole entry but the first has a 0 there. A writer takes it for what it is: damage.
+        """
+        if self.writable or number < 1:
+            return False
+        entry = self.file.read(number * self.entry.size, self.entry.size)
+        return any(entry) and not any(entry[-_SECOND_FIELD_SIZE:])
 
     def _is_zero(self, number: int) -> bool:
         return not any(self.file.read(number * self.entry.size, self.entry.size))

@@ -252,7 +252,14 @@ def _entries(
         reporter.damage("index-shape", f"{error.reason}: it is made anew from the log")
         return iter(())
     zeros = files.status(reporter.path).st_size - count * size
+    if zeros and not may_be_padded and _holds_something(reporter.path, count * size, size):
+        reporter.damage("index-shape", "ends with half an entry: it is made anew from the log", position=count * size)
     if zeros > size and not may_be_padded:  # one entry of zeros may be the first of all: time 0 at the base offset
         meaning = f"{zeros} bytes of zeros behind its entries, which a broker takes for entries"
         reporter.notice("index-padding", meaning, position=count * size)
     return entries
+
+
+def _holds_something(path: str, position: int, size: int) -> bool:
+    with files.opened(path) as file:
+        return any(file.read(position, size))

@@ -486,6 +486,23 @@ def test_beside_a_writer_the_end_of_the_active_segment_is_being_written(golden_c
         lock.release()
 
 
+@pytest.mark.parametrize("padding", [0, 4096])
+@pytest.mark.parametrize(
+    ("file", "half"), [(index(PLAIN), struct.pack(">ii", 99, 0)), (times(PLAIN), struct.pack(">qi", 1 << 42, 0))]
+)
+def test_an_entry_that_a_broker_has_stored_in_half_is_no_damage_beside_it_and_damage_when_it_is_gone(
+    file: str, half: bytes, padding: int, golden_copy: Path
+) -> None:
+    append(half + bytes(padding // len(half) * len(half)))(golden_copy / file)
+    lock = DirectoryLock(os.fspath(golden_copy))
+    lock.acquire()
+    try:
+        assert findings_of(golden_copy) == []
+    finally:
+        lock.release()
+    assert "index-shape" in [finding.kind for finding in damage_of(golden_copy)]
+
+
 def test_offsets_that_are_missing_where_nothing_was_compacted_are_a_notice(golden_copy: Path) -> None:
     log = golden_copy / PLAIN
     data, begins = log.read_bytes(), positions(log)
