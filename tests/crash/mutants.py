@@ -137,8 +137,8 @@ MUTANTS = (
         _SYNC + "test_a_mark_of_a_clean_end_is_never_on_disk_before_what_was_appended",
         (
             (
-                "            try:\n                for log in self._logs.values():\n                    _try(log.close",
-                "            try:\n                CleanShutdown().write(self.path)\n"
+                "                for log in self._logs.values():\n                    _try(log.close",
+                "                CleanShutdown().write(self.path)\n"
                 "                for log in self._logs.values():\n                    _try(log.close",
             ),
         ),
