@@ -14,6 +14,7 @@ and its key compared: an index that lies is made anew.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import logging
@@ -33,7 +34,7 @@ from offsetfs.fs.partitions import Partition
 from offsetfs.fs.records import RecordFiles
 from offsetfs.fs.shared import Shared, Shown
 from offsetfs.storage.errors import WouldBlock
-from offsetfs.storage.views.key_index import Found, KeyIndex, place_beside, place_in
+from offsetfs.storage.views.key_index import SEAL_SUFFIX, STORE_SUFFIX, Found, KeyIndex, place_beside, place_in
 
 _log = logging.getLogger(__name__)
 
@@ -124,10 +125,14 @@ class KeyDirectory:
         directory = os.path.join(cache, "by-key")
         try:
             os.makedirs(directory, mode=0o700, exist_ok=True)
-            _sweep(directory)
+            sweep(directory)
+            place = place_in(directory, view)
+            for suffix in (STORE_SUFFIX, SEAL_SUFFIX):
+                with contextlib.suppress(FileNotFoundError):
+                    os.utime(place + suffix)
         except OSError:
             return None
-        return place_in(directory, view)
+        return place
 
     async def _record(self, found: Found) -> Shown | None:
         try:
@@ -207,7 +212,7 @@ class ToldIndex:
             _log.info("%s: the index is being made, %d of %d bytes are read", self._name, self.scanned_bytes, total)
 
 
-def _sweep(directory: str) -> None:
+def sweep(directory: str) -> None:
     """Remove the kept indexes that were not used for long: their logs may be gone."""
     before_s = time.time() - KEPT_S
     with os.scandir(directory) as entries:

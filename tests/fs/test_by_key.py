@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsetfs.fs.attributes import Attributes
-from offsetfs.fs.by_key import KeyDirectory, ToldIndex
+from offsetfs.fs.by_key import KeyDirectory, ToldIndex, sweep
 from offsetfs.fs.encoded_names import decoded, encoded
 from offsetfs.fs.open_indexes import OPEN_MAX, OpenIndexes
 from offsetfs.fs.options import own_cache_directory
@@ -130,6 +133,15 @@ def test_the_log_tells_of_an_index_that_takes_long_and_of_no_other(caplog: pytes
         told.tell(now_s, is_complete)
     line = "users-0/by-key: the index is being made, 300 of 1000 bytes are read"
     assert caplog.messages == [line, line, "users-0/by-key: the index is complete after 5 s"]
+
+
+def test_an_index_in_the_cache_that_nobody_used_for_a_month_is_removed(tmp_path: Path) -> None:
+    now_s = time.time()
+    for name, days in (("old.sqlite", 31), ("old.seal", 40), ("new.sqlite", 29), ("now.sqlite", 0)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (now_s - days * 86400, now_s - days * 86400))
+    sweep(str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["new.sqlite", "now.sqlite"]
 
 
 @given(st.binary(max_size=90))

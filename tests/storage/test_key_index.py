@@ -151,6 +151,27 @@ def test_records_of_open_and_aborted_transactions_do_not_count_where_only_commit
     directory.close()
 
 
+GOLDEN = Path(__file__).parents[1] / "golden"
+RELEASES = ("kafka-0.8.2.2", "kafka-0.9.0.1", "kafka-0.10.0.1", "kafka-0.10.2.2", "kafka-3.6.2", "kafka-4.1")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_in_the_logs_of_every_release_it_finds_what_its_clients_saw_last(release: str) -> None:
+    directory = LogDirectory.open(str(GOLDEN / release), read_only=True)
+    for partition in directory.partitions():
+        log = directory.log(partition)
+        latest: dict[bytes, int] = {}
+        for segment in log.snapshot():
+            for batch in segment.batches():
+                if not batch.header.is_control:
+                    latest |= {r.key: r.offset for r in batch.records() if r.key is not None}
+        latest = {key: offset for key, offset in latest.items() if offset >= log.log_start_offset}
+        index = opened(log, None)
+        assert {key: offset_of(index, key) for key in latest} == latest, partition
+        index.close()
+    directory.close()
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([b"", b"a", b"b", b"cc", b"/", b"\0"]), st.booleans()), min_size=1, max_size=30)
