@@ -189,6 +189,21 @@ def test_lines_of_json_and_whole_files_are_appended(said: Said, log: str, typed)
 
 
 @pytest.mark.unit
+def test_a_topic_is_appended_to_as_a_whole(said: Said, log: str, typed) -> None:
+    with open_log(log, "a") as directory:
+        directory.create("users", 3)
+    typed(b"".join(b'{"key":"user %d","value":"%d"}\n' % (n % 5, n) for n in range(50)))
+    code, out, _ = said("append", log, "topics/users/append.ndjson", "--offsets")
+    assert code == 0 and len(out.splitlines()) == 50 and {line.split()[0] for line in out.splitlines()} <= set("012")
+    typed(b"plain\n")
+    assert said("append", log, "topics/users") == (0, "", "")
+    with open_log(log) as directory:
+        records = [record for users in directory.partitions("users") for record in users.read()]
+    assert sorted(int(each.value) for each in records if each.key) == list(range(50))
+    assert [each.value for each in records if not each.key] == [b"plain"]
+
+
+@pytest.mark.unit
 def test_more_than_a_buffer_goes_in(said: Said, log: str, typed) -> None:
     lines = b"".join(b"line %d\n" % n for n in range(50_000))
     typed(lines)
