@@ -14,8 +14,9 @@ from bisect import bisect_left
 from typing import Protocol
 
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records import record_json
+from offsetfs.storage.records import chain, json_rows, record_json
 from offsetfs.storage.records.batch import Batch
+from offsetfs.storage.records.batch_header import Buffer
 from offsetfs.storage.records.batch_json import joined_json, measured_json
 from offsetfs.storage.records.codec import COLUMNS
 
@@ -35,7 +36,7 @@ class Form(Protocol):
     """What the output depends on beside the log: a map that was made with another is dropped."""
 
     in_rows: bool
-    """Whether the output of plain batches is what `chain.measure` and `chain.join` make, many at once."""
+    """Whether the output of plain batches is what `chain.measure` and `chain.join` make."""
 
     def joined(self, batch: Batch) -> bytes | bytearray:
         """Return the output of a batch."""
@@ -45,6 +46,12 @@ class Form(Protocol):
 
     def measured_below(self, batch: Batch, offset: int) -> int:
         """Return how much of the output is of records with an offset below `offset`: it comes first."""
+
+    def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
+        """Return the output of many batches of v2 in bytes; -1 for one that has to be asked itself. See `chain`."""
+
+    def joined_rows(self, block: Buffer, file_position: int, rows: array[int]) -> bytes | bytearray | None:
+        """Return the output of many batches of v2; None when one of them has to be asked itself."""
 
 
 class ValueLines:
@@ -70,6 +77,12 @@ class ValueLines:
             sizes = array("q", (size for place, size in zip(deltas, sizes, strict=True) if place < delta))
         return sum(sizes) + sizes.count(-1) + len(sizes)  # a null counts nothing but its newline
 
+    def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
+        return chain.measure(block, file_position, rows)
+
+    def joined_rows(self, block: Buffer, file_position: int, rows: array[int]) -> bytearray | None:
+        return chain.join(block, file_position, rows)
+
 
 class JsonLines:
     """Every record of one partition as a line of JSON, which names the partition."""
@@ -90,6 +103,12 @@ class JsonLines:
 
     def measured_below(self, batch: Batch, offset: int) -> int:
         return measured_json(batch, self.prefix, offset_to=offset)
+
+    def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
+        return json_rows.measure(block, file_position, rows, self.prefix)
+
+    def joined_rows(self, block: Buffer, file_position: int, rows: array[int]) -> bytes | bytearray | None:
+        return json_rows.join(block, file_position, rows, self.prefix)
 
 
 VALUES = ValueLines()

@@ -125,8 +125,8 @@ def _join_sound(segment: Segment, block: Block, form: Form, shows: Shows, nowait
     log, size = segment.open_files(nowait=nowait).log, block.position_end - block.position
     data = _scratch.take(size)
     data = data[: log.read_into(data, block.position, nowait=nowait)]
-    if form.in_rows and shows is shows_data:
-        joined = _join_plain(data, block.position)
+    if shows is shows_data:
+        joined = _join_plain(data, block.position, form)
         if joined is not None:
             return joined
     limit = batch_chain.INLINE_INFLATE_BYTES_MAX if nowait else PAYLOAD_BYTES_MAX
@@ -135,14 +135,14 @@ def _join_sound(segment: Segment, block: Block, form: Form, shows: Shows, nowait
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _join_plain(data: memoryview, position: int) -> bytes | bytearray | None:
+def _join_plain(data: memoryview, position: int, form: Form) -> bytes | bytearray | None:
     """Return the output of sound, uncompressed v2 batches that fill `data`; None where something else is among them."""
     if len(data) < HEADER_SIZE or data[MAGIC_END - 1] != MAGIC or data[CRC_START + 1] & CODEC_MASK:
         return None
-    pieces, place = list[bytearray](), 0
+    pieces, place = list[bytes | bytearray](), 0
     while place < len(data):
         rows, place = chain.sound(data, place, len(data), position, *chain.ANY_OFFSETS)
-        lines = chain.join(data, position, rows) if rows else None
+        lines = form.joined_rows(data, position, rows) if rows else None
         if lines is None:
             return None
         pieces.append(lines)

@@ -184,7 +184,7 @@ class ViewMap:
 
     @property
     def _takes_rows(self) -> bool:
-        return self._form.in_rows and self._shows is shows_data
+        return self._shows is shows_data
 
     def _extend_by_batches(self, segment: Segment, end: int, limit: int, on_damage: OnDamage, nowait: bool) -> None:
         """Add batch by batch; stop when `limit` is reached, or after so many that rows are worth another try."""
@@ -199,7 +199,7 @@ class ViewMap:
         """Add blocks of batches (`row_walk`) up to the first that has to be asked itself, or goes beyond `limit`."""
         log = segment.open_files(nowait=nowait).log
         for rows in row_walk.block_rows(log, self.log_bytes, limit, nowait=nowait):
-            sizes = rows.measure()
+            sizes = rows.measure(self._form.measured_rows)
             count = sizes.index(-1) if min(sizes) < 0 else len(sizes)
             if count:
                 self._add_rows(rows, sizes[:count], segment.log_path)

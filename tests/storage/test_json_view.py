@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import shutil
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,7 @@ def test_lines_that_would_take_too_much_memory_are_left_out_by_name(log: Log, mo
         return measured(batch, prefix, **bounds)
 
     monkeypatch.setattr(forms, "measured_json", bounded)
+    monkeypatch.setattr(forms.json_rows, "measure", lambda block, place, rows, prefix: array("q", [-1]))
     reported: list[StorageError] = []
     view = PartitionView(log, Pool(4), reported.append, form=JSON)
     assert view.refresh() and [error.offset for error in reported] == [34]

@@ -1,4 +1,4 @@
-"""A map of values, and the values themselves, come out of rows as they come out batch by batch."""
+"""Maps of values and of lines of JSON, and these themselves, come out of rows as they come out batch by batch."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch import build
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.time_search import shows_data
 from offsetfs.storage.settings.config import DEFAULTS
 from offsetfs.storage.views import view_blocks, view_map
+from offsetfs.storage.views.form import VALUES, Form, JsonLines
 from offsetfs.storage.views.view_map import ViewMap
 
 pytestmark = pytest.mark.unit
@@ -24,7 +26,8 @@ def shows_data_too(header, *, nowait: bool = False) -> bool:
     return shows_data(header, nowait=nowait)
 
 
-KIND = st.sampled_from(["plain", "plain", "plain", "empty values", "many", "gzip", "control", "damaged", "zeros"])
+KINDS = ["plain", "plain", "plain", "append time", "empty values", "many", "gzip", "control", "damaged", "zeros"]
+KIND = st.sampled_from(KINDS)
 
 
 def log_of(kinds: list[str]) -> bytes:
@@ -33,6 +36,8 @@ def log_of(kinds: list[str]) -> bytes:
         count = {"many": 30, "empty values": 50}.get(kind, 1)
         value = b"" if kind == "empty values" else b"v" * (offset * 37 % 500)
         fields: dict[str, object] = {"codec": "gzip"} if kind == "gzip" else {}
+        if kind == "append time":
+            fields = {"timestamp_type": "LogAppendTime"}
         if kind == "control":
             fields = {"control": True, "transactional": True, "producer_id": 1, "producer_epoch": 0}
         batch = build([(b"\0\0\0\1", value, (), 1)] * count, base_offset=offset, **fields)
@@ -43,8 +48,8 @@ def log_of(kinds: list[str]) -> bytes:
     return bytes(log)
 
 
-def map_of(segment: Segment, shows: view_blocks.Shows, bytes_max: int | None) -> tuple[object, ...]:
-    made, problems = ViewMap(segment.base_offset, shows), list[str]()
+def map_of(segment: Segment, form: Form, shows: view_blocks.Shows, bytes_max: int | None) -> tuple[object, ...]:
+    made, problems = ViewMap(segment.base_offset, shows, form=form), list[str]()
     for _ in range(1000):
         made.extend(segment, segment.size, on_damage=lambda error: problems.append(str(error)), bytes_max=bytes_max)
         if made.log_bytes == segment.size:
@@ -52,10 +57,11 @@ def map_of(segment: Segment, shows: view_blocks.Shows, bytes_max: int | None) ->
     return made, made._dump(), made.reached, made.has_damage, problems
 
 
+@pytest.mark.parametrize("form", [VALUES, JsonLines(TopicPartition("orders", 3))], ids=["values", "json"])
 @given(st.lists(KIND, max_size=40), st.sampled_from([50, 300, 1 << 20]), st.sampled_from([None, 200, 5000]))
-@settings(max_examples=80)
-def test_rows_and_batches_make_the_same_map_and_the_same_values(
-    tmp_path_factory: pytest.TempPathFactory, kinds: list[str], step: int, bytes_max: int | None
+@settings(max_examples=60)
+def test_rows_and_batches_make_the_same_map_and_the_same_output(
+    tmp_path_factory: pytest.TempPathFactory, form: Form, kinds: list[str], step: int, bytes_max: int | None
 ) -> None:
     path = tmp_path_factory.mktemp("log")
     (path / f"{0:020d}.log").write_bytes(log_of(kinds))
@@ -63,15 +69,15 @@ def test_rows_and_batches_make_the_same_map_and_the_same_values(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(view_map, "OUTPUT_BYTES_STEP", step)
         patch.setattr(view_map, "BATCHES_BEFORE_ROWS", 3)
-        by_rows, *rows_say = map_of(segment, shows_data, bytes_max)
-        _, *batches_say = map_of(segment, shows_data_too, bytes_max)
+        by_rows, *rows_say = map_of(segment, form, shows_data, bytes_max)
+        _, *batches_say = map_of(segment, form, shows_data_too, bytes_max)
         assert rows_say == batches_say
         assert isinstance(by_rows, ViewMap)
         output = 0
         while output < by_rows.size:
             block = by_rows.block(output)
-            joined = view_blocks.join_block(segment, block)
-            assert joined == view_blocks.join_block(segment, block, shows=shows_data_too)
+            joined = view_blocks.join_block(segment, block, form=form)
+            assert joined == view_blocks.join_block(segment, block, form=form, shows=shows_data_too)
             output = block.output_end
 
 
