@@ -203,10 +203,13 @@ def _base_time(segment: int, segments: int, per_segment: int) -> int:
 def _write_sparse_log(
     path: Path, base_offset: int, base_time: int, each: SealedBatch, per_segment: int, wanted: list[int]
 ) -> None:
-    """Write the batches in `wanted` and those before them: the index leads there, and a look-up walks on."""
+    """Write the batches in `wanted` and their neighbours: the index leads to the one before, where a look-up walks on,
+    and the one behind shows that the batch ends where it says."""
     with path.open("wb") as file:
         file.truncate(per_segment * each.size)
-        for number in sorted({place for batch in wanted for place in (max(batch - 1, 0), batch)}):
+        for number in sorted(
+            {place for batch in wanted for place in (batch - 1, batch, batch + 1)} & set(range(per_segment))
+        ):
             batch = _batch(each.count, base_time + number)
             stamp(batch.data, base_offset + number * each.count, 0)
             file.seek(number * each.size)

@@ -65,48 +65,37 @@ def replaced(page: str, content: str) -> str:
 
 
 def section(measured: Iterable[Measured]) -> str:
-    """Return the table, the machines as footnotes, and the charts."""
+    """Return the table of ratios, the figures of each row as its footnote, with their machine, and the charts."""
     measured = list(measured)
-    machines = list(dict.fromkeys(str(machine) for _, machine in measured))
-    rows = [line for result, machine in measured for line in _lines(result, machines.index(str(machine)) + 1)]
-    notes = [f"[^{number}]: {machine}." for number, machine in enumerate(machines, 1)]
-    charts = [f"![{result.row}](performance/{result.row}.svg)" for result, _ in measured]
     return "\n".join(
         [
-            "| row | measured | ours | compared with | ratio | goal | |",
-            "|---|---|---|---|---|---|---|",
-            *rows,
+            "| row | what is measured | | ratio: median (smallest–largest) | goal | |",
+            "|---|---|---|---|---|---|",
+            *(line for result, _ in measured for line in _lines(result)),
             "",
-            *notes,
+            *(_footnote(result, machine) for result, machine in measured),
             "",
-            *charts,
+            *(f"![{result.row}](performance/{result.row}.svg)" for result, _ in measured),
             "",
         ]
     )
 
 
-def _lines(result: Result, footnote: int) -> list[str]:
-    """One line for the row, or one for each peer; what they share stands in the first."""
-    name = f"`{result.row}`[^{footnote}]"
+def _lines(result: Result) -> list[str]:
+    """One line for a limit, and one for each peer; the first of them says what is measured."""
+    lines = [(f"to {peer.name}", ratio_text(peer), peer.goal, _verdict(peer.is_met)) for peer in result.peers]
+    if result.is_met is not None:
+        lines.insert(0, ("by itself", figure_text(result, result.figures), result.goal, _verdict(result.is_met)))
+    names = [(f"`{result.row}`[^{result.row}]", result.what), *[("", "")] * (len(lines) - 1)]
+    return [f"| {' | '.join((*name, *line))} |" for name, line in zip(names, lines, strict=True)]
+
+
+def _footnote(result: Result, machine: Machine) -> str:
+    """Return what the ratios are made of: figures, which mean something on that machine at that hour only."""
+    every = [(result.ours, result.figures), *((peer.name, peer.figures) for peer in result.peers)]
+    figures = "; ".join(f"{name}: {figure_text(result, figures)}" for name, figures in every)
     count = f"{result.count:,}".replace(",", " ")
-    first = [name, f"{result.what}; {count} {result.of}", f"{result.ours}: {figure_text(result, result.figures)}"]
-    if not result.peers:
-        return [_row([*first, "", "", result.goal, _verdict(result.is_met)])]
-    lines = []
-    for place, peer in enumerate(result.peers):
-        left = first if not place else ["", "", ""]
-        right = [
-            f"{peer.name}: {figure_text(result, peer.figures)}",
-            ratio_text(peer),
-            peer.goal,
-            _verdict(peer.is_met),
-        ]
-        lines.append(_row([*left, *right]))
-    return lines
-
-
-def _row(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"[^{result.row}]: {count} {result.of}. {figures}. {machine}."
 
 
 def _verdict(is_met: bool | None) -> str:
@@ -114,9 +103,11 @@ def _verdict(is_met: bool | None) -> str:
 
 
 def ratio_text(peer: Compared) -> str:
-    """Return the median ratio and its spread: `6.2× as fast (5.9–6.6)`."""
+    """Return the median ratio and its spread: `**6.2×** as fast (5.9–6.6)`."""
     kind = "as fast" if peer.is_speed else "as long"
-    return f"{amount(statistics.median(peer.ratios))}× {kind} ({amount(min(peer.ratios))}–{amount(max(peer.ratios))})"
+    return (
+        f"**{amount(statistics.median(peer.ratios))}×** {kind} ({amount(min(peer.ratios))}–{amount(max(peer.ratios))})"
+    )
 
 
 def figure_text(result: Result, figures: list[float]) -> str:
@@ -139,7 +130,9 @@ def spoken(result: Result) -> str:
     ]
     for peer in result.peers:
         figures = figure_text(result, peer.figures)
-        lines.append(f"{'':<18}{peer.name}: {figures}  → {ratio_text(peer)}  {_judged(peer.goal, peer.is_met)}")
+        lines.append(
+            f"{'':<18}{peer.name}: {figures}  → {ratio_text(peer).replace('*', '')}  {_judged(peer.goal, peer.is_met)}"
+        )
     return "\n".join(line.rstrip() for line in lines)
 
 
