@@ -213,9 +213,10 @@ def _holes(segments: Segments, opening: Opening) -> list[Damage]:
     """Return where a segment beyond the recovery point ends before the next one begins, in a log not closed in order.
 
     A power cut leaves that: the kernel wrote the newer file first. A writer sets aside what follows; a reader shows
-    it, and says so. Kernels write everything within a minute, so no more than the last segments are looked at.
+    it, and says so, where a checkpoint of ours tells from where on compaction leaves no gaps. Kernels write everything
+    within a minute, so no more than the last segments are looked at.
     """
-    if opening.clean or opening.is_brokers or opening.is_compacted:
+    if opening.clean or opening.is_brokers or not opening.has_recovery_point:
         return []
     looked_at = list(segments.from_floor(opening.recovery_point))[-_SEGMENTS_LOOKED_AT_MAX:]
     found = []

@@ -297,6 +297,7 @@ def test_a_segment_that_lost_its_end_ends_the_log(rolled: Callable[..., Path], b
 
 def test_a_reader_of_a_log_with_a_segment_that_lost_its_end_is_told(rolled: Callable[..., Path]) -> None:
     path = rolled()
+    write_offsets(str(path / RECOVERY_POINTS), {PARTITION: 0})
     lose_the_end(path, 5, 3)
     log = LogDirectory.open(str(path), read_only=True).log(PARTITION)
     (damage,) = log.damage
@@ -305,12 +306,16 @@ def test_a_reader_of_a_log_with_a_segment_that_lost_its_end_is_told(rolled: Call
     assert values_of(log) == [value(n) for n in range(COUNT) if n not in (8, 9)]
 
 
-@pytest.mark.parametrize("properties", [{}, {"cleanup.policy": "compact"}], ids=["whole", "compacted"])
+@pytest.mark.parametrize(
+    "recovery_point", [0, 10, None], ids=["whole", "compacted below", "a copy without checkpoints"]
+)
 def test_a_reader_of_a_crashed_log_without_holes_is_told_of_none(
-    rolled: Callable[..., Path], properties: Mapping[str, str]
+    rolled: Callable[..., Path], recovery_point: int | None
 ) -> None:
-    path = rolled(properties, b"key")
-    if properties:
+    path = rolled()
+    if recovery_point is not None:
+        write_offsets(str(path / RECOVERY_POINTS), {PARTITION: recovery_point})
+    if recovery_point != 0:
         lose_the_end(path, 5, 3)
     assert LogDirectory.open(str(path), read_only=True).log(PARTITION).damage == ()
 
