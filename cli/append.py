@@ -26,14 +26,15 @@ def command(log_directory: str, path: str, tells: bool, texts: tuple[str, ...]) 
 
     LOGDIR is locked, as a mount for writing locks it: not while a broker or such a mount is using it. Records are in
     the log as soon as -o linger-ms says, and all of them are on disk when the command returns, one that has no newline
-    too. Retention and compaction are left to mounts and to offsetfs clean.
+    too. With -o create a partition is made where there is none. Retention and compaction are left to mounts and to
+    offsetfs clean.
 
     \b
     echo hello | offsetfs append ~/logs orders-0
     offsetfs append ~/logs orders-0/append < lines.txt
     jq -c '{value: .name}' people | offsetfs append ~/logs people-0/append.ndjson
     offsetfs append ~/logs photos-0/append.raw < photo.jpg
-    tail -f access.log | offsetfs append ~/logs access-0 -o linger-ms=100
+    tail -f access.log | offsetfs append ~/logs access-0/append -o create,linger-ms=100
     echo hello | offsetfs append ~/logs orders-0 --offsets
 
     Exit codes: 1 wrong call, or a record was refused; 2 something could not be saved, 8 interrupted, 32 in use.

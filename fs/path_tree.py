@@ -27,7 +27,7 @@ LINKS_MAX = 40  # of one path, as in Linux
 NAME_BYTES_MAX = 255
 LISTED_AT_ONCE = 1000
 AGAIN_S = 0.1  # after an answer of EAGAIN; looking up waits by itself, for seconds
-CREATED_MODE = 0o644
+CREATED_MODE, MADE_MODE = 0o644, 0o755
 
 T = TypeVar("T")
 OnWait = Callable[[str], None]
@@ -148,7 +148,10 @@ class Tree:
 
     @contextlib.asynccontextmanager
     async def open(self, path: str, flags: int = os.O_RDONLY) -> AsyncIterator[OpenFile]:
-        """Open a file with the flags of open(2), O_CREAT among them; it is flushed and released at the end."""
+        """Open a file with the flags of open(2); it is flushed and released at the end.
+
+        O_CREAT makes what can be made, the directory around it as well: `mkdir -p` and `>` in one.
+        """
         with _named(path):
             handle = await self._open(path, flags)
         file = OpenFile(self._operations, handle, path)
@@ -159,25 +162,39 @@ class Tree:
                 await file.close()
 
     async def _open(self, path: str, flags: int) -> int:
-        parent, _, name = path.rstrip("/").rpartition("/")
         try:
-            entry = (await self._walk(path, follows=True))[-1]
+            return await self._open_there((await self._walk(path, follows=True))[-1], flags)
         except FUSEError as error:
             if error.errno != errno.ENOENT or not flags & os.O_CREAT:
                 raise
-            return await self._create((await self._walk(parent, follows=True))[-1], os.fsencode(name), flags)
+        parent, _, name = path.rstrip("/").rpartition("/")
+        directory = await self._directory(parent)
+        try:
+            return await self._open_there(await self._look_up(directory, os.fsencode(name)), flags)
+        except FUSEError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        with _refused_as_missing():
+            info, _ = await self._operations.create(directory, os.fsencode(name), CREATED_MODE, flags, self._context)
+        return int(info.fh)
+
+    async def _open_there(self, entry: EntryAttributes, flags: int) -> int:
         if stat.S_ISDIR(entry.st_mode):
             raise FUSEError(errno.EISDIR)
         flags &= ~os.O_CREAT
         return int((await self._made(lambda: self._operations.open(entry.st_ino, flags, self._context))).fh)
 
-    async def _create(self, parent: EntryAttributes, name: bytes, flags: int) -> int:
+    async def _directory(self, path: str) -> int:
+        """Return the inode of a directory, which is made where there is none: a partition, or a group."""
         try:
-            info, _ = await self._operations.create(parent.st_ino, name, CREATED_MODE, flags, self._context)
+            return (await self._walk(path, follows=True))[-1].st_ino
         except FUSEError as error:
-            # Where nothing can be made, a name that is not there is a slip of the hand.
-            raise FUSEError(errno.ENOENT if error.errno == errno.EPERM else error.errno) from None
-        return int(info.fh)
+            if error.errno != errno.ENOENT:
+                raise
+        parent, _, name = path.rpartition("/")
+        above = (await self._walk(parent, follows=True))[-1].st_ino
+        with _refused_as_missing():
+            return (await self._operations.mkdir(above, os.fsencode(name), MADE_MODE, self._context)).st_ino
 
     def story(self) -> list[str]:
         """Return what `.offsetfs/errors` would show by now, a line each, without the time and what was waited for."""
@@ -249,3 +266,12 @@ def _named(path: str) -> Iterator[None]:
         yield
     except FUSEError as error:
         raise OSError(error.errno, os.strerror(error.errno), path) from None
+
+
+@contextlib.contextmanager
+def _refused_as_missing() -> Iterator[None]:
+    """Where nothing can be made, a name that is not there is a slip of the hand, and no lack of permission."""
+    try:
+        yield
+    except FUSEError as error:
+        raise FUSEError(errno.ENOENT if error.errno == errno.EPERM else error.errno) from None

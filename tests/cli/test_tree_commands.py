@@ -204,6 +204,16 @@ def test_a_topic_is_appended_to_as_a_whole(said: Said, log: str, typed) -> None:
 
 
 @pytest.mark.unit
+def test_with_the_option_create_a_partition_is_made_for_what_comes(said: Said, log: str, typed) -> None:
+    typed(b"one\ntwo\n")
+    assert said("append", log, "new-3/append", "-o", "create,compression.type=lz4") == (0, "", "")
+    assert values(log, "new-3") == b"one\ntwo\n"
+    assert said("append", log, "new/append", "-o", "create") == (
+        *(1, "", "offsetfs append: new/append: Invalid argument\n"),
+    )
+
+
+@pytest.mark.unit
 def test_more_than_a_buffer_goes_in(said: Said, log: str, typed) -> None:
     lines = b"".join(b"line %d\n" % n for n in range(50_000))
     typed(lines)
