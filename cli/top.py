@@ -82,22 +82,23 @@ def _look(mount_point: str) -> Sample:
 
 
 def _watch(look: Callable[[], Sample], interval_s: float) -> None:
-    """Show until Ctrl-C or SIGTERM, and leave the terminal as it was."""
+    """Show until Ctrl-C or SIGTERM, and leave the terminal as it was.
+
+    The signals are taken between two looks: one that came while the screen is switched would leave it switched.
+    """
     from rich.live import Live
 
-    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    ending = (signal.SIGINT, signal.SIGTERM)
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, ending)
     try:
         before = look()
         with Live(_screen(before, before), screen=True, auto_refresh=False) as live:
-            while True:
-                time.sleep(interval_s)
+            while signal.sigtimedwait(ending, interval_s) is None:
                 now = look()
                 live.update(_screen(before, now), refresh=True)
                 before = now
-    except KeyboardInterrupt:
-        return
     finally:
-        signal.signal(signal.SIGTERM, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
 
 
 def _screen(before: Sample, now: Sample) -> RenderableType:

@@ -48,6 +48,10 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat groups/billing/orders-0           the offset that a consumer group has committed
     cat groups/billing/lag                and how far it is behind, partition by partition
     cat .offsetfs/errors                  what went wrong lately, where, and what helps
+    cat .offsetfs/stats                   what goes in and out; .offsetfs/metrics for Prometheus
+    cat .offsetfs/config                  the options of the mount, and what topics have set
+    echo orders-0 > .offsetfs/flush       on disk when it returns; '*' for all partitions
+    echo debug > .offsetfs/log-level      at once; info, warning, error
 
 Records cannot be changed. An error's name says what it is about: EBADMSG a checksum, EUCLEAN a malformed
 batch, EOPNOTSUPP a format that is not known.

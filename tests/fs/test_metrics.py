@@ -1,0 +1,291 @@
+"""`.offsetfs/metrics` and `stats`: what they show of a report, and that docs/monitoring.md tells of each metric."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from offsetfs.cli import samples, top
+from offsetfs.fs import metrics, stats
+from offsetfs.fs.counters import DURATION_BOUNDS_S, PARTITIONS_MAX, Counters, Durations, DutyCounts, PartitionCounts
+from offsetfs.fs.figures import columns, count, duration, size
+from offsetfs.fs.report import CacheReport, LogReport, PartitionReport, Report
+from offsetfs.storage.names import TopicPartition
+
+pytestmark = pytest.mark.unit
+
+PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
+ORDERS = TopicPartition("orders", 0)
+
+REPORT = Report(
+    version="0.1.0",
+    mount_point="/mnt/kafka",
+    log_directory="/srv/logs",
+    is_read_only=False,
+    started_s=1_000.0,
+    taken_s=1_090.0,
+    partitions_count=3,
+    partitions=(
+        PartitionReport(
+            ORDERS,
+            PartitionCounts(
+                appended_records=10, appended_bytes=2_500, appended_batches=2, lost_records=1, reads=4, read_bytes=999
+            ),
+            unsynced_batches=1,
+            unsynced_bytes=1_250,
+            unsynced_age_s=0.5,
+            log=LogReport(3, 13, 5_000, 2, is_fenced=True, damaged=1),
+        ),
+        PartitionReport(None, PartitionCounts(appended_records=77)),
+    ),
+    open_files=5,
+    requests={"read": 4, "lookup": 9},
+    refusals={"ENOENT": 2},
+    faults=6,
+    sync_counts=(2, 1, *[0] * (len(DURATION_BOUNDS_S) - 1)),
+    sync_sum_s=0.0017,
+    sync_failures=1,
+    buffer_bytes=1_024,
+    buffer_bytes_max=4_096,
+    caches={"blocks": CacheReport(hits=3, misses=1, bytes=10, bytes_max=20)},
+    duties={"retention": DutyCounts(runs=2, failures=1, segments_removed=3, bytes_freed=300)},
+)
+
+Samples = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def scraped(report: Report) -> Samples:
+    """What Prometheus would read."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(metrics.text(report).decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    return found
+
+
+# --- metrics ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_has_its_numbers() -> None:
+    labels = {"mount": "/mnt/kafka", "topic": "orders", "partition": "0"}
+    seen = scraped(REPORT)
+    expected = {
+        "appended_records_total": 10,
+        "appended_bytes_total": 2_500,
+        "appended_batches_total": 2,
+        "lost_records_total": 1,
+        "reads_total": 4,
+        "read_bytes_total": 999,
+        "followers": 0,
+        "unsynced_batches": 1,
+        "unsynced_bytes": 1_250,
+        "unsynced_age_seconds": 0.5,
+        "log_start_offset": 3,
+        "log_next_offset": 13,
+        "log_size_bytes": 5_000,
+        "log_segments": 2,
+        "log_fenced": 1,
+        "log_damaged_places": 1,
+    }
+    assert {name: dict(seen[f"offsetfs_{name}"][0][0]) for name in expected} == dict.fromkeys(expected, labels)
+    assert {name: seen[f"offsetfs_{name}"][0][1] for name in expected} == expected
+
+
+def test_what_has_no_place_of_its_own_is_one_sample_that_no_topic_can_be_called() -> None:
+    others = [
+        value for labels, value in scraped(REPORT)["offsetfs_appended_records_total"] if labels["topic"] == "(others)"
+    ]
+    assert others == [77]
+    assert len(scraped(REPORT)["offsetfs_log_next_offset"]) == 1  # a sum of offsets says nothing
+
+
+def test_the_mount_has_its_numbers() -> None:
+    seen = scraped(REPORT)
+    told = {
+        (name, *sorted(set(labels.items()) - {("mount", "/mnt/kafka")})): value
+        for name, each in seen.items()
+        for labels, value in each
+        if "topic" not in labels
+    }
+    assert told[("offsetfs_mount_info", ("log_directory", "/srv/logs"), ("mode", "rw"), ("version", "0.1.0"))] == 1
+    assert told[("offsetfs_start_time_seconds",)] == 1_000
+    assert told[("offsetfs_requests_total", ("operation", "lookup"))] == 9
+    assert told[("offsetfs_request_errors_total", ("errno", "ENOENT"))] == 2
+    assert told[("offsetfs_sync_duration_seconds_bucket", ("le", "0.0005"))] == 2
+    assert told[("offsetfs_sync_duration_seconds_bucket", ("le", "0.001"))] == 3
+    assert told[("offsetfs_sync_duration_seconds_bucket", ("le", "+Inf"))] == 3
+    assert told[("offsetfs_sync_duration_seconds_sum",)] == 0.0017
+    assert told[("offsetfs_cache_hits_total", ("cache", "blocks"))] == 3
+    assert told[("offsetfs_duty_freed_bytes_total", ("duty", "retention"))] == 300
+    assert all("mount" in labels for each in seen.values() for labels, _ in each)
+
+
+@pytest.mark.parametrize(
+    "path", ['/mnt/with "quotes"', "/mnt/new\nline", "/mnt/back\\slash", "/mnt/\udcff", "/mnt/{a=}"], ids=ascii
+)
+def test_any_path_of_a_mount_makes_a_label_that_can_be_read(path: str) -> None:
+    ((labels, _),) = scraped(replace(REPORT, mount_point=path, log_directory=path))["offsetfs_mount_info"]
+    assert labels["mount"] == labels["log_directory"] == path.replace("\udcff", "\\xff")
+
+
+def test_names_are_as_prometheus_wants_them() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        families = list(text_string_to_metric_families(metrics.text(REPORT).decode()))
+    for family in families:
+        assert re.fullmatch(r"offsetfs_[a-z_]+", family.name) and family.documentation, family.name
+        assert not re.search(r"_(ms|kb|count|sum)$", family.name), family.name
+        totals = [sample.name.endswith("_total") for sample in family.samples]
+        assert all(totals) if family.type == "counter" else not any(totals), family.name
+    assert len({family.name for family in families}) == len(families)
+
+
+def documented() -> dict[str, tuple[str, str]]:
+    """Name, type and labels as the table of the page has them."""
+    rows = re.findall(r"^\| `(offsetfs_\w+)` \| (\w+) \| ([\w, ]*)\|", PAGE.read_text(), re.MULTILINE)
+    assert len(rows) == len({name for name, *_ in rows})
+    return {name: (kind, labels.strip()) for name, kind, labels in rows}
+
+
+def test_the_page_and_the_metrics_have_the_same_names_types_and_labels() -> None:
+    told: dict[str, tuple[str, str]] = {}
+    for family in text_string_to_metric_families(metrics.text(REPORT).decode()):
+        labels = set(family.samples[0].labels) - {"mount", "le"}
+        order = ("topic", "partition", *sorted(labels - {"topic", "partition"}))
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        told[name] = (family.type, ", ".join(label for label in order if label in labels))
+    assert documented() == told
+
+
+def test_alerts_of_the_page_ask_for_metrics_that_there_are() -> None:
+    expressions = re.findall(r"expr: (.*)", PAGE.read_text())
+    names = {name for line in expressions for name in re.findall(r"offsetfs_\w+", line)}
+    assert expressions and {name.removesuffix("_bucket") for name in names} <= set(documented())
+
+
+# --- counters --------------------------------------------------------------------------------------------------------
+
+
+def test_ten_thousand_partitions_have_a_thousand_places_and_nothing_is_missing_in_the_sum() -> None:
+    counters = Counters()
+    for number in range(10_000):
+        counters.of(TopicPartition("orders", number)).appended_records += 1
+    assert len(counters.partitions) == PARTITIONS_MAX
+    sum_of_places = sum(each.appended_records for each in counters.partitions.values())
+    assert sum_of_places + counters.others.appended_records == 10_000
+    assert counters.of(ORDERS) is counters.of(ORDERS) and counters.of(ORDERS) is not counters.others
+
+
+def test_a_partition_that_is_deleted_leaves_its_place_to_another() -> None:
+    counters = Counters()
+    for number in range(PARTITIONS_MAX + 1):
+        counters.of(TopicPartition("orders", number))
+    assert counters.of(TopicPartition("late", 0)) is counters.others
+    counters.forget(ORDERS)
+    assert counters.of(TopicPartition("late", 0)) is not counters.others
+
+
+@pytest.mark.parametrize(
+    ("seconds", "place"), [(0.0, 0), (0.0005, 0), (0.0006, 1), (10.0, 13), (10.1, 14)], ids=lambda value: str(value)
+)
+def test_a_duration_is_counted_under_the_first_bound_that_holds_it(seconds: float, place: int) -> None:
+    durations = Durations()
+    durations.add(seconds)
+    assert [number for number, each in enumerate(durations.counts) if each] == [place]
+    assert (durations.count, durations.sum_s) == (1, seconds)
+
+
+# --- for people ------------------------------------------------------------------------------------------------------
+
+
+def test_stats_say_what_is_in_the_report() -> None:
+    lines = stats.text(REPORT).decode().splitlines()
+    assert lines[0] == "offsetfs 0.1.0: /srv/logs on /mnt/kafka, rw, for 90 s"
+    told = dict(line.split(None, 1) for line in lines[2:10])
+    assert told["requests"] == "13: lookup 9, read 4" and told["errnos"] == "2: ENOENT 2"
+    assert told["syncs"] == "3, mean 0.567 ms, the longest under 1 ms, 1 FAILED"
+    assert "cache       blocks: 10 B of 20 B, 75% of 4 found" in lines
+    assert "duty        retention: 2 times, 1 failed, 300 B freed" in lines
+    assert [" ".join(line.split()) for line in lines[-3:]] == [
+        "PARTITION START NEXT SIZE APPENDED BYTES READ NOT ON DISK SINCE FOLLOWERS",
+        "orders-0 FENCED 3 13 5 kB 10 2.5 kB 999 B 1.25 kB 500 ms 0",
+        "(others) 77 0 B 0 B - - 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (count(7), "7"),
+        (count(999.4), "999"),
+        (count(999.6), "1 k"),
+        (count(1_234_567), "1.23 M"),
+        (size(0), "0 B"),
+        (size(1_250), "1.25 kB"),
+        (size(5e12), "5e+03 GB"),
+        (duration(0.0042), "4.2 ms"),
+        (duration(61), "61 s"),
+        (duration(3_600), "60 min"),
+        (duration(7_500), "2 h 5 min"),
+        (duration(300_000), "3 d 11 h"),
+    ],
+)
+def test_numbers_for_people(text: str, expected: str) -> None:
+    assert text == expected
+
+
+def test_columns_stand_below_each_other() -> None:
+    assert columns([("NAME", "N"), ("orders-0", "12")]) == ["NAME       N", "orders-0  12"]
+
+
+# --- top -------------------------------------------------------------------------------------------------------------
+
+
+def sampled(report: Report, taken_s: float) -> samples.Sample:
+    return samples.parsed(metrics.text(report).decode(), taken_s)
+
+
+def grown(report: Report, *, records: int, read_bytes: int) -> Report:
+    first, *others = report.partitions
+    counts = replace(
+        first.counts,
+        appended_records=first.counts.appended_records + records,
+        appended_bytes=first.counts.appended_bytes + records * 100,
+        read_bytes=first.counts.read_bytes + read_bytes,
+    )
+    return replace(report, partitions=(replace(first, counts=counts), *others))
+
+
+def test_top_shows_rates_between_two_looks() -> None:
+    now = grown(REPORT, records=4_000, read_bytes=10_000)
+    row, others = top.rows(sampled(REPORT, 10.0), sampled(now, 12.0))
+    assert row == ("orders-0 FENCED", "13", "2 k", "200 kB", "5 kB", "1.25 kB", "500 ms", "0")
+    assert others == ("(others)", "", "0", "0 B", "0 B", "-", "-", "0")
+
+
+def test_top_shows_the_busiest_partition_first() -> None:
+    busy = PartitionReport(TopicPartition("zebras", 0), PartitionCounts(read_bytes=5_000))
+    now = replace(REPORT, partitions=(*REPORT.partitions, busy))
+    assert top.rows(sampled(REPORT, 1.0), sampled(now, 2.0))[0][0] == "zebras-0"
+
+
+def test_top_tells_what_concerns_the_whole_mount() -> None:
+    now = replace(
+        REPORT, requests={"read": 104, "lookup": 9}, sync_counts=(4, *REPORT.sync_counts[1:]), sync_sum_s=0.0057
+    )
+    lines = top.lines(sampled(REPORT, 0.0), sampled(now, 1.0))
+    assert lines[0].startswith("/srv/logs on /mnt/kafka, rw, for ")
+    assert lines[1] == "requests 100/s, open files 5, faults 6"
+    assert lines[2] == "syncs    2/s, mean 2 ms, 1 FAILED"
+    assert lines[3] == "caches   blocks 75% found, 10 B"
+
+
+def test_a_daemon_that_began_anew_does_not_make_rates_below_zero() -> None:
+    before = grown(REPORT, records=4_000, read_bytes=10_000)
+    row, _ = top.rows(sampled(before, 10.0), sampled(REPORT, 11.0))
+    assert row[2:5] == ("0", "0 B", "0 B")
