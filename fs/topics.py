@@ -137,7 +137,14 @@ class TopicAppends:
         name, framing = APPEND_FILES[_FILES[number % len(_FILES)]]
         path = f"topics/{topic}/{name.decode()}"
         target = TopicTarget(self._accumulators, await self._opened(topic, path), self._sticky_of(topic))
-        handle = AppendHandle(target, opening.flags, framing(), path, lambda error: self._lost(error, path))
+        handle = AppendHandle(
+            target,
+            opening.flags,
+            framing(),
+            path,
+            lambda error: self._lost(error, path),
+            self._shared.waiting.poll_room,
+        )
         return Opened(handle, direct=True, is_stream=handle.wants_offsets)
 
     def check_writable(self, number: int) -> None:

@@ -1,0 +1,93 @@
+"""Whether a blocked reader has a signal to take, read from a /proc that the test makes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from offsetfs.fs import interrupts
+from offsetfs.fs.interrupts import Seen, look
+
+pytestmark = pytest.mark.unit
+
+SIGINT, SIGKILL = 1 << 1, 1 << 8
+HERE, ELSEWHERE = "request_wait_answer", "do_wait"
+
+Process = Callable[..., None]
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Process:
+    def make(
+        pid: int,
+        *,
+        at: str = HERE,
+        state: str = "S (sleeping)",
+        own: int = 0,
+        shared: int = 0,
+        blocked: int = 0,
+        ignored: int = 0,
+        children: str = "",
+        thread_of: int | None = None,
+    ) -> None:
+        for path in (tmp_path / str(pid), tmp_path / str(thread_of or pid) / "task" / str(pid)):
+            path.mkdir(parents=True, exist_ok=True)
+            (path / "wchan").write_text(at)
+            (path / "children").write_text(children)
+            (path / "status").write_text(
+                f"Name:\tcat\nState:\t{state}\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\n"
+                f"SigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\n"
+            )
+
+    return make
+
+
+CASES = {
+    "no signal": ({}, Seen.WAITS),
+    "a signal for the process": ({"shared": SIGINT}, Seen.INTERRUPTED),
+    "a signal for the thread": ({"own": SIGKILL}, Seen.INTERRUPTED),
+    "a blocked signal": ({"shared": SIGINT, "blocked": SIGINT}, Seen.WAITS),
+    "an ignored signal": ({"shared": SIGINT, "ignored": SIGINT}, Seen.WAITS),
+    "one of two is ignored": ({"shared": SIGINT | SIGKILL, "ignored": SIGINT}, Seen.INTERRUPTED),
+    "in the sleep that nothing ends": ({"state": "D (disk sleep)", "own": SIGKILL}, Seen.INTERRUPTED),
+    "the kernel does not tell where it stands": ({"at": "0", "shared": SIGINT}, Seen.INTERRUPTED),
+    "a zombie": ({"state": "Z (zombie)", "at": "0"}, Seen.NOTHING),
+    "it does something else": ({"at": ELSEWHERE, "shared": SIGINT}, Seen.NOTHING),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_seen_of_who_opened_the_file(process: Process, tmp_path: Path, name: str) -> None:
+    attributes, expected = CASES[name]
+    process(7, **attributes)
+    assert look(7, str(tmp_path)) is expected
+
+
+def test_a_child_that_reads_is_found(process: Process, tmp_path: Path) -> None:
+    process(7, at=ELSEWHERE, children="8 9")
+    process(8, at=ELSEWHERE, children="10")
+    process(9, at=ELSEWHERE)
+    process(10)
+    assert look(7, str(tmp_path)) is Seen.WAITS
+    process(10, own=SIGKILL)
+    assert look(7, str(tmp_path)) is Seen.INTERRUPTED
+
+
+def test_another_thread_that_reads_is_found(process: Process, tmp_path: Path) -> None:
+    process(7, at=ELSEWHERE)
+    process(8, own=SIGKILL, thread_of=7)
+    assert look(7, str(tmp_path)) is Seen.INTERRUPTED
+
+
+@pytest.mark.parametrize("pid", [0, -1, 7])
+def test_who_is_not_there_is_not_seen(tmp_path: Path, pid: int) -> None:
+    assert look(pid, str(tmp_path)) is Seen.NOTHING
+
+
+def test_a_family_is_looked_at_to_a_bound(process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "_FAMILY_MAX", 4)
+    process(1000, at=ELSEWHERE, children=" ".join(map(str, range(1, 10))))
+    for child in range(1, 10):
+        process(child, at=ELSEWHERE)
+    process(9, own=SIGKILL)
+    assert look(1000, str(tmp_path)) is Seen.NOTHING

@@ -1,0 +1,232 @@
+"""Who waits is woken by growth, deletion and the end, let go when he is to be, and costs nothing when he is gone."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from pyfuse3 import FUSEError
+from trio.testing import MockClock
+
+from offsetfs.fs import interrupts, waiting
+from offsetfs.fs.interrupts import Seen
+from offsetfs.fs.waiting import Waiting, state_of
+from offsetfs.storage.names import TopicPartition
+
+pytestmark = pytest.mark.unit
+
+READER = 4711
+
+
+class FakePartition:
+    """A partition that grows when told to."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.name = TopicPartition("orders", number)
+        self.is_gone = False
+        self.looks = 0
+        self.log: Any = SimpleNamespace(log_start_offset=0, next_offset=0, refresh=self._refresh)
+        self.grows_at_look = math.inf
+
+    def _refresh(self) -> None:
+        self.looks += 1
+        if self.looks >= self.grows_at_look:
+            self.log.next_offset = 1
+
+
+class FakePoll:
+    def __init__(self) -> None:
+        self.notified = 0
+
+    def notify(self) -> None:
+        self.notified += 1
+
+
+Make = Callable[..., Waiting]
+
+
+@pytest.fixture
+def make(nursery: trio.Nursery) -> Make:
+    def make_waiting(*, others_write: bool = False, request_timeout_s: float | None = None) -> Waiting:
+        return Waiting(nursery, others_write=others_write, request_timeout_s=request_timeout_s)
+
+    return make_waiting
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> dict[int, Seen]:
+    """What is seen of each reader; others wait."""
+    known: dict[int, Seen] = {}
+    monkeypatch.setattr(interrupts, "look", lambda pid: known.get(pid, Seen.WAITS))
+    return known
+
+
+class Outcome:
+    """How a wait ended, and when: `code` None as long as it goes on, 0 when woken."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.at = math.nan
+
+    async def wait(self, who: Waiting, partition: FakePartition, pid: int = READER) -> None:
+        try:
+            await who.wait(partition, state_of(partition), pid)
+            self.code = 0
+        except FUSEError as error:
+            self.code = error.errno
+        self.at = trio.current_time()
+
+
+async def begun(nursery: trio.Nursery, who: Waiting, partition: FakePartition, pid: int = READER) -> Outcome:
+    outcome = Outcome()
+    nursery.start_soon(outcome.wait, who, partition, pid)
+    await trio.testing.wait_all_tasks_blocked()
+    return outcome
+
+
+async def test_growth_wakes_those_who_wait_for_it_and_nobody_else(
+    nursery: trio.Nursery, make: Make, seen: dict[int, Seen], autojump_clock: MockClock
+) -> None:
+    who, grows, other = make(), FakePartition(0), FakePartition(1)
+    outcomes = [await begun(nursery, who, grows) for _ in range(3)]
+    elsewhere = await begun(nursery, who, other)
+    grows.log.next_offset = 5
+    who.grown(grows.name)
+    await trio.testing.wait_all_tasks_blocked()
+    assert [each.code for each in outcomes] == [0, 0, 0] and elsewhere.code is None and who.blocked == 1
+    who.close()
+    await trio.testing.wait_all_tasks_blocked()
+    assert elsewhere.code == errno.ENODEV and who.blocked == 0
+
+
+async def test_nobody_waits_for_what_has_changed_already(make: Make) -> None:
+    who, partition = make(), FakePartition()
+    before = state_of(partition)
+    partition.log.log_start_offset = partition.log.next_offset = 3
+    with trio.fail_after(1):
+        await who.wait(partition, before, READER)
+
+
+CHANGES: dict[str, Callable[[FakePartition], None]] = {
+    "retention": lambda partition: setattr(partition.log, "log_start_offset", 1),
+    "another writer in this process": lambda partition: setattr(partition.log, "next_offset", 1),
+    "deletion": lambda partition: setattr(partition, "is_gone", True),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_what_nobody_tells_is_found_by_looking(
+    nursery: trio.Nursery, make: Make, seen: dict[int, Seen], autojump_clock: MockClock, name: str
+) -> None:
+    who, partition = make(), FakePartition()
+    outcome = await begun(nursery, who, partition)
+    CHANGES[name](partition)
+    await trio.sleep(0.25)
+    assert outcome.code == 0
+
+
+async def test_a_log_that_others_write_is_looked_at_often_and_only_while_somebody_waits(
+    nursery: trio.Nursery, make: Make, seen: dict[int, Seen], autojump_clock: MockClock
+) -> None:
+    who, partition = make(others_write=True), FakePartition()
+    await trio.sleep(1)
+    assert partition.looks == 0
+    partition.grows_at_look = 50
+    start = trio.current_time()
+    outcome = await begun(nursery, who, partition)
+    await trio.sleep(1)
+    assert outcome.code == 0 and outcome.at - start == pytest.approx(0.5, abs=0.05)
+    looks = partition.looks
+    await trio.sleep(5)
+    assert partition.looks <= looks + 1
+
+
+ENDINGS = {
+    "a signal": (READER, Seen.INTERRUPTED, None, 0.2, errno.EINTR),
+    "it cannot be seen": (READER, Seen.NOTHING, None, 2.0, errno.EINTR),
+    "the kernel waits no longer": (READER, Seen.WAITS, 20.0, 10.0, errno.EINTR),
+    "nothing": (READER, Seen.WAITS, None, math.inf, None),
+    "it is this process": (os.getpid(), Seen.NOTHING, None, math.inf, None),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+async def test_when_a_blocked_reader_is_let_go(
+    nursery: trio.Nursery, make: Make, seen: dict[int, Seen], autojump_clock: MockClock, name: str
+) -> None:
+    pid, look, timeout_s, after_s, code = ENDINGS[name]
+    seen[pid] = look
+    outcome, start = await begun(nursery, make(request_timeout_s=timeout_s), FakePartition(), pid), trio.current_time()
+    await trio.sleep(60)
+    assert outcome.code == code
+    assert code is None or outcome.at - start == pytest.approx(after_s, abs=0.3)
+
+
+async def test_each_of_many_is_looked_at_five_times_a_second(
+    nursery: trio.Nursery, make: Make, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    looks: dict[int, int] = {}
+
+    def look(pid: int) -> Seen:
+        looks[pid] = looks.get(pid, 0) + 1
+        return Seen.WAITS
+
+    monkeypatch.setattr(interrupts, "look", look)
+    who, partition = make(), FakePartition()
+    for number in range(100):
+        await begun(nursery, who, partition, 1000 + number)
+    await trio.sleep(2)
+    assert len(looks) == 100 and 8 <= min(looks.values()) <= max(looks.values()) <= 12
+
+
+async def test_more_than_a_mount_can_hold_are_told_to_come_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    monkeypatch.setattr(waiting, "READERS_MAX", 2)
+    who, partition = make(), FakePartition()
+    outcomes = [await begun(nursery, who, partition, os.getpid()) for _ in range(3)]
+    assert [each.code for each in outcomes] == [None, None, errno.EAGAIN]
+
+
+async def test_a_poll_is_notified_once_and_the_last_one_of_a_handle_counts(make: Make) -> None:
+    who, partition = make(), FakePartition()
+    first, second, closed = FakePoll(), FakePoll(), FakePoll()
+    who.poll(partition, state_of(partition), 1, first)
+    who.poll(partition, state_of(partition), 1, second)
+    who.poll(partition, state_of(partition), 2, closed)
+    who.forget(2)
+    for offset in (1, 2):
+        partition.log.next_offset = offset
+        who.grown(partition.name)
+    assert (first.notified, second.notified, closed.notified) == (0, 1, 0)
+
+
+async def test_who_polls_for_what_has_changed_is_notified_at_once(make: Make) -> None:
+    who, partition, poll = make(), FakePartition(), FakePoll()
+    before = state_of(partition)
+    partition.log.next_offset = 1
+    who.poll(partition, before, 1, poll)
+    assert poll.notified == 1
+
+
+async def test_a_restless_poll_is_asked_again_after_a_while(make: Make, autojump_clock: MockClock) -> None:
+    who, partition = make(), FakePartition()
+    restless, patient = FakePoll(), FakePoll()
+    who.poll(partition, state_of(partition), 1, restless, is_restless=True)
+    who.poll(partition, state_of(partition), 2, patient)
+    await trio.sleep(1)
+    assert (restless.notified, patient.notified) == (1, 0)
+
+
+async def test_who_waits_for_room_hears_of_any_append(make: Make) -> None:
+    who, poll = make(), FakePoll()
+    who.poll_room(1, poll)
+    who.grown(FakePartition().name)
+    who.grown(FakePartition().name)
+    assert poll.notified == 1
