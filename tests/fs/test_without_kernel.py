@@ -172,9 +172,12 @@ def test_every_path_is_what_it_is_on_a_mount(log: Path, mount: Callable[..., Pat
 @pytest.mark.mount
 def test_what_kafka_wrote_is_the_same_for_committed_readers(golden: Path, mount: Callable[..., Path]) -> None:
     options = "ro,list=5,isolation=read_committed"
+    partitions = [path.name for path in golden.glob("*-[0-9]")]
+    views = ("values", "records.ndjson", "range/..", "last/2.ndjson", "by-time/@0", "by-key/key-18", "info", "7.json")
+    named = [f"{partition}/{view}" for partition in partitions for view in views]
     point = mount(golden, options).path
-    there, here = through_a_mount(point, []), in_process(golden, options, [])
-    assert len(here) > 150 and set(here) == set(there)
+    there, here = through_a_mount(point, named), in_process(golden, options, named)
+    assert len(here) > 300 and set(here) == set(there) and set(named) <= set(here)
     assert {path for path in here if here[path] != there[path]} == set()
 
 
