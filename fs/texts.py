@@ -26,6 +26,7 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat orders-0/latest orders-0/first    the newest and the oldest record
     cat orders-0/values                   every value, one a line
     tail -f orders-0/values               and those to come
+    cat orders-0/follow                   only those to come, at once; follow@-3: the newest three first
     jq .key orders-0/records.ndjson       every record as a line of JSON
     cat orders-0/42.json                  ... or one; also 42.key and 42.headers
     cat orders-0/range/100..200           the values from 100 to 199; times do as well: range/-15m..

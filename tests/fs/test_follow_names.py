@@ -18,8 +18,8 @@ NAMES = {
     b"follow@2026-11-21T13:05:07.123Z.ndjson": Start(b"2026-11-21T13:05:07.123Z", is_json=True),
 }
 
-OTHERS = [b"follow@", b"follow@.ndjson", b"follow.json", b"follow@-", b"follow@+1", b"follow@042", b"follow@-3x", b"@42"]
-OTHERS += [b"follow@1.ndjson.ndjson", b"Follow", b"follower", b"", b".ndjson", b"follow@9223372036854775808"]
+OTHERS = [b"follow@", b"follow@.ndjson", b"follow.json", b"follow@-", b"follow@+1", b"follow@042", b"follow@-3x"]
+OTHERS += [b"@42", b"follow@1.ndjson.ndjson", b"Follow", b"follower", b"", b".ndjson", b"follow@9223372036854775808"]
 
 
 @pytest.mark.parametrize("name", NAMES)
