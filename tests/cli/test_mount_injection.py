@@ -55,6 +55,12 @@ AS_A_USER = ("options", "an escaped comma", "a line", "an option")
 """Through fusermount3, which reads options once more."""
 
 
+@pytest.mark.security(
+    "The kernel checks owner and mode of everything in a mount; nothing in it is executed, a device, or set-user-ID."
+)
+@pytest.mark.security(
+    "No name of a directory and no value of a setting becomes a mount option, a line of a table, or a word to systemd."
+)
 @pytest.mark.parametrize(
     ("name", "user"),
     [
@@ -88,6 +94,7 @@ def test_no_name_of_a_log_directory_or_mount_point_brings_an_option(
     assert machine.offsetfs("umount", f"/mnt/mnt/{name}", user=user).returncode == 0
 
 
+@pytest.mark.security("An option that is not ours is refused, whoever passes it on.")
 @pytest.mark.parametrize(
     "texts",
     [
@@ -135,6 +142,9 @@ def test_a_sloppy_mount_passes_none_of_it_on(machine: Machine, texts: str) -> No
     assert options >= ALWAYS and not options & NEVER and source == "/mnt/log"
 
 
+@pytest.mark.security(
+    "No name of a directory and no value of a setting becomes a mount option, a line of a table, or a word to systemd."
+)
 def test_values_of_topic_settings_stay_values(machine: Machine) -> None:
     for path in ("/mnt/log", "/mnt/mnt"):
         machine.path(path).mkdir()

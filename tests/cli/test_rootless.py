@@ -65,6 +65,9 @@ def test_fusermount_unmounts_and_the_daemon_drains(machine: Machine) -> None:
     assert sh(machine, f"cat {MNT}/orders-0/values").stdout == "one\n"
 
 
+@pytest.mark.security(
+    "The files of a mount belong to its owner; others read or write them only if `umask`, `uid` or `gid` say so."
+)
 def test_files_belong_to_the_user_and_nobody_else_may_read_them(machine: Machine) -> None:
     mount(machine)
     sh(machine, f"echo one >> {MNT}/orders-0/append")
@@ -79,6 +82,9 @@ def test_files_belong_to_the_user_and_nobody_else_may_read_them(machine: Machine
             assert refused.returncode != 0 and "ermission denied" in refused.stderr, command
 
 
+@pytest.mark.security(
+    "A mount is private: others than its owner are let in only with `allow_other`, and where the administrator agreed."
+)
 def test_others_are_let_in_only_where_the_administrator_agreed(machine: Machine) -> None:
     for configuration, code in (("", 1), ("# user_allow_other\n", 1), ("user_allow_other\n", 0)):
         machine.path("/run/fuse.conf").write_text(configuration)
@@ -97,6 +103,9 @@ def test_others_are_let_in_only_where_the_administrator_agreed(machine: Machine)
     assert refused.returncode != 0 and "ermission denied" in refused.stderr
 
 
+@pytest.mark.security(
+    "The kernel checks owner and mode of everything in a mount; nothing in it is executed, a device, or set-user-ID."
+)
 def test_default_permissions_keep_others_out_of_what_is_not_for_them(machine: Machine) -> None:
     machine.path("/run/fuse.conf").write_text("user_allow_other\n")
     machine.run("mount", "--bind", "/run/fuse.conf", "/etc/fuse.conf")
@@ -108,6 +117,7 @@ def test_default_permissions_keep_others_out_of_what_is_not_for_them(machine: Ma
     assert refused.returncode != 0 and "ermission denied" in refused.stderr
 
 
+@pytest.mark.security("Nobody mounts a directory that is not his.")
 def test_a_user_cannot_mount_what_is_not_his(machine: Machine) -> None:
     machine.run("mkdir", "-p", "/mnt/closed")
     refused = machine.offsetfs("mount", LOG, "/mnt/closed", user=NOBODY)

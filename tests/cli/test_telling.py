@@ -64,6 +64,9 @@ def test_the_service_manager_hears_each_step(manager: Manager) -> None:
     assert manager.heard() == ["STOPPING=1", "STATUS=ending", "EXTEND_TIMEOUT_USEC=60000000"]
 
 
+@pytest.mark.security(
+    "No name of a directory and no value of a setting becomes a mount option, a line of a table, or a word to systemd."
+)
 def test_a_name_with_a_newline_is_no_word_of_its_own_to_the_service_manager(manager: Manager) -> None:
     ServiceManager(manager.environment).busy("/data\nMAINPID=1", 1)
     assert manager.heard() == ["STATUS=/data\\nMAINPID=1", "EXTEND_TIMEOUT_USEC=1000000"]
@@ -188,6 +191,7 @@ def test_sizes_are_told_for_people(size: int, text: str) -> None:
     assert bytes_text(size) == text
 
 
+@pytest.mark.security("No control character that somebody wrote or named reaches a log, `.offsetfs` or `info`.")
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -87,6 +87,9 @@ echo hello >> append
 """
 
 
+@pytest.mark.security(
+    "A link, FIFO, socket, device or directory in the place of a file is never followed, waited for or written through."
+)
 @pytest.mark.parametrize("state", STATES)
 def test_what_is_planted_in_a_partition_is_never_followed_and_never_waited_for(
     mount: Callable[..., Any], golden_copy: Path, state: str
@@ -113,3 +116,21 @@ def test_what_is_planted_in_a_partition_is_never_followed_and_never_waited_for(
     assert b"Traceback" not in b"".join(mounted.lines)
     assert secret.read_bytes() == before
     assert sorted(os.listdir(secret.parent)) == ["kafka-4.1", "mnt0", "secret"]
+
+
+@pytest.mark.security("A link in the place of a partition is no partition.")
+def test_a_link_in_the_place_of_a_partition_is_no_partition(mount: Callable[..., Any], golden_copy: Path) -> None:
+    elsewhere = golden_copy.parent / "elsewhere"
+    shutil.copytree(golden_copy / "keyed-0", elsewhere)
+    before = sorted(os.listdir(elsewhere))
+    (golden_copy / "linked-0").symlink_to(elsewhere)
+    (golden_copy / "dangling-0").symlink_to(golden_copy.parent / "made")
+    mounted = mount(golden_copy, "create,delete", faulty=True)
+    for name in ("linked-0", "dangling-0"):
+        assert name not in os.listdir(mounted.path)
+        for act in (os.stat, os.mkdir, os.rmdir):
+            with pytest.raises(OSError):
+                act(mounted.path / name)
+    mounted.unmount()
+    assert sorted(os.listdir(elsewhere)) == before
+    assert not (golden_copy.parent / "made").exists()

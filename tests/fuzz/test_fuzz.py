@@ -13,6 +13,9 @@ SECONDS = 10
 FOLDER = Path(__file__).parent
 
 
+@pytest.mark.security(
+    "Hostile bytes end in an error that has a name, never in a crash, a loop or another record's bytes."
+)
 @pytest.mark.parametrize("name", TARGETS)
 def test_hostile_bytes_end_in_named_errors(name: str) -> None:
     run = [sys.executable, FOLDER / "run.py", name, str(SECONDS)]

@@ -197,6 +197,7 @@ def test_a_strangers_directory_among_partitions_is_left_alone(golden_copy: Path)
     assert [p.name for p in (golden_copy / "dbus-1").iterdir()] == ["session.conf"]
 
 
+@pytest.mark.security("Two programs cannot write to a directory at once.")
 @pytest.mark.promise("Two writers on one log directory cannot happen, whether the other is a broker or another mount.")
 def test_a_second_writer_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()

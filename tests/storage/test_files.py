@@ -11,6 +11,9 @@ from offsetfs.storage.errors import WouldBlock
 pytestmark = pytest.mark.unit
 
 
+@pytest.mark.security(
+    "A link, FIFO, socket, device or directory in the place of a file is never followed, waited for or written through."
+)
 def test_a_planted_link_or_pipe_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "pipe")
@@ -28,6 +31,7 @@ def test_a_replaced_file_keeps_its_mode_and_leaves_no_temporary(tmp_path: Path) 
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
 
 
+@pytest.mark.security("What root makes in the directory of somebody else belongs to him.")
 def test_what_root_makes_belongs_to_the_owner_of_the_directory(tmp_path: Path) -> None:
     owner = 12345 if os.geteuid() == 0 else os.geteuid()  # only root can give files away
     if os.geteuid() == 0:

@@ -39,6 +39,9 @@ def test_a_legal_topic_name_is_taken(name: str) -> None:
     assert str(TopicPartition(name, 0)) == f"{name}-0"
 
 
+@pytest.mark.security(
+    "The name of a partition is `[a-zA-Z0-9._-]`, a minus and a number, to the very end; it leads nowhere else."
+)
 @pytest.mark.parametrize("name", NOT_TOPICS.values(), ids=NOT_TOPICS)
 def test_an_illegal_topic_name_is_refused_wherever_it_comes_from(name: str) -> None:
     with pytest.raises(InvalidName):
@@ -86,6 +89,9 @@ def test_a_directory_name_and_its_partition_turn_into_each_other(name: str, topi
     assert str(parsed) == name
 
 
+@pytest.mark.security(
+    "The name of a partition is `[a-zA-Z0-9._-]`, a minus and a number, to the very end; it leads nowhere else."
+)
 @pytest.mark.parametrize("name", NOT_PARTITIONS.values(), ids=NOT_PARTITIONS)
 def test_what_names_no_partition_is_refused(name: str) -> None:
     with pytest.raises(InvalidName):

@@ -28,6 +28,9 @@ PLANTS: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
+@pytest.mark.security(
+    "A link, FIFO, socket, device or directory in the place of a file is never followed, waited for or written through."
+)
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_it_is_refused_by_name(tmp_path: Path, name: str, plant: str) -> None:
