@@ -34,7 +34,8 @@ from offsetfs.fs.partitions import Partition
 from offsetfs.fs.records import RecordFiles
 from offsetfs.fs.shared import Shared, Shown
 from offsetfs.storage.errors import WouldBlock
-from offsetfs.storage.views.key_index import SEAL_SUFFIX, STORE_SUFFIX, Found, KeyIndex, place_beside, place_in
+from offsetfs.storage.views.key_index import Found, KeyIndex
+from offsetfs.storage.views.key_table import SEAL_SUFFIX, STORE_SUFFIX, place_beside, place_in
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class KeyDirectory:
         self._records = records
         self._index: ToldIndex | None = None
         name = f"{partition.name}/by-key"
-        advice = ", or use records.ndjson, which needs no index"
+        advice = ", or look through last/, range/ or follow, which need no index"
         self._making = MapMaking(shared, name, lambda: partition.log.size_bytes, advice)
         self.files = KeyedFiles(shared, partition, records)
 

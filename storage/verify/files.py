@@ -15,7 +15,7 @@ from offsetfs.storage import files
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
 from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name, segment_name
 from offsetfs.storage.verify.finding import Report, Reporter
-from offsetfs.storage.views.key_index import COMMITTED_NAME, NAME, SEAL_SUFFIX, STORE_SUFFIX
+from offsetfs.storage.views.key_table import COMMITTED_NAME, NAME, SEAL_SUFFIX, STORE_SUFFIX
 
 _BESIDE = (
     LEADER_EPOCHS,

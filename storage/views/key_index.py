@@ -1,11 +1,7 @@
 """Where the latest record of each key lies: an index over a whole partition, made when it is first asked for.
 
-    by-key.sqlite    hash of a key → offset of the latest record that has it   key_store
-    by-key.seal      what that table was made from, when it was closed         key_seal
-
-Both lie beside the log, under names that Kafka ignores (docs/format/by-key.md); where nothing may be written they lie
-in a directory of the caller's, or nowhere: without a path, or while another process has the files, the table is a
-nameless one that goes with the index.
+It is a table from hashes of keys to offsets (`key_table`), in files that lie beside the log, under names that Kafka
+ignores (docs/format/by-key.md), or in a directory of the caller's where nothing may be written there.
 
 It answers which record to look at, never what it says: who asks reads the record and compares its key, and calls
 `distrust` when that is another one. Then, and wherever table, seal and log do not fit, it is made anew under another
@@ -23,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import sys
 import threading
@@ -31,22 +26,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crc32c import crc32c
-
-from offsetfs.storage import checkpoint, files
 from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import HEADER_SIZE, Batch
+from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.segments.segment_map import Segments
-from offsetfs.storage.views import key_seal
-from offsetfs.storage.views.key_hash import HASH_NAME, SEED_SIZE, hash_key, hash_rows
+from offsetfs.storage.views import key_table
+from offsetfs.storage.views.key_hash import SEED_SIZE, hash_key, hash_rows
 from offsetfs.storage.views.key_seal import Covered
-from offsetfs.storage.views.key_store import KeyStore
+from offsetfs.storage.views.key_table import KeyTable, header_checksum
 from offsetfs.storage.views.view_blocks import UNREADABLE, OnDamage, walk
-
-STORE_SUFFIX, SEAL_SUFFIX = ".sqlite", ".seal"
-NAME, COMMITTED_NAME = "by-key", "by-key-committed"
 
 KEYS_PENDING_MAX = 250_000
 """Keys in memory before they are put into the table: some forty megabytes."""
@@ -85,9 +74,9 @@ class KeyIndex:
         self._view = view
         self._place = place
         self._on_damage = on_damage
-        self._identity = identity_of(view, place)
+        self._identity = key_table.identity_of(view, place)
         self._lock = threading.Lock()
-        self._store: KeyStore | None = None
+        self._table: KeyTable | None = None
         self._seed = b""
         self._reached = _Reached(0)
         self._pruned_to = 0
@@ -112,7 +101,7 @@ class KeyIndex:
         """
         with self._held(nowait):
             truncations, end_offset = self._log.truncations, self._view.end_offset(nowait=nowait)
-            is_known = self._store is not None and self._truncations == truncations
+            is_known = self._table is not None and self._truncations == truncations
             if is_known and self._reached.next_offset >= end_offset:
                 return True
             if nowait:
@@ -130,8 +119,8 @@ class KeyIndex:
             return is_complete and self._truncations == self._log.truncations
 
     def _grow(self, segments: Segments, end_offset: int, bytes_max: int) -> bool:
-        store = self._store or self._open()
-        self._prune(store)
+        table = self._table or self._open()
+        self._prune(table)
         begin = max(self._reached.next_offset, self._log.log_start_offset)
         pending: dict[int, int] = {}
         reached, read = self._reached, 0
@@ -139,14 +128,14 @@ class KeyIndex:
             header = batch.header
             if self._view.shows(header):
                 self._collect(batch, pending)
-            reached = _Reached(header.next_offset, (batch.base_offset, _header_checksum(batch)))
+            reached = _Reached(header.next_offset, (batch.base_offset, header_checksum(batch)))
             read += header.size
             if len(pending) >= KEYS_PENDING_MAX or read >= bytes_max:
-                self._put(store, pending, reached)
+                self._put(table, pending, reached)
             if read >= bytes_max:
                 self.scanned_bytes += read
                 return reached.next_offset >= end_offset
-        self._put(store, pending, _Reached(max(reached.next_offset, end_offset), reached.last))
+        self._put(table, pending, _Reached(max(reached.next_offset, end_offset), reached.last))
         self.scanned_bytes += read
         return True
 
@@ -184,25 +173,22 @@ class KeyIndex:
         else:
             pending.update(zip(hashes, offsets, strict=True))
 
-    def _put(self, store: KeyStore, pending: dict[int, int], reached: _Reached) -> None:
+    def _put(self, table: KeyTable, pending: dict[int, int], reached: _Reached) -> None:
         """Put what was collected into the table, which then reaches that far."""
         if pending:
-            self._unseal()
             with self._dropped_on_error():
-                hashes = sorted(pending)  # numbers compare faster than pairs
-                store.put(zip(hashes, map(pending.__getitem__, hashes), strict=True))
+                table.put(pending)
             pending.clear()
         if reached.last != self._reached.last:
-            self._unseal()
+            table.change()
         self._reached = reached
 
-    def _prune(self, store: KeyStore) -> None:
+    def _prune(self, table: KeyTable) -> None:
         """Rid the table of the keys that retention took, when those are more than what it left."""
         start, gone = self._log.log_start_offset, self._log.log_start_offset - self._pruned_to
         if gone >= PRUNED_AT_LEAST and gone >= self._log.next_offset - start:
-            self._unseal()
             with self._dropped_on_error():
-                store.forget_below(start)
+                table.forget_below(start)
             self._pruned_to = start
 
     # --- asking ----------------------------------------------------------------------------------------------------
@@ -213,11 +199,11 @@ class KeyIndex:
         `WouldBlock` when the index was closed or dropped since.
         """
         with self._held(nowait=False):
-            store = self._store
-            if store is None:
+            table = self._table
+            if table is None:
                 raise WouldBlock("the index of keys is closed", path=self._log.path)
             with self._dropped_on_error():
-                value = store.get(hash_key(key, self._seed))
+                value = table.get(hash_key(key, self._seed))
         if value is None:
             return None
         found = Found(value, False) if value >= 0 else Found(~value, True)
@@ -228,107 +214,38 @@ class KeyIndex:
         with self._held(nowait=False):
             self._drop()
 
-    # --- files -----------------------------------------------------------------------------------------------------
+    # --- opening and closing ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Seal what is there, for the next one; without a place, or after damage, nothing stays."""
         with self._held(nowait=False):
-            store, self._store = self._store, None
-            if store is None:
+            table, self._table = self._table, None
+            if table is None:
                 return
-            with contextlib.suppress(OSError):
-                store.close()
-                if self._has_damage:
-                    self._remove(store)
-                elif store.path and not self._is_sealed and not self._log.is_gone:
-                    key_seal.write(self._path(SEAL_SUFFIX), self._covered(), store.path)
+            if self._has_damage:
+                table.remove()
+            else:
+                reached = self._reached
+                table.close(Covered(self._identity, self._seed, self._pruned_to, reached.next_offset, *reached.last))
 
-    def _open(self) -> KeyStore:
+    def _open(self) -> KeyTable:
         """Take over what is at the place when it is sealed and describes this log; else begin with nothing."""
         self._has_damage, self.scanned_bytes = False, 0
-        store = self._kept() or self._begun()
-        self._store = store
-        return store
-
-    def _kept(self) -> KeyStore | None:
-        if self._place is None:
-            return None
-        path = self._path(STORE_SUFFIX)
-        covered = key_seal.read(self._path(SEAL_SUFFIX), path)
-        next_offset = None if covered is None else self._described_to(covered)
-        if covered is None or next_offset is None:
-            return None
-        try:
-            store = KeyStore(path)
-        except OSError:
-            return None
-        if key_seal.read(self._path(SEAL_SUFFIX), path, is_checked=False) != covered:
-            store.close()  # another process had it meanwhile
-            return None
-        self._seed, self._pruned_to, self._is_sealed = covered.seed, covered.pruned_to, True
-        self._reached = _Reached(next_offset, (covered.last_offset, covered.last_crc))
-        return store
-
-    def _described_to(self, covered: Covered) -> int | None:
-        """Return where the last batch ends that the table knows; None when the log does not have that very batch."""
-        if covered.identity != self._identity or covered.next_offset > self._log.next_offset:
-            return None
-        try:
-            batch = self._log.batch_at(covered.last_offset)
-        except StorageError:
-            return None
-        if batch is None or _header_checksum(batch) != covered.last_crc:
-            return None
-        return batch.header.next_offset
-
-    def _begun(self) -> KeyStore:
-        self._seed, self._reached = os.urandom(SEED_SIZE), _Reached(0)
-        self._pruned_to, self._is_sealed = self._log.log_start_offset, False
-        if self._place is None:
-            return KeyStore("")
-        path = self._path(STORE_SUFFIX)
-        try:
-            if files.exists(path):
-                _check_unused(path)
-                self._remove_files(path)
-            return KeyStore(path)
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise
-            return KeyStore("")  # somebody else has it, or it cannot be written: a nameless one answers as well
-
-    def _covered(self) -> Covered:
-        reached = self._reached
-        return Covered(self._identity, self._seed, self._pruned_to, reached.next_offset, *reached.last)
-
-    def _unseal(self) -> None:
-        """Before the table changes: what it was sealed with is no longer so."""
-        if self._is_sealed:
-            self._is_sealed = False
-            with contextlib.suppress(FileNotFoundError):
-                files.remove_file(self._path(SEAL_SUFFIX))
+        taken = key_table.take_over(self._log, self._place, self._identity)
+        if taken is None:
+            self._seed, self._pruned_to, self._reached = os.urandom(SEED_SIZE), self._log.log_start_offset, _Reached(0)
+            self._table = key_table.begin(self._log, self._place)
+        else:
+            self._seed, self._pruned_to = taken.covered.seed, taken.covered.pruned_to
+            self._reached = _Reached(taken.next_offset, (taken.covered.last_offset, taken.covered.last_crc))
+            self._table = taken.table
+        return self._table
 
     def _drop(self) -> None:
         """Let the table go, with its files."""
-        store, self._store = self._store, None
-        if store is not None:
-            with contextlib.suppress(OSError):
-                store.close()
-                self._remove(store)
-
-    def _remove(self, store: KeyStore) -> None:
-        """Remove the files, if they are there: a nameless table has none, and a deleted log took them along."""
-        if store.path and not self._log.is_gone:
-            self._remove_files(store.path)
-
-    def _remove_files(self, path: str) -> None:
-        for each in (self._path(SEAL_SUFFIX), path):
-            with contextlib.suppress(FileNotFoundError):
-                files.remove_file(each)
-
-    def _path(self, suffix: str) -> str:
-        assert self._place is not None
-        return self._place + suffix
+        table, self._table = self._table, None
+        if table is not None:
+            table.remove()
 
     @contextlib.contextmanager
     def _held(self, nowait: bool) -> Iterator[None]:
@@ -344,42 +261,5 @@ class KeyIndex:
         try:
             yield
         except OSError:
-            self._drop()
+            self._table = None  # which has removed itself
             raise
-
-
-def place_beside(view: LogView) -> str:
-    """Return where the index of a log lies that may be written to."""
-    return os.path.join(view.log.path, COMMITTED_NAME if view.is_committed_only else NAME)
-
-
-def place_in(directory: str, view: LogView) -> str:
-    """Return where in `directory`, which holds those of any number of logs, the index of a log lies."""
-    path = files.real_path(view.log.path)
-    digest = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    return os.path.join(directory, f"{digest}-{COMMITTED_NAME if view.is_committed_only else NAME}")
-
-
-def identity_of(view: LogView, place: str | None) -> bytes:
-    """Return what tells an index from those of other logs, of logs made anew, of other views and other hashes."""
-    log = view.log
-    with contextlib.suppress(StorageError, OSError):
-        topic_id = checkpoint.read_topic_id(os.path.join(log.path, checkpoint.PARTITION_METADATA))
-        parts = [HASH_NAME, log.partition, view.is_committed_only, topic_id]
-        if place is not None and os.path.dirname(place) != log.path:
-            parts.append(files.status(log.path).st_ino)
-        return hashlib.blake2b(repr([str(part) for part in parts]).encode(), digest_size=32).digest()
-    return os.urandom(key_seal.IDENTITY_SIZE)  # that of no other
-
-
-def _check_unused(path: str) -> None:
-    """Raise EBUSY where another process has the table open; what is no table is nobody's."""
-    try:
-        KeyStore(path).close()
-    except OSError as error:
-        if error.errno == errno.EBUSY:
-            raise
-
-
-def _header_checksum(batch: Batch) -> int:
-    return int(crc32c(batch.data[:HEADER_SIZE]))

@@ -29,8 +29,9 @@ from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import build, read_batch
 from offsetfs.storage.records.batch_builder import SealedBatch
 from offsetfs.storage.views import key_hash, key_hash_pure, key_index, key_seal, key_store
-from offsetfs.storage.views.key_index import Found, KeyIndex, place_beside, place_in
+from offsetfs.storage.views.key_index import Found, KeyIndex
 from offsetfs.storage.views.key_store import KeyStore
+from offsetfs.storage.views.key_table import place_beside, place_in
 
 pytestmark = pytest.mark.unit
 
@@ -112,7 +113,7 @@ def test_keys_below_the_log_start_are_not_there(small: SmallLog, monkeypatch: py
     monkeypatch.setattr(key_index, "PRUNED_AT_LEAST", 1)
     append(small.log, b"10")
     assert index.refresh()
-    assert index._store is not None and index._store.count() == 4, "of what is gone nothing is kept for ever"
+    assert index._table is not None and index._table.store.count() == 4, "of what is gone nothing is kept for ever"
     assert [offset_of(index, b"%d" % number) for number in (6, 7, 10)] == [None, 7, 10]
 
 
@@ -305,8 +306,8 @@ def test_what_was_not_closed_is_made_anew(small: SmallLog) -> None:
     index = opened(small.log)
     append(small.log, b"b")
     assert index.refresh()
-    assert index._store is not None
-    index._store.close()  # as SIGKILL does
+    assert index._table is not None
+    index._table.store.close()  # as SIGKILL does
     after = opened(small.log)
     assert after.scanned_bytes == small.log.size_bytes and offset_of(after, b"b") == 1
 
@@ -367,6 +368,7 @@ def test_in_a_directory_of_many_each_log_has_its_own(small: SmallLog, tmp_path: 
 HOLDER = """
 import sys
 from offsetfs.storage.views.key_store import KeyStore
+from offsetfs.storage.views.key_table import place_beside, place_in
 store = KeyStore(sys.argv[1])
 store.put([(1, 2)])
 print("ready", flush=True)
@@ -414,9 +416,8 @@ def batch_of(numbers: range) -> SealedBatch:
 def test_two_keys_that_meet_are_told_apart_by_beginning_anew(small: SmallLog, monkeypatch: pytest.MonkeyPatch) -> None:
     append(small.log, b"a", b"b")
     index = opened(small.log)
-    store = index._store
-    assert store is not None
-    store.put([(key_hash.hash_key(b"a", index._seed), 1)])  # as if b had the hash of a
+    assert index._table is not None
+    index._table.store.put([(key_hash.hash_key(b"a", index._seed), 1)])  # as if b had the hash of a
     assert offset_of(index, b"a") == 1, "who reads it finds another key there"
     seed = index._seed
     index.distrust()

@@ -1,0 +1,198 @@
+"""The table of an index of keys where it is kept: taken over when its seal fits it and the log, or begun, and sealed.
+
+    <place>.sqlite   the table   key_store
+    <place>.seal     what it was made from, from the moment when it was closed until it is changed again   key_seal
+
+A place is a path without suffix: beside the log, or in a directory of many; None is nowhere, and then the table is a
+nameless one that goes when it is closed. So it is where another process has the files open, or they cannot be written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from offsetfs.storage import checkpoint, files
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import HEADER_SIZE, Batch
+from offsetfs.storage.views import key_seal
+from offsetfs.storage.views.key_hash import HASH_NAME
+from offsetfs.storage.views.key_seal import Covered
+from offsetfs.storage.views.key_store import KeyStore
+
+STORE_SUFFIX, SEAL_SUFFIX = ".sqlite", ".seal"
+NAME, COMMITTED_NAME = "by-key", "by-key-committed"
+
+
+class KeyTable:
+    """An open table. After an OSError from `put`, `get` or `forget_below` it is gone, with its files."""
+
+    def __init__(self, log: Log, place: str | None, store: KeyStore, *, is_sealed: bool = False) -> None:
+        self.store = store
+        self._log = log
+        self._place = place
+        self._is_sealed = is_sealed
+
+    def get(self, key_hash: int) -> int | None:
+        """Return the value of a hash, None when it has none."""
+        with self._removed_on_error():
+            return self.store.get(key_hash)
+
+    def put(self, values: dict[int, int]) -> None:
+        """Set the value of each hash."""
+        self.change()
+        hashes = sorted(values)  # numbers compare faster than pairs
+        with self._removed_on_error():
+            self.store.put(zip(hashes, map(values.__getitem__, hashes), strict=True))
+
+    def forget_below(self, offset: int) -> None:
+        """Forget the values of offsets below `offset`. Looks at all of them."""
+        self.change()
+        with self._removed_on_error():
+            self.store.forget_below(offset)
+
+    def change(self) -> None:
+        """Before what the table holds, or how far it reaches, changes: what it was sealed with is no longer so."""
+        if self._is_sealed:
+            self._is_sealed = False
+            assert self._place is not None
+            with contextlib.suppress(FileNotFoundError):
+                files.remove_file(self._place + SEAL_SUFFIX)
+
+    def close(self, covered: Covered) -> None:
+        """Let go of the table, and seal it for the next one; what goes wrong costs the next one time."""
+        with contextlib.suppress(OSError):
+            self.store.close()
+            if self._is_kept and not self._is_sealed:
+                assert self._place is not None
+                key_seal.write(self._place + SEAL_SUFFIX, covered, self.store.path)
+
+    def remove(self) -> None:
+        """Let go of the table, with its files."""
+        with contextlib.suppress(OSError):
+            self.store.close()
+            if self._is_kept:
+                assert self._place is not None
+                _remove_files(self._place)
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether there are files of ours: a nameless table has none, and a deleted log took them along."""
+        return bool(self.store.path) and not self._log.is_gone
+
+    @contextlib.contextmanager
+    def _removed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            self.remove()
+            raise
+
+
+class TakenOver(NamedTuple):
+    """A table that was kept, what it covers, and the offset behind the last batch that it knows."""
+
+    table: KeyTable
+    covered: Covered
+    next_offset: int
+
+
+def take_over(log: Log, place: str | None, identity: bytes) -> TakenOver | None:
+    """Open what is kept at `place`; None unless it is sealed, and describes this log. Reads the whole table."""
+    if place is None:
+        return None
+    path, seal_path = place + STORE_SUFFIX, place + SEAL_SUFFIX
+    covered = key_seal.read(seal_path, path)
+    next_offset = None if covered is None else _described_to(log, covered, identity)
+    if covered is None or next_offset is None:
+        return None
+    try:
+        store = KeyStore(path)
+    except OSError:
+        return None
+    if key_seal.read(seal_path, path, is_checked=False) != covered:
+        store.close()  # another process had it meanwhile
+        return None
+    return TakenOver(KeyTable(log, place, store, is_sealed=True), covered, next_offset)
+
+
+def _described_to(log: Log, covered: Covered, identity: bytes) -> int | None:
+    """Return where the last batch ends that a table knows; None when the log does not have that very batch."""
+    if covered.identity != identity or covered.next_offset > log.next_offset:
+        return None
+    try:
+        batch = log.batch_at(covered.last_offset)
+    except StorageError:
+        return None
+    return batch.header.next_offset if batch is not None and header_checksum(batch) == covered.last_crc else None
+
+
+def begin(log: Log, place: str | None) -> KeyTable:
+    """Open an empty table at `place`; whatever is there goes. OSError ENOSPC when there is no room."""
+    if place is None:
+        return KeyTable(log, None, KeyStore(""))
+    path = place + STORE_SUFFIX
+    try:
+        if files.exists(path):
+            _check_unused(path)
+            _remove_files(place)
+        return KeyTable(log, place, KeyStore(path))
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        return KeyTable(log, None, KeyStore(""))
+
+
+def _check_unused(path: str) -> None:
+    """Raise EBUSY where another process has the table open; what is no table is nobody's."""
+    try:
+        KeyStore(path).close()
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            raise
+
+
+def _remove_files(place: str) -> None:
+    for suffix in (SEAL_SUFFIX, STORE_SUFFIX):
+        with contextlib.suppress(FileNotFoundError):
+            files.remove_file(place + suffix)
+
+
+def header_checksum(batch: Batch) -> int:
+    """Return the CRC-32C of what a batch begins with."""
+    return int(crc32c(batch.data[:HEADER_SIZE]))
+
+
+# --- places and identities -------------------------------------------------------------------------------------------
+
+
+def place_beside(view: LogView) -> str:
+    """Return where the index of a log lies that may be written to."""
+    return os.path.join(view.log.path, COMMITTED_NAME if view.is_committed_only else NAME)
+
+
+def place_in(directory: str, view: LogView) -> str:
+    """Return where in `directory`, which holds those of any number of logs, the index of a log lies."""
+    path = files.real_path(view.log.path)
+    digest = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    return os.path.join(directory, f"{digest}-{COMMITTED_NAME if view.is_committed_only else NAME}")
+
+
+def identity_of(view: LogView, place: str | None) -> bytes:
+    """Return what tells an index from those of other logs, of logs made anew, of other views and other hashes."""
+    log = view.log
+    with contextlib.suppress(StorageError, OSError):
+        topic_id = checkpoint.read_topic_id(os.path.join(log.path, checkpoint.PARTITION_METADATA))
+        parts = [HASH_NAME, log.partition, view.is_committed_only, topic_id]
+        if place is not None and os.path.dirname(place) != log.path:
+            parts.append(files.status(log.path).st_ino)
+        return hashlib.blake2b(repr([str(part) for part in parts]).encode(), digest_size=32).digest()
+    return os.urandom(key_seal.IDENTITY_SIZE)  # that of no other
