@@ -101,7 +101,7 @@ class _ReportFile:
         return _attributes(self._shared, self._number)
 
     async def open(self, number: int, opening: Opening) -> Opened:
-        report = self._reporter.report()
+        report = await self._reporter.report()
         return Opened(await self._shared.in_thread(lambda: self._show(report)), direct=True)
 
 
