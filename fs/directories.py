@@ -261,7 +261,7 @@ class RootDirectory:
 
     async def listing(self, number: int) -> Listing:
         fixed = [(b"README", await self._readme.attributes(0))]
-        for name, entry in ((GROUPS_NAME, self._groups.entry()), (TOPICS_NAME, self._topics.entry())):
+        for name, entry in ((GROUPS_NAME, self._groups.listed()), (TOPICS_NAME, self._topics.entry())):
             if entry is not None:
                 fixed.append((name, entry))
         return RootListing(fixed, self._partitions.refresh(), self._directory_of)

@@ -33,6 +33,7 @@ ERRNO: dict[type[BaseException], int] = {
     errors.ReadOnlyLog: errno.EROFS,
     errors.LogFenced: errno.EIO,
     errors.PolicyViolation: errno.EPERM,
+    errors.NoOffsetsTopic: errno.EPERM,
     errors.SegmentsChanged: errno.EAGAIN,
     # anything else of the engine's
     errors.StorageError: errno.EIO,

@@ -1,11 +1,14 @@
 """`groups`: what consumer groups have committed, as a broker would answer them.
 
-    groups/<group>/orders-0     the committed offset and a newline; its mtime is when that was committed
+    groups/<group>/orders-0     the committed offset and a newline; its mtime is when that was committed (group_commits)
     groups/<group>/lag          a line for each partition: committed offset, log end, and how far apart they are
 
 There when the log directory has partitions of `__consumer_offsets`. They are read when the first of these names is
 asked for, in a thread, and then as they grow; who asks meanwhile waits ten seconds and then gets EAGAIN, and the next
-one goes on from there. Nothing here is written.
+one goes on from there.
+
+With -o create `groups` can be reached where there is none yet, and mkdir makes a group: it has a name until it has
+commits, and is gone with the mount if it never gets any.
 
 A group's name is its bytes, with percent signs for those that no file name may hold (`encoded_names`).
 """
@@ -13,100 +16,81 @@ A group's name is its bytes, with percent signs for those that no file name may 
 from __future__ import annotations
 
 import errno
-import functools
 
-import trio
 from pyfuse3 import EntryAttributes, FUSEError
 
-from offsetfs.fs.attributes import milliseconds_ns
+from offsetfs.fs.accumulator import Accumulators
 from offsetfs.fs.encoded_names import decoded as group_of
 from offsetfs.fs.encoded_names import encoded as file_name
+from offsetfs.fs.group_commits import CommitFiles
 from offsetfs.fs.inodes import Fixed, Kind, pack
+from offsetfs.fs.known_groups import Groups
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
-from offsetfs.fs.notes import Fault, Notes
-from offsetfs.fs.places import Places
+from offsetfs.fs.notes import Fault
 from offsetfs.fs.shared import Shared
-from offsetfs.storage.coordinators.consumer_groups import STEP_BYTES, Commit, ConsumerGroups, Lag
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import TopicPartition
 
 GROUPS_NAME = b"groups"
 LAG_NAME = b"lag"  # no partition has this name: it does not end in a number
-WAIT_S = 10.0
-
-_PARTITION_BITS = 20
 
 
-class _Groups:
-    """The groups of a mount, up to date whenever they are asked for, and the numbers they have in inodes."""
-
-    def __init__(self, shared: Shared) -> None:
-        self.shared = shared
-        self.engine = ConsumerGroups(shared.directory, functools.partial(_passed_over, shared.notes))
-        self.groups: Places[bytes] = Places()
-        self.partitions: Places[TopicPartition] = Places()
-
-    async def refresh(self) -> None:
-        """Return when all that was committed is known; EAGAIN when that takes longer than ten seconds."""
-        deadline = trio.current_time() + WAIT_S
-        while not await self.shared.answer(_step, self.engine):
-            if trio.current_time() > deadline:
-                self.shared.notes.tell(
-                    Fault(errno.EAGAIN, "lookup", "groups", "commits are still being read", "ask again")
-                )
-                raise FUSEError(errno.EAGAIN)
-
-    async def names(self) -> list[bytes]:
-        await self.refresh()
-        return await self.shared.answer(self.engine.names)
-
-    async def commits(self, group: bytes) -> list[Commit] | None:
-        await self.refresh()
-        return await self.shared.answer(self.engine.commits, group)
-
-    async def lag(self, group: bytes) -> bytes:
-        await self.refresh()
-        return _table(await self.shared.answer(self.engine.lag, group))
-
-
-def _passed_over(notes: Notes, sentence: str) -> None:
-    notes.tell(Fault(None, "read", "groups", sentence, "none needed, everything else is shown"))
-
-
-def _step(engine: ConsumerGroups, *, nowait: bool) -> bool:
-    return engine.refresh(nowait=nowait, bytes_max=STEP_BYTES)
-
-
-def _table(lags: list[Lag]) -> bytes:
-    """Return the lines of `lag`, in columns; what is not known is a minus."""
-    rows: list[tuple[str, ...]] = [("PARTITION", "COMMITTED", "END", "LAG")]
-    for partition, committed, end in lags:
-        behind = None if end is None else end - committed
-        rows.append((str(partition), *("-" if number is None else str(number) for number in (committed, end, behind))))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
-        for row in rows
-    ]
-    return "".join(line + "\n" for line in lines).encode()
+def is_text(group: bytes) -> bool:
+    """Whether the name is UTF-8, as all that Kafka's clients can send."""
+    try:
+        group.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class GroupsDirectory:
     """`groups` itself, and the nodes below it: `directories`, `lags` and `commits`."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: Shared, accumulators: Accumulators) -> None:
         self._shared = shared
-        self._groups = _Groups(shared)
+        self._groups = Groups(shared)
         self.lags = LagFiles(self._groups)
-        self.commits = CommitFiles(self._groups)
+        self.commits = CommitFiles(self._groups, accumulators)
         self.directories = GroupDirectories(self._groups, self.lags, self.commits)
 
     def entry(self) -> EntryAttributes | None:
-        """Return the attributes, None when the log directory knows of no groups."""
-        return self._attributes() if self._groups.engine.is_there else None
+        """Return the attributes for whoever asks by name, None when there are no groups and none can be made."""
+        return self._attributes() if self._groups.engine.is_there or self._groups.may_create else None
+
+    def listed(self) -> EntryAttributes | None:
+        """Return the attributes for a listing, None when there are no groups."""
+        return self._attributes() if self._groups.engine.is_there or self._groups.made else None
 
     def _attributes(self) -> EntryAttributes:
-        return self._shared.attributes.directory(pack(Kind.FIXED, 0, Fixed.GROUPS))
+        number = pack(Kind.FIXED, 0, Fixed.GROUPS)
+        return self._shared.attributes.directory(number, writable=self._groups.is_writable)
+
+    async def make(self, name: bytes) -> EntryAttributes:
+        """Make a group that has no commits yet, as mkdir does; EEXIST, EINVAL, EROFS."""
+        group = group_of(name)
+        if not self._groups.is_writable:
+            raise self._shared.refusal()
+        if group is None or not is_text(group):
+            raise FUSEError(errno.EINVAL)
+        if await self._groups.commits(group) is not None:
+            raise FUSEError(errno.EEXIST)
+        self._groups.made.add(group)
+        return self.directories.entry(group)
+
+    async def remove(self, name: bytes) -> None:
+        """Remove a group that was made and has no commits, as rmdir does; ENOENT, ENOTEMPTY, EPERM, EROFS."""
+        group = group_of(name)
+        if not self._groups.is_writable:
+            raise self._shared.refusal()
+        commits = None if group is None else await self._groups.commits(group)
+        if group is None or commits is None:
+            raise FUSEError(errno.ENOENT)
+        if commits:
+            raise FUSEError(errno.ENOTEMPTY)
+        if group not in self._groups.made:  # it has members, of which its coordinator knows
+            raise FUSEError(errno.EPERM)
+        self._groups.made.discard(group)
 
     async def attributes(self, number: int) -> EntryAttributes:
         return self._attributes()
@@ -132,16 +116,24 @@ class GroupsDirectory:
         return ShortListing(entries)
 
 
+def _partition_of(name: bytes) -> TopicPartition | None:
+    try:
+        return TopicPartition.parse(name.decode("ascii", "replace"))
+    except InvalidName:
+        return None
+
+
 class GroupDirectories:
     """`groups/<group>`. `number`: the place of the group."""
 
-    def __init__(self, groups: _Groups, lags: LagFiles, commits: CommitFiles) -> None:
+    def __init__(self, groups: Groups, lags: LagFiles, commits: CommitFiles) -> None:
         self._groups = groups
         self._lags = lags
         self._commits = commits
 
     def entry(self, group: bytes) -> EntryAttributes:
-        return self._groups.shared.attributes.directory(pack(Kind.GROUP, 0, self._groups.groups.of(group)))
+        number = pack(Kind.GROUP, 0, self._groups.groups.of(group))
+        return self._groups.shared.attributes.directory(number, writable=self._groups.is_writable)
 
     async def attributes(self, number: int) -> EntryAttributes:
         return self.entry(self._groups.groups.at(number))
@@ -149,13 +141,22 @@ class GroupDirectories:
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         if name == LAG_NAME:
             return await self._lags.attributes(number)
-        try:
-            partition = TopicPartition.parse(name.decode("ascii", "replace"))
-        except InvalidName:
-            return None
-        group = self._groups.groups.at(number)
-        commits = await self._groups.commits(group) or []
-        return next((self._commits.entry(group, each) for each in commits if each.partition == partition), None)
+        partition = _partition_of(name)
+        return None if partition is None else await self._commits.lookup(self._groups.groups.at(number), partition)
+
+    async def create(self, number: int, name: bytes, opening: Opening) -> tuple[EntryAttributes, Opened]:
+        """Open the commit of a partition that may have none yet; EINVAL for what names no partition."""
+        partition = _partition_of(name)
+        if partition is None:
+            raise FUSEError(errno.EINVAL if self._groups.is_writable else errno.EROFS)
+        return await self._commits.create(self._groups.groups.at(number), partition, opening)
+
+    async def remove(self, number: int, name: bytes) -> None:
+        """Delete a commit; on its way as `CommitHandle.write` says. ENOENT, EPERM, EROFS."""
+        partition = _partition_of(name)
+        if not self._groups.is_writable or partition is None:
+            raise self._groups.shared.refusal()
+        await self._commits.remove(self._groups.groups.at(number), partition)
 
     async def listing(self, number: int) -> Listing:
         group = self._groups.groups.at(number)
@@ -169,7 +170,7 @@ class GroupDirectories:
 class LagFiles:
     """`groups/<group>/lag`. `number`: the place of the group."""
 
-    def __init__(self, groups: _Groups) -> None:
+    def __init__(self, groups: Groups) -> None:
         self._groups = groups
 
     async def attributes(self, number: int) -> EntryAttributes:
@@ -178,40 +179,3 @@ class LagFiles:
 
     async def open(self, number: int, opening: Opening) -> Opened:
         return Opened(await self._groups.lag(self._groups.groups.at(number)), direct=True)
-
-
-class CommitFiles:
-    """`groups/<group>/<partition>`. `number`: the place of the group, and that of the partition below it."""
-
-    def __init__(self, groups: _Groups) -> None:
-        self._groups = groups
-
-    def entry(self, group: bytes, commit: Commit) -> EntryAttributes:
-        place = self._groups.partitions.of(commit.partition)
-        if place >> _PARTITION_BITS:
-            raise OverflowError("commits of more than a million partitions")
-        number = self._groups.groups.of(group) << _PARTITION_BITS | place
-        inode = pack(Kind.GROUP_COMMIT, 0, number)
-        mtime_ns = milliseconds_ns(max(commit.timestamp, 0))
-        return self._groups.shared.attributes.file(inode, len(_content(commit)), mtime_ns)
-
-    async def attributes(self, number: int) -> EntryAttributes:
-        return self.entry(self._group(number), await self._commit(number))
-
-    async def open(self, number: int, opening: Opening) -> Opened:
-        return Opened(_content(await self._commit(number)), direct=True)
-
-    def _group(self, number: int) -> bytes:
-        return self._groups.groups.at(number >> _PARTITION_BITS)
-
-    async def _commit(self, number: int) -> Commit:
-        partition = self._groups.partitions.at(number & (1 << _PARTITION_BITS) - 1)
-        commits = await self._groups.commits(self._group(number)) or []
-        commit = next((each for each in commits if each.partition == partition), None)
-        if commit is None:
-            raise FUSEError(errno.ESTALE)  # expired, or deleted
-        return commit
-
-
-def _content(commit: Commit) -> bytes:
-    return b"%d\n" % commit.offset

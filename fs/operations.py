@@ -37,13 +37,14 @@ from offsetfs.fs.counters import PartitionCounts
 from offsetfs.fs.directories import PartitionDirectory, RootDirectory, key
 from offsetfs.fs.errors import errno_of, is_fault, name_of
 from offsetfs.fs.groups import GroupsDirectory
-from offsetfs.fs.inodes import Fixed, Kind, unpack
+from offsetfs.fs.inodes import Fixed, Kind, pack, unpack
 from offsetfs.fs.nodes import (
     Directory,
     File,
     Handle,
     Listing,
     Node,
+    Opened,
     Opening,
     PlacedSink,
     Pollable,
@@ -86,11 +87,15 @@ _DESCRIBED = frozenset({Kind.RECORD, Kind.KEYED})
 NAME_BYTES_MAX = 255
 """Of one name, as in other file systems. The kernel would hand on four times as much."""
 
-_WRITABLE = frozenset({*APPEND_FILES, key(Kind.TOPIC_APPEND, 0), Fixed.START, Fixed.FLUSH, Fixed.LOG_LEVEL})
+_WRITABLE = frozenset(
+    {*APPEND_FILES, key(Kind.TOPIC_APPEND, 0), key(Kind.GROUP_COMMIT, 0), Fixed.START, Fixed.FLUSH, Fixed.LOG_LEVEL}
+)
 """The `WritableFile`s, by key."""
 
+_GROUPS_INODE = pack(Kind.FIXED, 0, Fixed.GROUPS)
+
 _BY_HANDLE = frozenset({"readdir", "releasedir", "fsyncdir", "read", "write", "flush", "fsync", "release"})
-_BY_NAME = frozenset({"lookup", "mkdir", "rmdir"})
+_BY_NAME = frozenset({"lookup", "mkdir", "rmdir", "create", "unlink"})
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -133,7 +138,7 @@ class Operations(pyfuse3.Operations):
         self._partitions = Partitions(self.shared)
         self._partition_directories: dict[int, PartitionDirectory] = {}
         texts = mount_texts(self.shared)
-        groups = GroupsDirectory(self.shared)
+        groups = self._groups = GroupsDirectory(self.shared, self.accumulators)
         control = ControlDirectory(self.shared, texts, self.accumulators, lambda: len(self._handles))
         topics = TopicsDirectory(self.shared, self._partitions, self.accumulators)
         root = RootDirectory(self.shared, self._partitions, texts, groups, topics, self._directory_of)
@@ -330,6 +335,8 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
+        if parent_inode == _GROUPS_INODE:
+            return await self._groups.make(name)
         if parent_inode != pyfuse3.ROOT_INODE or self.shared.is_read_only or not self.shared.options.create:
             raise self.shared.refusal()
         wanted = TopicPartition.parse(name.decode("utf-8", "surrogateescape"))
@@ -338,6 +345,9 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
+        if parent_inode == _GROUPS_INODE:
+            await self._groups.remove(name)
+            return
         if parent_inode != pyfuse3.ROOT_INODE or self.shared.is_read_only or not self.shared.options.delete:
             raise self.shared.refusal()
         partition = self._partitions.find(name)
@@ -364,7 +374,28 @@ class Operations(pyfuse3.Operations):
         node = files.get(which)
         if node is None:
             raise FUSEError(errno.ESTALE)
-        opened = await node.open(number, opening)
+        return self._opened(inode, partition, await node.open(number, opening))
+
+    @guarded
+    async def create(
+        self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
+    ) -> tuple[FileInfo, EntryAttributes]:
+        """Open what is not there yet: the commit of a group."""
+        kind, partition, number = unpack(parent_inode)
+        if kind != Kind.GROUP:
+            raise self.shared.refusal()
+        entry, opened = await self._groups.directories.create(number, name, Opening(flags, ctx.pid))
+        return self._opened(entry.st_ino, partition, opened), entry
+
+    @guarded
+    async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
+        """Remove the commit of a group; nothing else can be removed so."""
+        kind, _, number = unpack(parent_inode)
+        if kind != Kind.GROUP:
+            raise self.shared.refusal()
+        await self._groups.directories.remove(number, name)
+
+    def _opened(self, inode: int, partition: int, opened: Opened) -> FileInfo:
         self._last_handle += 1
         self._handles[self._last_handle] = opened.handle
         self._counted[self._last_handle] = self._counts_of(partition)
@@ -431,7 +462,7 @@ class Operations(pyfuse3.Operations):
     # --- what is refused ---------------------------------------------------------------------------------------------
 
     async def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        """Records cannot be changed or named otherwise, and nothing but a partition can be made or removed by name."""
+        """Records cannot be changed or named otherwise, and few things can be made or removed by name."""
         raise self.shared.refusal()
 
-    create = mknod = symlink = link = rename = unlink = setxattr = removexattr = _refuse
+    mknod = symlink = link = rename = setxattr = removexattr = _refuse

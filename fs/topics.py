@@ -157,9 +157,7 @@ class TopicAppends:
     async def _opened(self, topic: str, path: str) -> list[Accumulator]:
         names = self._topics.partitions(topic)
         if names is None:
-            raise OSError(
-                errno.EINVAL, "partitions of the topic are missing: whose a key is cannot be known", path
-            )
+            raise OSError(errno.EINVAL, "partitions of the topic are missing: whose a key is cannot be known", path)
         for name in names:
             await self._partitions.of(name).open()
         return [self._accumulators.of(name) for name in names]

@@ -130,6 +130,11 @@ class PolicyViolation(StorageError):
     """The topic's `cleanup.policy` does not allow it. Cure: add `delete` to it, or leave the records to compaction."""
 
 
+class NoOffsetsTopic(StorageError):
+    """`__consumer_offsets` is not there, or not all of it. Cure: let a consumer commit through the broker once; in a
+    directory without a broker mount with `-o create`."""
+
+
 class CompactionCancelled(StorageError):
     """Somebody asked a round of compaction to end. Cure: none, the next one begins where this one did."""
 
