@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import brokers
 import logs
 import mounted
 from kafka_broker import KafkaBroker
@@ -63,7 +64,7 @@ class Bench:
 
     def broker(self) -> KafkaBroker:
         """A running Kafka. A topic that is not there is made when it is written to, with a partition for each round."""
-        settings = {"auto.create.topics.enable": "true", "num.partitions": str(self.rounds + 1)}
+        settings = {"num.partitions": str(self.rounds + 1), **brokers.SETTINGS}
 
         def make() -> KafkaBroker:
             return self.until_the_end.enter_context(mounted.broker(self.new("kafka"), settings))

@@ -5,15 +5,14 @@ The broker's own lines say how long its work took, without its start and without
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-import mounted
 from kafka_broker import KafkaBroker
 
 from offsetfs.storage import checkpoint
@@ -26,16 +25,63 @@ _CLEANED = r"cleaned log {0} \(.*\n\s*([\d,.]+) MB of log processed in ([\d,.]+)
 _LOADED = r"Completed load of .*/{0}[,)].* in (\d+)ms"
 
 
-@contextlib.contextmanager
-def with_topics(
-    folder: Path, settings: Mapping[str, str], partitions: Iterable[TopicPartition]
-) -> Iterator[KafkaBroker]:
-    """Run a broker that keeps all, and has made these topics when kcat first spoke of them: with a record in each."""
-    settings = {**settings, "auto.create.topics.enable": "true", "log.retention.ms": "-1"}
-    with mounted.broker(folder, settings) as broker:
-        for partition in partitions:
-            broker.produce(partition.topic, b"made\n")
-        yield broker
+SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "log.retention.ms": "-1",
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.min.cleanable.ratio": "0",
+    "log.initial.task.delay.ms": "100",
+}
+"""Topics when they are asked for, everything is kept, and the cleaner begins as soon as there is something for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A partition of a log directory that a broker is to have: its folder, and the offset behind its last record.
+
+    With `is_shared` the broker gets the same `.log` files, of which it must not write any; else copies.
+    """
+
+    folder: Path
+    next_offset: int
+    is_shared: bool = False
+
+
+def plant(broker: KafkaBroker, planted: Mapping[TopicPartition, Planted]) -> None:
+    """Restart a broker with these partitions, the first of topics that it does not have yet."""
+    for partition in planted:
+        broker.produce(partition.topic, b"made\n")
+    broker.stop()
+    for partition, each in planted.items():
+        empty(broker.log_dir, partition)
+        for file in each.folder.glob("0*"):
+            if each.is_shared and file.suffix == ".log":
+                os.link(file, broker.log_dir / str(partition) / file.name)
+            else:
+                shutil.copy(file, broker.log_dir / str(partition))
+    _know(broker.log_dir, {partition: each.next_offset for partition, each in planted.items()})
+    broker.start()
+
+
+def empty(log_dir: Path, partition: TopicPartition) -> None:
+    """Take all segments of a stopped broker's partition away."""
+    for file in (log_dir / str(partition)).glob("0*"):
+        file.unlink()
+    _know(log_dir, {partition: 0})
+
+
+def _know(log_dir: Path, next_offsets: Mapping[TopicPartition, int]) -> None:
+    """Tell a stopped broker that its partitions end there, on disk and known to all."""
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
+        path = str(log_dir / name)
+        checkpoint.write_offsets(path, {**checkpoint.read_offsets(path), **next_offsets})
+
+
+def make_unclean(log_dir: Path, partition: TopicPartition) -> None:
+    """Make a directory look as if nothing of `partition` had been synced when the power went."""
+    (log_dir / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+    path = str(log_dir / RECOVERY_POINTS)
+    checkpoint.write_offsets(path, {**checkpoint.read_offsets(path), partition: 0})
 
 
 def told(broker: KafkaBroker, pattern: str) -> re.Match[str]:
@@ -58,37 +104,3 @@ def cleaned_seconds(broker: KafkaBroker, partition: TopicPartition) -> float:
 def loaded_seconds(broker: KafkaBroker, partition: TopicPartition) -> float:
     """Return how long the broker took to load, and recover, a partition when it started."""
     return int(told(broker, _LOADED.format(re.escape(str(partition))))[1]) / 1000
-
-
-def plant(log_dir: Path, partition: TopicPartition, source: Path, *, are_shared: bool = False) -> None:
-    """Put the segments of another partition's directory in the place of those of a stopped broker's.
-
-    With `are_shared` the broker gets the same `.log` files, of which it must not write any.
-    """
-    empty(log_dir, partition)
-    for file in source.glob("0*"):
-        if are_shared and file.suffix == ".log":
-            os.link(file, log_dir / str(partition) / file.name)
-        else:
-            shutil.copy(file, log_dir / str(partition))
-
-
-def empty(log_dir: Path, partition: TopicPartition) -> None:
-    """Take all segments of a stopped broker's partition away."""
-    for file in (log_dir / str(partition)).glob("0*"):
-        file.unlink()
-    closed_cleanly(log_dir, {partition: 0})
-
-
-def closed_cleanly(log_dir: Path, next_offsets: Mapping[TopicPartition, int]) -> None:
-    """Tell a stopped broker that its partitions end there, on disk and known to all."""
-    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
-        path = str(log_dir / name)
-        checkpoint.write_offsets(path, {**checkpoint.read_offsets(path), **next_offsets})
-
-
-def make_unclean(log_dir: Path, partition: TopicPartition) -> None:
-    """Make a directory look as if nothing of `partition` had been synced when the power went."""
-    (log_dir / CLEAN_SHUTDOWN).unlink(missing_ok=True)
-    path = str(log_dir / RECOVERY_POINTS)
-    checkpoint.write_offsets(path, {**checkpoint.read_offsets(path), partition: 0})

@@ -13,6 +13,7 @@ import brokers
 import logs
 import mounted
 from bench import Bench
+from brokers import Planted
 from commands import kcat, lines_topic, seconds
 from kafka_broker import KafkaBroker
 from logs import PARTITION, SparseLog
@@ -122,15 +123,10 @@ def cat_time(bench: Bench) -> Iterator[Measure]:
 @contextlib.contextmanager
 def kcat_time(bench: Bench) -> Iterator[Measure]:
     """`kcat -C -o s@T -c 1` of the same times in the same log, which a broker was given; a batch in each answer."""
-    log, planted = bench.sparse(bench.count), TopicPartition("by-time", 0)
-    folder = bench.new("kafka")
-    with brokers.with_topics(folder, {}, [planted]) as broker:
-        broker.stop()
-        brokers.plant(broker.log_dir, planted, log.directory / str(PARTITION), are_shared=True)
-        brokers.closed_cleanly(broker.log_dir, {planted: log.next_offset})
-        broker.start()
-        only = "-X fetch.message.max.bytes=1000"  # one batch: behind it there is a hole
-        yield _each(bench, log.times, lambda ms: _kcat_one(broker, planted.topic, f"s@{ms}", only))
+    log, partition, broker = bench.sparse(bench.count), TopicPartition("by-time", 0), bench.broker()
+    brokers.plant(broker, {partition: Planted(log.directory / str(PARTITION), log.next_offset, is_shared=True)})
+    only = "-X fetch.message.max.bytes=1000"  # one batch: behind it there is a hole
+    yield _each(bench, log.times, lambda ms: _kcat_one(broker, partition.topic, f"s@{ms}", only))
 
 
 def _kcat_one(broker: KafkaBroker, topic: str, place: str, options: str = "") -> str:

@@ -20,6 +20,7 @@ import keyed
 import logs
 import mounted
 from bench import Bench
+from brokers import Planted
 from commands import OFFSETFS, one_core, seconds
 from kafka_broker import KafkaBroker
 from logs import PARTITION
@@ -84,7 +85,6 @@ def kafka_cleaner(codec: str) -> Opened:
     return opened
 
 
-_EAGER = {"log.cleaner.backoff.ms": "100", "log.initial.task.delay.ms": "100", "log.cleaner.min.cleanable.ratio": "0"}
 _CODECS = ("none", "lz4")
 
 
@@ -92,13 +92,15 @@ def _broker_with_copies(bench: Bench) -> KafkaBroker:
     """A running broker with a copy of each keyed log for each round, not yet to be compacted."""
 
     def make() -> KafkaBroker:
-        copies = {_copy(codec, number): codec for codec in _CODECS for number in range(WARM_UP, bench.rounds)}
-        broker = bench.until_the_end.enter_context(brokers.with_topics(bench.new("kafka"), _EAGER, copies))
-        broker.stop()
-        for copy, codec in copies.items():
-            brokers.plant(broker.log_dir, copy, _keyed(bench, codec)[0] / str(PARTITION))
-        brokers.closed_cleanly(broker.log_dir, dict.fromkeys(copies, bench.count))
-        return broker.start()
+        brokers.plant(
+            bench.broker(),
+            {
+                _copy(codec, number): Planted(_keyed(bench, codec)[0] / str(PARTITION), bench.count)
+                for codec in _CODECS
+                for number in range(WARM_UP, bench.rounds)
+            },
+        )
+        return bench.broker()
 
     return bench.once(("copies", bench.count), make)
 
@@ -116,8 +118,9 @@ def _recovered(bench: Bench) -> tuple[KafkaBroker, int]:
     """A stopped broker with a partition of `count` MiB that we wrote, and its records; both recover the same files."""
 
     def make() -> tuple[KafkaBroker, int]:
-        settings = {"num.recovery.threads.per.data.dir": "1"}
-        with brokers.with_topics(bench.new("kafka"), settings, [_RECOVERED]) as broker:
+        settings = {**brokers.SETTINGS, "num.recovery.threads.per.data.dir": "1"}
+        with mounted.broker(bench.new("kafka"), settings) as broker:
+            broker.produce(_RECOVERED.topic, b"made\n")
             broker.stop()
         brokers.empty(broker.log_dir, _RECOVERED)
         return broker, keyed.fill(broker.log_dir, _RECOVERED, bench.count << 20)
