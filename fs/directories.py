@@ -19,6 +19,7 @@ from offsetfs.fs.groups import GROUPS_NAME, GroupsDirectory
 from offsetfs.fs.inodes import ROOT, Fixed, Kind, pack
 from offsetfs.fs.links import EndLinks, OffsetLinks
 from offsetfs.fs.looked_up import LookedUp
+from offsetfs.fs.map_keeping import Kept
 from offsetfs.fs.nodes import Directory, File, Link, Listing, Reply
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.ranges import RangeDirectory, RangeFiles
@@ -164,6 +165,11 @@ class PartitionDirectory:
         self._shared.refresh_config()
         self._partition.log.refresh()
         return self._tree
+
+    @property
+    def kept(self) -> Kept | None:
+        """The partition with its growing views, when somebody has looked into it."""
+        return None if self._tree is None else Kept(self._partition, (self._tree.values, self._tree.json))
 
     def forget(self, kind: int, number: int, lookups: int) -> None:
         """The kernel forgets so many look-ups of what is reached by name only."""

@@ -86,6 +86,8 @@ class DutyRunner:
         if self._token is not None:
             self._token.run_sync_soon(self.wake, idempotent=True)
             self._token.run_sync_soon(self._count, done)
+            if done.partition is not None:
+                self._token.run_sync_soon(self._shared.look_for_maps, done.partition)
         what = f"{done.duty} of {done.partition}" if done.partition is not None else done.duty
         if done.error is not None:
             is_ours = not isinstance(done.error, OSError | StorageError)

@@ -35,7 +35,7 @@ class Mapped(Protocol):
         """Go on; return whether the view is complete."""
 
 
-class _Run:
+class Run:
     """Somebody makes maps, others wait for them."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class MapMaking:
         self._path = path
         self._total_bytes = total_bytes
         self._advice = advice
-        self._run: _Run | None = None
+        self._run: Run | None = None
 
     @property
     def is_running(self) -> bool:
@@ -72,14 +72,18 @@ class MapMaking:
             return
         with trio.move_on_after(WAIT_S):
             while not await self._advance(view, AT_ONCE_BYTES):
-                if self._run is None:
-                    self._run = _Run()
-                    self._shared.nursery.start_soon(self._make, view, self._run)
-                await self._run.finish()
+                await self.begin(view).finish()
             return
         done = f"its maps are being made, {view.scanned_bytes} of {self._total_bytes()} bytes are read"
         self._shared.notes.tell(Fault(errno.EAGAIN, "lookup", self._path, done, f"ask again{self._advice}"))
         raise FUSEError(errno.EAGAIN)
+
+    def begin(self, view: Mapped) -> Run:
+        """Make the maps, although nobody may wait for them."""
+        if self._run is None:
+            self._run = Run()
+            self._shared.nursery.start_soon(self._make, view, self._run)
+        return self._run
 
     def _is_complete_now(self, view: Mapped) -> bool:
         try:
@@ -87,7 +91,7 @@ class MapMaking:
         except WouldBlock:
             return False
 
-    async def _make(self, view: Mapped, run: _Run) -> None:
+    async def _make(self, view: Mapped, run: Run) -> None:
         """Make all missing maps. Whatever goes wrong is told to those who wait."""
         try:
             while not await self._shared.in_thread(functools.partial(view.refresh, bytes_max=_STEP_BYTES)):

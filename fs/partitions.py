@@ -122,6 +122,11 @@ class Partitions:
             self._seen.append(partition)
         return partition
 
+    def seen(self, name: TopicPartition) -> Partition | None:
+        """Return the partition of that name when somebody has asked for it, and it is there."""
+        partition = self._by_name.get(name)
+        return None if partition is None or partition.is_gone else partition
+
     def refresh(self) -> list[Partition]:
         """Look at the log directory; return the partitions in it by number."""
         return sorted(map(self.of, self._shared.directory.partitions()), key=lambda partition: partition.number)

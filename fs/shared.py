@@ -22,6 +22,7 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.fs.waiting import Waiting
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError, WouldBlock
+from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch import BatchHeader
 from offsetfs.storage.records.record import Record
 from offsetfs.storage.segments.open_files import Pool
@@ -63,13 +64,15 @@ class Shared:
         """Where it is mounted; nowhere yet, or not by a kernel."""
         self.records: Lru[Shown] = Lru(RECORD_BYTES_MAX)  # by inode, and what it was read from
         self.batches = BatchCache(BATCH_BYTES_MAX)
-        self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined values, see values.py
+        self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined lines, see views.py
         self.stretches: Lru[Stretch] = Lru(STRETCH_BYTES_MAX)  # joined records, see follow.py
         self.maps: Maps = Pool(OPEN_MAPS_MAX, finds_held=True)
         self.key_indexes = OpenIndexes()
         self._config_problem: Exception | None = None
         self.wake_duties: Callable[[], None] = lambda: None
         """Called when something was done that leaves a duty behind, sooner than the next is due."""
+        self.look_for_maps: Callable[[TopicPartition], None] = lambda name: None
+        """Called when the segments of a partition may be others. On the event loop."""
         self.waiting = Waiting(
             nursery,
             others_write=options.read_only or directory.read_only,

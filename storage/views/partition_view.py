@@ -83,6 +83,12 @@ class PartitionView:
         """How much of the log the maps stand for by now."""
         return self._parts.scanned_bytes
 
+    @property
+    def lacks_active_only(self) -> bool:
+        """Whether nothing but the active segment has stretches that no map is known of."""
+        last = self._parts.last
+        return last is not None and last.segment is self._log.snapshot().active
+
     def known_map(self, segment: Segment) -> ViewMap | None:
         """Return the map of a segment of this view as far as it goes, for reading only."""
         part = self._parts.find(segment)

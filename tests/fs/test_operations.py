@@ -12,11 +12,13 @@ from typing import Any
 import pyfuse3
 import pytest
 import trio
+import trio.testing
 from pyfuse3 import EntryAttributes, FUSEError
 from trio.testing import MockClock
 
-from offsetfs.fs import map_making
+from offsetfs.fs import map_making, views
 from offsetfs.fs.directories import PartitionDirectory
+from offsetfs.fs.inodes import Kind
 from offsetfs.fs.operations import Operations
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory import LogDirectory
@@ -141,6 +143,28 @@ async def test_values_is_listed_only_when_its_maps_are_there(
     assert b"values" not in await names(world, directory.st_ino)
     slow_maps.clear()
     assert b"values" in await names(world, directory.st_ino)
+
+
+async def test_a_listing_begins_what_only_the_active_segment_lacks_and_the_next_one_shows_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "LISTING_BYTES_MAX", {Kind.VALUES: 100, Kind.RECORDS: 100})
+    monkeypatch.setattr("offsetfs.storage.views.partition_view.NOWAIT_BYTES_MAX", 100)
+    world.append([b"x" * 500])
+    inode = (await world.look("orders-0")).st_ino
+    assert not {b"values", b"records.ndjson"} & set(await names(world, inode))
+    with trio.fail_after(5):
+        while not {b"values", b"records.ndjson"} <= set(await names(world, inode)):
+            await trio.lowlevel.checkpoint()
+    world.log.roll()
+    for _ in range(3):
+        world.append([b"x" * 800])
+    world.log.roll()
+    anew = World(world.directory, Operations(world.directory, MountOptions(), world.operations.shared.nursery))
+    inode = (await anew.look("orders-0")).st_ino
+    for _ in range(3):
+        assert not {b"values", b"records.ndjson"} & set(await names(anew, inode)), "sealed segments lack theirs"
+        await trio.testing.wait_all_tasks_blocked()
 
 
 async def test_what_goes_wrong_with_a_map_is_told_to_those_who_wait(

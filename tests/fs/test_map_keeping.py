@@ -1,0 +1,145 @@
+"""A mount that writes keeps the maps of what it rolls, and of what compaction leaves, and of nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from offsetfs.fs import map_keeping
+from offsetfs.fs.inodes import Kind
+from offsetfs.fs.map_keeping import Kept, MapKeeper
+from offsetfs.fs.options import MountOptions
+from offsetfs.fs.partitions import Partitions
+from offsetfs.fs.shared import Shared
+from offsetfs.fs.views import GrowingFile
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.names import MAP_SUFFIXES, TopicPartition, segment_name
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.views.form import VALUES, JsonLines
+from offsetfs.storage.views.view_map import ViewMap
+
+pytestmark = pytest.mark.unit
+
+PARTITION = TopicPartition("orders", 0)
+
+
+class World:
+    """A partition, and the keeper of its maps."""
+
+    def __init__(self, directory: LogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
+        self.log: Log = directory.log(PARTITION)
+        self.shared = Shared(directory, options, nursery)
+        self.partition = Partitions(self.shared).of(PARTITION)
+        self.growing = (
+            GrowingFile(self.shared, self.partition, Kind.VALUES, VALUES),
+            GrowingFile(self.shared, self.partition, Kind.RECORDS, JsonLines(PARTITION)),
+        )
+        self.keeper = MapKeeper(self.shared, lambda name: Kept(self.partition, self.growing))
+
+    def roll(self, size: int = 5000) -> int:
+        """Append, roll, and return the base offset of the segment that was sealed."""
+        builder = BatchBuilder(1 << 20)
+        assert builder.append(b"key", b"x" * size, (), 1000)
+        self.log.append(builder.seal())
+        base = self.log.snapshot().active.base_offset
+        self.log.roll()
+        return base
+
+    @property
+    def maps(self) -> list[str]:
+        return sorted(name for name in os.listdir(self.log.path) if name.endswith(MAP_SUFFIXES))
+
+    async def kept(self, *bases: int) -> bool:
+        """Wait for the maps of these segments; whether there are no others."""
+        expected = sorted(segment_name(base, suffix) for base in bases for suffix in MAP_SUFFIXES)
+        with trio.move_on_after(5):
+            while self.maps != expected or self.keeper._is_running:
+                await trio.lowlevel.checkpoint()
+        return self.maps == expected
+
+
+async def started(path: Path, options: MountOptions, nursery: trio.Nursery) -> World:
+    directory = LogDirectory.open(str(path))
+    if not directory.has(PARTITION):
+        directory.create_partition(PARTITION)
+    world = World(directory, options, nursery)
+    await world.partition.open()
+    return world
+
+
+@pytest.fixture
+async def world(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(map_keeping, "SEGMENT_BYTES_MIN", 1000)
+    world = await started(tmp_path, MountOptions(), nursery)
+    yield world
+    world.shared.directory.close()
+
+
+async def test_a_segment_that_is_rolled_gets_its_maps(world: World) -> None:
+    old = world.roll()
+    world.keeper.look(PARTITION)
+    first, second = world.roll(), world.roll()
+    world.keeper.look(PARTITION)
+    assert await world.kept(first, second), f"not those of {old}, which was there before"
+    world.keeper.look(PARTITION)
+    third = world.roll()
+    world.keeper.look(PARTITION)
+    assert await world.kept(first, second, third)
+    for segment in world.log.snapshot().values()[1:-1]:
+        for growing in world.growing:
+            assert ViewMap.load(segment, world.shared.maps, growing.form) is not None
+
+
+async def test_small_segments_get_none(world: World) -> None:
+    world.keeper.look(PARTITION)
+    world.roll(10)
+    large = world.roll()
+    world.keeper.look(PARTITION)
+    assert await world.kept(large)
+
+
+async def test_what_a_view_knows_is_only_written_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.keeper.look(PARTITION)
+    builder = BatchBuilder(1 << 20)
+    assert builder.append(b"key", b"x" * 5000, (), 1000)
+    world.log.append(builder.seal())
+    for growing in world.growing:
+        await growing.lookup()
+    monkeypatch.setattr(ViewMap, "extend", lambda *a, **k: pytest.fail("measured"))
+    world.log.roll()
+    world.keeper.look(PARTITION)
+    assert await world.kept(0)
+
+
+async def test_a_segment_that_replaces_another_gets_its_maps(world: World) -> None:
+    first = world.roll()
+    world.keeper.look(PARTITION)
+    segment = world.log.snapshot().first
+    again = type(segment)(segment.directory, first, segment.config, segment.pool)
+    world.log._segments = world.log.snapshot().plus(again)
+    world.keeper.look(PARTITION)
+    assert await world.kept(first)
+
+
+async def test_a_segment_that_is_gone_meanwhile_is_passed_over(world: World) -> None:
+    world.keeper.look(PARTITION)
+    world.roll()
+    gone, left = world.log.snapshot().first, world.roll()
+    world.keeper.look(PARTITION)
+    gone.ending = ".deleted"
+    assert await world.kept(left)
+    gone.ending = ""
+
+
+async def test_a_mount_of_committed_records_keeps_none(nursery: trio.Nursery, tmp_path: Path) -> None:
+    world = await started(tmp_path, MountOptions(isolation="read_committed"), nursery)
+    world.keeper.look(PARTITION)
+    world.roll(2 << 20 >> 3)
+    world.keeper.look(PARTITION)
+    assert not world.keeper._is_running and world.maps == []
+    world.shared.directory.close()
