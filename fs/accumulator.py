@@ -29,6 +29,7 @@ from offsetfs.fs.counters import Counters
 from offsetfs.fs.deadlines import Deadlines
 from offsetfs.fs.framing import Taken
 from offsetfs.fs.free_space import FreeSpace
+from offsetfs.fs.notes import Notes
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared_sync import Left, SharedSync, Writer
 from offsetfs.storage.directory.directory import LogDirectory
@@ -53,7 +54,9 @@ class Accumulator:
         self._open: Batch | None = None
         self.batches_begun = 0
         """How many there were so far, the open one included."""
-        self._sync = SharedSync(log, means.options, means.nursery, means.deadlines, means.sync_limiter, means.counters)
+        self._sync = SharedSync(
+            log, means.options, means.nursery, means.deadlines, means.sync_limiter, means.counters, means.notes
+        )
         self._queue = AppendQueue(log, means, self._sync, self._surrender)
 
     # --- what a record may be ----------------------------------------------------------------------------------------
@@ -311,6 +314,7 @@ class Accumulators:
         nursery: trio.Nursery,
         on_append: Callable[[TopicPartition], None] = lambda partition: None,
         counters: Counters | None = None,
+        notes: Notes | None = None,
     ) -> None:
         """Work in `nursery` until `close`. `on_append` is called on the loop whenever a partition has grown."""
         self.means = Means(
@@ -323,6 +327,7 @@ class Accumulators:
             trio.CapacityLimiter(SYNC_THREADS),
             on_append,
             counters or Counters(),
+            notes or Notes(),
         )
         self._directory = directory
         self.refresh_config = directory.refresh_config

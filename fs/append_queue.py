@@ -24,6 +24,7 @@ from offsetfs.fs.counters import Counters
 from offsetfs.fs.deadlines import Deadlines
 from offsetfs.fs.errors import errno_of
 from offsetfs.fs.free_space import FreeSpace
+from offsetfs.fs.notes import Notes
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared_sync import Left, SharedSync, Writer
 from offsetfs.storage.errors import StorageError
@@ -57,6 +58,7 @@ class Means:
     sync_limiter: trio.CapacityLimiter
     on_append: Callable[[TopicPartition], None]
     counters: Counters = field(default_factory=Counters)
+    notes: Notes = field(default_factory=Notes)
 
 
 class Batch:
@@ -204,6 +206,7 @@ class AppendQueue:
             lost.append(open_batch)
         records = sum(batch.builder.count for batch in lost)
         self._counts.lost_records += records
+        self._means.notes.add(error, "append", str(self._log.partition))
         _log.error("%s: %d records were not written: %s", self._log.partition, records, error, exc_info=is_ours)
         for batch in lost:
             for writer in batch.writers:

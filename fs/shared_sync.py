@@ -24,6 +24,7 @@ import trio
 from offsetfs.fs.counters import Counters
 from offsetfs.fs.deadlines import Deadlines
 from offsetfs.fs.errors import errno_of
+from offsetfs.fs.notes import Notes
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.partition.log import Log
 
@@ -76,6 +77,7 @@ class SharedSync:
         deadlines: Deadlines,
         limiter: trio.CapacityLimiter,
         counters: Counters,
+        notes: Notes,
     ) -> None:
         self._log = log
         self._options = options
@@ -83,6 +85,7 @@ class SharedSync:
         self._deadlines = deadlines
         self._limiter = limiter
         self._counters = counters
+        self._notes = notes
         self._is_planned = False
         self._appended = 0
         self._synced = 0
@@ -153,6 +156,7 @@ class SharedSync:
         except Exception as error:
             self.code = errno_of(error)
             self._counters.sync_failures += 1
+            self._notes.add(error, "sync", str(self._log.partition))
             _log.error("%s: sync failed, nothing later is taken: %s", self._log.partition, error)
             for writer in writers | self._writers:
                 writer.failed(self.code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -153,6 +153,23 @@ async def test_records_that_were_taken_and_lost_are_counted(
     monkeypatch.setattr(Log, "append", fails)
     assert await errno_of(tree, "orders-0/append", b"two\nthree\n") == "EIO"
     assert await tree.metric("lost_records_total", topic="orders") == 2
+    assert " EIO append orders-0: gone; fix the disk" in await tree.read(".offsetfs/errors")
+
+
+async def test_a_partition_that_comes_while_a_report_is_made_is_not_taken_for_a_removed_one(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, new = tree.operations.shared, TopicPartition("late", 0)
+    in_thread = shared.in_thread
+
+    async def and_meanwhile(work: Callable[[], Any]) -> Any:
+        answer = await in_thread(work)
+        shared.counters.of(new).appended_records += 1
+        return answer
+
+    monkeypatch.setattr(shared, "in_thread", and_meanwhile)
+    await tree.read(".offsetfs/stats")
+    assert new in shared.counters.partitions
 
 
 async def test_a_partition_that_was_removed_has_no_series_any_more(nursery: trio.Nursery, tmp_path: Path) -> None:
@@ -258,6 +275,7 @@ async def test_a_flush_that_failed_says_so(
         patch.setattr(Log, "flush", fails)
         assert await errno_of(tree, ".offsetfs/flush", words) == "EIO"
     assert await tree.metric("sync_failures_total") == 1
+    assert " EIO sync orders-0: gone; fix the disk" in await tree.read(".offsetfs/errors")
     assert " EIO write .offsetfs/flush: " in await tree.read(".offsetfs/errors")
 
 

@@ -320,7 +320,7 @@ def test_lines_are_kept_out_of_logs_that_they_would_break(
     mounted = mount(golden_copy)
     result = sh(f"echo line >> {partition}/append", mounted.path)
     assert result.returncode == 1 and told in result.stderr
-    assert f"append to {partition}" in mounted.errors()
+    assert f" {partition}/append: " in mounted.errors()
     assert sh(f"cat {partition}/append", mounted.path).returncode == 0
 
 

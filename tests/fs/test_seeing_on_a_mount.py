@@ -100,6 +100,14 @@ def test_a_mount_that_is_read_only_is_told_by_signals(mount: Mount, golden_copy:
     assert b" DEBUG lookup keyed-1/4711: ENOENT\n" in told and b"4712" not in told
 
 
+def test_who_follows_is_seen_as_long_as_he_does(mount: Mount, tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    mnt = mount(tmp_path / "log", "create").path
+    told = out("mkdir orders-0; exec 3< orders-0/follow 4< orders-0/follow; cat .offsetfs/metrics", mnt)
+    assert metric(told, "followers", topic="orders") == 2
+    assert soon(lambda: metric(out("cat .offsetfs/metrics", mnt), "followers", topic="orders") == 0)
+
+
 def test_a_removed_partition_with_an_open_file_leaves_no_number_behind(mount: Mount, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     mnt = mount(tmp_path / "log", "create,delete").path
