@@ -38,6 +38,7 @@ from offsetfs.fs.directories import PartitionDirectory, RootDirectory, key
 from offsetfs.fs.errors import errno_of, is_fault, name_of
 from offsetfs.fs.groups import GroupsDirectory
 from offsetfs.fs.inodes import Fixed, Kind, pack, unpack
+from offsetfs.fs.map_keeping import Kept, MapKeeper
 from offsetfs.fs.nodes import (
     Directory,
     File,
@@ -133,9 +134,10 @@ class Operations(pyfuse3.Operations):
 
     def __init__(self, directory: LogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
         self.shared = Shared(directory, options, nursery)
-        grown = self.shared.waiting.grown
+        self._maps = MapKeeper(self.shared, self._kept)
+        self.shared.look_for_maps = self._maps.look
         self.accumulators = Accumulators(
-            directory, options, nursery, grown, counters=self.shared.counters, notes=self.shared.notes
+            directory, options, nursery, self._grown, counters=self.shared.counters, notes=self.shared.notes
         )
         self._partitions = Partitions(self.shared)
         self._partition_directories: dict[int, PartitionDirectory] = {}
@@ -187,6 +189,11 @@ class Operations(pyfuse3.Operations):
         name = args[1] if handler in _BY_NAME and isinstance(args[1], bytes) else b""
         return path_of(number, self._partitions, name)
 
+    def _grown(self, name: TopicPartition) -> None:
+        """A partition was appended to, or is gone."""
+        self.shared.waiting.grown(name)
+        self._maps.look(name)
+
     # --- from an inode to its node -----------------------------------------------------------------------------------
 
     def _directory_of(self, partition: Partition) -> PartitionDirectory:
@@ -195,6 +202,11 @@ class Operations(pyfuse3.Operations):
             directory = PartitionDirectory(self.shared, partition, self.accumulators)
             self._partition_directories[partition.number] = directory
         return directory
+
+    def _kept(self, name: TopicPartition) -> Kept | None:
+        partition = self._partitions.seen(name)
+        directory = None if partition is None else self._partition_directories.get(partition.number)
+        return None if directory is None else directory.kept
 
     def _numbered(self, number: int) -> PartitionDirectory:
         directory = self._partition_directories.get(number)
@@ -360,7 +372,7 @@ class Operations(pyfuse3.Operations):
         partition.removed()
         for index in self.shared.key_indexes.take_gone():
             await self.shared.in_thread(index.close)
-        self.shared.waiting.grown(partition.name)
+        self._grown(partition.name)
         self.shared.counters.forget(partition.name)
         self.shared.wake_duties()
 
