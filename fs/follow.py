@@ -173,7 +173,6 @@ class FollowHandle:
         self._is_json = is_json
         self._stretch: Stretch | None = None  # what was read and not handed out, from `_done` on
         self._done = 0
-        self._fetching = trio.Lock()
         shared.waiting.followers += 1
         self._counts = shared.counters.of(partition.name)
         self._counts.followers += 1
@@ -184,9 +183,8 @@ class FollowHandle:
         while True:
             self._partition.log.refresh()
             seen = state_of(self._partition)
-            async with self._fetching:
-                if await self._fetch():
-                    return self._hand_out(size_max)
+            if await self._fetch():
+                return self._hand_out(size_max)
             if self._partition.is_gone:
                 raise FUSEError(errno.ESTALE)
             if self._opening.is_nonblocking:
@@ -196,17 +194,20 @@ class FollowHandle:
     async def _fetch(self) -> bool:
         """See that there is something to hand out; False when nothing has come yet."""
         while self._stretch is None:
+            place = self._place
             if self._is_overtaken:
                 self._place = Place(self._partition.log.log_start_offset)
                 raise FUSEError(errno.EPIPE)
             try:
-                stretch = await self._files.stretch(self._place, is_json=self._is_json)
+                stretch = await self._files.stretch(place, is_json=self._is_json)
             except OffsetOutOfRange:
                 continue  # just now
             except OSError:
                 if self._is_overtaken:
                     continue
                 raise
+            if self._place is not place:
+                continue  # another reader of this handle was faster
             if stretch is None:
                 return False
             self._place, self._done = stretch.following, 0
@@ -234,8 +235,7 @@ class FollowHandle:
         seen = state_of(self._partition)
         if self._partition.is_gone:
             return READABLE | select.POLLHUP
-        async with self._fetching:
-            is_ready = self._is_overtaken or await self._fetch()
+        is_ready = self._is_overtaken or await self._fetch()
         if poll is not None:
             self._shared.waiting.poll(self._partition, seen, number, poll)
         return READABLE if is_ready else 0

@@ -5,7 +5,8 @@ no word of it. But it shows in /proc: a reader that was sent a signal has it pen
 waits for an answer stands in `request_wait_answer`, so it can be told whether the process that opened a file is the
 one that reads it, or another of its threads, or one of its children, to which a shell has passed the descriptor on.
 
-`look` is asked a few times a second while somebody waits, and costs about 40 µs.
+A reader without a signal sleeps where a signal would wake it; the kernel then puts it to a sleep that nothing ends. So
+one letter tells most of the time, and a look costs about 12 µs; `waiting` looks a few times a second.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _WAITS_HERE = (b"request_wait_answer", b"0", b"")
 _FAMILY_MAX = 64
 """How many threads are looked at for one reader: bounds a look at a shell with many children."""
 
-_MASKS = (b"SigPnd", b"ShdPnd", b"SigBlk", b"SigIgn")
+_BYTES_MAX = 16 << 10
 
 
 class Seen(enum.Enum):
@@ -45,11 +46,22 @@ def look(pid: int, proc: str = "/proc") -> Seen:
 
 
 def _look_at(pid: int, proc: str) -> Seen:
-    fields = _status(pid, proc)
-    if fields.get(b"State", b"")[:1] not in (b"S", b"D") or _read(f"{proc}/{pid}/wchan") not in _WAITS_HERE:
+    if _read(f"{proc}/{pid}/wchan") not in _WAITS_HERE:
         return Seen.NOTHING
-    pending, shared, blocked, ignored = (int(fields.get(name, b"0"), 16) for name in _MASKS)
-    return Seen.INTERRUPTED if (pending | shared) & ~blocked & ~ignored else Seen.WAITS
+    state = (_read(f"{proc}/{pid}/stat") or b"").rpartition(b")")[2][1:2]
+    if state == b"D":  # the sleep that nothing ends begins with a signal
+        return Seen.INTERRUPTED if _has_signal(pid, proc) else Seen.WAITS
+    return Seen.WAITS if state == b"S" else Seen.NOTHING
+
+
+def _has_signal(pid: int, proc: str) -> bool:
+    """Whether a signal is pending that is neither blocked nor ignored."""
+    status = _read(f"{proc}/{pid}/status") or b""
+    masks = status[status.find(b"SigPnd:") :].split(None, 8)[1:8:2]
+    if len(masks) < 4:
+        return False
+    pending, shared, blocked, ignored = (int(mask, 16) for mask in masks)
+    return bool((pending | shared) & ~blocked & ~ignored)
 
 
 def _family(pid: int, proc: str) -> Iterator[int]:
@@ -65,14 +77,14 @@ def _family(pid: int, proc: str) -> Iterator[int]:
             processes += map(int, (_read(f"{proc}/{process}/task/{thread}/children") or b"").split())
 
 
-def _status(pid: int, proc: str) -> dict[bytes, bytes]:
-    lines = (_read(f"{proc}/{pid}/status") or b"").splitlines()
-    return {name: value.strip() for name, _, value in (line.partition(b":") for line in lines)}
-
-
 def _read(path: str) -> bytes | None:
     try:
-        with open(path, "rb", buffering=0) as file:
-            return file.read()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        return os.read(fd, _BYTES_MAX)
+    except OSError:  # it has just ended
+        return None
+    finally:
+        os.close(fd)

@@ -22,7 +22,7 @@ def process(tmp_path: Path) -> Process:
         pid: int,
         *,
         at: str = HERE,
-        state: str = "S (sleeping)",
+        state: str | None = None,
         own: int = 0,
         shared: int = 0,
         blocked: int = 0,
@@ -33,10 +33,12 @@ def process(tmp_path: Path) -> Process:
         for path in (tmp_path / str(pid), tmp_path / str(thread_of or pid) / "task" / str(pid)):
             path.mkdir(parents=True, exist_ok=True)
             (path / "wchan").write_text(at)
+            letter = state or ("D" if own | shared else "S")
+            (path / "stat").write_text(f"{pid} (a) b) {letter} 1 2 3")
             (path / "children").write_text(children)
             (path / "status").write_text(
-                f"Name:\tcat\nState:\t{state}\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\n"
-                f"SigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\n"
+                f"Name:\tcat\nSigQ:\t1/2\nSigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\n"
+                f"SigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\nSigCgt:\t0\n"
             )
 
     return make
@@ -49,9 +51,9 @@ CASES = {
     "a blocked signal": ({"shared": SIGINT, "blocked": SIGINT}, Seen.WAITS),
     "an ignored signal": ({"shared": SIGINT, "ignored": SIGINT}, Seen.WAITS),
     "one of two is ignored": ({"shared": SIGINT | SIGKILL, "ignored": SIGINT}, Seen.INTERRUPTED),
-    "in the sleep that nothing ends": ({"state": "D (disk sleep)", "own": SIGKILL}, Seen.INTERRUPTED),
+    "a signal that it may have taken": ({"state": "D"}, Seen.WAITS),
     "the kernel does not tell where it stands": ({"at": "0", "shared": SIGINT}, Seen.INTERRUPTED),
-    "a zombie": ({"state": "Z (zombie)", "at": "0"}, Seen.NOTHING),
+    "a zombie": ({"state": "Z", "at": "0"}, Seen.NOTHING),
     "it does something else": ({"at": ELSEWHERE, "shared": SIGINT}, Seen.NOTHING),
 }
 
