@@ -17,6 +17,7 @@ from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.records.batch_json import joined_json
 from offsetfs.storage.records.record import Record
 from offsetfs.storage.records.record_json import line_prefix
+from offsetfs.storage.segments.segment_map import Segments
 
 
 def batches(view: LogView, start: int, stop: int) -> Iterator[Batch]:
@@ -29,7 +30,7 @@ def batches(view: LogView, start: int, stop: int) -> Iterator[Batch]:
         _check(view.log, offset)
         segments = view.log.snapshot()
         try:
-            for batch in _batches(view.log, offset, stop):
+            for batch in _batches(segments, offset, stop):
                 offset = batch.header.next_offset
                 if view.shows(batch.header):
                     yield batch
@@ -40,8 +41,8 @@ def batches(view: LogView, start: int, stop: int) -> Iterator[Batch]:
                 raise
 
 
-def _batches(log: Log, offset: int, stop: int) -> Iterator[Batch]:
-    for segment in log.snapshot().from_floor(offset):
+def _batches(segments: Segments, offset: int, stop: int) -> Iterator[Batch]:
+    for segment in segments.from_floor(offset):
         for batch in segment.batches(segment.position_of(offset)):
             if batch.base_offset >= stop:
                 return

@@ -204,6 +204,13 @@ def test_a_topic_is_appended_to_as_a_whole(said: Said, log: str, typed) -> None:
 
 
 @pytest.mark.unit
+def test_a_group_commits(said: Said, log: str, typed) -> None:
+    typed(b"42\n")
+    assert said("append", log, "groups/billing/orders-0", "-o", "create,linger-ms=0") == (0, "", "")
+    assert said("cat", log, "groups/billing/orders-0")[:2] == (0, "42\n")
+
+
+@pytest.mark.unit
 def test_with_the_option_create_a_partition_is_made_for_what_comes(said: Said, log: str, typed) -> None:
     typed(b"one\ntwo\n")
     assert said("append", log, "new-3/append", "-o", "create,compression.type=lz4") == (0, "", "")

@@ -73,6 +73,22 @@ def test_what_kafka_wrote_is_read(name: str, isolation: Any) -> None:
         assert all(partition.record(each.offset) == each for each in records[:20])
 
 
+OLD = sorted(GOLDEN.parent.glob("kafka-0.*/*.expected.ndjson"))
+
+
+def test_what_old_kafkas_wrote_is_read() -> None:
+    assert len(OLD) > 50
+    for path in OLD:
+        with open(path) as lines, offsetfs.open(path.parent) as directory:
+            partition = directory.partition(path.name.removesuffix(".expected.ndjson"))
+            records = list(partition.read())
+            told = [json.loads(line) for line in lines]
+            assert len(records) == len(told) and all(map(is_it, told, records)), path
+            assert b"".join(partition.values()) == b"".join((each.value or b"") + b"\n" for each in records)
+            middle = records[len(records) // 2].offset if records else 0
+            assert list(partition.read(middle)) == records[len(records) // 2 :]
+
+
 PLACES: dict[str, tuple[Any, Any, range]] = {
     "everything": (None, None, range(100)),
     "from an offset": (95, None, range(95, 100)),
