@@ -1,0 +1,80 @@
+"""What a topic's settings say of appends holds on a mount: how they are compressed, and whose time they carry."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from offsetfs.storage.records.batch import read_batch
+
+pytestmark = pytest.mark.mount
+
+_topics = itertools.count()
+LINES = b"".join(b"order %07d of customer %03d\n" % (number, number % 321) for number in range(20_000))
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., tuple[Path, Path]]]:
+    """Make a partition with settings on the one mount of this module: its directory there, and below."""
+    point, log = tmp_path_factory.mktemp("mnt"), tmp_path_factory.mktemp("log")
+    run = [sys.executable, "-m", "offsetfs"]
+    subprocess.run([*run, "mount", log, point, "-o", "create"], check=True)
+
+    def partition(*settings: str) -> tuple[Path, Path]:
+        topic = f"t{next(_topics)}"
+        (point / f"{topic}-0").mkdir()
+        subprocess.run([*run, "config", log, topic, *settings], check=True, stdout=subprocess.DEVNULL)
+        return point / f"{topic}-0", log / f"{topic}-0"
+
+    yield partition
+    subprocess.run([*run, "umount", point], check=True)
+
+
+def appended(where: tuple[Path, Path]) -> tuple[str, int]:
+    """Append lines; return the codec of the first batch and the size of the segment."""
+    mounted, log = where
+    (mounted / "append").write_bytes(LINES)
+    assert (mounted / "values").read_bytes() == LINES
+    segment = (log / "00000000000000000000.log").read_bytes()
+    return read_batch(segment).header.codec_name, len(segment)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_appends_are_compressed_as_the_topic_says(make: Callable[..., tuple[Path, Path]], codec: str) -> None:
+    name, size = appended(make(f"compression.type={codec}"))
+    assert name == codec and size < len(LINES) // 2
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "producer"])
+def test_without_a_codec_they_are_plain(make: Callable[..., tuple[Path, Path]], codec: str) -> None:
+    name, size = appended(make(f"compression.type={codec}"))
+    assert name == "none" and size > len(LINES)
+
+
+@pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 17), ("zstd", -5, 15)])
+def test_the_level_is_the_topics(make: Callable[..., tuple[Path, Path]], codec: str, low: int, high: int) -> None:
+    sizes = [
+        appended(make(f"compression.type={codec}", f"compression.{codec}.level={level}"))[1] for level in (low, high)
+    ]
+    assert sizes[1] < sizes[0]
+
+
+def test_the_brokers_time_is_stamped_where_the_topic_says_so(make: Callable[..., tuple[Path, Path]]) -> None:
+    mounted, _ = make("message.timestamp.type=LogAppendTime", "compression.type=zstd")
+    before = time.time_ns() // 1_000_000
+    fd = os.open(mounted / "append.ndjson", os.O_RDWR)
+    os.write(fd, b'{"value":"a","timestamp":5}\n{"value":"b","timestamp":7}\n')
+    told = [int(line.split()[1]) for line in os.read(fd, 100).splitlines()]
+    os.close(fd)
+    records = [json.loads(line) for line in (mounted / "records.ndjson").read_bytes().splitlines()]
+    assert [record["timestamp_type"] for record in records] == ["LogAppendTime"] * 2
+    assert told == [record["timestamp"] for record in records]
+    assert before <= told[0] <= time.time_ns() // 1_000_000
