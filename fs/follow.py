@@ -198,6 +198,8 @@ class FollowHandle:
             if self._is_overtaken:
                 self._place = Place(self._partition.log.log_start_offset)
                 raise FUSEError(errno.EPIPE)
+            if place.is_end_of(self._partition.log):
+                return False
             try:
                 stretch = await self._files.stretch(place, is_json=self._is_json)
             except OffsetOutOfRange:

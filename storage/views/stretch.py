@@ -40,6 +40,11 @@ class Place:
     segment: Segment | None = None
     position: int = 0
 
+    def is_end_of(self, log: Log) -> bool:
+        """Whether nothing can stand here yet, told without looking: a hundred readers ask after each append."""
+        segment = self.segment
+        return segment is not None and self.position >= segment.size and log.snapshot().active is segment
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
