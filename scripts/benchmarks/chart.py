@@ -7,8 +7,8 @@ from html import escape
 
 from measuring import Result
 
-WIDTH = 720
-_BAR_LEFT, _BAR_WIDTH, _VALUE_WIDTH = 200, 400, 120
+WIDTH = 820
+_BAR_LEFT, _BAR_WIDTH, _VALUE_WIDTH = 300, 400, 120
 _TOP, _STEP, _BAR_HEIGHT = 34, 30, 18
 
 _STYLE = """\

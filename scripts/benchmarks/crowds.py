@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 import os
 import select
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import logs
@@ -65,32 +67,43 @@ _WAKE_SECONDS_MAX = 60.0
 _LINE = b"follow me\n"
 
 
-@contextlib.contextmanager
-def followers(bench: Bench) -> Iterator[Measure]:
-    """The time from a write to `append` until the record has come out of `count` × `cat follow`; p99 in ms.
+def followers(partitions: int) -> Opened:
+    """The time from a write to `append` until the record has come out of all `cat follow` of its partition; p99 in ms.
 
-    All of them print into one pipe: a line is there when its process has been woken, has read and has written.
+    `count` of them share the partitions, and all print into one pipe: a line is there when its process has been woken,
+    has read and has written.
     """
-    log_directory = new_log(bench, "retention.ms=-1")
-    with mounted.offsetfs(log_directory, bench.folder / "ours", "linger-ms=0") as mount:
-        partition = mount.path / str(PARTITION)
-        with _cats(partition / "follow@0", bench.count) as lines, open(partition / "append", "wb", buffering=0) as file:
-            _wake(file.fileno(), lines, bench.count)  # now all of them are there, and wait for more
+
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        log_directory = new_log(bench, "retention.ms=-1", partitions)
+        each = bench.count // partitions
+        with mounted.offsetfs(log_directory, bench.folder / "ours", "linger-ms=0") as mount, ExitStack() as stack:
+            folders = [mount.path / f"{PARTITION.topic}-{number}" for number in range(partitions)]
+            appends = [os.open(folder / "append", os.O_WRONLY) for folder in folders]
+            for append in appends:
+                stack.callback(os.close, append)
+            lines = stack.enter_context(_cats([folder / "follow@0" for folder in folders], each))
+            for append in appends:
+                _wake(append, lines, each)  # now all of them are there, and wait for more
 
             def measure(number: int) -> float:
-                wakes = max(bench.reads // 500, 1)
-                delays = sorted(ms for _ in range(wakes) for ms in _wake(file.fileno(), lines, bench.count))
+                wakes = max(bench.reads // 20 // each, 1)
+                woken = itertools.islice(itertools.cycle(appends), wakes)
+                delays = sorted(ms for append in woken for ms in _wake(append, lines, each))
                 return delays[math.ceil(len(delays) * 0.99) - 1]
 
             yield measure
-    shutil.rmtree(log_directory)
+        shutil.rmtree(log_directory)
+
+    return opened
 
 
 @contextlib.contextmanager
-def _cats(path: Path, count: int) -> Iterator[int]:
-    """Run `cat` of a file `count` times; yield the pipe that all of them write to."""
-    script = 'n=0; while [ $n -lt "$2" ]; do cat "$1" & n=$((n + 1)); done; wait'
-    words = ["sh", "-c", script, "sh", str(path), str(count)]
+def _cats(paths: Sequence[Path], each: int) -> Iterator[int]:
+    """Run `cat` of each file so many times; yield the pipe that all of them write to."""
+    script = 'each=$1; shift; for n in $(seq "$each"); do for path; do cat "$path" & done; done; wait'
+    words = ["sh", "-c", script, "sh", str(each), *map(str, paths)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as shell:
         assert shell.stdout is not None
         try:
@@ -157,6 +170,7 @@ def kcat_writers(partitions: int, partitions_quick: int) -> Opened:
 
 
 _seconds = functools.partial(Row, unit="s")
+_followers = functools.partial(Row, unit="ms", of="followers", count=1000, limit=20.0)
 
 ROWS = (
     _seconds(
@@ -169,15 +183,17 @@ ROWS = (
         ours=Contender("16 × `cat values`", readers),
         peers=(Peer(Contender("16 × `kcat -C -e`", kcat_readers), times_as_fast(3)),),
     ),
-    Row(
+    _followers(
         "followers",
-        "1000 × `cat T-0/follow`: from a write to `append` with `linger-ms=0` until a follower has printed it, p99",
-        unit="ms",
-        of="followers",
-        count=1000,
+        "1000 × `cat follow` of 100 partitions: from a write with `linger-ms=0` until its followers have printed it",
+        ours=Contender("write to print, p99", followers(100)),
+        count_quick=100,
+    ),
+    _followers(
+        "followers-of-one",
+        "1000 × `cat T-0/follow` of one partition, all of which every write wakes",
+        ours=Contender("write to print, p99", followers(1)),
         count_quick=20,
-        ours=Contender("write to print", followers),
-        limit=20.0,
     ),
     _seconds(
         "many-writers",
