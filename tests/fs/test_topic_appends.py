@@ -1,0 +1,181 @@
+"""Writing to all partitions of a topic: where records go, in which order, and what happens when one partition fails."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+import trio
+from fake_appends import appends_in
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from offsetfs.fs.framing import JsonLines, Lines
+from offsetfs.fs.handles import AppendHandle
+from offsetfs.fs.topic_appends import Sticky, TopicTarget
+from offsetfs.storage.records.partitioner import partition_of
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async with appends_in(nursery, tmp_path, monkeypatch) as make:
+        yield make
+
+
+KIB = 1 << 10
+
+
+def opened(world, count: int, framing=JsonLines, flags: int = os.O_WRONLY, sticky: Sticky | None = None):
+    partitions = [world.accumulator(number) for number in range(count)]
+    return AppendHandle(TopicTarget(world.accumulators, partitions, sticky or Sticky()), flags, framing())
+
+
+def keyed(count: int, size: int = 60) -> list[tuple[str, str]]:
+    return [(f"key-{number % 37}", f"{number:0{size}}") for number in range(count)]
+
+
+def lines(records: list[tuple[str, str]]) -> bytes:
+    return b"".join(json.dumps({"key": key, "value": value}).encode() + b"\n" for key, value in records)
+
+
+def expected(records: list[tuple[str, str]], number: int, count: int) -> list[bytes]:
+    return [value.encode() for key, value in records if partition_of(key.encode(), count) == number]
+
+
+async def write(handle: AppendHandle, data: bytes) -> None:
+    while data:
+        data = data[await handle.write(data) :]
+
+
+async def code_of(call) -> int | None:
+    try:
+        await call
+    except OSError as error:
+        return error.errno
+    return None
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 50])
+async def test_each_partition_gets_its_keys_in_order_though_memory_is_for_two_batches(appends, count: int) -> None:
+    world = appends(batch_bytes=KIB, buffer_bytes=2 * KIB)
+    handle, records = opened(world, count), keyed(1000)
+    with trio.fail_after(60):
+        await write(handle, lines(records))
+        await handle.flush()
+    for number in range(count):
+        assert world.log(number).values == expected(records, number, count)
+
+
+async def test_a_record_above_batch_bytes_makes_a_batch_of_its_own(appends) -> None:
+    world = appends(batch_bytes=KIB)
+    handle, records = opened(world, 3), [("a", "x" * 5000), ("a", "y"), ("b", "z" * 3000)]
+    await write(handle, lines(records))
+    await handle.flush()
+    for number in range(3):
+        assert world.log(number).values == expected(records, number, 3)
+
+
+async def test_records_without_a_key_fill_a_batch_of_one_partition_after_the_other(appends) -> None:
+    world = appends(batch_bytes=KIB, linger_ms=60_000)
+    handle = opened(world, 3, Lines)
+    data = b"".join(b"%099d\n" % number for number in range(90))
+    await write(handle, data)
+    await handle.flush()
+    batches = [len(world.log(number).batches) for number in range(3)]
+    assert sum(batches) >= 9 and max(batches) - min(batches) <= 1
+    assert sorted(value for number in range(3) for value in world.log(number).values) == data.splitlines()
+
+
+@pytest.mark.parametrize(("linger_ms", "used"), [(0, 3), (60_000, 1)], ids=["each at once", "all in one batch"])
+async def test_small_writes_share_a_batch_as_long_as_it_lingers(appends, linger_ms: int, used: int) -> None:
+    world = appends(linger_ms=linger_ms)
+    sticky = Sticky()
+    for number in range(6):
+        await write(opened(world, 3, Lines, sticky=sticky), b"%d\n" % number)
+    await world.accumulators.drain_all()
+    assert sum(bool(world.log(number).values) for number in range(3)) == used
+
+
+async def test_a_write_waits_for_the_partition_that_has_no_room(appends, nursery: trio.Nursery) -> None:
+    world = appends(batch_bytes=KIB)
+    handle, records = opened(world, 2), keyed(300)
+    world.threads.hold()
+    nursery.start_soon(write, handle, lines(records))
+    await wait_all_tasks_blocked()
+    assert world.log(0).values == [] == world.log(1).values
+    world.threads.let_go()
+    await wait_all_tasks_blocked()
+    await handle.flush()
+    assert [len(world.log(number).values) for number in (0, 1)] == [len(expected(records, n, 2)) for n in (0, 1)]
+
+
+async def test_a_nonblocking_write_takes_a_beginning_of_what_it_was_given(appends) -> None:
+    world = appends(batch_bytes=KIB)
+    handle, records = opened(world, 2, flags=os.O_WRONLY | os.O_NONBLOCK), keyed(300)
+    world.threads.hold()
+    data = lines(records)
+    taken = await handle.write(data)
+    assert 0 < taken < len(data)
+    assert await code_of(handle.write(data[taken:])) == errno.EAGAIN
+    world.threads.let_go()
+    await handle.flush()
+    begun = records[: data[:taken].count(b"\n")]
+    for number in range(2):
+        assert world.log(number).values == expected(begun, number, 2)
+
+
+async def test_fsync_has_every_touched_partition_on_disk_and_no_other(appends, autojump_clock: MockClock) -> None:
+    world = appends(linger_ms=60_000, flush_ms=None)
+    handle, other = opened(world, 4), AppendHandle(world.accumulator(3), os.O_WRONLY)
+    records = [(key, value) for key, value in keyed(200) if partition_of(key.encode(), 4) < 3]
+    await write(other, b"lingers\n")
+    await write(handle, lines(records))
+    await handle.fsync()
+    assert [world.log(number).synced == world.log(number).next_offset > 0 for number in range(4)] == [True] * 3 + [
+        False
+    ]
+
+
+@pytest.mark.expect_log("records were not written")
+async def test_when_one_partition_loses_records_the_handle_says_so_and_the_others_go_on(appends) -> None:
+    world = appends(linger_ms=60_000)
+    handle = opened(world, 2)
+    await write(handle, lines(keyed(50)))
+    world.log(1).append_failure = OSError(errno.ENOSPC, "full")
+    assert await code_of(handle.flush()) == errno.ENOSPC
+    world.log(1).append_failure = None
+    assert await code_of(handle.write(lines(keyed(1)))) == errno.ENOSPC
+    assert world.log(0).values == expected(keyed(50), 0, 2) and world.log(1).values == []
+    late = opened(world, 2)
+    await write(late, lines(keyed(5)))
+    assert await code_of(late.flush()) is None
+
+
+@pytest.mark.expect_log("sync failed")
+async def test_a_sync_that_fails_in_one_partition_fails(appends) -> None:
+    world = appends(flush_ms=None)
+    handle = opened(world, 2)
+    await write(handle, lines(keyed(50)))
+    world.log(0).flush_failure = OSError(errno.EIO, "disk")
+    assert await code_of(handle.fsync()) == errno.EIO
+    assert world.log(1).synced == world.log(1).next_offset > 0
+
+
+async def test_unfinished_lines_are_records_after_umount(appends) -> None:
+    world = appends()
+    await write(opened(world, 3), b'{"key":"a","value":"v"}')
+    await world.accumulators.release_all()
+    assert world.log(partition_of(b"a", 3)).values == [b"v"]
+
+
+async def test_partition_and_place_of_each_record_are_told(appends) -> None:
+    world = appends()
+    handle = opened(world, 3, flags=os.O_RDWR)
+    await write(handle, lines(keyed(30)).replace(b'"value"', b'"timestamp":5,"value"'))
+    told = [tuple(map(int, line.split())) for line in (await handle.read(0, 10_000)).splitlines()]
+    wanted = {(n, offset, 5) for n in range(3) for offset in range(len(expected(keyed(30), n, 3)))}
+    assert len(told) == 30 and set(told) == wanted
