@@ -43,6 +43,14 @@ def described(kafka: KafkaBroker, group: str) -> dict[str, str]:
     return {f"{row[1]}-{row[2]}": row[3] for row in rows if row[3] != "-"}
 
 
+@pytest.mark.promise(
+    "An offset written to `groups/<group>/<partition>` is what a broker then answers to that group, and one that was "
+    "removed it knows no more."
+)
+@pytest.mark.promise(
+    "A record with a key written to `topics/<topic>/append.ndjson` lies in the partition in which Kafka's own producer "
+    "would have put it."
+)
 def test_keys_and_commits_are_where_kafkas_clients_put_them(kafka: KafkaBroker, tmp_path: Path) -> None:
     kafka.create_topic("theirs", PARTITIONS)
     kafka.create_topic("ours", PARTITIONS)
