@@ -1,11 +1,14 @@
 """What a file, a link and a directory of the mount can do. One class a kind; the `number` says which one of its kind.
 
-directories     /, orders-0, .offsetfs       values         values
+directories     /, orders-0                  views          values, records.ndjson
 record_listing  the records in `ls`          segment_files  segments/*
 records         <offset>                     append_file    append
 links           first, latest                start_file     start
-by_time         by-time/**                   texts          README, next, info, .offsetfs/*
-groups          groups/**
+by_time         by-time/**                   texts          README, next, info
+ranges          range/*, last/*              by_key         by-key/*
+follow          follow*                      record_parts   <offset>.json, .key, .headers
+topics          topics/**                    groups         groups/**
+control         .offsetfs/*
 """
 
 from __future__ import annotations

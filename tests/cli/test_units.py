@@ -175,4 +175,4 @@ def test_the_unit_of_the_system_takes_rights_away_that_a_mount_does_not_need(man
     capabilities = {number for number in range(64) if int(status["CapBnd"], 16) >> number & 1}
     assert capabilities == {0, 1, 2, 3, 21}  # CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, SYS_ADMIN
     shown = sorted(os.listdir(manager.machine.path(MNT)))
-    assert shown == ["README", "orders-0"], "it is mounted where everybody sees it"
+    assert shown == ["README", "orders-0", "topics"], "it is mounted where everybody sees it"
