@@ -5,7 +5,8 @@
 
 The same fault again only moves its line to the end and counts: a `grep -r` over a damaged segment must not push
 everything else out. Lines hold no record contents, and control characters in names are escaped. Where no system call
-was answered with an errno, a duty of its own accord for example, a minus stands in its place.
+was answered with an errno, as when a duty failed that nobody asked for, a minus stands in its place, and where there is
+no path as well.
 """
 
 from __future__ import annotations
@@ -34,8 +35,7 @@ class Fault:
 
     def __str__(self) -> str:
         name = "-" if self.errno is None else name_of(self.errno)
-        place = f"{self.op} {self.path}".rstrip()
-        return f"{name} {place}: {self.cause}; {self.cure}"
+        return f"{name} {self.op} {self.path or '-'}: {self.cause}; {self.cure}"
 
 
 class Notes:

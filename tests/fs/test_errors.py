@@ -61,12 +61,14 @@ def test_a_line_has_op_path_cause_and_cure_whatever_went_wrong() -> None:
     notes.add(ZeroDivisionError("division by zero"), "getattr", "a-0/7")
     notes.add(errors.MalformedBatch("size", path="/log/a-0/0.log", position=9), "read", "/log/a-0/0.log")
     notes.tell(Fault(None, "retention", "a-0", "no clock", "wind it"))
-    assert notes.count == 4
+    notes.tell(Fault(None, "retention", "", "no clock", "wind it"))
+    assert notes.count == 5
     assert notes.text().decode().replace("1970-01-01T00:00:00.000Z ", "").splitlines() == [
         "ENOSPC write a-0/append: /log/a-0/0.log: No space left on device; make room on the disk of the log directory",
         "EIO getattr a-0/7: division by zero; the log of the mount says more",
         "EUCLEAN read /log/a-0/0.log: position 9: size; `segments/` shows it; neighbours stay readable",
         "- retention a-0: no clock; wind it",
+        "- retention -: no clock; wind it",
     ]
 
 
