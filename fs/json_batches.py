@@ -8,13 +8,15 @@ always a beginning of what was given, whatever the number of partitions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from offsetfs.fs.framing import Taken
 from offsetfs.fs.shared_sync import Writer
+from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import HEADER_SIZE
-from offsetfs.storage.records.batch_builder import spread_json
+from offsetfs.storage.records.batch_builder import TIMESTAMP_MAX, spread_json
 from offsetfs.storage.records.record_json import JsonSpread
+from offsetfs.storage.units import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from offsetfs.fs.accumulator import Accumulator
@@ -43,11 +45,11 @@ def split(
     The caller has called `check` of each. `writers` are those of one handle, one for each partition. Records without a
     key go to number `keyless`.
     """
-    needs_key, touched = accumulators[0].log.is_compacted, set[int]()
+    rules, touched = _rules(accumulators[0].log, timestamp), set[int]()
     while start < end:
         # Who wants to know where each record is hears its timestamp, too, and each has its own.
         until = data.index(b"\n", start) + 1 if writers[0].wants_offsets else end
-        spread = _spread(accumulators, writers, keyless, data, start, until, timestamp, needs_key)
+        spread = _spread(accumulators, writers, keyless, data, start, until, timestamp, rules)
         touched.update(number for number, each in enumerate(spread.lanes) if each is not None)
         start, lane, needed = spread.start, spread.lane, HEADER_SIZE + spread.record_bytes
         if spread.fault is not None:
@@ -60,6 +62,25 @@ def split(
     return _ended(accumulators, Split(Taken(start), touched))
 
 
+class _Rules(TypedDict):
+    """What the topic asks of a record. See `spread_json`."""
+
+    needs_key: bool
+    earliest: int
+    latest: int
+
+
+def _rules(log: Log, now_ms: int) -> _Rules:
+    """Return the rules that hold now; whose own time the log stamps may name any other."""
+    config = log.config
+    earliest: int = NO_TIMESTAMP
+    latest = TIMESTAMP_MAX
+    if config.message_timestamp_type == "CreateTime":
+        earliest = max(earliest, now_ms - config.timestamp_before_max_ms)
+        latest = min(latest, now_ms + config.timestamp_after_max_ms)
+    return {"needs_key": log.is_compacted, "earliest": earliest, "latest": latest}
+
+
 def _spread(
     accumulators: Sequence[Accumulator],
     writers: Sequence[Writer],
@@ -68,11 +89,11 @@ def _spread(
     start: int,
     end: int,
     timestamp: int,
-    needs_key: bool,
+    rules: _Rules,
 ) -> JsonSpread:
     builders = [None if each.open_batch is None else each.open_batch.builder for each in accumulators]
     before = [(0, 0) if builder is None else (builder.count, builder.size) for builder in builders]
-    spread = spread_json(builders, data, start, end, timestamp, keyless=keyless, needs_key=needs_key)
+    spread = spread_json(builders, data, start, end, timestamp, keyless=keyless, **rules)
     grown = [0 if lane is None else lane.position - size for lane, (_, size) in zip(spread.lanes, before, strict=True)]
     for number, lane in enumerate(spread.lanes):
         if lane is not None:

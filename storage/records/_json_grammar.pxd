@@ -38,6 +38,7 @@ cdef enum Fault:
     NO_HEADERS
     NO_HEADER_KEY
     KEY_NEEDED
+    OUT_OF_TIME
     CHANGED
     NO_MEMORY
 

@@ -13,7 +13,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from offsetfs.storage.records._json_grammar cimport (
-    FINE, KEY_NEEDED, CHANGED, LEVELS_MAX, NO_HEADERS, NO_HEADER_KEY, NO_MEMORY, NO_TEXT, NO_TIMESTAMP, NOT_AN_OBJECT, NOT_BASE64,
+    FINE, KEY_NEEDED, CHANGED, LEVELS_MAX, NO_HEADERS, NO_HEADER_KEY, NO_MEMORY, NO_TEXT, NO_TIMESTAMP, OUT_OF_TIME, NOT_AN_OBJECT, NOT_BASE64,
     SURPLUS, TWICE, Fault, Line, Text, code_size, expect, fault_here, is_digit, next_field, next_item, put_code,
     read_escape, read_number, read_string, skip_blanks, skip_value, takes_null,
 )
@@ -56,6 +56,7 @@ cdef tuple _REASONS = (
     json_line.NO_HEADERS,
     json_line.NO_HEADER_KEY,
     json_line.KEY_NEEDED,
+    json_line.OUT_OF_TIME,
     "the line changed while it was read",
 )
 
@@ -113,6 +114,13 @@ cdef struct Targets:
     Py_ssize_t keyless  # where records go that have no key
 
 
+cdef struct Rules:  # what else a record has to be
+    bint needs_key
+    int64_t now_ms  # the timestamp of those that name none
+    int64_t earliest
+    int64_t latest
+
+
 cdef struct Progress:
     Py_ssize_t start
     Py_ssize_t record_bytes  # of the record that found no room
@@ -131,6 +139,8 @@ def split_json(
     int64_t now_ms,
     Py_ssize_t count_max,
     bint needs_key=False,
+    int64_t earliest=-1,
+    int64_t latest=LONG_MAX,
 ):
     """Write each whole line of `source[start:end]` as a record into `target`. See `json_lines_pure.split_json`."""
     cdef Py_buffer lines
@@ -138,7 +148,9 @@ def split_json(
     cdef Progress progress
     cdef Target one
     cdef Targets targets
+    cdef Rules rules
     cdef Fault fault
+    rules.needs_key, rules.now_ms, rules.earliest, rules.latest = needs_key, now_ms, earliest, latest
     targets.all, targets.count, targets.keyless = &one, 1, 0
     progress.start = start
     PyObject_GetBuffer(source, &lines, PyBUF_SIMPLE)
@@ -149,7 +161,7 @@ def split_json(
             begin_target(&one, &room, position, offset_delta, base_timestamp)
             with nogil:
                 fault = split_lines(
-                    <const uint8_t*>lines.buf, end, lines.len, &targets, &progress, now_ms, count_max, needs_key
+                    <const uint8_t*>lines.buf, end, lines.len, &targets, &progress, &rules, count_max
                 )
         finally:
             PyBuffer_Release(&room)
@@ -168,15 +180,25 @@ def split_json(
 
 
 def spread_json(
-    source, Py_ssize_t start, Py_ssize_t end, lanes, Py_ssize_t keyless, int64_t now_ms, bint needs_key=False
+    source,
+    Py_ssize_t start,
+    Py_ssize_t end,
+    lanes,
+    Py_ssize_t keyless,
+    int64_t now_ms,
+    bint needs_key=False,
+    int64_t earliest=-1,
+    int64_t latest=LONG_MAX,
 ):
     """Write each whole line as a record into the lane of its key. See `json_lines_pure.spread_json`."""
     cdef Py_buffer lines
     cdef Py_buffer* rooms = NULL
     cdef Progress progress
     cdef Targets targets
+    cdef Rules rules
     cdef Fault fault
     cdef Py_ssize_t held = 0, each
+    rules.needs_key, rules.now_ms, rules.earliest, rules.latest = needs_key, now_ms, earliest, latest
     targets.count, targets.keyless, targets.all = len(lanes), keyless, NULL
     if not 0 <= keyless < targets.count:
         raise ValueError(f"lane {keyless} of {targets.count}")
@@ -195,7 +217,7 @@ def spread_json(
             held += 1
         with nogil:
             fault = split_lines(
-                <const uint8_t*>lines.buf, end, lines.len, &targets, &progress, now_ms, INT_MAX, needs_key
+                <const uint8_t*>lines.buf, end, lines.len, &targets, &progress, &rules, INT_MAX
             )
         return JsonSpread(
             progress.start,
@@ -251,9 +273,8 @@ cdef Fault split_lines(
     Py_ssize_t source_size,
     const Targets* targets,
     Progress* progress,
-    int64_t now_ms,
+    const Rules* rules,
     Py_ssize_t count_max,
-    bint needs_key,
 ) noexcept nogil:
     cdef const uint8_t* newline
     cdef Py_ssize_t size, lane = 0
@@ -271,11 +292,13 @@ cdef Fault split_lines(
         line.end, line.readable = newline - line.data, source_size - progress.start
         skip_blanks(&line)
         if line.at < line.end:
-            record.timestamp = now_ms
-            fault = read_record(&line, &record, needs_key)
+            record.timestamp = rules.now_ms
+            fault = read_record(&line, &record, rules.needs_key)
             if fault != FINE:
                 progress.fault_position = line.at
                 return fault
+            if record.timestamp != -1 and not rules.earliest <= record.timestamp <= rules.latest:
+                return OUT_OF_TIME
             if targets.count > 1:
                 fault = lane_of(&line, &record.key, targets, &lane)
                 if fault != FINE:

@@ -23,6 +23,7 @@ RECORD_OVERHEAD_MAX = 21
 offset 5. The sizes of key and value and the header count come on top; `record_size` counts them all."""
 
 BATCH_BYTES_MAX = 2**31 - 1
+TIMESTAMP_MAX = 2**63 - 1
 _COUNT_MAX = 2**31 - 1
 
 Buffer = bytes | bytearray | memoryview
@@ -93,17 +94,39 @@ class BatchBuilder:
             self._note(timestamp, count, rest - start)
         return rest
 
-    def split_json(self, data: Buffer, start: int, end: int, now_ms: int, *, needs_key: bool = False) -> JsonSplit:
+    def split_json(
+        self,
+        data: Buffer,
+        start: int,
+        end: int,
+        now_ms: int,
+        *,
+        needs_key: bool = False,
+        earliest: int = NO_TIMESTAMP,
+        latest: int = TIMESTAMP_MAX,
+    ) -> JsonSplit:
         """Take the whole lines of `data[start:end]`, each a JSON object, as records, as many as fit and are right.
 
         `start` of the answer is where the rest begins. There a line is wrong (`fault`), or finds no room: then
         `record_bytes` is its size as `record_size` tells it, and says whether it ever will. `now_ms`: the timestamp of
-        records that name none. `needs_key` refuses those without a key. Blank lines are stepped over.
+        records that name none. `needs_key` refuses those without a key, `earliest` and `latest` those with a timestamp
+        outside, but for -1, which is none. Blank lines are stepped over.
         """
         assert not self._sealed
         base_timestamp = self._base_timestamp if self.count else None
         split = record_json.split_json(
-            data, start, end, self._buffer, self.size, self.count, base_timestamp, now_ms, _COUNT_MAX, needs_key
+            data,
+            start,
+            end,
+            self._buffer,
+            self.size,
+            self.count,
+            base_timestamp,
+            now_ms,
+            _COUNT_MAX,
+            needs_key,
+            earliest,
+            latest,
         )
         self.size = split.position
         if split.offset_delta > self.count:
@@ -194,6 +217,8 @@ def spread_json(
     *,
     keyless: int,
     needs_key: bool = False,
+    earliest: int = NO_TIMESTAMP,
+    latest: int = TIMESTAMP_MAX,
 ) -> JsonSpread:
     """Take lines as `BatchBuilder.split_json`, each into the builder of its key's partition (see `partitioner`).
 
@@ -201,7 +226,7 @@ def spread_json(
     the answer says which it is. The lanes in it say which builders took something.
     """
     lanes = [None if builder is None else builder.lane for builder in builders]
-    spread = record_json.spread_json(data, start, end, lanes, keyless, now_ms, needs_key)
+    spread = record_json.spread_json(data, start, end, lanes, keyless, now_ms, needs_key, earliest, latest)
     for builder, lane in zip(builders, spread.lanes, strict=True):
         if builder is not None and lane is not None:
             builder.grown(lane)

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from offsetfs.storage.records import codec_pure
-from offsetfs.storage.records.json_line import JsonRecord, LineFault, WrongLine, parse
+from offsetfs.storage.records.json_line import OUT_OF_TIME, JsonRecord, LineFault, WrongLine, parse
 from offsetfs.storage.records.partitioner import partition_of
 
 Buffer = codec_pure.Buffer
+
+LONG_MAX = 2**63 - 1
 
 
 class JsonSplit(NamedTuple):
@@ -74,12 +76,15 @@ def split_json(
     now_ms: int,
     count_max: int,
     needs_key: bool = False,
+    earliest: int = -1,
+    latest: int = LONG_MAX,
 ) -> JsonSplit:
     """Write each whole line of `source[start:end]` as a record into `target` from `position`.
 
     A line ends at a newline; blank lines are stepped over. `base_timestamp` is the batch's, None when it has no record
     yet: the first one's timestamp then becomes it. `now_ms` is the timestamp of records that name none; `needs_key`
-    refuses those without a key. Timestamp deltas wrap around as a Java long does, and so come back right.
+    refuses those without a key, `earliest` and `latest` any timestamp outside but -1, which is none. Timestamp deltas
+    wrap around as a Java long does, and so come back right.
 
     Stops when no newline is left, the next record finds no room in `target`, `count_max` records are written, the
     offset delta would pass 2^31 - 1, or a line is wrong (`fault`). Returns where to go on.
@@ -96,6 +101,7 @@ def split_json(
             break
         try:
             record = parse(lines[start - first : newline], needs_key=needs_key)
+            _check_time(record, now_ms, earliest, latest)
         except WrongLine as wrong:
             fault = wrong.fault
             break
@@ -123,6 +129,8 @@ def spread_json(
     keyless: int,
     now_ms: int,
     needs_key: bool = False,
+    earliest: int = -1,
+    latest: int = LONG_MAX,
 ) -> JsonSpread:
     """Write each whole line of `source[start:end]` as a record into the lane of its key, one lane a partition.
 
@@ -137,6 +145,7 @@ def spread_json(
         line_end = start + newline + 1
         try:
             record = parse(bytes(memoryview(source)[start : line_end - 1]), needs_key=needs_key)
+            _check_time(record, now_ms, earliest, latest)
         except WrongLine as wrong:
             return JsonSpread(start, _changed(now, lanes), -1, 0, wrong.fault)
         if record is not None:
@@ -160,6 +169,13 @@ def spread_json(
             )
         start = line_end
     return JsonSpread(start, _changed(now, lanes), -1, 0, None)
+
+
+def _check_time(record: JsonRecord | None, now_ms: int, earliest: int, latest: int) -> None:
+    if record is not None:
+        timestamp = now_ms if record.timestamp is None else record.timestamp
+        if timestamp != -1 and not earliest <= timestamp <= latest:
+            raise WrongLine(LineFault(0, OUT_OF_TIME))
 
 
 def _changed(now: Sequence[Lane | None], before: Sequence[Lane | None]) -> list[Lane | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -65,6 +66,20 @@ def test_the_level_is_the_topics(make: Callable[..., tuple[Path, Path]], codec: 
         appended(make(f"compression.type={codec}", f"compression.{codec}.level={level}"))[1] for level in (low, high)
     ]
     assert sizes[1] < sizes[0]
+
+
+def test_a_time_further_from_now_than_the_topic_allows_is_refused(make: Callable[..., tuple[Path, Path]]) -> None:
+    mounted, _ = make("message.timestamp.before.max.ms=60000", "message.timestamp.after.max.ms=60000")
+    now = time.time_ns() // 1_000_000
+    lines = [b'{"timestamp":%d}\n' % (now + away) for away in (-50_000, 50_000, 0, -70_000, 70_000)]
+    (mounted / "append.ndjson").write_bytes(b"{}\n" + b"".join(lines[:3]))
+    for refused in lines[3:]:
+        with pytest.raises(OSError) as raised:
+            (mounted / "append.ndjson").write_bytes(refused)
+        assert raised.value.errno == errno.EINVAL
+    assert (mounted / "next").read_text() == "4\n"
+    errors = (mounted.parent / ".offsetfs/errors").read_text()
+    assert "line 1, byte 1: the timestamp is further from now than message.timestamp.before.max.ms" in errors
 
 
 def test_the_brokers_time_is_stamped_where_the_topic_says_so(make: Callable[..., tuple[Path, Path]]) -> None:

@@ -224,7 +224,7 @@ def test_a_line_that_is_wrong_says_where_and_why(twin, line, position, reason):
 
 
 def test_each_way_to_be_wrong_is_in_the_table():
-    reasons = {reason for _, _, reason in WRONG.values()} | {json_line.KEY_NEEDED}
+    reasons = {reason for _, _, reason in WRONG.values()} | {json_line.KEY_NEEDED, json_line.OUT_OF_TIME}
     assert reasons == {value for name, value in vars(json_line).items() if name.isupper() and isinstance(value, str)}
 
 
@@ -234,6 +234,15 @@ def test_a_record_without_a_key_is_refused_where_one_is_needed(twin):
     assert (split.fault, split.start) == (LineFault(0, json_line.KEY_NEEDED), 36)
     assert [record[0] for record in records] == [b"", b"k"]
     assert len(taken(twin, data)[1]) == 3
+
+
+@pytest.mark.parametrize(("timestamp", "is_taken"), [(4, False), (5, True), (9, True), (10, False), (-1, True)])
+def test_a_timestamp_outside_of_what_the_topic_takes_is_refused(twin, timestamp, is_taken):
+    data = b'{"timestamp":6}\n\n' + b'{"timestamp":%d}\n' % timestamp
+    split, records = taken(twin, data, now_ms=7, earliest=5, latest=9)
+    assert (split.fault is None, len(records)) == (is_taken, 1 + is_taken)
+    if not is_taken:
+        assert (split.fault, split.start) == (LineFault(0, json_line.OUT_OF_TIME), 17)
 
 
 def test_one_line_is_parsed_alone():

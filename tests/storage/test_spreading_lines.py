@@ -107,6 +107,12 @@ def test_a_wrong_line_stops_all_lanes(twin) -> None:
     assert spread.fault.reason == json_line.KEY_NEEDED
 
 
+def test_a_timestamp_that_the_topic_does_not_take_stops_all_lanes(twin) -> None:
+    data = line(b"a") + b'{"key":"b","timestamp":1}\n' + line(b"c")
+    spread = twin.spread_json(data, 0, len(data), lanes(3), 0, NOW, False, NOW - 5, NOW + 5)
+    assert spread.fault == json_line.LineFault(0, json_line.OUT_OF_TIME) and spread.start == len(line(b"a"))
+
+
 @pytest.mark.parametrize(("keyless", "count"), [(-1, 2), (2, 2), (0, 0)])
 def test_a_lane_outside_is_refused(twin, keyless: int, count: int) -> None:
     with pytest.raises(ValueError):
