@@ -98,7 +98,7 @@ class _Scratch(threading.local):
         return memoryview(self.buffer)[:size]
 
 
-_scratch = _Scratch()
+scratch = _Scratch()
 
 
 def join_block(
@@ -123,7 +123,7 @@ def join_block(
 
 def _join_sound(segment: Segment, block: Block, form: Form, shows: Shows, nowait: bool) -> bytes | bytearray:
     log, size = segment.open_files(nowait=nowait).log, block.position_end - block.position
-    data = _scratch.take(size)
+    data = scratch.take(size)
     data = data[: log.read_into(data, block.position, nowait=nowait)]
     if shows is shows_data:
         joined = _join_plain(data, block.position, form)

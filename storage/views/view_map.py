@@ -38,7 +38,7 @@ from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.segment import REMOVED, Segment
 from offsetfs.storage.segments.time_search import Shows, shows_data
 from offsetfs.storage.views.form import VALUES, Form
-from offsetfs.storage.views.view_blocks import Block, OnDamage, measure, measure_below, walk
+from offsetfs.storage.views.view_blocks import Block, OnDamage, measure, measure_below, scratch, walk
 
 OUTPUT_BYTES_STEP = 64 << 10
 LOG_BYTES_STEP = 4 << 20
@@ -54,6 +54,7 @@ _CRC_START = 16
 _ENTRY = struct.Struct(">qII")
 _OUTPUT = struct.Struct(">q")
 _U32_MAX = 2**32 - 1
+_PIECE_BYTES = 1 << 20
 
 Maps = Pool[files.Map]
 
@@ -282,24 +283,24 @@ class ViewMap:
     def load(cls, segment: Segment, maps: Maps, form: Form = VALUES) -> ViewMap | None:
         """Return the map kept beside a sealed segment; None when there is none, or it does not describe this log."""
         try:
-            mapped = _map(segment.path(form.suffix))
+            with files.opened(segment.path(form.suffix)) as file:
+                header, length = file.read(0, _HEADER.size), file.size()
+                checksum = _checksum(file, length, crc32c(form.identity))
         except OSError:
             return None
-        if len(mapped) < _HEADER.size:
+        if len(header) < _HEADER.size:
             return None
-        magic, version, checksum, base_offset, log_bytes, batches, position, size, count, first_crc, last_crc = (
-            _HEADER.unpack_from(mapped)
+        magic, version, stored, base_offset, log_bytes, batches, position, size, count, first_crc, last_crc = (
+            _HEADER.unpack(header)
         )
         if (magic, version, base_offset, log_bytes) != (MAGIC, VERSION, segment.base_offset, segment.size):
             return None
-        if len(mapped) != _HEADER.size + count * _ENTRY.size:
-            return None
-        if crc32c(memoryview(mapped)[_CRC_START:], crc32c(form.identity)) != checksum:
+        if length != _HEADER.size + count * _ENTRY.size or checksum != stored:
             return None
         if not 0 <= position <= log_bytes or size < 0 or bool(size) > bool(count):
             return None
         loaded = cls(base_offset, form=form)
-        loaded._entries, loaded._mapped, loaded._header = None, (maps, segment), mapped[: _HEADER.size]
+        loaded._entries, loaded._mapped, loaded._header = None, (maps, segment), bytes(header)
         loaded.count, loaded.reached = count, (size, log_bytes)
         loaded._batches, loaded._first_crc, loaded._last = batches, first_crc, (position, last_crc)
         return loaded if loaded._describes(segment) else None
@@ -308,12 +309,21 @@ class ViewMap:
         """Whether the first and the last batch are those that the map was made from."""
         if self._batches == 0:
             return segment.size == 0
-        log = segment.open_files().log
         position, last_crc = self._last
-        return (
-            _header_checksum(log.read(0, HEADER_SIZE)) == self._first_crc
-            and _header_checksum(log.read(position, HEADER_SIZE)) == last_crc
-        )
+        with segment.open_log() as log:
+            return (
+                _header_checksum(log.read(0, HEADER_SIZE)) == self._first_crc
+                and _header_checksum(log.read(position, HEADER_SIZE)) == last_crc
+            )
+
+
+def _checksum(file: files.File, length: int, checksum: int) -> int:
+    """Return the checksum of a map, read piece by piece: mapped, it would take twice as long to look at it."""
+    piece = scratch.take(_PIECE_BYTES)
+    for position in range(_CRC_START, length, _PIECE_BYTES):
+        read = file.read_into(piece[: length - position], position)
+        checksum = crc32c(piece[:read], checksum)
+    return int(checksum)
 
 
 def _map(path: str) -> files.Map:
