@@ -40,9 +40,7 @@ NO_TIMESTAMP = "a timestamp is a whole number of milliseconds, from -1 to 2^63 -
 NO_HEADERS = 'headers are a list of objects such as {"key":"h","value":"x"}'
 NO_HEADER_KEY = "a header needs a key, which is a string"
 KEY_NEEDED = "a compacted topic takes no record without a key"
-OUT_OF_TIME = (
-    "the timestamp is further from now than message.timestamp.before.max.ms or after.max.ms allows"
-)
+OUT_OF_TIME = "the timestamp is further from now than message.timestamp.before.max.ms or after.max.ms allows"
 
 _TIMESTAMP_DIGITS_MAX = 19
 _TIMESTAMP_MAX = 2**63 - 1

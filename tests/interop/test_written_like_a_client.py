@@ -72,6 +72,9 @@ def test_keys_and_commits_are_where_kafkas_clients_put_them(kafka: KafkaBroker, 
 
     kafka.start()
     assert kafka.complaints() == []
+    for number in range(PARTITIONS):
+        shown = [kafka.consume(topic, "-f", "%k\t%s\n", partition=number) for topic in ("ours", "theirs")]
+        assert shown[0] == shown[1] != b""
     now = described(kafka, "billing")
     assert (now["theirs-0"], now["ours-1"]) == ("3", "4") and "theirs-2" not in now
     assert len(now) == PARTITIONS
