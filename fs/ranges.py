@@ -6,7 +6,8 @@
     last/1000                 the newest thousand records
     range/-15m...ndjson       with .ndjson: lines as in records.ndjson
 
-Two directories that list nothing: what would be in them is a question. A name means offsets, from the first record at
+Two directories that list nothing: what would be in them is a question. (`..` alone never gets here: to the kernel it is
+the directory above. All values are in `range/0..`, as in `values`.) A name means offsets, from the first record at
 or after a time, of what is there; each look-up asks anew, and gets the inode of the stretch that it finds. That never
 changes: size, bytes and mtime stay, whatever is appended, removed or compacted. Where retention took a part of it, and
 `file.delete.delay.ms` is over, reading that part is ESTALE.

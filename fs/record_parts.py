@@ -32,6 +32,9 @@ from offsetfs.storage.records.record_json import line_prefix, lines_of
 Content = Callable[[Shown], bytes | None]
 """Returns the content of a part, None when the record has no such part."""
 
+_ON_THE_LOOP_BYTES_MAX = 64 << 10
+"""Up to how long a value its line of JSON is made where nobody may wait: that takes a fraction of a millisecond."""
+
 _NOT_IN_A_LINE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _ESCAPED_IN_A_NAME = re.compile(r"[%:\x00-\x1f\x7f-\x9f\u2028\u2029\udc80-\udcff]")
 
@@ -50,16 +53,16 @@ class RecordParts:
 
     async def lookup(self, offset: int) -> EntryAttributes | None:
         shown = await self._records.find(offset)
-        return None if shown is None else self._entry(offset - self._partition.anchor, shown)
+        return None if shown is None else await self._entry(offset - self._partition.anchor, shown)
 
     async def attributes(self, number: int) -> EntryAttributes:
-        entry = self._entry(number, await self._records.shown(number))
+        entry = await self._entry(number, await self._records.shown(number))
         if entry is None:
             raise FUSEError(errno.ENOENT)
         return entry
 
-    def _entry(self, number: int, shown: Shown) -> EntryAttributes | None:
-        content = self._content(shown)
+    async def _entry(self, number: int, shown: Shown) -> EntryAttributes | None:
+        content = await self._made(shown)
         if content is None:
             return None
         return self._shared.attributes.file(
@@ -72,7 +75,16 @@ class RecordParts:
 
     async def open(self, number: int, opening: Opening) -> Opened:
         record = await self._records.hold(number)
-        return Opened(PartHandle(self._content(record.shown) or b"", record))
+        try:
+            return Opened(PartHandle(await self._made(record.shown) or b"", record))
+        except BaseException:
+            await record.release()
+            raise
+
+    async def _made(self, shown: Shown) -> bytes | None:
+        if len(shown.value) <= _ON_THE_LOOP_BYTES_MAX:
+            return self._content(shown)
+        return await self._shared.in_thread(lambda: self._content(shown))
 
 
 class PartHandle:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import CorruptBatch, StorageError, WouldBlock
+from offsetfs.storage.errors import CorruptBatch, StorageError, UnsupportedFormat, WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.batch import build, seal_checksum
 from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.records.compression import Compression
 from offsetfs.storage.segments import segment_names
@@ -213,6 +214,26 @@ def test_maps_of_sealed_segments_are_kept_and_believed(
     assert content(again) == expected
 
 
+def test_a_map_that_is_kept_while_somebody_looks_something_up_answers_all_the_same(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 5)
+    log.roll()
+    segment, maps, made = log.snapshot().first, Pool[files.Map](2), ViewMap(0)
+    made.extend(segment, segment.size, on_damage=pytest.fail)
+    entries, to_do = ViewMap.__dict__["_entries"], [lambda: made.save(segment, maps)]
+
+    def saved_meanwhile(self: ViewMap) -> object:
+        found = entries.__get__(self)
+        if to_do:
+            to_do.pop()()
+        return found
+
+    monkeypatch.setattr(ViewMap, "_entries", property(saved_meanwhile, entries.__set__))
+    assert made.block(0).output == 0 and made.is_kept
+    assert made.block(made.size - 1).output_end == made.size
+
+
 def changed(data: bytes, position: int) -> bytes:
     return data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
 
@@ -350,6 +371,19 @@ def test_the_view_begins_at_the_log_start(log: Log, start: int) -> None:
     assert view.size == len(expected)
     assert content(view) == expected
     assert view.refresh(nowait=True)
+
+
+def test_a_log_start_inside_a_batch_that_cannot_be_read_hides_nothing_else(
+    log: Log, view: PartitionView, reported: list[StorageError]
+) -> None:
+    batch = build([(None, b"value", (), 1000)] * 5)
+    batch[22] |= 7  # a codec that nobody knows
+    seal_checksum(batch)
+    log.append(SealedBatch(memoryview(batch), 5, 0, 1000, len(batch)))
+    expected = fill(log, 3)
+    log.log_start_offset = view.start_offset = 2
+    assert view.refresh() and content(view) == expected
+    assert [type(error) for error in reported] == [UnsupportedFormat]
 
 
 def take_out(log: Log, segments: Sequence[Segment]) -> None:
