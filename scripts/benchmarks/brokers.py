@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka_broker import KafkaBroker
+from mounted import KafkaBroker
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS

@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 START_SECONDS_MAX = 60.0
 
 sys.path.append(str(ROOT / "tests" / "fixtures"))
-import kafka_broker  # noqa: E402  (they lie where the tests find them)
-import kafka_tools  # noqa: E402
+import kafka_tools  # noqa: E402  (they lie where the tests find them)
+from kafka_broker import KafkaBroker  # noqa: E402
 
 AS_STARTED_BY_KAFKA = (
     "java",
@@ -77,6 +77,7 @@ def offsetfs(log_directory: Path, mount_point: Path, *options: str, before: tupl
         assert daemon is not None
         with contextlib.ExitStack() as stack:
             for folder in samples:
+                folder.mkdir(exist_ok=True)
                 stack.enter_context(profiling.sampled(daemon.pid, folder / f"{daemon.pid}.samples"))
             yield Mounted(mount_point, daemon.pid)
     finally:
@@ -112,8 +113,8 @@ def _foreground(command: list[str], mount_point: Path, name: str) -> Iterator[Mo
 
 
 @contextlib.contextmanager
-def broker(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[kafka_broker.KafkaBroker]:
+def broker(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[KafkaBroker]:
     """Run a real Kafka broker."""
-    with kafka_broker.KafkaBroker(folder, settings=settings) as started:
+    with KafkaBroker(folder, settings=settings) as started:
         yield started
         started.close()

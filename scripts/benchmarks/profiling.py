@@ -19,6 +19,8 @@ from pathlib import Path
 
 SAMPLES_PER_SECOND = 500
 SHOWN = 30
+WAITING = ("epoll_wait", "PyThread_acquire_lock_timed")
+"""Threads with nothing to do."""
 
 
 def find_py_spy() -> str | None:
@@ -48,6 +50,8 @@ def print_profile(folder: Path) -> None:
         for row in file.read_text().splitlines():
             stack, _, count = row.rpartition(" ")
             frames = stack.split(";")
+            if any(frame.startswith(WAITING) for frame in frames):
+                continue
             own[frames[-1]] += int(count)
             within.update(dict.fromkeys(frames, int(count)))
     total = sum(own.values()) or 1

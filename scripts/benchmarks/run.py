@@ -9,6 +9,8 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -34,7 +36,7 @@ def main() -> int:
     if arguments.list:
         print("\n".join(f"{row.name:<18}{row.what}" for row in ROWS))
         return 0
-    rows = [row for row in ROWS if _is_wanted(row, arguments.rows)]
+    rows = [row for row in ROWS if _is_wanted(row, arguments)]
     if not rows:
         print(f"bench: no row is called {' or '.join(arguments.rows)}; see --list", file=sys.stderr)
         return 2
@@ -52,21 +54,21 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="data-", dir=_place())))
         if arguments.profile:
             rows = [dataclasses.replace(row, peers=()) for row in rows]
-            mounted.samples.append(folder)
         elif not arguments.quick:
             machine.touch_memory(TOUCHED_BYTES)
         sizes = (READS_QUICK, SPARSE_BATCHES_QUICK) if arguments.quick else (READS, SPARSE_BATCHES)
-        results = _run(rows, Bench(folder, rounds, *sizes, not arguments.quick, stack))
-        if arguments.profile:
-            profiling.print_profile(folder)
-    is_small = arguments.quick or arguments.count or rounds < ROUNDS
-    _keep(results, here, is_official=not is_small and not arguments.profile)
-    return 0
+        is_small = arguments.quick or arguments.count or rounds < ROUNDS
+        place = None if is_small or arguments.profile else ROOT / "docs"
+        bench = Bench(folder, rounds, *sizes, not arguments.quick, stack)
+        results = _run(rows, bench, lambda result: _keep(result, here, place), is_profiled=arguments.profile)
+    _write_all(results, here)
+    return int(len(results) < len(rows))
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure offsetfs against its peers.")
     parser.add_argument("rows", nargs="*", help="rows, or how their names begin; all of them if left out")
+    parser.add_argument("--exactly", action="store_true", help="these rows, and not those whose names begin so")
     parser.add_argument("--quick", action="store_true", help="small data, one round, and docs stay as they are")
     parser.add_argument("--rounds", type=int, help=f"how often each is measured ({ROUNDS}); docs need that many")
     parser.add_argument("--count", type=int, help="how many records, segments, … instead of the row's own number")
@@ -85,8 +87,9 @@ def _count(row: Row, arguments: argparse.Namespace) -> int:
     return int(arguments.count or (row.count_quick if arguments.quick else row.count))
 
 
-def _is_wanted(row: Row, names: list[str]) -> bool:
-    return not names or any(row.name == name or row.name.startswith(f"{name}-") for name in names)
+def _is_wanted(row: Row, arguments: argparse.Namespace) -> bool:
+    begin = () if arguments.exactly else tuple(f"{name}-" for name in arguments.rows)
+    return not arguments.rows or row.name in arguments.rows or row.name.startswith(begin)
 
 
 def _place() -> Path:
@@ -96,20 +99,33 @@ def _place() -> Path:
     return place
 
 
-def _run(rows: list[Row], bench: Bench) -> list[Result]:
+def _run(rows: list[Row], bench: Bench, keep: Callable[[Result], None], *, is_profiled: bool) -> list[Result]:
+    """Return the results, each of which was kept at once. A row that fails is told of, and the others are measured."""
     results = []
     for row in rows:
-        results.append(measure(row, bench.for_row(row.count), bench.rounds))
+        mounted.samples[:] = [bench.new("samples")] if is_profiled else []
+        try:
+            results.append(measure(row, bench.for_row(row.count), bench.rounds))
+        except Exception:
+            traceback.print_exc()
+            print(f"{row.name:<18}FAILED", flush=True)
+            continue
         print(report.spoken(results[-1]), flush=True)
+        keep(results[-1])
+        for folder in mounted.samples:
+            profiling.print_profile(folder)
     return results
 
 
-def _keep(results: list[Result], here: machine.Machine, *, is_official: bool) -> None:
-    measured = {result.row: (result, here) for result in results}
+def _keep(result: Result, here: machine.Machine, place: Path | None) -> None:
+    if place is not None:
+        report.save(place, {result.row: (result, here)}, [row.name for row in ROWS])
+
+
+def _write_all(results: list[Result], here: machine.Machine) -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
+    measured = {result.row: (result, here) for result in results}
     (CACHE / f"{time.strftime('%Y%m%d-%H%M%S')}.json").write_text(report.dump(measured))
-    if is_official:
-        report.save(ROOT / "docs", measured, [row.name for row in ROWS])
 
 
 if __name__ == "__main__":
