@@ -89,7 +89,7 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, end: int
 
 
 def replay(state: ProducerState, rows: Rows, log: File, *, start: int = 0, end: int = _LONG_MAX) -> None:
-    """Take note of the batches of `rows`, in their order; of those that lie in `[start, end)`.
+    """Take note of the batches of `rows`, in their order; of those whose last offset lies in `[start, end)`.
 
     Where checksums were not asked, an offset beyond the end comes from a damaged header, not from a producer.
     """
@@ -113,14 +113,14 @@ def replay(state: ProducerState, rows: Rows, log: File, *, start: int = 0, end: 
 
 
 def _rows_in(rows: Rows, ids: array[int], start: int, end: int) -> Sequence[int]:
-    """Return the numbers of the rows of producers that lie in `[start, end)`."""
+    """Return the numbers of the rows of producers whose last offset lies in `[start, end)`."""
     if start <= 0 and end == _LONG_MAX and min(ids) >= 0:
         return range(len(ids))
     columns = zip(ids, rows.column(chain.BASE_OFFSET), rows.column(chain.LAST_OFFSET_DELTA), strict=True)
     return [
         row
         for row, (producer, base, delta) in enumerate(columns)
-        if producer >= 0 and start <= base <= base + delta < end
+        if producer >= 0 and start <= base + delta < end  # a log start may lie amid a batch, which belongs to the log
     ]
 
 

@@ -386,6 +386,7 @@ class Machine(RuleBasedStateMachine):
     def _check_producers(self, log: Log, model: LogModel) -> None:
         """Each producer whose last batch is in the log is known by it, and the first open transaction holds the end."""
         headers = [header for segment in log.snapshot() for _, header in segment.headers()]
+        headers = [header for header in headers if header.last_offset >= model.start]
         last = {header.producer_id: header for header in headers if header.producer_id >= 0 and not header.is_control}
         expected = {producer_id: each.base_sequence + each.last_offset_delta for producer_id, each in last.items()}
         known = {producer_id: entry.last_sequence for producer_id, entry in log.producers().items()}

@@ -86,6 +86,18 @@ def test_a_state_in_the_middle_of_a_log_leaves_out_what_comes_later(tmp_path: Pa
     directory.close()
 
 
+def test_a_transaction_whose_batch_the_log_start_lies_in_is_open_still_when_its_marker_is_truncated(
+    tmp_path: Path,
+) -> None:
+    directory = LogDirectory.open(str(tmp_path))
+    log = directory.create_partition(PARTITION)
+    log.append(data(1, 0, 3))
+    log.append(marker(1, COMMIT))
+    assert (log.delete_records(1), log.truncate_to(3)) == (1, True)
+    assert (log.last_stable_offset(), log.producers()[1].last_sequence) == (1, 2)
+    directory.close()
+
+
 def test_a_marker_that_cannot_be_read_ends_no_transaction_and_keeps_nobody_from_writing(tmp_path: Path) -> None:
     directory = LogDirectory.open(str(tmp_path))
     log = directory.create_partition(PARTITION)
