@@ -217,6 +217,7 @@ def test_no_name_makes_the_grammar_fail(name: bytes) -> None:
         (b"00000000000000000042.snapshot", (42, 4)),
         (b"00000000000000000042.log.deleted", None),
         (b"00000000000000000042.values-map", None),
+        (b"00000000000000000042.records-map", None),
         (b"42.log", None),
         (b"leader-epoch-checkpoint", None),
     ],

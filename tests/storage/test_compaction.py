@@ -18,7 +18,7 @@ from offsetfs.storage.compaction import source as compaction_source
 from offsetfs.storage.compaction.offset_map import SLOT_SIZE
 from offsetfs.storage.compaction.throttle import Throttle
 from offsetfs.storage.errors import CompactionCancelled, CorruptBatch, LogFenced, MalformedBatch, SegmentsChanged
-from offsetfs.storage.names import segment_name
+from offsetfs.storage.names import MAP_SUFFIXES, segment_name
 
 MakeCleaner = Callable[..., Cleaner]
 
@@ -211,7 +211,8 @@ def test_a_new_segment_is_as_old_as_the_last_that_it_replaces(cleaner: MakeClean
 
 def test_what_a_segment_leaves_behind_goes_with_it(cleaner: MakeCleaner) -> None:
     each = cleaner(segments_of("aa", "ab", "x"))
-    for name in (segment_name(0, ".values-map"), segment_name(2, ".values-map"), segment_name(2, ".snapshot")):
+    maps = [segment_name(base, suffix) for base in (0, 2) for suffix in MAP_SUFFIXES]
+    for name in (*maps, segment_name(2, ".snapshot")):
         (each.partition / name).write_bytes(b"of old segments")
     (each.partition / segment_name(0, ".snapshot")).write_bytes(b"before the new segment too")
     each.clean()

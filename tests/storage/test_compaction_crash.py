@@ -124,14 +124,14 @@ ALL = (".log", ".index", ".timeindex", ".txnindex")
 
 def test_any_number_of_segments_takes_the_place_of_any_number(tmp_path: Path) -> None:
     for base in (0, 5, 9):
-        named(tmp_path, base, *ALL, ".snapshot", ".values-map", content=b"old")
+        named(tmp_path, base, *ALL, ".snapshot", ".values-map", ".records-map", content=b"old")
     for base in (0, 7):
         named(tmp_path, base, ".log.cleaned", ".index.cleaned", ".timeindex.cleaned", content=b"new")
     deleted = swap.replace(str(tmp_path), [0, 7], [0, 5, 9])
     live = {name for name in names(tmp_path) if not name.endswith(".deleted")}
     assert live == {f"{base}{suffix}" for base in (0, 7) for suffix in ALL[:3]} | {"0.snapshot"}
     assert {Path(path).name for path in deleted} == {p.name for p in tmp_path.iterdir() if p.suffix == ".deleted"}
-    assert len(deleted) == 3 * 6 - 1
+    assert len(deleted) == 3 * 7 - 1
     assert (tmp_path / segment_name(0, ".log")).read_bytes() == b"new"
 
 

@@ -112,7 +112,7 @@ def test_snapshots_beyond_the_end_go_and_leave_the_latest_below_it() -> None:
 
 
 def test_indexes_without_a_log_and_unfinished_files_are_orphans_and_nothing_else_is() -> None:
-    orphans = names("7.index 7.timeindex 7.txnindex 7.values-map 0.snapshot.tmp 0.index.tmp")
+    orphans = names("7.index 7.timeindex 7.txnindex 7.values-map 7.records-map 0.snapshot.tmp 0.index.tmp")
     others = names("0.log 0.index 7.snapshot 7.cut-0 7.log.deleted 7.index.handover x.index readme x.tmp 7.tmp")
     assert sorted(leftovers.orphans(leftovers.present([*orphans, *others]))) == orphans
 
@@ -208,7 +208,8 @@ def test_what_cannot_be_swept_keeps_nobody_from_writing(tmp_path: Path, monkeypa
 
 def test_after_a_crash_orphans_and_strays_go_at_once_and_what_is_not_ours_stays(tmp_path: Path) -> None:
     partition = plant(tmp_path, {0: [batch(0, b"a")], 5: [batch(5, b"b")]}, is_clean=False, recovery_point=5)
-    garbage = ["3.index", "3.txnindex", "3.values-map", "1.snapshot", "7.snapshot", "2.log.deleted", "2.log.cleaned"]
+    garbage = ["3.index", "3.txnindex", "3.values-map", "3.records-map", "1.snapshot", "7.snapshot"]
+    garbage += ["2.log.deleted", "2.log.cleaned"]
     others = ["0.cut-61", "notes.txt", "7.index.bak", "8.cut-0"]
     for name in [*garbage, *others]:
         (partition / file(name)).write_bytes(b"")

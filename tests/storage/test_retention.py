@@ -478,17 +478,17 @@ def test_everything_of_a_segment_goes_with_it(make: Make) -> None:
     small = make(retention_ms="0")
     three_days(small)
     base = "00000000000000000002"
-    for suffix in (".txnindex", ".values-map"):
+    for suffix in (".txnindex", ".records-map", ".values-map"):
         (small.path / str(PARTITION) / (base + suffix)).touch()
     run(small)
-    expected = [".index", ".log", ".snapshot", ".timeindex", ".txnindex", ".values-map"]
+    expected = [".index", ".log", ".records-map", ".snapshot", ".timeindex", ".txnindex", ".values-map"]
     assert small.names(".deleted") == [f"{b:020d}{s}.deleted" for b in (0, 2, 4) for s in expected if _there(b, s)]
     small.directory.deletions.run_all()
     assert small.names(".deleted") == []
 
 
 def _there(base: int, suffix: str) -> bool:
-    """Whether `three_days` and the test make the file: a snapshot at each roll, and two files by hand."""
+    """Whether `three_days` and the test make the file: a snapshot at each roll, and three files by hand."""
     return base > 0 if suffix == ".snapshot" else base == 2 or suffix in (".index", ".log", ".timeindex")
 
 
