@@ -187,7 +187,7 @@ class FollowHandle:
                 return self._hand_out(size_max)
             if self._partition.is_gone:
                 raise FUSEError(errno.ESTALE)
-            if self._opening.is_nonblocking:
+            if self._opening.is_nonblocking and not self._shared.waiting.is_over:
                 raise FUSEError(errno.EAGAIN)
             await self._shared.waiting.wait(self._partition, seen, self._opening.pid)
 
@@ -235,7 +235,7 @@ class FollowHandle:
         """Answer poll(2): readable when a read would not wait."""
         self._partition.log.refresh()
         seen = state_of(self._partition)
-        if self._partition.is_gone:
+        if self._partition.is_gone or self._shared.waiting.is_over:
             return READABLE | select.POLLHUP
         is_ready = self._is_overtaken or await self._fetch()
         if poll is not None:

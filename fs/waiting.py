@@ -153,7 +153,8 @@ class Waiting:
         self._polled: dict[int, _Group] = {}  # the last group of each handle that polls
         self._readers: dict[_Reader, None] = {}  # blocked, in the order in which they are to be looked at
         self._is_looking = False
-        self._is_over = False
+        self.is_over = False
+        """Whether the mount ends: nobody waits any more."""
 
     @property
     def blocked(self) -> int:
@@ -172,7 +173,7 @@ class Waiting:
 
     def close(self) -> None:
         """Let everybody go, now and from now on, with ENODEV: the mount ends."""
-        self._is_over = True
+        self.is_over = True
         for reader in self._readers:
             reader.wake(errno.ENODEV)
         for name in list(self._groups):
@@ -187,8 +188,8 @@ class Waiting:
         `pid` opened the file. FUSEError EINTR when the reader is to be let go, EAGAIN when too many wait, ENODEV when
         the mount ends.
         """
-        if self._is_over or len(self._readers) >= READERS_MAX:
-            raise FUSEError(errno.ENODEV if self._is_over else errno.EAGAIN)
+        if self.is_over or len(self._readers) >= READERS_MAX:
+            raise FUSEError(errno.ENODEV if self.is_over else errno.EAGAIN)
         group = self._group(partition, seen)
         if group is None:
             return
@@ -211,7 +212,7 @@ class Waiting:
 
         `is_restless`: and else after a fifth of a second.
         """
-        group = None if self._is_over else self._group(partition, seen)
+        group = None if self.is_over else self._group(partition, seen)
         if group is None:
             notify(poll)
         else:
@@ -257,7 +258,7 @@ class Waiting:
         begun = trio.current_time()
         next_logs, next_readers, next_polls = begun + LOOK_S, begun + SIGNALS_S, begun + AGAIN_S
         try:
-            while (self._groups or self._rooms) and not self._is_over:
+            while (self._groups or self._rooms) and not self.is_over:
                 now = trio.current_time()
                 if now >= next_logs:
                     self._look_at_logs()
