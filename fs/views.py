@@ -74,7 +74,7 @@ class GrowingFile:
         generation = self._current()
         view, bytes_max = self._views[generation], LISTING_BYTES_MAX[self._kind]
         is_complete = not self._making.is_running and await self._shared.answer(_glance, view, bytes_max)
-        if not is_complete and view.lacks_active_only:
+        if not is_complete and view.lacks_ours_only:
             self._making.begin(view)  # a second at most; the next listing shows it
         return self._attributes(generation) if is_complete else None
 

@@ -84,10 +84,10 @@ class PartitionView:
         return self._parts.scanned_bytes
 
     @property
-    def lacks_active_only(self) -> bool:
-        """Whether nothing but the active segment has stretches that no map is known of."""
+    def lacks_ours_only(self) -> bool:
+        """Whether nothing but the segment that this process appends to has stretches that no map is known of."""
         last = self._parts.last
-        return last is not None and last.segment is self._log.snapshot().active
+        return last is not None and last.segment is self._log.snapshot().active and last.segment.is_active
 
     def known_map(self, segment: Segment) -> ViewMap | None:
         """Return the map of a segment of this view as far as it goes, for reading only."""

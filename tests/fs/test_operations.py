@@ -145,7 +145,7 @@ async def test_values_is_listed_only_when_its_maps_are_there(
     assert b"values" in await names(world, directory.st_ino)
 
 
-async def test_a_listing_begins_what_only_the_active_segment_lacks_and_the_next_one_shows_it(
+async def test_a_listing_begins_what_only_the_segment_being_written_lacks_and_the_next_one_shows_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "LISTING_BYTES_MAX", {Kind.VALUES: 100, Kind.RECORDS: 100})
@@ -156,6 +156,13 @@ async def test_a_listing_begins_what_only_the_active_segment_lacks_and_the_next_
     with trio.fail_after(5):
         while not {b"values", b"records.ndjson"} <= set(await names(world, inode)):
             await trio.lowlevel.checkpoint()
+    readers = LogDirectory.open(world.directory.path, read_only=True)
+    reader = World(readers, Operations(readers, MountOptions(read_only=True), world.operations.shared.nursery))
+    other = (await reader.look("orders-0")).st_ino
+    for _ in range(3):
+        assert not {b"values", b"records.ndjson"} & set(await names(reader, other)), "who only reads begins nothing"
+        await trio.testing.wait_all_tasks_blocked()
+    readers.close()
     world.log.roll()
     for _ in range(3):
         world.append([b"x" * 800])
