@@ -132,7 +132,7 @@ def look_anywhere(name: str, scratch: Path) -> None:
             if start == end:
                 continue
             offset = chance.randrange(start, end)
-            for path, first in ((f"{offset}", offset), ("latest", None)):
+            for path, first in ((f"{offset}", offset), (f"range/{offset}..{offset + 20}", offset), ("latest", None)):
                 _look(Path(TOPIC, path), first, end, seen.write)
 
 

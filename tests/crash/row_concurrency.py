@@ -1,4 +1,4 @@
-"""Row 15: eight writers and three readers in one mount, with retention, compaction and rolls all the while.
+"""Row 15: eight writers and four readers in one mount, with retention, compaction and rolls all the while.
 
 Nothing breaks here; what is to be found is what people do to each other. Every writer numbers its lines. Whoever
 followed from the beginning must have seen each of them once, in the order of its writer, at the offset that was told
@@ -40,6 +40,7 @@ WRITERS = ("shell-1", "shell-2", "closing-1", "syncing-1", "asking-1", "pieces-1
 FOLLOWERS = {
     "tail": ("tail", "-f", "-n", "+1", "-s", "0.05", "orders-0/values"),
     "tail of JSON": ("tail", "-f", "-n", "+1", "-s", "0.05", "orders-0/records.ndjson"),
+    "follow": ("cat", "orders-0/follow@0"),
 }
 
 
@@ -78,6 +79,7 @@ def _work(daemon: Daemon, scratch: Path, chance: random.Random) -> list[str]:
     records = [json.loads(line) for line in (scratch / "tail of JSON").read_text().splitlines()]
     assert [record["offset"] for record in records] == list(range(end)), "gaps or repeats in the offsets"
     assert [record["value"] for record in records] == whole, "values and records.ndjson differ"
+    assert (scratch / "follow").read_text().splitlines() == whole, "values and follow differ"
     return whole
 
 
@@ -144,7 +146,7 @@ def _check_what_is_left(mount: Path, seen: list[str]) -> None:
 ROW = Row(
     15,
     "concurrency",
-    "eight writers and three readers at once, with retention and compaction",
+    "eight writers and four readers at once, with retention and compaction",
     play,
     seeds_in_ci=range(2),
     goal=10_000_000,

@@ -2,7 +2,7 @@
 
 Hypothesis draws what happens: appends of every kind, deletion of records, retention, compaction, other settings, an end
 in order and a death of the daemon, each with a new mount. After each step every view of every partition shows what the
-lists say: `values`, `records.ndjson`, single records, ends and numbers.
+lists say: `values`, `records.ndjson`, single records and their parts, `range/`, `last/`, `by-key/`, ends and numbers.
 
 Everything goes through system calls on a real mount; the model knows nothing of batches and files. Where a view shows
 the log as it was, for it is compacted behind our back, it may show more than the model, but nothing else.
@@ -10,7 +10,6 @@ the log as it was, for it is compacted behind our back, it may show more than th
 
 from __future__ import annotations
 
-import base64
 import errno
 import json
 import os
@@ -19,14 +18,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from daemons import SECONDS_MAX, Daemon, mounted
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from mounted_model import Appended, Model
 from programme import Row
 
 from offsetfs.storage.directory.directory import LogDirectory
@@ -52,55 +51,6 @@ headers = st.lists(st.tuples(st.text(max_size=4), st.none() | st.binary(max_size
 times = st.integers(0, 2_000_000_000_000)
 records = st.tuples(keys, values, headers, times)
 numbers = st.integers(0, 1 << 30)
-
-
-class Appended(NamedTuple):
-    """A record as it was written. `timestamp` None: whatever the time was."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    timestamp: int | None = None
-
-    def line(self) -> bytes:
-        """Return it as `append.ndjson` takes it."""
-        fields: dict[str, Any] = {**_coded("key", self.key), **_coded("value", self.value)}
-        fields["headers"] = [{"key": name, **_coded("value", value)} for name, value in self.headers]
-        fields["timestamp"] = self.timestamp
-        return json.dumps(fields).encode() + b"\n"
-
-    def is_shown_by(self, fields: dict[str, Any]) -> bool:
-        """Whether `records.ndjson` tells of this record."""
-        found = tuple((_plain("key", each).decode(), _plain("value", each)) for each in fields["headers"])
-        shown = (_plain("key", fields), _plain("value", fields), found)
-        is_then = self.timestamp is None or fields["timestamp"] == self.timestamp
-        return is_then and shown == (self.key, self.value, self.headers)
-
-
-def _coded(name: str, data: bytes | None) -> dict[str, str | None]:
-    return {name: None} if data is None else {f"{name}_b64": base64.b64encode(data).decode()}
-
-
-def _plain(name: str, fields: dict[str, Any]) -> Any:
-    if f"{name}_b64" in fields:
-        return base64.b64decode(fields[f"{name}_b64"])
-    return None if fields[name] is None else fields[name].encode()
-
-
-@dataclass
-class Model:
-    """A partition as lists: what was appended, by offset, and where the log begins."""
-
-    records: list[Appended] = field(default_factory=list)
-    start: int = 0
-
-    @property
-    def end(self) -> int:
-        return len(self.records)
-
-    def latest(self) -> dict[bytes, Appended]:
-        """Return the last record of each key, tombstones too."""
-        return {record.key: record for record in self.records if record.key is not None}
 
 
 class Machine(RuleBasedStateMachine):
@@ -154,6 +104,14 @@ class Machine(RuleBasedStateMachine):
     def append_raw(self, value: bytes, piece: int) -> None:
         self._write("append.raw", PLAIN, value, piece)
         self.models[PLAIN].records.append(Appended(None, value))
+
+    @rule(drawn=st.lists(records, min_size=1, max_size=4))
+    def append_to_a_topic(self, drawn: list[tuple[Any, ...]]) -> None:
+        appended = [Appended(key, value, tuple(pairs), timestamp) for key, value, pairs, timestamp in drawn]
+        topic = KEYED.rpartition("-")[0]
+        with open(self._at("topics", topic, "append.ndjson"), "ab", buffering=0) as file:
+            file.write(b"".join(record.line() for record in appended))
+        self.models[KEYED].records += appended
 
     @rule()
     def append_what_is_refused(self) -> None:
@@ -258,8 +216,34 @@ class Machine(RuleBasedStateMachine):
         offset = model.start + where % (model.end - model.start)
         record = model.records[offset]
         assert self._at(PLAIN, str(offset)).read_bytes() == (record.value or b"")
+        assert record.is_shown_by(json.loads(self._at(PLAIN, f"{offset}.json").read_bytes()))
+        if record.key is None:
+            assert _errno_of(self._at(PLAIN, f"{offset}.key").stat) == errno.ENOENT
+        else:
+            assert self._at(PLAIN, f"{offset}.key").read_bytes() == record.key
         ends = [int(os.readlink(self._at(PLAIN, each))) for each in ("first", "latest")]
         assert ends == [model.start, model.end - 1]
+
+    @rule(a=numbers, b=numbers)
+    def look_at_a_range(self, a: int, b: int) -> None:
+        model = self.models[PLAIN]
+        start, end = sorted(model.start + each % (model.end - model.start + 1) for each in (a, b))
+        joined = b"".join((record.value or b"") + b"\n" for record in model.records[start:end])
+        assert self._at(PLAIN, "range", f"{start}..{end}").read_bytes() == joined
+        newest = model.records[max(model.start, model.end - 3) :]
+        assert self._at(PLAIN, "last", "3").read_bytes() == b"".join((record.value or b"") + b"\n" for record in newest)
+        assert _errno_of(self._at(PLAIN, str(model.end)).stat) == errno.ENOENT
+        assert not model.start or _errno_of(self._at(PLAIN, str(model.start - 1)).stat) == errno.ENOENT
+
+    @rule(key=keys)
+    def look_by_key(self, key: bytes) -> None:
+        name = os.fsdecode(key.replace(b"%", b"%25").replace(b"/", b"%2F"))
+        record = self.models[KEYED].latest().get(key)
+        path = self._at(KEYED, "by-key", name)
+        if record is None or record.value is None:
+            assert _errno_of(path.stat) == errno.ENOENT
+        else:
+            assert path.read_bytes() == record.value
 
     def _number(self, partition: str, name: str) -> int:
         return int(self._at(partition, name).read_text())

@@ -80,6 +80,11 @@ WAITING = [
         "124\n",
     ),
     Said(
+        "They also know when there is more in `values` and `records.ndjson` than was read.",
+        f"python3 -c '{POLL}' $p values; python3 -c '{POLL}' $p records.ndjson",
+        "0 1 True\n0 1 True\n",
+    ),
+    Said(
         "A reader that was overtaken by the deletion of records is told once by “Broken pipe”, and goes on at `start`.",
         "seq 5 > $p/append; exec 3< $p/follow@1; echo 3 > $p/start; cat <&3 2>&1 | grep -o 'Broken pipe'; "
         "timeout 0.3 cat <&3",

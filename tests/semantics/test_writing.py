@@ -146,6 +146,27 @@ RAW = [
     ),
 ]
 
+TOPICS = [
+    Said(
+        "`topics/orders/append` and `append.ndjson` find the partition by the key, as Kafka's producer does.",
+        "mkdir many-0 many-1 many-2; seq 30 | jq -c '{key: tostring, value: tostring}' > topics/many/append.ndjson; "
+        "cat many-*/values | sort -n | tr '\\n' ' '; "
+        "jq -r '.key + \" \" + (.partition|tostring)' many-*/records.ndjson | "
+        "grep -E '^(1|2|3) '; rmdir many-0 many-1 many-2",
+        " ".join(map(str, range(1, 31))) + " 1 0\n2 2\n3 2\n",
+    ),
+]
+
+GROUPS = [
+    Said(
+        "An offset written to `groups/<group>/<partition>` is committed for that group; `rm` deletes the commit.",
+        "mkdir groups/billing; echo 7 > groups/billing/orders-0; cat groups/billing/orders-0; "
+        "tail -n 1 groups/billing/lag | tr -s ' '; rm groups/billing/orders-0; "
+        "test -e groups/billing/orders-0 || echo none",
+        "7\norders-0 7 12 5\nnone\n",
+    ),
+]
+
 REFUSED = [
     Said(
         "Records cannot be changed, removed or given another name: “Operation not permitted”.",
@@ -181,7 +202,7 @@ PARTITIONS = [
 ]
 
 
-@pytest.mark.parametrize("said", LINES + JSON + RAW + REFUSED + PARTITIONS, ids=str)
+@pytest.mark.parametrize("said", LINES + JSON + RAW + TOPICS + GROUPS + REFUSED + PARTITIONS, ids=str)
 def test_it_is_as_it_is_said(tree: Path, tmp_path: Path, said: Said, request: pytest.FixtureRequest) -> None:
-    place = (LINES + JSON + RAW + REFUSED + PARTITIONS).index(said)
+    place = (LINES + JSON + RAW + TOPICS + GROUPS + REFUSED + PARTITIONS).index(said)
     run(tree, tmp_path, said, f"p{place}-0")
