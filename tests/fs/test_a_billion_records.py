@@ -19,7 +19,7 @@ from offsetfs.storage.directory.directory import LogDirectory
 
 sys.path.append(str(Path(__file__).parents[2] / "scripts" / "benchmarks"))
 
-import logs  # noqa: E402
+import logs
 
 pytestmark = pytest.mark.mount
 
