@@ -24,7 +24,7 @@ import trio
 
 from offsetfs.fs import json_batches
 from offsetfs.fs.append_queue import AppendQueue, Batch, Means
-from offsetfs.fs.buffers import Buffers
+from offsetfs.fs.buffers import Buffers, Carried
 from offsetfs.fs.counters import Counters
 from offsetfs.fs.deadlines import Deadlines
 from offsetfs.fs.framing import Taken
@@ -40,6 +40,9 @@ from offsetfs.storage.records.batch_builder import BatchBuilder, Buffer, record_
 
 APPEND_THREADS = 4
 SYNC_THREADS = 16
+CARRIED_BYTES_MIN = 16 << 20
+"""Unfinished records may take as much as open batches, and this where that is little: one line of JSON for a record of
+a megabyte takes twelve at most."""
 
 
 class Accumulator:
@@ -72,6 +75,11 @@ class Accumulator:
     def batch_size(self, key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]]) -> int:
         """Return the size of a batch of this one record, in bytes, to be compared with `batch_bytes_max`."""
         return HEADER_SIZE + record_size(key, value, headers)
+
+    @property
+    def carried(self) -> Carried:
+        """The memory of what is unfinished."""
+        return self._all.carried
 
     @property
     def request_timeout_s(self) -> float | None:
@@ -331,6 +339,7 @@ class Accumulators:
         )
         self._directory = directory
         self.refresh_config = directory.refresh_config
+        self.carried = Carried(max(options.buffer_bytes, CARRIED_BYTES_MIN))
         self.filling: set[Accumulator] = set()  # those with an open batch
         self.writers: set[Writer] = set()  # open handles, for the end of the mount
         self.is_stopped = False

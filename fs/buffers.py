@@ -29,6 +29,23 @@ class _Waiter:
     builder: BatchBuilder | None = None
 
 
+class Carried:
+    """The memory of all unfinished records of a mount: what was written of a line without its end, of a raw record.
+
+    Nobody can be made to finish them, so nobody waits here: what would be too much is refused.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+
+    def change(self, size: int) -> None:
+        """Count `size` bytes more, or fewer; OSError ENOBUFS when that would be too many in all."""
+        if size > 0 and self.bytes + size > self.bytes_max:
+            raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
+        self.bytes += size
+
+
 class Buffers:
     """Builders on loan. `on_shortage` is called when somebody begins to wait: whoever can give back soon, should."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple, Protocol
 
+from offsetfs.fs.buffers import Carried
 from offsetfs.fs.shared_sync import Writer
 from offsetfs.storage.records import varint
 from offsetfs.storage.records.batch import HEADER_SIZE
@@ -47,6 +48,9 @@ class Target(Protocol):
 
     @property
     def batch_bytes_max(self) -> int: ...
+
+    @property
+    def carried(self) -> Carried: ...
 
     @property
     def request_timeout_s(self) -> float | None: ...

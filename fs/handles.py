@@ -62,6 +62,7 @@ class AppendHandle:
         self._is_synchronous = bool(flags & os.O_DSYNC)  # O_SYNC holds its bit
         self._appends = bool(flags & os.O_APPEND)
         self._carry = bytearray()  # the unfinished record
+        self._reserved = 0  # bytes for it
         self._begin = 0  # where it begins in the file, as the writer counts
         self._place: int | None = None  # where the next write is meant to go
         self._refusal: int | None = None
@@ -76,8 +77,8 @@ class AppendHandle:
 
         After return the complete records are framed, checked and in the open batch; on disk with O_SYNC or O_DSYNC.
         OSError when nothing was taken: EMSGSIZE (and from then on always), EINVAL (a line that is no record; a
-        compacted topic), EAGAIN (O_NONBLOCK, no room), EINTR (no room for as long as the kernel waits), ENOSPC, EROFS,
-        EIO, ESHUTDOWN, or the errno of a batch that was lost.
+        compacted topic), ENOBUFS (too many unfinished records), EAGAIN (O_NONBLOCK, no room), EINTR (no room for as
+        long as the kernel waits), ENOSPC, EROFS, EIO, ESHUTDOWN, or the errno of a batch that was lost.
         """
         self._check()
         if self._refusal is not None:
@@ -87,7 +88,7 @@ class AppendHandle:
         try:
             taken = await self._take_lines(data, time.time_ns() // 1_000_000)
         except WrongLine:
-            self._carry.clear()
+            self._drop()
             self._framing.skip(data)
             if not data.endswith(b"\n"):  # the next bytes are the rest of a line, which alone might pass for one
                 self._refusal = errno.EINVAL
@@ -109,7 +110,7 @@ class AppendHandle:
         if end:
             self._check_size(len(self._carry) + end - 1)
             await self._take(bytes(self._carry) + data[:end], 0, len(self._carry) + end, timestamp)
-            self._carry.clear()
+            self._drop()
         return end
 
     async def _take(self, data: bytes, start: int, end: int, timestamp: int) -> int:
@@ -151,13 +152,25 @@ class AppendHandle:
         try:
             # When the line ends, nobody may listen any more.
             self._target.check(len(data) - start, has_key=self._framing.has_keys)
-            self._check_size(len(self._carry) + len(data) - start)
+            self._reserve(len(self._carry) + len(data) - start)
         except OSError:
             if start == 0:
                 raise
             return start
         self._carry += memoryview(data)[start:]
         return len(data)
+
+    def _reserve(self, size: int) -> None:
+        """Provide for an unfinished record of `size` bytes; OSError EMSGSIZE, ENOBUFS."""
+        self._check_size(size)
+        self._target.carried.change(size - self._reserved)
+        self._reserved = size
+
+    def _drop(self) -> None:
+        """Let go of the unfinished record."""
+        self._carry.clear()
+        self._target.carried.change(-self._reserved)
+        self._reserved = 0
 
     def _check_size(self, size: int) -> None:
         if size > self._framing.unfinished_bytes_max(self._target):
@@ -166,7 +179,7 @@ class AppendHandle:
     def _too_large(self) -> OSError:
         """Return what to raise for a record above the limit. All that follows is refused: it may be the rest of it."""
         self._refusal = errno.EMSGSIZE
-        self._carry.clear()
+        self._drop()
         return _error(errno.EMSGSIZE)
 
     def _check(self) -> None:
@@ -196,7 +209,7 @@ class AppendHandle:
             if size:
                 raise _error(errno.EINVAL)
             return
-        self._check_size(size)
+        self._reserve(size)
         if size < len(self._carry):
             del self._carry[size:]
         else:
@@ -231,7 +244,7 @@ class AppendHandle:
             what = "a record" if self._framing.is_whole else "an unfinished line"
             _log.error("%s: %s of %d bytes is lost: %s", self._path, what, size, error)
             self._on_loss(error)
-        self._carry.clear()
+        self._drop()
         if self._is_pending:
             await self._target.drain()
         self._target.leave(self)
@@ -243,7 +256,7 @@ class AppendHandle:
             record = bytes(self._carry) + (b"" if self._framing.is_whole else b"\n")
             await self._take(record, 0, len(record), time.time_ns() // 1_000_000)
             self._begin += len(self._carry)
-            self._carry.clear()
+            self._drop()
 
     def failed(self, code: int) -> None:
         """Remember that records were lost, with this errno."""

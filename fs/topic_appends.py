@@ -15,6 +15,7 @@ import trio
 
 from offsetfs.fs import json_batches
 from offsetfs.fs.accumulator import Accumulator, Accumulators
+from offsetfs.fs.buffers import Carried
 from offsetfs.fs.framing import Taken
 from offsetfs.fs.shared_sync import Writer
 from offsetfs.storage.records.batch_builder import Buffer
@@ -77,6 +78,10 @@ class TopicTarget:
     @property
     def batch_bytes_max(self) -> int:
         return self._partitions[0].batch_bytes_max
+
+    @property
+    def carried(self) -> Carried:
+        return self._all.carried
 
     @property
     def request_timeout_s(self) -> float | None:
