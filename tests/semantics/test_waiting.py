@@ -53,6 +53,12 @@ WAITING = [
         '{"id":10,"state":"paid"}\n{"id":11,"state":"refused"}\n\n' * 3,
     ),
     Said(
+        "`head -n 3 follow@-3` gives three lines and ends; "
+        "that it cannot seek back there, as it says, does not matter.",
+        "head -n 2 orders-0/follow@-2 2> $s/said; grep -c seek $s/said",
+        '{"id":10,"state":"paid"}\n{"id":11,"state":"refused"}\n1\n',
+    ),
+    Said(
         "`follow.ndjson` and `follow@A.ndjson` give lines of JSON.",
         "timeout 0.2 cat orders-0/follow@-1.ndjson | jq -c '[.offset,.key]'",
         '[11,"k2"]\n',
