@@ -137,5 +137,5 @@ def test_every_row_runs_in_its_quick_size(tmp_path: Path) -> None:
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "OFFSETFS_BENCH_DIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert all(f"\n{row.name:<18}" in done.stdout for row in ROWS)
+    assert all(f"\n{row.name:<22}" in done.stdout for row in ROWS)
     assert not list(tmp_path.glob("data-*"))
