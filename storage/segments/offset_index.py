@@ -44,16 +44,18 @@ class OffsetIndex:
         *,
         bytes_max: int,
         writable: bool = False,
+        followed: bool = False,
         create: bool = False,
         prealloc: bool = False,
     ) -> OffsetIndex:
         """Open the index of the segment that starts at `base_offset`.
 
         `bytes_max` is `segment.index.bytes`. `prealloc` makes the file that long (sparse), as Kafka's active ones are.
+        `followed`: another process may be writing it, so that its last entry may be there in half.
         Raises FileNotFoundError without `create`, and CorruptIndex, which is cured by making the index anew.
         """
         assert writable or not prealloc, "a reader writes nothing"
-        index = MappedIndex.open(path, ENTRY, bytes_max=bytes_max, writable=writable, create=create)
+        index = MappedIndex.open(path, ENTRY, bytes_max=bytes_max, writable=writable, followed=followed, create=create)
         try:
             opened = cls(index, base_offset)
             if prealloc:

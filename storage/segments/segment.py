@@ -410,8 +410,9 @@ class Segment:
 
     def _open_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         limit = self.config.segment_index_bytes
-        index = OffsetIndex.open(self.path(".index"), self.base_offset, bytes_max=limit)
-        time_index = TimeIndex.open(self.path(".timeindex"), self.base_offset, bytes_max=limit)
+        followed = self.read_only
+        index = OffsetIndex.open(self.path(".index"), self.base_offset, bytes_max=limit, followed=followed)
+        time_index = TimeIndex.open(self.path(".timeindex"), self.base_offset, bytes_max=limit, followed=followed)
         return index, time_index
 
     def _distrust(self, nowait: bool) -> SegmentFiles:
