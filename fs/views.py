@@ -5,7 +5,8 @@ are made in threads (`map_making`); the name is listed only when all of them are
 
 The inode carries a generation. When retention cuts the head, or compaction replaces segments, the name gets the next
 one; whoever has the old one open keeps its numbering and reads on: `file.delete.delay.ms` longer than the segments
-last, and the one it is at to its end. Then it reads ESTALE.
+last, and the one it is at to its end. Then it reads ESTALE. As long as somebody reads on, stat(2) shows the number of
+his inode for the name, too: `tail -F` takes another one for another file, and would begin anew (decision 0019).
 
 Reading (also of `range/…` and `last/N`): blocks of joined lines, a few megabytes of them kept. What the page cache
 holds is joined on the event loop: a megabyte takes a fifth of a millisecond, and handing it to a thread as long again.
@@ -55,6 +56,7 @@ class GrowingFile:
         self._generation = 0
         self._views: dict[int, PartitionView] = {}
         self._readers: dict[int, int] = {}
+        self._shown_as: dict[int, int] = {}  # by generation: the one whose inode stat(2) shows, where it is another
         self._making = MapMaking(
             shared,
             f"{partition.name}/{form.name}",
@@ -80,7 +82,9 @@ class GrowingFile:
 
     async def attributes(self, number: int) -> EntryAttributes:
         await self._making.complete(self._view(number))
-        return self._attributes(number)
+        entry = self._attributes(number)
+        entry.st_ino = self._partition.inode(self._kind, self._shown(number))  # to the kernel this is a number to show
+        return entry
 
     def _attributes(self, generation: int) -> EntryAttributes:
         entry = self._shared.attributes.file(
@@ -101,13 +105,20 @@ class GrowingFile:
                 self._shared.damaged,
                 form=self.form,
                 is_committed_only=self._shared.options.is_committed_only,
+                cache=self._partition.map_cache,
             )
             self._views[self._generation] = view
         elif not view.is_current:
+            shown = self._shown(self._generation)
             self._generation += 1
             self._views[self._generation] = view.successor()
+            if any(self._shown(generation) == shown for generation in self._readers):
+                self._shown_as[self._generation] = shown
             self._forget_unread()
         return self._generation
+
+    def _shown(self, generation: int) -> int:
+        return self._shown_as.get(generation, generation)
 
     def _view(self, number: int) -> PartitionView:
         view = self._views.get(number)
@@ -119,6 +130,7 @@ class GrowingFile:
         for generation in list(self._views):
             if generation != self._generation and not self._readers.get(generation):
                 del self._views[generation]
+                self._shown_as.pop(generation, None)
 
     def known_map(self, segment: Segment) -> ViewMap | None:
         """Return what is known by now of a segment, for reading only."""

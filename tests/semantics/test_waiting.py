@@ -42,6 +42,13 @@ WAITING = [
         "old\nnew\n",
     ),
     Said(
+        "`tail -f` and `tail -F` go on over the deletion of old records, miss nothing and print nothing twice.",
+        "seq 5 > $p/append; for how in f F; do timeout 1 tail -$how -n +1 -s 0.05 --max-unchanged-stats=1 $p/values "
+        "> $s/$how 2>&1 & done; until [ $(cat $s/* | wc -l) = 10 ]; do :; done; "
+        "echo 4 > $p/start; echo 6 > $p/append; wait; cat $s/f $s/F | tr '\\n' ' '",
+        "1 2 3 4 5 6 1 2 3 4 5 6 ",
+    ),
+    Said(
         "`follow` gives what comes, each record as soon as it is there, and never ends.",
         "exec 3< <(exec cat $p/follow); until fuser -s $p/follow 2> /dev/null || ls -l /proc/$!/fd | grep -q follow; "
         "do :; done; echo new > $p/append; read -r line <&3; echo $line; kill $!",
