@@ -16,7 +16,15 @@ import pytest
 pytestmark = pytest.mark.mount
 
 NAME = "00000000000000000000.log"
-COMMON = ("--name=segment", "--size=4m", "--bs=16k", "--verify=crc32c", "--verify_fatal=1", "--output=/dev/null")
+COMMON = (
+    "--name=segment",
+    "--size=4m",
+    "--bs=16k",
+    "--verify=crc32c",
+    "--verify_fatal=1",
+    "--verify_state_save=0",  # it would be a file in the current directory
+    "--output=/dev/null",
+)
 
 READS = {
     "from the beginning to the end": ("--rw=read", "--ioengine=psync"),
