@@ -34,6 +34,7 @@ from offsetfs.fs.partitions import Partition
 from offsetfs.fs.records import RecordFiles
 from offsetfs.fs.shared import Shared, Shown
 from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.views import own_cache
 from offsetfs.storage.views.key_index import Found, KeyIndex
 from offsetfs.storage.views.key_table import SEAL_SUFFIX, STORE_SUFFIX, place_beside, place_in
 
@@ -43,8 +44,6 @@ ATTEMPTS_MAX = 5
 """How often a key is looked for while compaction, truncation or other look-ups take away what was found."""
 
 TOLD_AFTER_S = 2.0
-KEPT_S = 30 * 86400.0
-"""How long a kept index of a read-only mount may go unused."""
 
 
 class Keyed(NamedTuple):
@@ -123,10 +122,9 @@ class KeyDirectory:
             return place_beside(view)
         if cache is None:
             return None
-        directory = os.path.join(cache, "by-key")
         try:
-            os.makedirs(directory, mode=0o700, exist_ok=True)
-            sweep(directory)
+            directory = own_cache.prepare(cache, "by-key")
+            own_cache.sweep(directory)
             place = place_in(directory, view)
             for suffix in (STORE_SUFFIX, SEAL_SUFFIX):
                 with contextlib.suppress(FileNotFoundError):
@@ -211,12 +209,3 @@ class ToldIndex:
             self._told_s = now_s
             total = self._partition.log.size_bytes
             _log.info("%s: the index is being made, %d of %d bytes are read", self._name, self.scanned_bytes, total)
-
-
-def sweep(directory: str) -> None:
-    """Remove the kept indexes that were not used for long: their logs may be gone."""
-    before_s = time.time() - KEPT_S
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_mtime < before_s:
-                os.unlink(entry.path)

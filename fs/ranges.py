@@ -136,6 +136,7 @@ class RangeFiles:
             self._shared.damaged,
             form=growing.form,
             known=growing.known_map,
+            cache=self._partition.map_cache,
         )
         making = MapMaking(self._shared, path, lambda: view.total_bytes, ", or for less")
         return Stretch(start, end, is_json, source, view, making, self._partition.log.modified_ns)

@@ -66,7 +66,6 @@ class ViewMap:
         "_batches",
         "_entries",
         "_first_crc",
-        "_form",
         "_header",
         "_last",
         "_mapped",
@@ -74,7 +73,9 @@ class ViewMap:
         "base_offset",
         "begin",
         "count",
+        "form",
         "has_damage",
+        "kept_bytes",
         "reached",
     )
 
@@ -85,11 +86,12 @@ class ViewMap:
         """
         self.base_offset = base_offset
         self.begin = begin
-        self._form = form
+        self.form = form
         self._shows = shows
         self.count = 0
         self.reached = (0, begin)  # (output bytes, log bytes), put in place as one
         self.has_damage = False
+        self.kept_bytes = 0  # how far a copy goes that lies elsewhere (`map_cache`)
         self._entries: bytearray | None = bytearray()
         self._mapped: tuple[Maps, Segment] | None = None
         self._header = b""  # of the map on disk, if it is there
@@ -135,8 +137,8 @@ class ViewMap:
         output, position, _ = _ENTRY.unpack_from(entries, max(number - 1, 0) * _ENTRY.size)
         for batch in walk(segment, position, self.log_bytes, on_damage=_passed_over):
             if batch.header.last_offset >= offset:
-                return int(output) + measure_below(batch, offset, form=self._form, shows=self._shows)
-            output += measure(batch, _passed_over, form=self._form, shows=self._shows)
+                return int(output) + measure_below(batch, offset, form=self.form, shows=self._shows)
+            output += measure(batch, _passed_over, form=self.form, shows=self._shows)
         return int(output)
 
     def _view(self) -> bytearray | memoryview:
@@ -152,13 +154,13 @@ class ViewMap:
 
     def _open(self, segment: Segment) -> files.Map:
         """Map the file anew. ESTALE where it was removed with its segment, or is another segment's by now."""
-        removed = os.path.join(segment.directory, segment_name(segment.base_offset, self._form.suffix + REMOVED))
-        for path in (segment.path(self._form.suffix), removed):
+        removed = os.path.join(segment.directory, segment_name(segment.base_offset, self.form.suffix + REMOVED))
+        for path in (segment.path(self.form.suffix), removed):
             with contextlib.suppress(FileNotFoundError):
                 mapped = _map(path)
                 if mapped[: len(self._header)] == self._header:
                     return mapped
-        raise OSError(errno.ESTALE, "the segment's map is gone", segment.path(self._form.suffix))
+        raise OSError(errno.ESTALE, "the segment's map is gone", segment.path(self.form.suffix))
 
     # --- growing ---------------------------------------------------------------------------------------------------
 
@@ -190,7 +192,7 @@ class ViewMap:
     def _extend_by_batches(self, segment: Segment, end: int, limit: int, on_damage: OnDamage, nowait: bool) -> None:
         """Add batch by batch; stop when `limit` is reached, or after so many that rows are worth another try."""
         for count, batch in enumerate(walk(segment, self.log_bytes, end, on_damage=on_damage, nowait=nowait)):
-            self._add(batch, measure(batch, on_damage, form=self._form, shows=self._shows, nowait=nowait))
+            self._add(batch, measure(batch, on_damage, form=self.form, shows=self._shows, nowait=nowait))
             is_plain = batch.header.magic == BATCH_MAGIC and not batch.header.codec
             if self.log_bytes >= limit or (is_plain and count >= BATCHES_BEFORE_ROWS and self._takes_rows):
                 return
@@ -200,7 +202,7 @@ class ViewMap:
         """Add blocks of batches (`row_walk`) up to the first that has to be asked itself, or goes beyond `limit`."""
         log = segment.open_files(nowait=nowait).log
         for rows in row_walk.block_rows(log, self.log_bytes, limit, nowait=nowait):
-            sizes = rows.measure(self._form.measured_rows)
+            sizes = rows.measure(self.form.measured_rows)
             count = sizes.index(-1) if min(sizes) < 0 else len(sizes)
             if count:
                 self._add_rows(rows, sizes[:count], segment.log_path)
@@ -267,16 +269,22 @@ class ViewMap:
         if self._entries is None:
             return
         assert self._shows is shows_data and not self.begin, "only maps of all data lie beside a log"
-        data = self._dump()
-        files.replace_file(segment.path(self._form.suffix), data, sync_name=False)  # one that is lost is made anew
+        data = self.image(self.form.identity)
+        files.replace_file(segment.path(self.form.suffix), data, sync_name=False)  # one that is lost is made anew
         self._mapped, self._header, self._entries = (maps, segment), data[: _HEADER.size], None
 
-    def _dump(self) -> bytes:
+    @property
+    def image_size(self) -> int:
+        """Bytes of `image`."""
+        return _HEADER.size + self.count * _ENTRY.size
+
+    def image(self, identity: bytes) -> bytes:
+        """Return the map as a file holds it; `identity`: what it depends on beside the log."""
         assert self._entries is not None
         position, last_crc = self._last
         fields = (self.base_offset, self.log_bytes, self._batches, position, self.size, self.count)
         body = _HEADER.pack(MAGIC, VERSION, 0, *fields, self._first_crc, last_crc)[_CRC_START:] + self._entries
-        checksum = crc32c(body, crc32c(self._form.identity))
+        checksum = crc32c(body, crc32c(identity))
         return _HEADER.pack(MAGIC, VERSION, checksum, *fields, self._first_crc, last_crc)[:_CRC_START] + body
 
     @classmethod
@@ -288,19 +296,39 @@ class ViewMap:
                 checksum = _checksum(file, length, crc32c(form.identity))
         except OSError:
             return None
+        loaded = cls._described(bytes(header), length, checksum, segment, form)
+        if loaded is None or loaded.log_bytes != segment.size:
+            return None
+        loaded._entries, loaded._mapped, loaded._header = None, (maps, segment), bytes(header)
+        return loaded
+
+    @classmethod
+    def from_image(cls, segment: Segment, image: bytes, form: Form, identity: bytes) -> ViewMap | None:
+        """Return the map that `image` made, in memory; it may end before the segment does, and grows on.
+
+        None when it does not describe this log.
+        """
+        checksum = crc32c(memoryview(image)[_CRC_START:], crc32c(identity))
+        loaded = cls._described(image[: _HEADER.size], len(image), int(checksum), segment, form)
+        if loaded is not None:
+            loaded._entries, loaded.kept_bytes = bytearray(image[_HEADER.size :]), loaded.log_bytes
+        return loaded
+
+    @classmethod
+    def _described(cls, header: bytes, length: int, checksum: int, segment: Segment, form: Form) -> ViewMap | None:
+        """Return a map without its entries; None where header, length, checksum and log do not fit."""
         if len(header) < _HEADER.size:
             return None
         magic, version, stored, base_offset, log_bytes, batches, position, size, count, first_crc, last_crc = (
             _HEADER.unpack(header)
         )
-        if (magic, version, base_offset, log_bytes) != (MAGIC, VERSION, segment.base_offset, segment.size):
+        if (magic, version, base_offset) != (MAGIC, VERSION, segment.base_offset) or log_bytes > segment.size:
             return None
         if length != _HEADER.size + count * _ENTRY.size or checksum != stored:
             return None
         if not 0 <= position <= log_bytes or size < 0 or bool(size) > bool(count):
             return None
         loaded = cls(base_offset, form=form)
-        loaded._entries, loaded._mapped, loaded._header = None, (maps, segment), bytes(header)
         loaded.count, loaded.reached = count, (size, log_bytes)
         loaded._batches, loaded._first_crc, loaded._last = batches, first_crc, (position, last_crc)
         return loaded if loaded._describes(segment) else None
@@ -311,10 +339,10 @@ class ViewMap:
             return segment.size == 0
         position, last_crc = self._last
         with segment.open_log() as log:
-            return (
-                _header_checksum(log.read(0, HEADER_SIZE)) == self._first_crc
-                and _header_checksum(log.read(position, HEADER_SIZE)) == last_crc
-            )
+            last = log.read(position, HEADER_SIZE)
+            if _header_checksum(log.read(0, HEADER_SIZE)) != self._first_crc or _header_checksum(last) != last_crc:
+                return False
+        return self.log_bytes == segment.size or position + parse_header(last).size == self.log_bytes
 
 
 def _checksum(file: files.File, length: int, checksum: int) -> int:
