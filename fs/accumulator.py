@@ -189,7 +189,10 @@ class Accumulator:
 
     def check(self, size: int, *, has_key: bool) -> None:
         """Raise OSError as `split` does when a record of about `size` bytes could not be taken, room or not."""
-        self._all.refresh_config()
+        self._all.check([self], size, has_key=has_key)
+
+    def check_state(self, *, has_key: bool) -> None:
+        """Raise OSError when the partition takes no such record, whatever its size. Costs nothing: asks no disk."""
         if self.log.is_gone:
             raise OSError(errno.ESTALE, "the partition was deleted", str(self.partition))
         if self._options.read_only or self.log.read_only:
@@ -198,11 +201,6 @@ class Accumulator:
         if self.log.is_compacted and not has_key:
             reason = "the topic is compacted and takes no record without a key; append.ndjson takes keys"
             raise OSError(errno.EINVAL, reason, f"append to {self.partition}")
-        if self._all.is_stopped:
-            raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
-        if self._open is None:
-            self._means.space.measure()
-        self._means.space.check(size)
 
     def _check_fenced(self) -> None:
         if self.log.fenced is not None or self._sync.code is not None:
@@ -353,6 +351,17 @@ class Accumulators:
         if accumulator is None or accumulator.log.is_gone:
             accumulator = self._of[partition] = Accumulator(self, self._directory.log(partition))
         return accumulator
+
+    def check(self, accumulators: Sequence[Accumulator], size: int, *, has_key: bool) -> None:
+        """Raise OSError as `Accumulator.check` for the first one that could not take it. The disk is asked once."""
+        self.refresh_config()
+        for each in accumulators:
+            each.check_state(has_key=has_key)
+        if self.is_stopped:
+            raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
+        if any(each.open_batch is None for each in accumulators):
+            self.means.space.measure()
+        self.means.space.check(size)
 
     def known(self, partition: TopicPartition) -> Accumulator | None:
         """Return the accumulator of `partition` when something was to be appended there, else None."""

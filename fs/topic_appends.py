@@ -93,9 +93,10 @@ class TopicTarget:
         return all(each.has_room for each in self._partitions)
 
     def check(self, size: int, *, has_key: bool) -> None:
-        """Raise as `Accumulator.check` for the first partition that could not take it."""
-        for each in self._partitions:
-            each.check(size, has_key=has_key)
+        """Raise as `Accumulator.check` for the first partition, of those it may belong to, that could not take it."""
+        keyless = self._sticky.choose(self._partitions)
+        asked = self._partitions if has_key else [self._partitions[keyless]]
+        self._all.check(asked, size, has_key=has_key)
 
     def split(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> int:
         while start < end and writer.code is None:
