@@ -40,6 +40,7 @@ from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.time_index import TimeIndex
 from offsetfs.storage.settings.config import LogConfig
+from offsetfs.storage.units import NO_TIMESTAMP
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """What a full disk answers: the caller's to solve, and no reason to distrust the disk."""
@@ -75,6 +76,7 @@ class Segment:
         "_created_ms",
         "_files",
         "_first_timestamp",
+        "_least_max_timestamp",
         "_max_timestamp",
         "_roll_jitter_ms",
         "base_offset",
@@ -124,6 +126,7 @@ class Segment:
         self.clock = clock
         self._files: SegmentFiles | None = None
         self._max_timestamp: tuple[int, int] | None = None
+        self._least_max_timestamp: int = NO_TIMESTAMP  # what the time index says, which may end early
         self._first_timestamp: int | None = None
         self._bytes_since_index_entry = 0
         self._created_ms = clock.now_ms()
@@ -324,12 +327,23 @@ class Segment:
             self._max_timestamp = time_search.measure_max_timestamp(self)
         return self._max_timestamp
 
-    def reaches_timestamp(self, timestamp: int) -> bool:
-        """Whether a record is of `timestamp` or later; where no record has a time, whether the file is.
+    def has_timestamp(self, timestamp: int, *, nowait: bool = False) -> bool:
+        """Whether a record is of `timestamp`, which is not negative, or later.
 
         Costs a look at the time index where that says yes; no is said only after a walk over what lies behind it.
         """
-        if self._max_timestamp is None and time_search.last_entry(self)[0] >= max(timestamp, 0):
+        if self._max_timestamp is None and not nowait:
+            self._least_max_timestamp = time_search.last_entry(self)[0]
+        if self._max_timestamp is None and self._least_max_timestamp >= timestamp >= 0:
+            return True
+        return self.max_timestamp(nowait=nowait)[0] >= timestamp
+
+    def reaches_timestamp(self, timestamp: int) -> bool:
+        """Whether a record is of `timestamp` or later; where no record has a time, whether the file is.
+
+        Costs what `has_timestamp` does.
+        """
+        if self.has_timestamp(max(timestamp, 0)):
             return True
         largest = self.max_timestamp()[0]
         return (largest if largest >= 0 else self.modified_ns // 1_000_000) >= timestamp
