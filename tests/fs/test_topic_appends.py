@@ -189,3 +189,4 @@ async def test_a_write_asks_the_disk_for_room_once_however_many_partitions_there
     monkeypatch.setattr(os, "statvfs", lambda path: asked.append(path) or statvfs(path))
     await write(handle, b'{"key": "a", "value')  # the beginning of a line: is there room for it?
     assert len(asked) == 1
+    await write(handle, b'": "b"}\n')
