@@ -47,11 +47,11 @@ from offsetfs.fs.nodes import (
     Node,
     Opened,
     Opening,
-    PlacedSink,
-    Pollable,
     Reply,
-    Sink,
     WritableFile,
+    is_pollable,
+    minds_places,
+    takes_writes,
 )
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.partitions import Partition, Partitions
@@ -271,7 +271,7 @@ class Operations(pyfuse3.Operations):
         node = cast(WritableFile, await self._node(kind, partition, number))
         node.check_writable(number)
         handle = None if fh is None else self._handles.get(fh)
-        if isinstance(handle, PlacedSink):
+        if minds_places(handle):
             handle.resize(attr.st_size)
         elif attr.st_size != 0:
             raise FUSEError(errno.EINVAL)
@@ -438,9 +438,9 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def write(self, fh: int, off: int, buf: bytes) -> int:
         handle = self._handles[fh]
-        if not isinstance(handle, Sink):
+        if not takes_writes(handle):
             raise FUSEError(errno.EBADF)
-        if isinstance(handle, PlacedSink):
+        if minds_places(handle):
             handle.place(off)
         return await handle.write(buf)
 
@@ -448,20 +448,20 @@ class Operations(pyfuse3.Operations):
     async def poll(self, inode: int, fh: int, poll_handle: PollHandle | None, ctx: RequestContext) -> int:
         """Answer poll, select and epoll; what nobody waits for is ready always, like any regular file."""
         handle = self._handles[fh]
-        if not isinstance(handle, Pollable):
+        if not is_pollable(handle):
             return ALWAYS_READY
         return await handle.poll(fh, poll_handle)
 
     @guarded
     async def flush(self, fh: int) -> None:
         handle = self._handles[fh]
-        if isinstance(handle, Sink):
+        if takes_writes(handle):
             await handle.flush()
 
     @guarded
     async def fsync(self, fh: int, datasync: bool) -> None:
         handle = self._handles[fh]
-        if isinstance(handle, Sink):
+        if takes_writes(handle):
             await handle.fsync()
 
     @guarded
