@@ -117,6 +117,7 @@ class _Session:
             except MountError as error:
                 self.error = error
             else:
+                operations.shared.hand_over = _hand_over
                 duties = None
                 if not self._directory.read_only:
                     duties = DutyRunner(operations.shared)
@@ -257,6 +258,12 @@ def _number_in(path: str) -> int:
             return int(file.read())
     except (OSError, ValueError):
         return 0  # an older kernel: it waits for ever
+
+
+def _hand_over(inode: int, content: bytes) -> None:
+    """Put the content of a file into the kernel's page cache. Where it takes none, or has let go of it, it will ask."""
+    with contextlib.suppress(OSError):
+        pyfuse3.notify_store(inode, 0, content)
 
 
 def _device_of(path: str) -> int:

@@ -24,6 +24,10 @@ from offsetfs.storage.records.batch import Batch
 XATTR_PREFIX = b"user.kafka."
 XATTR_BYTES_MAX = 65536  # of the kernel's
 
+HANDED_OVER_BYTES_MAX = 64 << 10
+"""How large a value may be that the kernel is given when it is opened: a request less for whoever reads it. Of a larger
+one he may want the beginning only."""
+
 _SHOWN_OVERHEAD_BYTES = 1000
 
 
@@ -56,7 +60,11 @@ class RecordFiles:
         return self._attributes(inode, await self.shown(number))
 
     async def open(self, number: int, opening: Opening) -> Opened:
-        return Opened(await self.hold(number))
+        handle = await self.hold(number)
+        if handle.users == 1 and 0 < len(handle.shown.value) <= HANDED_OVER_BYTES_MAX:
+            # The first who opens it: no page is being read, which the kernel would have us wait for, and it us.
+            self._shared.hand_over(self._partition.inode(Kind.RECORD, number), handle.shown.value)
+        return Opened(handle)
 
     async def hold(self, number: int) -> RecordHandle:
         """Return the handle of a record, which is shown, whatever becomes of it, until that is released."""

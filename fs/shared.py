@@ -73,6 +73,8 @@ class Shared:
         """Called when something was done that leaves a duty behind, sooner than the next is due."""
         self.look_for_maps: Callable[[TopicPartition], None] = lambda name: None
         """Called when the segments of a partition may be others. On the event loop."""
+        self.hand_over: Callable[[int, bytes], None] = lambda inode, content: None
+        """Called with the whole content of an inode that nobody reads yet, so that no kernel has to ask for it."""
         self.waiting = Waiting(
             nursery,
             others_write=options.read_only or directory.read_only,
