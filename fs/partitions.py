@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
 
 import trio
 
@@ -17,6 +18,16 @@ from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.views.map_cache import MapCache
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What it depends on where the newest `count` records begin."""
+
+    segments: Segments
+    start_offset: int
+    end_offset: int
+    count: int
+
+
 class Partition:
     """A partition with its number and, once something in it was asked for, its log."""
 
@@ -27,6 +38,8 @@ class Partition:
         self.anchor = 0
         self.map_cache: MapCache | None = None
         """Where view maps are kept of a log that may not be written to. Of an open partition."""
+        self.listed: tuple[Bounds, int] | None = None
+        """The offset at which the last listing began. Finding it walks over headers, and over what is damaged."""
         self.named_at = -math.inf
         """When the kernel was last told the name of a record, on trio's clock."""
         self._shared = shared

@@ -16,7 +16,7 @@ from offsetfs.fs.attributes import FOREVER_S, NEVER_S, REMOVABLE_S, milliseconds
 from offsetfs.fs.ends import newest_start
 from offsetfs.fs.inodes import Kind
 from offsetfs.fs.nodes import Reply
-from offsetfs.fs.partitions import Partition
+from offsetfs.fs.partitions import Bounds, Partition
 from offsetfs.fs.records import segment_mtime_ns
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import StorageError
@@ -92,9 +92,14 @@ class RecordListing:
 
     def _find_bounds(self) -> tuple[int, int]:
         view = self._partition.view
-        end = view.end_offset()
-        begin = view.log.log_start_offset if self._count_max is None else newest_start(view, self._count_max)
-        return begin, end
+        log, end = view.log, view.end_offset()
+        if self._count_max is None:
+            return log.log_start_offset, end
+        bounds = Bounds(log.snapshot(), log.log_start_offset, end, self._count_max)
+        known = self._partition.listed
+        if known is None or known[0] != bounds:
+            known = self._partition.listed = bounds, newest_start(view, self._count_max, end=end)
+        return known[1], end
 
 
 def rows(partition: Partition, begin: int, end: int) -> Iterator[Row]:
