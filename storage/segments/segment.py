@@ -32,7 +32,7 @@ from offsetfs.storage.errors import (
 from offsetfs.storage.files import File
 from offsetfs.storage.names import MAP_SUFFIXES, segment_name
 from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import Batch, BatchHeader
+from offsetfs.storage.records.batch import HEADER_SIZE, Batch, BatchHeader
 from offsetfs.storage.records.batch_builder import SealedBatch
 from offsetfs.storage.records.legacy import NO_RUNS
 from offsetfs.storage.segments import offset_order, segment_indexes, time_search
@@ -224,17 +224,24 @@ class Segment:
         return following is None or following > header.last_offset
 
     def _find_directly(self, opened: SegmentFiles, offset: int, nowait: bool) -> Batch | None:
-        """Return the batch that the index entry behind `offset` names, when it is large and holds `offset`.
+        """Return the batch of an index entry that holds `offset`: the entry's own offset, or the batch is large.
 
         An entry has the last offset of its batch, so the batch of an offset between two entries is the later one's,
-        unless small batches lie between them. One read instead of three. None: look the long way.
+        unless small batches lie between them. One read instead of three, and of no more than lies before the next
+        entry. None: look the long way.
         """
-        floor, following = opened.index.bracket(offset)
-        if following is None or following[1] - floor[1] < 2 * self.config.index_interval_bytes or following[1] <= 0:
-            return None
+        entries = opened.index.bracket(offset)
+        if entries[0][0] != offset or entries[0][1] <= 0:
+            before = entries.pop(0)[1]
+            if not entries or entries[0][1] - before < 2 * self.config.index_interval_bytes or entries[0][1] <= 0:
+                return None
+        last_offset, position = entries[0]
+        room = max(entries[1][1] - position, HEADER_SIZE) if len(entries) > 1 else batch_chain.PROBE_BYTES
+        block_bytes = min(room, batch_chain.PROBE_BYTES)
+        chain = batch_chain.headers(opened.log, position, self.size, nowait=nowait, block_bytes=block_bytes)
         try:
-            for place, header, seen in batch_chain.headers(opened.log, following[1], self.size, nowait=nowait):
-                holds = header.base_offset <= offset <= header.last_offset == following[0]
+            for place, header, seen in chain:
+                holds = header.base_offset <= offset <= header.last_offset == last_offset
                 if not holds or header.is_wrapper:
                     return None
                 return batch_chain.load(opened.log, place, header, seen, nowait=nowait)
