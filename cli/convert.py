@@ -18,7 +18,8 @@ def command(log_directory: str, names: tuple[str, ...]) -> int:
 
     Offsets, timestamps, keys, values and their order stay. Each segment is written beside the old one, compared with it
     record for record, and put in its place so that a crash leaves the one or the other. Needs room for one segment.
-    Segments that are v2 already are not touched. Kafka 4 no longer reads v0 and v1: convert before moving to it.
+    Segments that are v2 already are not touched. Stop the broker, or unmount LOGDIR, before. Kafka 4 no longer reads
+    v0 and v1: convert before moving to it.
 
     \b
     offsetfs convert /var/lib/kafka/data

@@ -17,8 +17,8 @@ def command(log_directory: str, name: str, broker_directory: str) -> int:
     """Copy TOPIC-PARTITION of LOGDIR into the log directory of a stopped Kafka broker.
 
     A KRaft broker sets aside partitions that it did not create. So create the topic there, with as many partitions;
-    stop the broker; hand over each partition; start the broker. LOGDIR stays as it is, every batch is verified on the
-    way, and a partition of the broker's that holds records is refused.
+    stop the broker; hand over each partition; start the broker. LOGDIR, which nobody may be writing to, stays as it
+    is. Every batch is verified on the way, and a partition of the broker's that holds records is refused.
 
     \b
     kafka-topics.sh --create --topic orders --bootstrap-server localhost:9092
