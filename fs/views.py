@@ -44,6 +44,9 @@ which more is to be read. Lines of JSON take twice as long to measure as values.
 PREFERRED_READ_BYTES = 1 << 20
 """What st_blksize says: cat and cp then read a megabyte at a time, and ask for the size as much less often."""
 
+AHEAD_BYTES = 1 << 20
+"""What is joined at once for a reader that goes forward, where blocks are smaller."""
+
 
 class GrowingFile:
     """`values` or `records.ndjson` of one partition. `number`: the generation."""
@@ -163,7 +166,7 @@ class Readable(Mapped, Protocol):
     @property
     def size(self) -> int: ...
 
-    def locate(self, byte: int) -> Located | None: ...
+    def locate(self, byte: int, output_max: int = 0) -> Located | None: ...
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray: ...
 
@@ -196,7 +199,12 @@ class ViewHandle:
     async def _gather(self, position: int, end: int, is_sequential: bool) -> Buffer:
         """Return the bytes `[position, end)`: a view into one block, or a copy from several."""
         pieces: list[memoryview] = []
-        while position < end and (located := self._view.locate(position)) is not None:
+        start, known_end, block = self._current
+        output_max = AHEAD_BYTES if is_sequential and position else 0  # who reads the beginning may want no more
+        if start <= position < known_end:
+            pieces.append(block[position - start : end - start])
+            position = known_end
+        while position < end and (located := self._view.locate(position, output_max)) is not None:
             block = memoryview(await self._block(located))
             self._current = (located.start, located.end, block)
             self._held = self._view.hold(located)
@@ -234,7 +242,7 @@ class ViewHandle:
 
     def _read_ahead(self, position: int) -> None:
         """See that the block at `position` is there when it is wanted: at once if that needs no waiting any more."""
-        located = self._view.locate(position)
+        located = self._view.locate(position, AHEAD_BYTES)
         if located is None or self._coming or self._shared.blocks.get(self._key(located)) is not None:
             return
         try:

@@ -251,9 +251,9 @@ class PartitionView:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def locate(self, byte: int) -> Located | None:
-        """Return where byte `byte` comes from; None at the end."""
-        return self._parts.locate(byte)
+    def locate(self, byte: int, output_max: int = 0) -> Located | None:
+        """Return where byte `byte` comes from, and what follows up to `output_max`; None at the end."""
+        return self._parts.locate(byte, output_max)
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
         """Return the whole output of a located block; see `ViewParts.read`."""

@@ -166,9 +166,12 @@ class RangeView:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def locate(self, byte: int) -> Located | None:
-        """Return where byte `byte` comes from; None at the end. The block may be longer than the view."""
-        located = self._parts.locate(byte) if byte < self.size else None
+    def locate(self, byte: int, output_max: int = 0) -> Located | None:
+        """Return where byte `byte` comes from, and what follows up to `output_max`; None at the end.
+
+        The block may be longer than the view.
+        """
+        located = self._parts.locate(byte, output_max) if byte < self.size else None
         return None if located is None else located._replace(end=min(located.end, self.size))
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:

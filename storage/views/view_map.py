@@ -110,15 +110,22 @@ class ViewMap:
 
     # --- looking up ------------------------------------------------------------------------------------------------
 
-    def block(self, byte: int) -> Block:
-        """Return the stretch that holds byte `byte` of this segment's output, which must lie below `size`."""
+    def block(self, byte: int, output_max: int = 0) -> Block:
+        """Return the stretch that holds byte `byte` of this segment's output, which must lie below `size`.
+
+        It goes from an entry to the next; with `output_max` to the last one that is no further than so much output,
+        and twice as much log.
+        """
         (size, log_bytes), count, entries = self.reached, self.count, self._view()
         assert 0 <= byte < size
-        number = bisect_right(range(count), byte, key=lambda n: int(_OUTPUT.unpack_from(entries, n * ENTRY.size)[0]))
+        number = bisect_right(range(count), byte, key=lambda n: int(ENTRY.unpack_from(entries, n * ENTRY.size)[0]))
         output, position, _ = ENTRY.unpack_from(entries, (number - 1) * ENTRY.size)
-        if number == count:
-            return Block(output, size, position, log_bytes)
-        output_end, position_end, _ = ENTRY.unpack_from(entries, number * ENTRY.size)
+        output_end, position_end = size, log_bytes
+        for following in range(number, count):
+            reached = ENTRY.unpack_from(entries, following * ENTRY.size)
+            if following > number and (reached[0] - output > output_max or reached[1] - position > 2 * output_max):
+                break
+            output_end, position_end, _ = reached
         return Block(output, output_end, position, position_end)
 
     def output_before(self, segment: Segment, offset: int) -> int:

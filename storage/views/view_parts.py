@@ -96,12 +96,12 @@ class ViewParts:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def locate(self, byte: int) -> Located | None:
-        """Return where byte `byte` comes from; None at the end."""
+    def locate(self, byte: int, output_max: int = 0) -> Located | None:
+        """Return where byte `byte` comes from, and what follows up to `output_max`; None at the end."""
         if byte >= self.size:
             return None
         part = self._parts[bisect_right(self._starts, byte) - 1]
-        block = part.map.block(byte - part.start)
+        block = part.map.block(byte - part.start, output_max)
         return Located(part.segment, block, part.start + block.output, part.start + block.output_end)
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
