@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
-from offsetfs.storage.errors import InvalidName, StorageError
+from offsetfs.cli.served import UNMOUNT, in_use
+from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageError
 from offsetfs.storage.names import TopicPartition
 
 
@@ -37,6 +40,9 @@ def command(log_directory: str, name: str, broker_directory: str) -> int:
             result = hand_over(log_directory, partition, broker_directory, on_progress=on_progress)
     except InvalidName as error:
         raise Failure(str(error), WRONG_CALL) from error
+    except LogDirectoryLocked as error:
+        locked = os.path.dirname(error.path or log_directory)
+        raise in_use(error, locked, UNMOUNT) from error
     except StorageError as error:
         raise Failure(str(error)) from error
     click.echo(

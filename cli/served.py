@@ -9,6 +9,9 @@ from offsetfs.cli.exit_codes import Failure
 from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mounts
 from offsetfs.storage.errors import LogDirectoryLocked
 
+UNMOUNT = "unmount it first: offsetfs umount {mount}"
+"""What helps whoever needs the directory for himself, for `in_use`."""
+
 
 def daemon_of(log_directory: str) -> running.Daemon | None:
     """Return the daemon of ours that has this log directory mounted for writing, if there is one."""
