@@ -351,8 +351,10 @@ class Operations(pyfuse3.Operations):
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         if parent_inode == _GROUPS_INODE:
             return await self._groups.make(name)
-        if parent_inode != pyfuse3.ROOT_INODE or self.shared.is_read_only or not self.shared.options.create:
+        if parent_inode != pyfuse3.ROOT_INODE:
             raise self.shared.refusal()
+        if self.shared.is_read_only or not self.shared.options.create:
+            raise self.shared.lacking("create", "mkdir", os.fsdecode(name))
         wanted = TopicPartition.parse(name.decode("utf-8", "surrogateescape"))
         await self.shared.in_thread(lambda: self.shared.directory.create_partition(wanted))
         return self._directory_of(self._partitions.of(wanted)).entry()
@@ -362,11 +364,11 @@ class Operations(pyfuse3.Operations):
         if parent_inode == _GROUPS_INODE:
             await self._groups.remove(name)
             return
-        if parent_inode != pyfuse3.ROOT_INODE or self.shared.is_read_only or not self.shared.options.delete:
-            raise self.shared.refusal()
-        partition = self._partitions.find(name)
+        partition = self._partitions.find(name) if parent_inode == pyfuse3.ROOT_INODE else None
         if partition is None:
             raise self.shared.refusal()
+        if self.shared.is_read_only or not self.shared.options.delete:
+            raise self.shared.lacking("delete", "rmdir", str(partition.name))
         await self.accumulators.forget(partition.name)
         await self.shared.in_thread(lambda: self.shared.directory.delete_partition(partition.name))
         partition.removed()

@@ -16,7 +16,7 @@ from offsetfs.fs.batch_cache import BatchCache
 from offsetfs.fs.counters import Counters
 from offsetfs.fs.lru import Lru
 from offsetfs.fs.nodes import Buffer
-from offsetfs.fs.notes import Notes
+from offsetfs.fs.notes import Fault, Notes
 from offsetfs.fs.open_indexes import OpenIndexes
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.waiting import Waiting
@@ -106,6 +106,13 @@ class Shared:
     def damaged(self, error: StorageError) -> None:
         """Take note of damage that a view steps over. From any thread."""
         self.notes.add(error, "read", error.path or "")
+
+    def lacking(self, option: str, op: str, path: str) -> FUSEError:
+        """Return what to raise when a mount option is missing, and tell which."""
+        if not self.is_read_only:
+            cure = f"mount with -o {option}"
+            self.notes.tell(Fault(errno.EPERM, op, path, f"this mount has no option {option}", cure))
+        return self.refusal()
 
     def refusal(self) -> FUSEError:
         """Return what to raise when something would be changed that cannot be."""

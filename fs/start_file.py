@@ -64,6 +64,8 @@ class StartFile:
         return Opened(StartHandle(self, self._content()), direct=True)
 
     def check_writable(self, number: int) -> None:
+        if not self._shared.options.delete_records:
+            raise self._shared.lacking("delete-records", "open", self.path)
         if not self.is_writable:
             raise self._shared.refusal()
 

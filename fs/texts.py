@@ -48,6 +48,7 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     echo 1234 > orders-0/start            deletes the records below 1234 (mount option delete-records)
     cat groups/billing/orders-0           the offset that a consumer group has committed
     echo 42 > groups/billing/orders-0     commits another one; rm deletes it
+    mkdir groups/new                      a group that has no commits yet (groups: mount option create)
     cat groups/billing/lag                and how far it is behind, partition by partition
     cat .offsetfs/errors                  what went wrong lately, where, and what helps
     cat .offsetfs/stats                   what goes in and out; .offsetfs/metrics for Prometheus
