@@ -23,7 +23,8 @@ from collections.abc import Callable, Sequence
 import trio
 
 from offsetfs.fs import json_batches
-from offsetfs.fs.append_queue import AppendQueue, Batch, Means
+from offsetfs.fs.append_queue import AppendQueue, Means
+from offsetfs.fs.batches import CORES, Batch
 from offsetfs.fs.buffers import Buffers, Carried
 from offsetfs.fs.counters import Counters
 from offsetfs.fs.deadlines import Deadlines
@@ -330,6 +331,7 @@ class Accumulators:
             Deadlines(),
             FreeSpace(directory.path),
             trio.CapacityLimiter(APPEND_THREADS),
+            trio.CapacityLimiter(CORES),
             trio.CapacityLimiter(SYNC_THREADS),
             on_append,
             counters or Counters(),

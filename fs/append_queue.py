@@ -3,7 +3,7 @@
 What is queued is appended together with what was queued meanwhile; a batch that finds the queue empty is appended on
 the event loop, because handing it to a thread costs more than writing it to the page cache. A batch that cannot be
 written takes with it everything behind it that was accepted (else a writer's records would have a gap), and every
-writer that had records in it is told.
+writer that had records in it is told. Large batches that are compressed are so in threads, before their turn (batches).
 
 Durability: `drain` returns when all is in the segment file; when it is on disk is `shared_sync`'s to say. With
 `flush_ms` 0 both are one: each batch is on disk before the next is written.
@@ -11,6 +11,7 @@ Durability: `drain` returns when all is in the segment file; when it is on disk 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections import deque
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from offsetfs.fs.batches import AHEAD_MAX, Batch
 from offsetfs.fs.buffers import Buffers
 from offsetfs.fs.counters import Counters
 from offsetfs.fs.deadlines import Deadlines
@@ -26,16 +28,18 @@ from offsetfs.fs.errors import errno_of
 from offsetfs.fs.free_space import FreeSpace
 from offsetfs.fs.notes import Notes
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.shared_sync import Left, SharedSync, Writer
+from offsetfs.fs.shared_sync import Left, SharedSync
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Appended, Log
 from offsetfs.storage.records.batch import HEADER_SIZE
-from offsetfs.storage.records.batch_builder import BatchBuilder
 
 _log = logging.getLogger(__name__)
 
 QUEUED_MAX = 2  # batches: one is written, one waits; a third one fills
+COMPRESSED_QUEUED_MAX = AHEAD_MAX + 1
+"""Where they are compressed: as many as are at once, and one that is written or waits."""
+
 HERE_BYTES_MAX = 2 << 20
 """A batch up to this size is appended on the event loop: a megabyte takes 0.2 ms, and handing it to a thread as long
 again (500 MB of lines: 0.31 s instead of 0.38 s)."""
@@ -55,28 +59,11 @@ class Means:
     deadlines: Deadlines
     space: FreeSpace
     append_limiter: trio.CapacityLimiter
+    seal_limiter: trio.CapacityLimiter
     sync_limiter: trio.CapacityLimiter
     on_append: Callable[[TopicPartition], None]
     counters: Counters = field(default_factory=Counters)
     notes: Notes = field(default_factory=Notes)
-
-
-class Batch:
-    """An open or sealed batch, and whose records are in it."""
-
-    __slots__ = ("builder", "done", "parts", "writers")
-
-    def __init__(self, builder: BatchBuilder) -> None:
-        self.builder = builder
-        self.writers: set[Writer] = set()
-        self.parts: list[tuple[Writer, int, int, int]] = []  # writer, first record, count, timestamp
-        self.done = trio.Event()
-
-    def note(self, writer: Writer, first: int, timestamp: int) -> None:
-        """The records from number `first` on are the writer's."""
-        self.writers.add(writer)
-        if writer.wants_offsets:
-            self.parts.append((writer, first, self.builder.count - first, timestamp))
 
 
 class AppendQueue:
@@ -96,7 +83,8 @@ class AppendQueue:
     @property
     def is_full(self) -> bool:
         """Whether no batch should be begun now, for want of a place when it is sealed."""
-        return len(self._queue) >= QUEUED_MAX
+        count = len(self._queue)
+        return count >= QUEUED_MAX and (not self._log.config.compression.codec or count >= COMPRESSED_QUEUED_MAX)
 
     @property
     def is_empty(self) -> bool:
@@ -111,9 +99,11 @@ class AppendQueue:
     def put(self, batch: Batch) -> None:
         """Queue a batch that is not empty, and see that it is appended: now, when that is a small thing."""
         self._queue.append(batch)
+        if batch.is_worth_a_thread:
+            batch.seal_ahead(self._means.nursery, self._means.seal_limiter, self._means.buffers)
         if self._is_appending:
             return
-        if self._may_append_here(batch.builder.size):
+        if not batch.is_in_work and self._may_append_here(batch.builder.size):
             begun = time.perf_counter()
             outcome = self._append([batch])
             if time.perf_counter() - begun > SLOW_S:
@@ -135,8 +125,7 @@ class AppendQueue:
     def let_go(self, batch: Batch) -> None:
         """A batch has come to its end, one way or another: its memory is free again."""
         self._means.space.settle(batch.builder.size - HEADER_SIZE)
-        self._means.buffers.give_back(batch.builder)
-        batch.done.set()
+        batch.finish(self._means.buffers)
 
     def _may_append_here(self, size: int) -> bool:
         """Whether appending is a mere write to the page cache: nothing to wait for, to compress, to sync, to roll."""
@@ -154,19 +143,24 @@ class AppendQueue:
     async def _append_all(self) -> None:
         try:
             while self._queue:
-                batches = list(self._queue)
                 with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled: hear what it did
+                    batches = await self._next()
                     outcome = await trio.to_thread.run_sync(self._append, batches, limiter=self._means.append_limiter)
                 self._finish(*outcome)
         finally:
             self._is_appending = False
+
+    async def _next(self) -> list[Batch]:
+        """Return the first batch of the queue, once no thread seals it any more, and those behind that are as far."""
+        await self._queue[0].sealed_ahead()
+        return list(itertools.takewhile(lambda batch: not batch.is_in_work, self._queue))
 
     def _append(self, batches: list[Batch]) -> tuple[list[Appended], Exception | None]:
         """Append in order; return where those came to lie that could be, and what stopped the next. Any thread."""
         placed: list[Appended] = []
         try:
             for batch in batches:
-                where = self._log.append(batch.builder.seal())
+                where = self._log.append(batch.seal())
                 if self._means.options.flush_ms == 0:
                     self._log.flush()
                 placed.append(where)
