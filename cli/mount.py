@@ -147,7 +147,7 @@ class _Mounting:
     def _serve(self, word: Word) -> int:
         import trio  # here, after all checks: this and pyfuse3 take longer to load than everything before
 
-        from offsetfs.fs.mount import MountError, serve
+        from offsetfs.fs.mounting.mount import MountError, serve
 
         os.chdir("/")
         os.umask(0o077)

@@ -12,7 +12,7 @@ import stat
 from offsetfs.cli import expiring, running
 from offsetfs.cli.exit_codes import SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.served import daemon_of
-from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mount_at
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory_listing import check_log_directory
 from offsetfs.storage.errors import InvalidName, NotALogDirectory

@@ -6,7 +6,7 @@ import os
 
 from offsetfs.cli import running
 from offsetfs.cli.exit_codes import Failure
-from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mounts
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mounts
 from offsetfs.storage.errors import LogDirectoryLocked
 
 UNMOUNT = "unmount it first: offsetfs umount {mount}"

@@ -110,8 +110,7 @@ class Shared:
     def lacking(self, option: str, op: str, path: str) -> FUSEError:
         """Return what to raise when a mount option is missing, and tell which."""
         if not self.is_read_only:
-            cure = f"mount with -o {option}"
-            self.notes.tell(Fault(errno.EPERM, op, path, f"this mount has no option {option}", cure))
+            self.notes.tell(Fault(errno.EPERM, op, path, f"the option {option} was not given", f"use -o {option}"))
         return self.refusal()
 
     def refusal(self) -> FUSEError:

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.fs.buffers import Carried
-from offsetfs.fs.framing import line_bytes_max
-from offsetfs.fs.handles import RANGES_MAX, AppendHandle
+from offsetfs.fs.appends.buffers import Carried
+from offsetfs.fs.appends.framing import line_bytes_max
+from offsetfs.fs.appends.handles import RANGES_MAX, AppendHandle
 from offsetfs.storage.records.batch import HEADER_SIZE
 from offsetfs.storage.records.batch_builder import BatchBuilder, record_size
 

@@ -11,8 +11,8 @@ import trio
 from fake_appends import appends_in
 from trio.testing import wait_all_tasks_blocked
 
-from offsetfs.fs.append_queue import COMPRESSED_QUEUED_MAX
-from offsetfs.fs.batches import Batch
+from offsetfs.fs.appends.append_queue import COMPRESSED_QUEUED_MAX
+from offsetfs.fs.appends.batches import Batch
 from offsetfs.storage.records.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.unit
@@ -87,7 +87,7 @@ def held(world) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsetfs.fs.append_queue.COMPRESSED_QUEUED_MAX", 3)
+    monkeypatch.setattr("offsetfs.fs.appends.append_queue.COMPRESSED_QUEUED_MAX", 3)
 
 
 def test_as_many_are_queued_as_are_compressed_at_once_and_one_more() -> None:

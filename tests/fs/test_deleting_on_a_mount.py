@@ -153,7 +153,7 @@ def test_an_option_that_is_missing_is_named(option: str, mount: Mount, log: Path
     mounted = mount(log)
     with pytest.raises(PermissionError):
         OPTIONS[option](mounted.path)
-    assert f"mount with -o {option}\n" in mounted.errors()
+    assert f"use -o {option}\n" in mounted.errors()
 
 
 # --- rmdir -----------------------------------------------------------------------------------------------------------

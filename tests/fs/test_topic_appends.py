@@ -12,9 +12,9 @@ import trio
 from fake_appends import appends_in
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.fs.framing import JsonLines, Lines
-from offsetfs.fs.handles import AppendHandle
-from offsetfs.fs.topic_appends import Sticky, TopicTarget
+from offsetfs.fs.appends.framing import JsonLines, Lines
+from offsetfs.fs.appends.handles import AppendHandle
+from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
 from offsetfs.storage.records.partitioner import partition_of
 
 pytestmark = pytest.mark.unit

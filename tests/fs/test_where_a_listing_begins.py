@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from offsetfs.fs import record_listing
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.partitions import Partitions
-from offsetfs.fs.record_listing import RecordListing
 from offsetfs.fs.shared import Shared
+from offsetfs.fs.views import record_listing
+from offsetfs.fs.views.record_listing import RecordListing
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch_builder import BatchBuilder
