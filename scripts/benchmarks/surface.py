@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import logs
 import mounted
@@ -88,9 +87,8 @@ def idle(bench: Bench) -> Iterator[Measure]:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Return the CPU time of all threads of a process: finer than the hundredths of a second in its `stat`."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+    """Return the CPU time of a process, threads that have ended included: Linux has a clock for each process."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 ROWS = (
