@@ -1,9 +1,10 @@
 """A mount that writes keeps the view maps of its segments, so that nobody waits for those of what it wrote itself.
 
 When a segment was rolled, or compaction put another in its place, its maps of `values` and `records.ndjson` are made in
-a thread and put beside it, while the kernel still has its pages: about a second for each gigabyte, for both. What a
-growing view that somebody looked at knows already is only written down. Segments that somebody else wrote get theirs
-when they are asked for (`map_making`), and small ones as well, for which a map saves nothing.
+a thread and put beside it, while the kernel still has its pages: about a second for each gigabyte, for both. Writers
+come first: maps are made in the pauses between appends. What a growing view that somebody looked at knows already is
+only written down. Segments that somebody else wrote get theirs when they are asked for (`map_making`), and small ones
+as well, for which a map saves nothing.
 
 A map that cannot be made costs time later, and nothing else: no failure is told.
 """
@@ -16,6 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import trio
+
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.views.growing_file import GrowingFile
@@ -27,6 +30,9 @@ from offsetfs.storage.views.range_view import RangeView
 
 SEGMENT_BYTES_MIN = 1 << 20
 """Below that a segment is measured as soon as its map is read."""
+
+PAUSE_SECONDS = 0.5
+"""How long nobody has to have written for maps to be made."""
 
 _STEP_BYTES = 32 << 20
 _WAITING_MAX = 1000
@@ -51,10 +57,12 @@ class MapKeeper:
         self._seen: dict[TopicPartition, Segments] = {}
         self._waiting: deque[tuple[Kept, Segment]] = deque()
         self._is_running = False
+        self._last_growth = 0.0
         self._is_idle_for_good = shared.is_read_only or shared.options.is_committed_only
 
     def look(self, name: TopicPartition) -> None:
         """See whether a partition has sealed segments that it had not when it was looked at before."""
+        self._last_growth = trio.current_time()
         kept = None if self._is_idle_for_good else self._find(name)
         if kept is None:
             self._seen.pop(name, None)
@@ -97,5 +105,11 @@ class MapKeeper:
             form=growing.form,
             known=growing.known_map,
         )
+        await self._pause()
         while not await self._shared.in_thread(functools.partial(view.refresh, bytes_max=_STEP_BYTES)):
-            pass
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Return when nobody has written for a while."""
+        while (passed := trio.current_time() - self._last_growth) < PAUSE_SECONDS:
+            await trio.sleep(PAUSE_SECONDS - passed)

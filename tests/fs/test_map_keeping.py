@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from offsetfs.fs.inodes import Kind
 from offsetfs.fs.mounting import map_keeping
@@ -75,6 +76,7 @@ async def started(path: Path, options: MountOptions, nursery: trio.Nursery) -> W
 @pytest.fixture
 async def world(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(map_keeping, "SEGMENT_BYTES_MIN", 1000)
+    monkeypatch.setattr(map_keeping, "PAUSE_SECONDS", 0.01)
     world = await started(tmp_path, MountOptions(), nursery)
     yield world
     world.shared.directory.close()
@@ -93,6 +95,20 @@ async def test_a_segment_that_is_rolled_gets_its_maps(world: World) -> None:
     for segment in world.log.snapshot().values()[1:-1]:
         for growing in world.growing:
             assert ViewMap.load(segment, world.shared.maps, growing.form) is not None
+
+
+async def test_maps_are_made_when_nobody_has_written_for_a_while(
+    world: World, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    monkeypatch.setattr(map_keeping, "PAUSE_SECONDS", 10)
+    world.keeper.look(PARTITION)
+    base = world.roll()
+    for _ in range(5):
+        world.keeper.look(PARTITION)
+        await trio.sleep(9)
+        assert world.maps == []
+    await trio.sleep(2)
+    assert await world.kept(base)
 
 
 async def test_small_segments_get_none(world: World) -> None:
