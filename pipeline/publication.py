@@ -1,0 +1,254 @@
+"""Publishing what tasks have staged: every record once, whatever dies when.
+
+    1. the journal already has this version of this application: the staged files go, the old answer is given
+    2. an intent, on disk: which staged batches go where, and where each log ended
+    3. the batches are appended to the logs, and synced
+    4. the journal has the result, on disk; then the intent goes, then the staged files
+
+All under the lock of the log directory, so nobody else writes meanwhile. Whoever dies between 2 and 4 has left an
+intent, which the next publication carries out before its own: a batch counts as appended when it lies at the offset it
+was meant for, with the same bytes. Batches that are missing are appended behind whatever was written since. Readers see
+a publication grow, batch by batch; what `publish` has returned is on disk.
+
+    .offsetfs-published.json     the latest version of each application, and its result
+    .offsetfs-publishing.json    the intent
+    .offsetfs-staged-…           files of tasks
+
+Kafka steps over all of them. Follows the idea of Delta's txnAppId and txnVersion.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from offsetfs.pipeline.staging import PREFIX, Staged, StagedBatch, remove_staged
+from offsetfs.storage import files
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import HEADER_SIZE, Batch, read_batch
+from offsetfs.storage.records.batch_builder import SealedBatch
+
+JOURNAL = ".offsetfs-published.json"
+INTENT = ".offsetfs-publishing.json"
+SWEEP_SECONDS = 7 * 24 * 3600
+"""How old a staged file is when nobody can mean it any more."""
+_JOURNAL_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Who publishes. What has the same application and no higher version was published before."""
+
+    id: str
+    """Told by the names of staged files; another one at each attempt."""
+    application: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a publication came to: offsets `[start, end)` of each partition, without what others wrote in between."""
+
+    records: int
+    partitions: Mapping[str, tuple[int, int]]
+    is_repeated: bool = False
+    """Whether it had been published before, and nothing was done."""
+
+    def fields(self) -> dict[str, Any]:
+        return {"records": self.records, "partitions": {name: list(each) for name, each in self.partitions.items()}}
+
+
+class PublicationFailed(StorageError):
+    """A staged file is not what its task wrote. Cure: run the job again."""
+
+
+def publish(path: str, job: Job, staged: Iterable[Staged]) -> Published:
+    """Append what the tasks have staged, in the order of splits, once and for all; on disk after return.
+
+    Raises `LogDirectoryLocked` while somebody else writes, `PublicationFailed`, and what `Log.append` raises; a second
+    call with the same application and version goes on where the first one ended.
+    """
+    directory = LogDirectory.open(path)
+    try:
+        finish_pending(directory)
+        before = find_published(directory.path, job)
+        if before is not None:
+            remove_staged(directory.path, job.id)
+            return before
+        intent = _intent(directory, job, staged)
+        files.replace_file(os.path.join(directory.path, INTENT), json.dumps(intent).encode())
+        published = _carry_out(directory, intent)
+        _sweep(directory.path)
+        return published
+    finally:
+        directory.close()
+
+
+def withdraw(path: str, job: Job) -> None:
+    """Remove what the tasks of a job have staged, unless an intent names it: then it will be published."""
+    intent = _read(os.path.join(path, INTENT))
+    if intent.get("id") != job.id:
+        remove_staged(path, job.id)
+
+
+def find_published(path: str, job: Job) -> Published | None:
+    """Return what the journal says of this version of the application, None when it is yet to be published.
+
+    Of a version below the latest one nothing but its having been published is known.
+    """
+    found = _read(os.path.join(path, JOURNAL)).get(job.application)
+    if not isinstance(found, dict) or job.version > found["version"]:
+        return None
+    if job.version < found["version"]:
+        return Published(0, {}, is_repeated=True)
+    partitions = {name: (start, end) for name, (start, end) in found["partitions"].items()}
+    return Published(found["records"], partitions, is_repeated=True)
+
+
+def finish_pending(directory: LogDirectory) -> Published | None:
+    """Carry out the intent that somebody left who died, if there is one."""
+    intent = _read(os.path.join(directory.path, INTENT))
+    return _carry_out(directory, intent) if intent else None
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        found = json.loads(files.read_file(path, _JOURNAL_BYTES_MAX))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        raise PublicationFailed("is no JSON", path=path) from None
+    if not isinstance(found, dict):
+        raise PublicationFailed("is no JSON object", path=path)
+    return found
+
+
+# --- the intent ------------------------------------------------------------------------------------------------------
+
+
+def _intent(directory: LogDirectory, job: Job, staged: Iterable[Staged]) -> dict[str, Any]:
+    by_partition: dict[TopicPartition, list[tuple[str, StagedBatch]]] = {}
+    for piece in sorted(staged, key=lambda each: each.split):
+        for partition, batches in piece.batches.items():
+            assert piece.path is not None
+            name = os.path.basename(piece.path)
+            by_partition.setdefault(partition, []).extend((name, batch) for batch in batches)
+    return {
+        "id": job.id,
+        "application": job.application,
+        "version": job.version,
+        "partitions": {
+            str(partition): {
+                "start": directory.log(partition).next_offset,
+                "batches": [[name, batch.position, batch.size, batch.count] for name, batch in batches],
+            }
+            for partition, batches in sorted(by_partition.items())
+        },
+    }
+
+
+def _carry_out(directory: LogDirectory, intent: dict[str, Any]) -> Published:
+    """Do what the intent says, as far as it is not done."""
+    path = directory.path
+    job = Job(intent["id"], intent["application"], intent["version"])
+    published = find_published(path, job)
+    if published is None:
+        published = _append_all(directory, intent["partitions"])
+        journal = _read(os.path.join(path, JOURNAL))
+        journal[job.application] = {"version": job.version, **published.fields()}
+        files.replace_file(os.path.join(path, JOURNAL), json.dumps(journal).encode())
+    files.remove_file(os.path.join(path, INTENT))
+    files.sync_directory(path)
+    remove_staged(path, job.id)
+    return published
+
+
+def _append_all(directory: LogDirectory, partitions: dict[str, Any]) -> Published:
+    records, ends = 0, {}
+    logs = []
+    for name, wanted in partitions.items():
+        log = directory.log(TopicPartition.parse(name))
+        batches = [(each[0], StagedBatch(*each[1:])) for each in wanted["batches"]]
+        with contextlib.closing(_Staging(directory.path)) as staging:
+            done = _already_there(log, wanted["start"], batches, staging)
+            for file, batch in batches[done:]:
+                log.append(_sealed(staging.batch(file, batch), batch))
+        logs.append(log)
+        records += sum(batch.count for _, batch in batches)
+        ends[name] = (wanted["start"], log.next_offset)
+    for log in logs:
+        log.flush()
+    return Published(records, ends)
+
+
+def _already_there(log: Log, start: int, batches: list[tuple[str, StagedBatch]], staging: _Staging) -> int:
+    """Return how many of the batches are in the log already, where they were meant to be."""
+    offsets, offset = [], start
+    for _, batch in batches:
+        offsets.append(offset)
+        offset += batch.count
+    for number in range(len(batches) - 1, -1, -1):
+        if log.log_start_offset <= offsets[number] < log.next_offset:
+            found = log.batch_at(offsets[number])
+            if found is not None and _is_same(found, offsets[number], staging.batch(*batches[number])):
+                return number + 1
+    return 0
+
+
+def _is_same(found: Batch, offset: int, staged: Batch) -> bool:
+    """Whether a batch of the log is the staged one; what a log stamps into a header is left aside."""
+    return (
+        found.header.base_offset == offset
+        and found.header.count == staged.header.count
+        and found.header.base_timestamp == staged.header.base_timestamp
+        and found.data[HEADER_SIZE:] == staged.data[HEADER_SIZE:]
+    )
+
+
+def _sealed(batch: Batch, staged: StagedBatch) -> SealedBatch:
+    return SealedBatch(memoryview(bytearray(batch.data)), staged.count, 0, batch.header.max_timestamp, staged.size)
+
+
+class _Staging:
+    """The staged files, opened as they are asked for."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._opened: dict[str, files.File] = {}
+
+    def batch(self, name: str, where: StagedBatch) -> Batch:
+        """Return a staged batch, its checksum verified."""
+        if name not in self._opened:
+            self._opened[name] = files.open_file(os.path.join(self._path, os.path.basename(name)))
+        file = self._opened[name]
+        try:
+            found = read_batch(file.read(where.position, where.size), path=file.path, file_position=where.position)
+        except StorageError as error:
+            raise PublicationFailed(error.reason, path=error.path, position=error.position) from None
+        if found.header.count != where.count or found.header.size != where.size:
+            raise PublicationFailed("another batch than was staged", path=file.path, position=where.position)
+        return found
+
+    def close(self) -> None:
+        for file in self._opened.values():
+            file.close()
+
+
+def _sweep(path: str) -> None:
+    """Remove staged files so old that their job is gone."""
+    for name in list(_old_files(path, time.time() - SWEEP_SECONDS)):
+        files.remove_file(os.path.join(path, name))
+
+
+def _old_files(path: str, before: float) -> Iterator[str]:
+    for name in files.names(path):
+        if name.startswith(PREFIX) and files.status(os.path.join(path, name)).st_mtime < before:
+            yield name
