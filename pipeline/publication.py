@@ -3,12 +3,12 @@
     1. the journal already has this version of this application: the staged files go, the old answer is given
     2. an intent, on disk: which staged batches go where, and where each log ended
     3. the batches are appended to the logs, and synced
-    4. the journal has the result, on disk; then the intent goes, then the staged files
+    4. the journal has the result, on disk; then the staged files go, the intent last
 
 All under the lock of the log directory, so nobody else writes meanwhile. Whoever dies between 2 and 4 has left an
 intent, which the next publication carries out before its own: a batch counts as appended when it lies at the offset it
-was meant for, with the same bytes. Batches that are missing are appended behind whatever was written since. Readers see
-a publication grow, batch by batch; what `publish` has returned is on disk.
+was meant for, with the same bytes; the intent is put down anew without those, and what is missing goes behind whatever
+others have written since. Readers see a publication grow, batch by batch; what `publish` has returned is on disk.
 
     .offsetfs-published.json     the latest version of each application, and its result
     .offsetfs-publishing.json    the intent
@@ -84,7 +84,7 @@ def publish(path: str, job: Job, staged: Iterable[Staged]) -> Published:
             remove_staged(directory.path, job.id)
             return before
         intent = _intent(directory, job, staged)
-        files.replace_file(os.path.join(directory.path, INTENT), json.dumps(intent).encode())
+        _put_down(directory.path, intent)
         published = _carry_out(directory, intent)
         _sweep(directory.path)
         return published
@@ -114,9 +114,38 @@ def find_published(path: str, job: Job) -> Published | None:
 
 
 def finish_pending(directory: LogDirectory) -> Published | None:
-    """Carry out the intent that somebody left who died, if there is one."""
+    """Carry out the intent that somebody left who died, if there is one.
+
+    First it is put down anew, without what is done: others may have written since, and whoever carries it out may die
+    as well.
+    """
     intent = _read(os.path.join(directory.path, INTENT))
-    return _carry_out(directory, intent) if intent else None
+    if not intent:
+        return None
+    if find_published(directory.path, _job_of(intent)) is None:
+        for name, wanted in intent["partitions"].items():
+            _leave_out_what_is_done(directory, directory.log(TopicPartition.parse(name)), wanted)
+        _put_down(directory.path, intent)
+    return _carry_out(directory, intent)
+
+
+def _leave_out_what_is_done(directory: LogDirectory, log: Log, wanted: dict[str, Any]) -> None:
+    batches = _batches_of(wanted)
+    with contextlib.closing(_Staging(directory.path)) as staging:
+        done = _already_there(log, wanted["next"], batches, staging)
+    wanted["next"], wanted["batches"] = log.next_offset, wanted["batches"][done:]
+
+
+def _batches_of(wanted: dict[str, Any]) -> list[tuple[str, StagedBatch]]:
+    return [(name, StagedBatch(*numbers)) for name, *numbers in wanted["batches"]]
+
+
+def _job_of(intent: dict[str, Any]) -> Job:
+    return Job(intent["id"], intent["application"], intent["version"])
+
+
+def _put_down(path: str, intent: dict[str, Any]) -> None:
+    files.replace_file(os.path.join(path, INTENT), json.dumps(intent).encode())
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -145,9 +174,11 @@ def _intent(directory: LogDirectory, job: Job, staged: Iterable[Staged]) -> dict
         "id": job.id,
         "application": job.application,
         "version": job.version,
+        "records": sum(batch.count for batches in by_partition.values() for _, batch in batches),
         "partitions": {
             str(partition): {
                 "start": directory.log(partition).next_offset,
+                "next": directory.log(partition).next_offset,
                 "batches": [[name, batch.position, batch.size, batch.count] for name, batch in batches],
             }
             for partition, batches in sorted(by_partition.items())
@@ -156,37 +187,33 @@ def _intent(directory: LogDirectory, job: Job, staged: Iterable[Staged]) -> dict
 
 
 def _carry_out(directory: LogDirectory, intent: dict[str, Any]) -> Published:
-    """Do what the intent says, as far as it is not done."""
-    path = directory.path
-    job = Job(intent["id"], intent["application"], intent["version"])
+    """Do what the intent says."""
+    path, job = directory.path, _job_of(intent)
     published = find_published(path, job)
     if published is None:
-        published = _append_all(directory, intent["partitions"])
+        published = _append_all(directory, intent)
         journal = _read(os.path.join(path, JOURNAL))
         journal[job.application] = {"version": job.version, **published.fields()}
         files.replace_file(os.path.join(path, JOURNAL), json.dumps(journal).encode())
+    remove_staged(path, job.id)
     files.remove_file(os.path.join(path, INTENT))
     files.sync_directory(path)
-    remove_staged(path, job.id)
     return published
 
 
-def _append_all(directory: LogDirectory, partitions: dict[str, Any]) -> Published:
-    records, ends = 0, {}
-    logs = []
-    for name, wanted in partitions.items():
-        log = directory.log(TopicPartition.parse(name))
-        batches = [(each[0], StagedBatch(*each[1:])) for each in wanted["batches"]]
-        with contextlib.closing(_Staging(directory.path)) as staging:
-            done = _already_there(log, wanted["start"], batches, staging)
-            for file, batch in batches[done:]:
+def _append_all(directory: LogDirectory, intent: dict[str, Any]) -> Published:
+    """Append the batches of the intent, in order; on disk after return."""
+    ends, logs = {}, []
+    with contextlib.closing(_Staging(directory.path)) as staging:
+        for name, wanted in intent["partitions"].items():
+            log = directory.log(TopicPartition.parse(name))
+            for file, batch in _batches_of(wanted):
                 log.append(_sealed(staging.batch(file, batch), batch))
-        logs.append(log)
-        records += sum(batch.count for _, batch in batches)
-        ends[name] = (wanted["start"], log.next_offset)
+            logs.append(log)
+            ends[name] = (wanted["start"], log.next_offset)
     for log in logs:
         log.flush()
-    return Published(records, ends)
+    return Published(intent["records"], ends)
 
 
 def _already_there(log: Log, start: int, batches: list[tuple[str, StagedBatch]], staging: _Staging) -> int:

@@ -8,7 +8,7 @@ still there when the query was planned, retention was faster: that is a loss, wh
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from offsetfs.pipeline.read_options import DROPMALFORMED, FAILFAST, PERMISSIVE, 
 from offsetfs.pipeline.record_batches import record_batches
 from offsetfs.pipeline.scan_range import DataLoss, Range, opened, view_of
 from offsetfs.pipeline.schema import CORRUPT
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError, UnknownPartition
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.records.batch import Batch
@@ -37,6 +38,21 @@ def scan(ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema) -> 
                 _lost(f"{each.name} was deleted while it was read", options)
                 continue
             yield from _Reading(view, each, options, schema).record_batches()
+
+
+def batches_of(
+    directory: LogDirectory, wanted: Range, options: ReadOptions, on_damage: Callable[[StorageError], None]
+) -> Iterator[Batch]:
+    """Yield the batches that reach into a range and are shown. Damage ends it, or is told, by `options.mode`."""
+    reading = _Reading(view_of(directory, wanted.name, options), wanted, options, pa.schema([]))
+    told = 0
+    for batch in reading.batches():
+        while told < len(reading.faults):
+            on_damage(reading.faults[told])
+            told += 1
+        yield batch
+    for fault in reading.faults[told:]:
+        on_damage(fault)
 
 
 def _lost(sentence: str, options: ReadOptions) -> None:
@@ -62,11 +78,11 @@ class _Reading:
         start, end, on_fault = self.range.start, self.range.end, None
         if self.options.mode != FAILFAST:
             on_fault = self.faults.append
-        yield from record_batches(self._batches(), self.range.name, self.schema, start, end, on_fault)
+        yield from record_batches(self.batches(), self.range.name, self.schema, start, end, on_fault)
         if self.faults and self.options.mode == PERMISSIVE and CORRUPT in self.schema.names:
             yield self._corrupt_rows()
 
-    def _batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[Batch]:
         """Yield the batches that reach into the range and are shown; goes on when segments are replaced meanwhile."""
         while self.offset < self.range.end:
             self._check_start()

@@ -12,7 +12,7 @@ import os
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -82,15 +82,15 @@ def stage(batches: Iterable[pa.RecordBatch], target: Target, split: int, attempt
 
     Raises `RecordTooLarge`, `UnknownPartition`, `PolicyViolation` (a compacted topic, and no key), ValueError, OSError.
     """
-    path = os.path.join(target.path, f"{PREFIX}{target.job}-{split}-{attempt}")
-    writing = _Writing(target, split, path)
+    staging = StagingFile(target, split, attempt)
+    writing = _Writing(staging)
     try:
         for number, batch in enumerate(batches):
             if batch.num_rows:
                 writing.take(batch, split + number)
-        return writing.finish()
+        return staging.finish()
     except BaseException:
-        writing.abandon()
+        staging.abandon()
         raise
 
 
@@ -101,98 +101,112 @@ def remove_staged(directory: str, job: str) -> None:
             files.remove_file(os.path.join(directory, name))
 
 
+class StagingFile:
+    """The staged file of a task in the making, and the open batch of each partition."""
+
+    def __init__(self, target: Target, split: int, attempt: int) -> None:
+        self.target = target
+        self._split = split
+        self._path = os.path.join(target.path, f"{PREFIX}{target.job}-{split}-{attempt}")
+        self._file: files.File | None = None
+        self._position = 0
+        self._builders: dict[TopicPartition, BatchBuilder] = {}
+        self._batches: dict[TopicPartition, list[StagedBatch]] = {}
+
+    def builder(self, partition: TopicPartition, shape: TopicShape) -> BatchBuilder:
+        """Return the open batch of a partition."""
+        builder = self._builders.get(partition)
+        if builder is None:
+            partitions = sum(len(each.partitions) for each in self.target.topics.values())
+            size = min(BATCH_BYTES, max(BUILDERS_BYTES // partitions, _BATCH_BYTES_MIN), shape.batch_bytes_max)
+            builder = self._builders[partition] = BatchBuilder(size, shape.compression)
+        return builder
+
+    def make_room(self, partition: TopicPartition, shape: TopicShape, record_bytes: int) -> None:
+        """Begin a batch that has room for a record of this size. `RecordTooLarge` when none may."""
+        builder = self.builder(partition, shape)
+        if not builder.is_empty:
+            self.flush(partition)
+        if HEADER_SIZE + record_bytes > shape.batch_bytes_max:
+            raise RecordTooLarge(f"{partition}: a record of {record_bytes} bytes", path=self.target.path)
+        if HEADER_SIZE + record_bytes > builder.bytes_max:
+            self._builders[partition] = BatchBuilder(HEADER_SIZE + record_bytes, shape.compression)
+
+    def flush(self, partition: TopicPartition) -> None:
+        """Write the open batch of a partition, if it holds anything."""
+        builder = self._builders[partition]
+        if builder.is_empty:
+            return
+        if self._file is None:
+            self._file = files.open_file(self._path, create=True)
+            self._file.truncate(0)
+        sealed = builder.seal()
+        self._file.write(self._position, sealed.data)
+        self._batches.setdefault(partition, []).append(StagedBatch(self._position, sealed.size, sealed.count))
+        self._position += sealed.size
+        builder.reset()
+
+    def finish(self) -> Staged:
+        """Write what is open; on disk after return."""
+        for partition in self._builders:
+            self.flush(partition)
+        batches = {partition: tuple(each) for partition, each in self._batches.items()}
+        if self._file is None:
+            return Staged(self.target.job, self._split, None, batches)
+        self._file.sync()
+        self._file.close()
+        files.sync_directory(self.target.path)
+        return Staged(self.target.job, self._split, self._path, batches)
+
+    def abandon(self) -> None:
+        """Remove the file."""
+        if self._file is not None:
+            self._file.close()
+            files.remove_file(self._path)
+
+
 @dataclass(slots=True)
 class _Writing:
-    """The staged file in the making."""
+    """Rows on their way into a staging file."""
 
-    target: Target
-    split: int
-    path: str
-    file: files.File | None = None
-    position: int = 0
-    builders: dict[TopicPartition, BatchBuilder] = field(default_factory=dict)
-    batches: dict[TopicPartition, list[StagedBatch]] = field(default_factory=dict)
+    staging: StagingFile
 
     def take(self, batch: pa.RecordBatch, turn: int) -> None:
-        columns = _columns_of(batch)
-        for topic, rows in self._by_topic(batch):
-            shape = self.target.topics.get(topic)
+        target, columns = self.staging.target, _columns_of(batch)
+        for topic, rows in _by_topic(batch, target):
+            shape = target.topics.get(topic)
             if shape is None:
-                raise UnknownPartition(f"no topic {topic}; the option partitions makes one", path=self.target.path)
-            self._check_keys(columns, rows, shape, topic)
+                raise UnknownPartition(f"no topic {topic}; the option partitions makes one", path=target.path)
+            if shape.needs_key and (columns.keys is None or not _are_valid(columns.keys, rows)):
+                raise PolicyViolation(f"{topic} is compacted and takes no record without a key", path=target.path)
             for partition, picks in _by_partition(batch, columns, rows, shape, turn):
                 self._encode(TopicPartition(topic, partition), columns, picks, shape)
 
-    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, np.ndarray]]:
-        if self.target.topic is not None:
-            yield self.target.topic, np.arange(batch.num_rows, dtype=np.int32)
-            return
-        column = batch.column("topic")
-        if column.null_count:
-            raise ValueError("a record without a topic: neither the option topic nor its column says one")
-        encoded = column.dictionary_encode()
-        indices = encoded.indices.to_numpy(zero_copy_only=False)
-        for number, topic in enumerate(encoded.dictionary.to_pylist()):
-            yield topic, np.flatnonzero(indices == number).astype(np.int32)
-
-    def _check_keys(self, columns: RecordColumns, rows: np.ndarray, shape: TopicShape, topic: str) -> None:
-        keys = columns.keys
-        if shape.needs_key and (keys is None or not _are_valid(keys, rows)):
-            raise PolicyViolation(f"{topic} is compacted and takes no record without a key", path=self.target.path)
-
     def _encode(self, partition: TopicPartition, columns: RecordColumns, picks: array[int], shape: TopicShape) -> None:
-        pick, builder = 0, self._builder(partition, shape)
-        while pick < len(picks):
+        pick = 0
+        while True:
+            builder = self.staging.builder(partition, shape)
             encoded = encode_columns(columns, picks, pick, builder.lane)
             if encoded.pick > pick:
                 builder.grown(encoded.lane)
             pick = encoded.pick
             if pick == len(picks):
                 return
-            if builder.is_empty:
-                if HEADER_SIZE + encoded.record_bytes > shape.batch_bytes_max:
-                    raise RecordTooLarge(
-                        f"{partition}: a record of {encoded.record_bytes} bytes", path=self.target.path
-                    )
-                builder = BatchBuilder(HEADER_SIZE + encoded.record_bytes, shape.compression)
-                self.builders[partition] = builder
-            else:
-                self._write(partition, builder)
-                builder = self._builder(partition, shape)
+            self.staging.make_room(partition, shape, encoded.record_bytes)
 
-    def _builder(self, partition: TopicPartition, shape: TopicShape) -> BatchBuilder:
-        builder = self.builders.get(partition)
-        if builder is None:
-            partitions = sum(len(each.partitions) for each in self.target.topics.values())
-            size = min(BATCH_BYTES, max(BUILDERS_BYTES // partitions, _BATCH_BYTES_MIN), shape.batch_bytes_max)
-            builder = self.builders[partition] = BatchBuilder(size, shape.compression)
-        return builder
 
-    def _write(self, partition: TopicPartition, builder: BatchBuilder) -> None:
-        if self.file is None:
-            self.file = files.open_file(self.path, create=True)
-            self.file.truncate(0)
-        sealed = builder.seal()
-        self.file.write(self.position, sealed.data)
-        self.batches.setdefault(partition, []).append(StagedBatch(self.position, sealed.size, sealed.count))
-        self.position += sealed.size
-        builder.reset()
-
-    def finish(self) -> Staged:
-        for partition, builder in self.builders.items():
-            if not builder.is_empty:
-                self._write(partition, builder)
-        if self.file is not None:
-            self.file.sync()
-            self.file.close()
-            files.sync_directory(self.target.path)
-        batches = {partition: tuple(each) for partition, each in self.batches.items()}
-        return Staged(self.target.job, self.split, self.path if self.file is not None else None, batches)
-
-    def abandon(self) -> None:
-        if self.file is not None:
-            self.file.close()
-            files.remove_file(self.path)
+def _by_topic(batch: pa.RecordBatch, target: Target) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield each topic and its rows."""
+    if target.topic is not None:
+        yield target.topic, np.arange(batch.num_rows, dtype=np.int32)
+        return
+    column = batch.column("topic")
+    if column.null_count:
+        raise ValueError("a record without a topic: neither the option topic nor its column says one")
+    encoded = column.dictionary_encode()
+    indices = encoded.indices.to_numpy(zero_copy_only=False)
+    for number, topic in enumerate(encoded.dictionary.to_pylist()):
+        yield topic, np.flatnonzero(indices == number).astype(np.int32)
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------

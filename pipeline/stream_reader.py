@@ -137,7 +137,8 @@ def _limited(begins: Offsets, end: Offsets, rows_max: int) -> Offsets:
         return _no_less(begins, end)
     left, reached = rows_max, {topic: dict(each) for topic, each in begins.items()}
     for (topic, number), waiting in sorted(ahead.items(), key=lambda each: each[1]):
-        share = min(waiting, max(rows_max * waiting // total, 1), left)
-        reached[topic][number] += share
-        left -= share
+        if waiting:
+            share = min(waiting, max(left * waiting // total, 1), left)
+            reached[topic][number] += share
+            left, total = left - share, total - waiting
     return reached

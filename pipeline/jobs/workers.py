@@ -1,0 +1,77 @@
+"""Spreading work over Spark: a descriptor for each task, an answer from each, and nothing else through the JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from offsetfs.storage import files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Answer = dict[str, Any]
+_Descriptor = TypeVar("_Descriptor")
+
+
+class JobFailed(Exception):
+    """A job cannot be done; the message is one sentence."""
+
+
+def spread(
+    spark: SparkSession, work: Callable[[_Descriptor], Answer], descriptors: Sequence[_Descriptor]
+) -> list[Answer]:
+    """Return what `work` answers to each descriptor, in their order. A task each; JSON values come back.
+
+    `work` is a function of a module, so that it is found by its name where the tasks run. What it raises ends the job.
+    """
+    if not descriptors:
+        return []
+
+    def tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                answer = json.dumps(work(descriptors[number]))
+                yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64()), pa.array([answer])], ["id", "answer"])
+
+    count = len(descriptors)
+    rows = spark.range(0, count, 1, count).mapInArrow(tasks, "id long, answer string").collect()
+    return [json.loads(row.answer) for row in sorted(rows, key=lambda row: row.id)]
+
+
+def check_sight(spark: SparkSession, path: str) -> None:
+    """Raise `JobFailed` unless every executor sees this directory under its path. It writes a nonce there, and goes.
+
+    A directory that may only be read is looked for without a nonce. Nothing is asked where all is in one process.
+    """
+    if spark_is_local(spark):
+        return
+    name = f".offsetfs-nonce-{uuid.uuid4().hex}"
+    nonce = os.path.join(path, name)
+    try:
+        files.replace_file(nonce, name.encode(), sync_name=False)
+    except OSError:
+        nonce = path
+    try:
+        found = spread(spark, _sees, [nonce] * max(2 * spark.sparkContext.defaultParallelism, 2))
+    finally:
+        if nonce != path:
+            files.remove_file(nonce)
+    blind = sorted({answer["host"] for answer in found if not answer["sees"]})
+    if blind:
+        raise JobFailed(f"{path} is not to be seen on {', '.join(blind)}: all executors need the same files there")
+
+
+def spark_is_local(spark: SparkSession) -> bool:
+    """Whether tasks run in processes of this machine's driver."""
+    master = str(spark.conf.get("spark.master", "local"))
+    return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def _sees(path: str) -> Answer:
+    return {"host": os.uname().nodename, "sees": files.exists(path)}
