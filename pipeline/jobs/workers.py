@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -75,3 +76,19 @@ def spark_is_local(spark: SparkSession) -> bool:
 
 def _sees(path: str) -> Answer:
     return {"host": os.uname().nodename, "sees": files.exists(path)}
+
+
+_RAISED = re.compile(r"^(?:[\w$.]+\.)?(\w+): (.+)$")
+_OURS = re.compile(r"^offsetfs\.[\w.]+: (.+)$")
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return what a failed job is to say: our own sentence where there is one amid the stacks of Python and the JVM."""
+    lines = str(error).splitlines()
+    ours = [found.group(1) for line in lines if (found := _OURS.match(line.strip()))]
+    if ours:
+        return ours[-1]
+    raised = [
+        line.strip() for line in lines if (found := _RAISED.match(line.strip())) and found.group(1).endswith("Error")
+    ]
+    return raised[-1] if raised else (lines[0] if lines else type(error).__name__)
