@@ -104,7 +104,7 @@ def _count_range(directory: Any, wanted: Range, options: ReadOptions) -> Answer:
         except StorageError as error:
             faults.append(error)
             continue
-        if header.base_offset >= wanted.start:  # a batch that a cut runs through belongs to the task of its beginning
+        if header.last_offset < wanted.end:  # a batch that a cut runs through belongs to the task of its end
             batches, size = batches + 1, size + header.size
             codecs[CODECS[header.codec]] += 1
         kept = _rows_between(rows, header.base_offset, wanted)

@@ -41,9 +41,7 @@ def verify(spark: SparkSession, source: str, partitions: Sequence[str] = ()) -> 
     findings: list[Finding] = []
     outside = Verification(path, wanted, report=findings.append)
     names = [str(each) for each in outside.partitions]
-    if wanted is None:
-        outside.partitions = []
-        outside.run()
+    outside.run(into_partitions=False)
     check_sight(spark, path)
     tally = Tally()
     for answer in spread(spark, functools.partial(_verify, path), names):
