@@ -38,6 +38,7 @@ def command() -> None:
     offsetfs spark verify /var/lib/kafka/data --json
     offsetfs spark export /var/lib/kafka/data /backup/parquet --topic orders
     offsetfs spark import events.ndjson ~/logs events --format ndjson --partitions 12
+    offsetfs spark repartition /var/lib/kafka/data orders ~/logs orders-wide --partitions 48
     offsetfs spark tail /var/lib/kafka/data /lake/orders --topic orders --once
 
     The same in SQL and DataFrames: spark.read.format("offsetfs").load("/var/lib/kafka/data"). docs/spark.md.
@@ -213,6 +214,43 @@ def import_(
     done = "were imported before" if published.is_repeated else "imported"
     fields = {**published.fields(), "is_repeated": published.is_repeated, "rejected": result.rejected}
     _tell(fields, f"{published.records} records {done}, {result.rejected} lines rejected", as_json)
+    return DONE
+
+
+@command.command("repartition", short_help="Write a topic into one of another number of partitions.")
+@click.argument("source", metavar="LOGDIR")
+@click.argument("topic", metavar="TOPIC")
+@click.argument("destination", metavar="LOGDIR")
+@click.argument("new_topic", metavar="NEW_TOPIC")
+@click.option("--partitions", type=click.IntRange(1, 100_000), required=True, metavar="N", help="How many it gets.")
+@click.option("--offset-map", metavar="FILE", help="Where the map of offsets goes.")
+@_job
+def repartition(
+    source: str,
+    topic: str,
+    destination: str,
+    new_topic: str,
+    partitions: int,
+    offset_map: str | None,
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Write what TOPIC holds now into NEW_TOPIC, which is made. Records of one key keep their order.
+
+    The map of offsets, lines of JSON, says which old offset lies where, so that groups can go on there.
+
+    \b
+    offsetfs spark repartition /var/lib/kafka/data orders ~/logs orders-wide --partitions 48
+    """
+    with _session(master, conf, as_json) as spark:
+        from offsetfs.pipeline.jobs.repartition import repartition as job
+
+        result = job(spark, source, topic, destination, new_topic, partitions, offset_map=offset_map)
+    published = result.published
+    done = "were written before" if published.is_repeated else f"written; the offset map is {result.offset_map}"
+    fields = {**published.fields(), "is_repeated": published.is_repeated, "offset_map": result.offset_map}
+    _tell(fields, f"{published.records} records {done}", as_json)
     return DONE
 
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 import os
 import time
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,6 +67,26 @@ class Staged:
     def records(self) -> int:
         return sum(batch.count for batches in self.batches.values() for batch in batches)
 
+    def as_json(self) -> dict[str, Any]:
+        """Return it as values of JSON, for `from_json`."""
+        return {
+            "job": self.job,
+            "split": self.split,
+            "path": self.path,
+            "batches": {
+                str(partition): [[each.position, each.size, each.count] for each in batches]
+                for partition, batches in self.batches.items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Staged:
+        batches = {
+            TopicPartition.parse(name): tuple(StagedBatch(*each) for each in batches)
+            for name, batches in fields["batches"].items()
+        }
+        return cls(fields["job"], fields["split"], fields["path"], batches)
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -83,11 +105,10 @@ def stage(batches: Iterable[pa.RecordBatch], target: Target, split: int, attempt
     Raises `RecordTooLarge`, `UnknownPartition`, `PolicyViolation` (a compacted topic, and no key), ValueError, OSError.
     """
     staging = StagingFile(target, split, attempt)
-    writing = _Writing(staging)
     try:
         for number, batch in enumerate(batches):
             if batch.num_rows:
-                writing.take(batch, split + number)
+                staging.take(batch, split + number)
         return staging.finish()
     except BaseException:
         staging.abandon()
@@ -112,6 +133,19 @@ class StagingFile:
         self._position = 0
         self._builders: dict[TopicPartition, BatchBuilder] = {}
         self._batches: dict[TopicPartition, list[StagedBatch]] = {}
+        self._written: Counter[TopicPartition] = Counter()
+
+    def taken(self) -> dict[TopicPartition, int]:
+        """Return how many records each partition has got so far."""
+        waiting = {partition: builder.count for partition, builder in self._builders.items()}
+        return {partition: self._written[partition] + count for partition, count in waiting.items()}
+
+    def take(self, batch: pa.RecordBatch, turn: int) -> None:
+        """Take all rows of an Arrow batch. `turn` tells which partition those without a key go to.
+
+        Raises as `stage`.
+        """
+        _Writing(self).take(batch, turn)
 
     def builder(self, partition: TopicPartition, shape: TopicShape) -> BatchBuilder:
         """Return the open batch of a partition."""
@@ -144,6 +178,7 @@ class StagingFile:
         self._file.write(self._position, sealed.data)
         self._batches.setdefault(partition, []).append(StagedBatch(self._position, sealed.size, sealed.count))
         self._position += sealed.size
+        self._written[partition] += sealed.count
         builder.reset()
 
     def finish(self) -> Staged:
@@ -165,7 +200,7 @@ class StagingFile:
             files.remove_file(self._path)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Writing:
     """Rows on their way into a staging file."""
 

@@ -21,15 +21,14 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from offsetfs.pipeline.jobs.lines import FileRange, stage_lines
 from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
 from offsetfs.pipeline.publication import Job, Published, find_published, publish, withdraw
-from offsetfs.pipeline.staging import Staged, StagedBatch, Target
+from offsetfs.pipeline.staging import Staged, Target
 from offsetfs.pipeline.write_options import WriteOptions, topic_shapes
 from offsetfs.storage import files
-from offsetfs.storage.names import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -137,7 +136,8 @@ def _by_lines(
             raise JobFailed(
                 f"{first.file}, line {first.line}: {first.reason} ({rejected} such lines, {rejects_max} allowed)"
             )
-        published = publish(target.path, Job(target.job, application, 0), [_staged(each["staged"]) for each in answers])
+        staged = [Staged.from_json(answer["staged"]) for answer in answers]
+        published = publish(target.path, Job(target.job, application, 0), staged)
     except BaseException:
         withdraw(target.path, Job(target.job, application, 0))
         raise
@@ -153,25 +153,8 @@ def _stage(target: Target, is_json: bool, rejects_max: int, numbered: tuple[int,
     found = stage_lines(
         wanted, target, split, attempt, is_json=is_json, rejects_max=min(rejects_max, REJECTS_SHOWN_MAX)
     )
-    staged = {
-        "job": found.staged.job,
-        "split": split,
-        "path": found.staged.path,
-        "batches": {
-            str(partition): [[each.position, each.size, each.count] for each in batches]
-            for partition, batches in found.staged.batches.items()
-        },
-    }
     rejects = [{"file": wanted.path, "line": line, "reason": reason} for line, reason in found.rejects]
-    return {"staged": staged, "rejected": found.rejected, "rejects": rejects}
-
-
-def _staged(answer: dict[str, Any]) -> Staged:
-    batches = {
-        TopicPartition.parse(name): tuple(StagedBatch(*each) for each in batches)
-        for name, batches in answer["batches"].items()
-    }
-    return Staged(answer["job"], answer["split"], answer["path"], batches)
+    return {"staged": found.staged.as_json(), "rejected": found.rejected, "rejects": rejects}
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------

@@ -186,3 +186,33 @@ def test_tail_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
     assert tail(spark, str(source), str(target), is_once=True).records == 1
     rows = spark.read.parquet(str(target)).orderBy("offset").collect()
     assert [bytes(row.value) for row in rows] == [b"a", b"b", b"c"]
+
+
+# --- repartition -----------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_gets_another_number_of_partitions_and_groups_go_on_where_they_were(spark: Any, tmp_path: Path) -> None:
+    from offsetfs.pipeline.jobs.repartition import read_moves, repartition, translate
+    from offsetfs.pipeline.jobs.workers import JobFailed
+
+    with offsetfs.open(tmp_path, "a") as data:
+        for number, partition in enumerate(data.create("orders", 3)):
+            rows = [offsetfs.NewRecord(b"%d:%d" % (number, n), b"k%d" % (n % 11 * 3 + number)) for n in range(400)]
+            partition.extend(rows)
+    arguments = (spark, str(tmp_path), "orders", str(tmp_path), "wide", 5)
+    offset_map = tmp_path.parent / "map.ndjson"
+    assert repartition(*arguments, offset_map=str(offset_map)).published.records == 1200
+    assert repartition(*arguments).published.is_repeated
+    old, new = records(tmp_path, "orders"), records(tmp_path, "wide")
+    for name, rows in new.items():
+        for key in {record.key or b"" for record in rows}:
+            assert partition_of(key, 5) == int(name[-1])
+            wanted = [record.value for rows in old.values() for record in rows if record.key == key]
+            assert [record.value for record in rows if record.key == key] == wanted
+    for committed in ({"orders-0": 0}, {"orders-0": 400, "orders-1": 130}, {f"orders-{n}": 400 for n in range(3)}):
+        begins = translate(read_moves(str(offset_map)), committed)
+        unread = {record.value for name, rows in old.items() for record in rows[committed.get(name, 0) :]}
+        assert unread <= {record.value for name, rows in new.items() for record in rows[begins[name] :]}
+    assert begins == {name: len(rows) for name, rows in new.items()}
+    with pytest.raises(JobFailed, match="holds records already"):
+        repartition(spark, str(tmp_path), "wide", str(tmp_path), "orders", 3)
