@@ -51,6 +51,9 @@ _COMMON = (
 )
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _STREAM_ONLY = ("maxOffsetsPerTrigger",)
+KNOWN = (*_COMMON, *_BATCH_ONLY, *_STREAM_ONLY)
+"""Every option that there is."""
+
 _ONLY = {False: _BATCH_ONLY, True: _STREAM_ONLY, None: (*_BATCH_ONLY, *_STREAM_ONLY)}
 
 

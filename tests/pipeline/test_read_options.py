@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from offsetfs.pipeline import read_options
 from offsetfs.pipeline.read_options import EARLIEST, LATEST, OptionError, ReadOptions
 
 pytestmark = pytest.mark.unit
@@ -72,3 +76,10 @@ def test_a_stream_has_no_end_and_may_begin_at_the_latest() -> None:
         parse(is_stream=True, endingOffsets="latest")
     assert parse(is_stream=True, startingOffsets="latest").start.default == LATEST
     assert parse(is_stream=None, endingOffsets="latest", maxOffsetsPerTrigger="5").records_per_trigger_max == 5
+
+
+def test_the_page_names_every_option_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    table = page.split("### Options", 1)[1].split("\n\n", 2)[1]
+    named = {name for line in table.splitlines()[2:] for name in re.findall(r"`([\w.]+)`", line.split("|")[1])}
+    assert named | {"path", "paths"} == set(read_options.KNOWN)
