@@ -140,6 +140,25 @@ def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: t
     return FOUND if result.damage else DONE
 
 
+@command.command("reindex", short_help="Make offset and time indexes anew.")
+@click.argument("source", metavar="LOGDIR")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC-PARTITION …]")
+@_job
+def reindex(source: str, partitions: tuple[str, ...], master: str | None, conf: tuple[str, ...], as_json: bool) -> int:
+    """Make the indexes of all segments anew from the logs, many at a time. Nobody else may be writing.
+
+    \b
+    offsetfs spark reindex /backup/kafka
+    """
+    with _session(master, conf, as_json) as spark:
+        from offsetfs.pipeline.jobs.reindex import reindex as job
+
+        result = job(spark, source, partitions)
+    sentence = f"{result.segments} segments, {size(result.bytes)}; {result.changed} got other indexes than they had"
+    _tell(dataclasses.asdict(result), sentence, as_json)
+    return DONE
+
+
 @command.command("export", short_help="Write records as Parquet, with a manifest.")
 @click.argument("source", metavar="LOGDIR")
 @click.argument("destination", metavar="DIRECTORY")

@@ -41,6 +41,7 @@ INTENT = ".offsetfs-publishing.json"
 SWEEP_SECONDS = 7 * 24 * 3600
 """How old a staged file is when nobody can mean it any more."""
 _JOURNAL_BYTES_MAX = 1 << 30
+_WHAT_NOW = "the next write from Spark finishes what was begun; run this job again only by its txnAppId"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +71,18 @@ class PublicationFailed(StorageError):
     """A staged file is not what its task wrote. Cure: run the job again."""
 
 
+class PublicationUnfinished(StorageError):
+    """Appending ended in the middle. Cure: none but room on the disk; the next write from Spark finishes it.
+
+    A job without an application's name is not to be run again: it would be another one.
+    """
+
+
 def publish(path: str, job: Job, staged: Iterable[Staged]) -> Published:
     """Append what the tasks have staged, in the order of splits, once and for all; on disk after return.
 
-    Raises `LogDirectoryLocked` while somebody else writes, `PublicationFailed`, and what `Log.append` raises; a second
-    call with the same application and version goes on where the first one ended.
+    Raises `LogDirectoryLocked` while somebody else writes, and `PublicationUnfinished` where appending ends in the
+    middle: a second call with the same application and version, or any other, goes on there.
     """
     directory = LogDirectory.open(path)
     try:
@@ -85,7 +93,10 @@ def publish(path: str, job: Job, staged: Iterable[Staged]) -> Published:
             return before
         intent = _intent(directory, job, staged)
         _put_down(directory.path, intent)
-        published = _carry_out(directory, intent)
+        try:
+            published = _carry_out(directory, intent)
+        except (StorageError, OSError) as error:
+            raise PublicationUnfinished(f"{error}; {_WHAT_NOW}", path=directory.path) from error
         _sweep(directory.path)
         return published
     finally:
@@ -119,7 +130,7 @@ def finish_pending(directory: LogDirectory) -> Published | None:
     First it is put down anew, without what is done: others may have written since, and whoever carries it out may die
     as well.
     """
-    intent = _read(os.path.join(directory.path, INTENT))
+    intent = _read_intent(directory.path)
     if not intent:
         return None
     if find_published(directory.path, _job_of(intent)) is None:
@@ -127,6 +138,21 @@ def finish_pending(directory: LogDirectory) -> Published | None:
             _leave_out_what_is_done(directory, directory.log(TopicPartition.parse(name)), wanted)
         _put_down(directory.path, intent)
     return _carry_out(directory, intent)
+
+
+def _read_intent(path: str) -> dict[str, Any]:
+    """Return the intent, {} when there is none. `PublicationFailed` for anything that we did not write."""
+    intent = _read(os.path.join(path, INTENT))
+    try:
+        if intent:
+            _job_of(intent)
+            int(intent["records"])
+            for name, wanted in intent["partitions"].items():
+                TopicPartition.parse(name)
+                int(wanted["start"]), int(wanted["next"]), _batches_of(wanted)
+    except (KeyError, TypeError, ValueError, AttributeError, StorageError):
+        raise PublicationFailed("is no intent of a publication", path=os.path.join(path, INTENT)) from None
+    return intent
 
 
 def _leave_out_what_is_done(directory: LogDirectory, log: Log, wanted: dict[str, Any]) -> None:

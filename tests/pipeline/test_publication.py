@@ -143,3 +143,11 @@ def test_a_staged_file_that_is_damaged_is_told_and_nothing_of_it_is_appended(log
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 1 and "PublicationFailed" in done.stderr
     assert len(values(logs)) < 24
+
+
+def test_an_intent_that_we_did_not_write_is_told(logs: Path) -> None:
+    for wrong in ('{"id": 1}', '{"partitions": 7}', "[]", "{", '{"id": "x", "application": "a", "version": 1}'):
+        (logs / ".offsetfs-publishing.json").write_text(wrong)
+        done = publish(logs, 1)
+        assert done.returncode == 1 and ".offsetfs-publishing.json: is no" in done.stderr, wrong
+    assert values(logs) == []

@@ -65,6 +65,25 @@ def test_verify_finds_what_the_command_finds(spark: Any, golden_copy: Path) -> N
     assert (found.tally, found.damage > 0) == (tally, True)
 
 
+# --- reindex ---------------------------------------------------------------------------------------------------------
+
+
+def test_reindex_makes_what_is_missing_or_wrong(spark: Any, golden_copy: Path) -> None:
+    from offsetfs.pipeline.jobs.reindex import reindex
+
+    reindex(spark, str(golden_copy))
+    wanted = {path: path.read_bytes() for path in golden_copy.glob("*/*index") if path.suffix != ".txnindex"}
+    lost, torn = [path for path in sorted(wanted) if path.parent.name == "segments-0" and any(wanted[path])][:2]
+    lost.unlink()
+    torn.write_bytes(b"\1" * 16)
+    found = reindex(spark, str(golden_copy), ["segments-0", "keyed-0"])
+    assert found.changed in (1, 2) and found.segments > 2
+    assert {path: path.read_bytes() for path in wanted} == wanted
+    findings: list[Any] = []
+    Verification(str(golden_copy), report=findings.append).run()
+    assert not [each for each in findings if "index" in each.kind]
+
+
 # --- export ----------------------------------------------------------------------------------------------------------
 
 
