@@ -20,6 +20,10 @@ Answer = dict[str, Any]
 _Descriptor = TypeVar("_Descriptor")
 
 
+_LOOKS = 32
+"""How many tasks look: enough for each executor of a small cluster to get some."""
+
+
 class JobFailed(Exception):
     """A job cannot be done; the message is one sentence."""
 
@@ -59,7 +63,7 @@ def check_sight(spark: SparkSession, path: str) -> None:
     except OSError:
         nonce = path
     try:
-        found = spread(spark, _sees, [nonce] * max(2 * spark.sparkContext.defaultParallelism, 2))
+        found = spread(spark, _sees, [nonce] * _LOOKS)
     finally:
         if nonce != path:
             files.remove_file(nonce)

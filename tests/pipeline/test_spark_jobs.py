@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 import offsetfs
+from offsetfs.storage.compaction.compaction import clean, cleanable
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.records.partitioner import partition_of
 from offsetfs.storage.verify.verify import Verification
 
@@ -63,6 +66,45 @@ def test_verify_finds_what_the_command_finds(spark: Any, golden_copy: Path) -> N
     found = verify(spark, str(golden_copy))
     assert sorted(map(str, found.findings)) == sorted(map(str, wanted))
     assert (found.tally, found.damage > 0) == (tally, True)
+
+
+# --- compact ---------------------------------------------------------------------------------------------------------
+
+
+def test_compact_leaves_what_the_cleaner_leaves_byte_for_byte(spark: Any, tmp_path: Path) -> None:
+    from offsetfs.pipeline.jobs.compact import compact
+    from offsetfs.pipeline.jobs.workers import JobFailed
+
+    ours, cleaners = tmp_path / "ours", tmp_path / "cleaners"
+    ours.mkdir()
+    with offsetfs.open(ours, "a", settings={"segment.bytes": "4000"}) as data:
+        data.create("users", 3, {"cleanup.policy": "compact"})
+        data.create("orders")
+        for number, partition in enumerate(data.partitions("users")):
+            for batch in range(40 * (number > 0)):
+                rows = [
+                    offsetfs.NewRecord(b"v%d" % n, b"k%d" % (n % 13 * number), (), n) for n in range(batch, batch + 9)
+                ]
+                partition.extend(rows)
+    shutil.copytree(ours, cleaners)
+    directory = LogDirectory.open(str(cleaners), defaults={"segment.bytes": "4000"})
+    for partition in directory.partitions():
+        log = directory.log(partition)
+        if partition.topic == "users" and (found := cleanable(log, None, 5000)).cleanable_bytes:
+            directory.set_cleaner_offset(partition, clean(log, found, now_ms=5000).end_offset)
+    directory.close()
+    done = compact(spark, str(ours))
+    assert [each.partition for each in done.partitions] == ["users-1", "users-2"]
+    assert all(each.records_kept < each.records_read for each in done.partitions)
+    assert content(ours) == content(cleaners)
+    assert compact(spark, str(ours)).partitions == ()
+    assert sorted(os.listdir(tmp_path)) == ["cleaners", "ours"]
+    with pytest.raises(JobFailed, match=r"orders-0: cleanup\.policy of orders is not compact"):
+        compact(spark, str(ours), ["orders-0"])
+
+
+def content(path: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
 
 
 # --- reindex ---------------------------------------------------------------------------------------------------------
