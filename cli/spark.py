@@ -50,7 +50,7 @@ def command() -> None:
 def _job(function: _Command) -> _Command:
     """Add what all jobs take."""
     options = (
-        click.option("--master", metavar="URL", help="Spark's master; all cores of this machine if left out."),
+        click.option("--master", metavar="URL", help="Spark's master, or sc://…; all cores here if left out."),
         click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text."),
     )
@@ -342,9 +342,10 @@ def _session(master: str | None, conf: tuple[str, ...], as_json: bool) -> Iterat
     from offsetfs.pipeline.session import session
 
     is_watched = sys.stderr.isatty() and not as_json
-    settings = {"spark.ui.showConsoleProgress": str(is_watched).lower(), "spark.log.level": "ERROR", **_settings(conf)}
+    ours = {"spark.ui.showConsoleProgress": str(is_watched).lower(), "spark.log.level": "ERROR"}
+    is_remote = master is not None and master.startswith("sc://")
     try:
-        spark = session(master, settings)
+        spark = session(master, {**({} if is_remote else ours), **_settings(conf)})
     except Exception as error:
         raise Failure(f"Spark does not start: {sentence_of(error)}") from error
     try:

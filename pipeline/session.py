@@ -26,19 +26,32 @@ SETTINGS = MappingProxyType(
 def session(master: str | None = None, conf: Mapping[str, str] = _NOTHING, name: str = "offsetfs") -> SparkSession:
     """Return the active session, or begin one: of `master`, of what spark-submit says, or of all cores here.
 
-    `conf` is stronger than `SETTINGS`. A master that is set already is never overridden.
+    `sc://host` is a Spark Connect server, which has its own settings. `conf` is stronger than `SETTINGS`. A master that
+    is set already is never overridden.
     """
-    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    wanted = master or SparkConf().get("spark.master") or "local[*]"
+    wanted = master or _submitted() or "local[*]"
+    if wanted.startswith("sc://"):
+        return _configured(SparkSession.builder.appName(name).remote(wanted), conf)
     if wanted.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName(name).master(wanted)
-    for key, value in {**SETTINGS, **conf}.items():
+    return _configured(SparkSession.builder.appName(name).master(wanted), {**SETTINGS, **conf})
+
+
+def _submitted() -> str | None:
+    """Return the master that spark-submit was given."""
+    from pyspark import SparkConf
+
+    master: str | None = SparkConf().get("spark.master")
+    return master
+
+
+def _configured(builder: SparkSession.Builder, conf: Mapping[str, str]) -> SparkSession:
+    for key, value in conf.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

@@ -79,7 +79,7 @@ def compact(spark: SparkSession, source: str, partitions: Sequence[str] = ()) ->
         logs = {str(each): directory.log(each) for each in _wanted(directory, partitions)}
         works = [work for log in logs.values() if (work := _begin(directory, log, scratch)) is not None]
         if works:
-            check_sight(spark, directory.path)
+            check_sight(spark, directory.path, is_to_write=True)
             files.make_directory(scratch)
         answers = spread(spark, functools.partial(_compact, directory.path), works)
         done = [

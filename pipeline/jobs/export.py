@@ -60,7 +60,8 @@ def export(
     destination = os.path.abspath(destination)
     os.makedirs(destination, exist_ok=True)
     planned = _plan(options, destination)
-    check_sight(spark, destination)
+    check_sight(spark, options.path)
+    check_sight(spark, destination, is_to_write=True)
     missing = [each for each in planned if not files.exists(os.path.join(destination, _name(each)))]
     made = spread(spark, functools.partial(_write, options, destination, compression), missing)
     return ExportResult(

@@ -83,7 +83,7 @@ def import_files(
         return ImportResult(before, 0, ())
     if format in ("parquet", "csv"):
         return _through_a_frame(spark, paths, options, format, application)
-    check_sight(spark, options.path)
+    check_sight(spark, options.path, is_to_write=True)
     target = Target(options.path, uuid.uuid4().hex, shapes, topic)
     return _by_lines(spark, paths, target, application, is_json=format == "ndjson", rejects_max=rejects_max)
 

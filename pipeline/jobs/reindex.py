@@ -51,7 +51,7 @@ def reindex(spark: SparkSession, source: str, partitions: Sequence[str] = ()) ->
         missing = [each for each in wanted if not directory.has(each)]
         if missing:
             raise UnknownPartition(f"no partition {missing[0]}", path=directory.path)
-        check_sight(spark, directory.path)
+        check_sight(spark, directory.path, is_to_write=True)
         answers = spread(spark, functools.partial(_reindex, directory.path), _tasks(directory.path, wanted))
     finally:
         directory.close()

@@ -88,7 +88,7 @@ def repartition(
         return RepartitionResult(before, None)
     _check_new(wanted.path, new_topic, partitions)
     check_sight(spark, options.path)
-    check_sight(spark, wanted.path)
+    check_sight(spark, wanted.path, is_to_write=True)
     path = os.path.abspath(offset_map or f"{wanted.path.rstrip(os.sep)}.{new_topic}.offset-map.ndjson")
     try:
         answers = spread(spark, functools.partial(_stage, options, target), list(enumerate(tasks)))

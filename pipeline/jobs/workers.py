@@ -49,37 +49,42 @@ def spread(
     return [json.loads(row.answer) for row in sorted(rows, key=lambda row: row.id)]
 
 
-def check_sight(spark: SparkSession, path: str) -> None:
-    """Raise `JobFailed` unless every executor sees this directory under its path. It writes a nonce there, and goes.
+def check_sight(spark: SparkSession, path: str, *, is_to_write: bool = False) -> None:
+    """Raise `JobFailed` unless every executor sees this directory under its path.
 
-    A directory that may only be read is looked for without a nonce. Nothing is asked where all is in one process.
+    One that will be written to gets a file for the executors to look for, which goes again. Of one that is only read
+    the names are compared, but not those of a moment. Nothing is asked where all tasks run on this machine.
     """
     if spark_is_local(spark):
         return
     name = f".offsetfs-nonce-{uuid.uuid4().hex}"
     nonce = os.path.join(path, name)
-    try:
+    if is_to_write:
         files.replace_file(nonce, name.encode(), sync_name=False)
-    except OSError:
-        nonce = path
     try:
-        found = spread(spark, _sees, [nonce] * _LOOKS)
+        looked_for = nonce if is_to_write else path
+        found = spread(spark, _sight, [looked_for] * _LOOKS)
+        wanted = _sight(looked_for)["sees"]
     finally:
-        if nonce != path:
+        if is_to_write:
             files.remove_file(nonce)
-    blind = sorted({answer["host"] for answer in found if not answer["sees"]})
+    blind = sorted({answer["host"] for answer in found if answer["sees"] != wanted})
     if blind:
-        raise JobFailed(f"{path} is not to be seen on {', '.join(blind)}: all executors need the same files there")
+        raise JobFailed(f"{path} is another one on {', '.join(blind)}: all executors need the same files there")
 
 
 def spark_is_local(spark: SparkSession) -> bool:
     """Whether tasks run in processes of this machine's driver."""
-    master = str(spark.conf.get("spark.master", "local"))
+    master = str(spark.conf.get("spark.master", ""))
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
-def _sees(path: str) -> Answer:
-    return {"host": os.uname().nodename, "sees": files.exists(path)}
+def _sight(path: str) -> Answer:
+    """Return what there is under a path here: the names of a directory that stay, or whether it is there at all."""
+    host = os.uname().nodename
+    if not files.is_directory(path):
+        return {"host": host, "sees": files.exists(path)}
+    return {"host": host, "sees": sorted(name for name in files.directory_names(path) if not name.startswith("."))}
 
 
 _RAISED = re.compile(r"^(?:[\w$.]+\.)?(\w+): (.+)$")

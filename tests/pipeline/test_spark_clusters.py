@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +33,20 @@ def environment() -> dict[str, str]:
 def run(*command: object) -> subprocess.CompletedProcess[str]:
     words = [str(word) for word in command]
     return subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=SECONDS_MAX)
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def wait_until_it_says(process: subprocess.Popen[str], sign: str) -> None:
+    """Return when the line has come; what comes behind it is read and forgotten, so that nobody waits for a pipe."""
+    lines = process.stderr
+    assert lines is not None
+    assert any(sign in line for line in lines), f"{process.args} ended before it said {sign!r}"
+    threading.Thread(target=lines.read, daemon=True).start()
 
 
 # --- executors -------------------------------------------------------------------------------------------------------
@@ -78,9 +92,7 @@ def test_an_executor_that_dies_while_it_writes_costs_no_record_and_doubles_none(
 @pytest.fixture
 def standalone(tmp_path: Path) -> Iterator[str]:
     """A master and a worker of their own; yields the master's address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     spark_class = Path(environment()["SPARK_HOME"]) / "bin" / "spark-class"
     deploy, address = "org.apache.spark.deploy", f"spark://127.0.0.1:{port}"
     where = ["--host", "127.0.0.1", "--webui-port", "0"]
@@ -110,13 +122,12 @@ def standalone(tmp_path: Path) -> Iterator[str]:
                 text=True,
             )
             begun.append(process)
-            assert process.stderr is not None
-            assert any(sign in line for line in process.stderr), f"{arguments[0]} did not begin"
+            wait_until_it_says(process, sign)
         yield address
     finally:
         for process in reversed(begun):
-            process.send_signal(signal.SIGKILL)
-            process.communicate(timeout=30)
+            process.kill()
+            process.wait(timeout=30)
 
 
 def test_a_job_runs_on_a_standalone_master_and_worker(standalone: str) -> None:
@@ -124,6 +135,41 @@ def test_a_job_runs_on_a_standalone_master_and_worker(standalone: str) -> None:
                "spark.executor.memory=600m")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["records"] == 400
+
+
+THROUGH_CONNECT = """
+import sys
+from offsetfs.pipeline.jobs.stats import stats
+from offsetfs.pipeline.session import session
+
+address, path, target = sys.argv[1:]
+spark = session(address)
+frame = spark.read.format("offsetfs").option("subscribe", "keyed").load(path)
+writer = frame.select("key", "value").write.format("offsetfs").mode("append")
+writer.option("topic", "copy").option("partitions", 2).save(target)
+print("rows", frame.count(), spark.read.format("offsetfs").load(target).count(), stats(spark, path, ["keyed"]).records)
+spark.stop()
+"""
+
+
+def test_queries_and_jobs_go_through_spark_connect(tmp_path: Path) -> None:
+    port = free_port()
+    submit = Path(environment()["SPARK_HOME"]) / "bin" / "spark-submit"
+    where = ["--master", "local[2]", "--conf", f"spark.connect.grpc.binding.port={port}"]
+    server = subprocess.Popen(
+        [str(submit), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", *where],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until_it_says(server, "Spark Connect server started")
+        done = run(sys.executable, "-c", THROUGH_CONNECT, f"sc://127.0.0.1:{port}", GOLDEN, tmp_path / "logs")
+    finally:
+        server.kill()
+        server.wait(timeout=30)
+    assert "rows 400 400 400" in done.stdout, done.stderr
 
 
 def test_a_job_runs_under_spark_submit() -> None:
