@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -41,12 +42,24 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def wait_until_it_says(process: subprocess.Popen[str], sign: str) -> None:
-    """Return when the line has come; what comes behind it is read and forgotten, so that nobody waits for a pipe."""
-    lines = process.stderr
-    assert lines is not None
-    assert any(sign in line for line in lines), f"{process.args} ended before it said {sign!r}"
-    threading.Thread(target=lines.read, daemon=True).start()
+@contextlib.contextmanager
+def begun(command: Sequence[object], sign: str) -> Iterator[None]:
+    """Run a server from when it has said `sign` to the end of the block; what it says later is read and forgotten."""
+    words = [str(word) for word in command]
+    with subprocess.Popen(
+        words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as server:
+        lines = server.stderr
+        assert lines is not None
+        rest = threading.Thread(target=lines.read)
+        try:
+            assert any(sign in line for line in lines), f"{words} ended before it said {sign!r}"
+            rest.start()
+            yield
+        finally:
+            server.kill()
+            if rest.ident is not None:
+                rest.join(timeout=30)
 
 
 # --- executors -------------------------------------------------------------------------------------------------------
@@ -108,26 +121,9 @@ def standalone(tmp_path: Path) -> Iterator[str]:
         str(tmp_path / "work"),
         address,
     ]
-    begun = []
-    try:
-        for arguments, sign in (
-            (master, "I have been elected leader"),
-            (worker, "Successfully registered with master"),
-        ):
-            process = subprocess.Popen(
-                [str(spark_class), *arguments],
-                env=environment(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            begun.append(process)
-            wait_until_it_says(process, sign)
-        yield address
-    finally:
-        for process in reversed(begun):
-            process.kill()
-            process.wait(timeout=30)
+    with begun([spark_class, *master], "I have been elected leader"):
+        with begun([spark_class, *worker], "Successfully registered with master"):
+            yield address
 
 
 def test_a_job_runs_on_a_standalone_master_and_worker(standalone: str) -> None:
@@ -156,19 +152,9 @@ def test_queries_and_jobs_go_through_spark_connect(tmp_path: Path) -> None:
     port = free_port()
     submit = Path(environment()["SPARK_HOME"]) / "bin" / "spark-submit"
     where = ["--master", "local[2]", "--conf", f"spark.connect.grpc.binding.port={port}"]
-    server = subprocess.Popen(
-        [str(submit), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", *where],
-        env=environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        wait_until_it_says(server, "Spark Connect server started")
+    server = [submit, "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", *where]
+    with begun(server, "Spark Connect server started"):
         done = run(sys.executable, "-c", THROUGH_CONNECT, f"sc://127.0.0.1:{port}", GOLDEN, tmp_path / "logs")
-    finally:
-        server.kill()
-        server.wait(timeout=30)
     assert "rows 400 400 400" in done.stdout, done.stderr
 
 
