@@ -110,20 +110,13 @@ def standalone(tmp_path: Path) -> Iterator[str]:
     deploy, address = "org.apache.spark.deploy", f"spark://127.0.0.1:{port}"
     where = ["--host", "127.0.0.1", "--webui-port", "0"]
     master = [f"{deploy}.master.Master", *where, "--port", str(port)]
-    worker = [
-        f"{deploy}.worker.Worker",
-        *where,
-        "--cores",
-        "2",
-        "--memory",
-        "1g",
-        "-d",
-        str(tmp_path / "work"),
-        address,
-    ]
-    with begun([spark_class, *master], "I have been elected leader"):
-        with begun([spark_class, *worker], "Successfully registered with master"):
-            yield address
+    resources = ["--cores", "2", "--memory", "1g", "-d", tmp_path / "work"]
+    worker = [f"{deploy}.worker.Worker", *where, *resources, address]
+    with (
+        begun([spark_class, *master], "I have been elected leader"),
+        begun([spark_class, *worker], "Successfully registered with master"),
+    ):
+        yield address
 
 
 def test_a_job_runs_on_a_standalone_master_and_worker(standalone: str) -> None:
