@@ -18,7 +18,8 @@ from pyspark.sql.types import StructType
 
 from offsetfs.pipeline.publication import Job, Published, publish, withdraw
 from offsetfs.pipeline.read_options import OptionError
-from offsetfs.pipeline.staging import Staged, Target, stage
+from offsetfs.pipeline.rows import stage
+from offsetfs.pipeline.staging import Staged, Target
 from offsetfs.pipeline.write_options import WriteOptions, check_columns, topic_shapes
 
 

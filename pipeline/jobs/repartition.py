@@ -119,6 +119,7 @@ def _stage(options: ReadOptions, target: Target, numbered: tuple[int, Range]) ->
     """Stage one range; tell, before each Arrow batch, how many records each partition has got so far."""
     from pyspark import TaskContext
 
+    from offsetfs.pipeline.rows import take
     from offsetfs.pipeline.schema import arrow_schema, schema_of
 
     split, wanted = numbered
@@ -131,7 +132,7 @@ def _stage(options: ReadOptions, target: Target, numbered: tuple[int, Range]) ->
                 continue
             taken = {str(partition): count for partition, count in staging.taken().items()}
             marks.append([batch.column("offset")[0].as_py(), taken])
-            staging.take(batch.select(["key", "value", "headers", "timestamp"]), wanted.partition)
+            take(staging, batch.select(["key", "value", "headers", "timestamp"]), wanted.partition)
         taken = {str(partition): count for partition, count in staging.taken().items()}
         staged = staging.finish()
     except BaseException:

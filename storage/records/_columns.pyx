@@ -8,9 +8,10 @@ bytes at hand, so that a wrong pair of the two is an error and no access out of 
 from cpython.array cimport array, clone
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
+from offsetfs.storage.records._murmur2 cimport murmur2
 from offsetfs.storage.records._record cimport (
     COLUMN_COUNT, FINE, Cursor, field_size, put_field, put_varint, read_field, varint_size,
 )
@@ -288,23 +289,3 @@ cdef class Values:
         if self.validity is not NULL and not self.validity[row >> 3] >> (row & 7) & 1:
             return -1
         return self.ends[row + 1] - self.ends[row]
-
-
-cdef uint32_t murmur2(const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    cdef uint32_t m = 0x5BD1E995, word
-    cdef uint32_t hashed = <uint32_t>0x9747B28C ^ <uint32_t>size
-    while size >= 4:
-        word = data[0] | <uint32_t>data[1] << 8 | <uint32_t>data[2] << 16 | <uint32_t>data[3] << 24
-        word *= m
-        word = (word ^ (word >> 24)) * m
-        hashed = hashed * m ^ word
-        data += 4
-        size -= 4
-    if size == 3:
-        hashed ^= <uint32_t>data[2] << 16
-    if size >= 2:
-        hashed ^= <uint32_t>data[1] << 8
-    if size >= 1:
-        hashed = (hashed ^ data[0]) * m
-    hashed = (hashed ^ (hashed >> 13)) * m
-    return hashed ^ (hashed >> 15)

@@ -22,7 +22,7 @@ APPLICATION = "daily"
 PROGRAM = """
 import os, sys
 import pyarrow as pa
-from offsetfs.pipeline import publication, staging
+from offsetfs.pipeline import publication, rows, staging
 from offsetfs.storage import files
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.compression import Compression
@@ -59,8 +59,8 @@ staged = []
 for split in range(2):
     texts = [f"{version}:{split}:{number}" for number in range(12)]
     times = pa.array([1000000] * 12, pa.timestamp("us", "UTC"))
-    rows = pa.record_batch({"key": pa.array(texts), "value": pa.array(texts), "timestamp": times})
-    staged.append(staging.stage([rows], target, split, 0))
+    batch = pa.record_batch({"key": pa.array(texts), "value": pa.array(texts), "timestamp": times})
+    staged.append(rows.stage([batch], target, split, 0))
 print(publication.publish(path, job, staged).records, deeds)
 """
 
