@@ -42,11 +42,16 @@ def import_(
     offsetfs spark import /backup/parquet/topic=orders ~/logs orders --format parquet --partitions 12
     """
     with spark_session.begun(master, conf, as_json) as spark:
-        from offsetfs.pipeline.jobs.import_files import import_files, write_rejects
+        from offsetfs.pipeline.jobs.import_files import TooManyRejects, import_files, write_rejects
 
-        result = import_files(
-            spark, source, destination, topic, format=kind, partitions=partitions, rejects_max=rejects_max
-        )
+        try:
+            result = import_files(
+                spark, source, destination, topic, format=kind, partitions=partitions, rejects_max=rejects_max
+            )
+        except TooManyRejects as error:
+            if rejects is not None:
+                write_rejects(rejects, error.rejects)
+            raise
         if rejects is not None:
             write_rejects(rejects, result.rejects)
     published = result.published

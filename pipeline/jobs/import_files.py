@@ -48,6 +48,14 @@ class Reject:
     reason: str
 
 
+class TooManyRejects(JobFailed):
+    """More lines are wrong than may be; `rejects` has the first of them."""
+
+    def __init__(self, sentence: str, rejects: tuple[Reject, ...]) -> None:
+        super().__init__(sentence)
+        self.rejects = rejects
+
+
 @dataclass(frozen=True, slots=True)
 class ImportResult:
     """What was published, and what was not."""
@@ -133,9 +141,8 @@ def _by_lines(
         rejects = tuple(Reject(**each) for answer in answers for each in answer["rejects"])
         if rejected > rejects_max:
             first = rejects[0]
-            raise JobFailed(
-                f"{first.file}, line {first.line}: {first.reason} ({rejected} such lines, {rejects_max} allowed)"
-            )
+            sentence = f"{first.file}, line {first.line}: {first.reason}"
+            raise TooManyRejects(f"{sentence} ({rejected} such lines, {rejects_max} allowed)", rejects)
         staged = [Staged.from_json(answer["staged"]) for answer in answers]
         published = publish(target.path, Job(target.job, application, 0), staged)
     except BaseException:
