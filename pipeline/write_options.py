@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
+from offsetfs.pipeline.journal import INTENT
+from offsetfs.pipeline.publication import GRACE_SECONDS, open_when_published
 from offsetfs.pipeline.read_options import OptionError
 from offsetfs.pipeline.staging import TopicShape
+from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 from offsetfs.storage.lock import holder
@@ -115,12 +119,9 @@ def _names_of(kinds: tuple[type[DataType], ...]) -> str:
 def topic_shapes(options: WriteOptions) -> dict[str, TopicShape]:
     """Return what is known of the topics that may be written to, making the one of the options where it is missing.
 
-    Raises `LogDirectoryLocked` at once when somebody else holds the directory, instead of after the tasks.
+    Raises `LogDirectoryLocked` here when somebody else holds the directory, instead of after the tasks.
     """
-    pid = holder(options.path)
-    if pid is not None:
-        reason = f"in use by process {pid}: unmount it or stop the broker, or append through it"
-        raise LogDirectoryLocked(reason, path=options.path, pid=pid)
+    _check_free(options.path)
     if options.topic is not None and options.topic in INTERNAL_TOPICS:
         raise OptionError(f"option topic: {options.topic} is a broker's own")
     if options.topic is not None and options.partitions is not None:
@@ -136,10 +137,20 @@ def topic_shapes(options: WriteOptions) -> dict[str, TopicShape]:
         directory.close()
 
 
+def _check_free(path: str) -> None:
+    """Raise `LogDirectoryLocked` where a mount, a broker or a command holds the directory; a publication soon ends."""
+    begun = time.monotonic()
+    while (pid := holder(path)) is not None and not files.exists(os.path.join(path, INTENT)):
+        if time.monotonic() - begun > GRACE_SECONDS:
+            reason = f"in use by process {pid}: unmount it or stop the broker, or append through it"
+            raise LogDirectoryLocked(reason, path=path, pid=pid)
+        time.sleep(0.02)
+
+
 def _make_topic(path: str, topic: str, partitions: int) -> None:
     check_topic(topic)
     os.makedirs(path, exist_ok=True)
-    directory = LogDirectory.open(path)
+    directory = open_when_published(path)
     try:
         if not any(each.topic == topic for each in directory.partitions()):
             for number in range(partitions):

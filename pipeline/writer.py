@@ -16,7 +16,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from offsetfs.pipeline.publication import Job, Published, publish, withdraw
+from offsetfs.pipeline.journal import Job, Published
+from offsetfs.pipeline.publication import publish, withdraw
 from offsetfs.pipeline.read_options import OptionError
 from offsetfs.pipeline.rows import stage
 from offsetfs.pipeline.staging import Staged, Target

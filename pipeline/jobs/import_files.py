@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 
 from offsetfs.pipeline.jobs.lines import FileRange, stage_lines
 from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
-from offsetfs.pipeline.publication import Job, Published, find_published, publish, withdraw
+from offsetfs.pipeline.journal import Job, Published, find_published
+from offsetfs.pipeline.publication import publish, withdraw
 from offsetfs.pipeline.staging import Staged, Target
 from offsetfs.pipeline.write_options import WriteOptions, topic_shapes
 from offsetfs.storage import files

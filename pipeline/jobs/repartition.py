@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
-from offsetfs.pipeline.publication import INTENT, Job, Published, find_published, publish, withdraw
+from offsetfs.pipeline.journal import INTENT, Job, Published, find_published
+from offsetfs.pipeline.publication import publish, withdraw
 from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.scan import scan
 from offsetfs.pipeline.scan_range import Range, opened, resolve

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import offsetfs
 from offsetfs.pipeline.jobs import lines
 from offsetfs.pipeline.jobs.lines import FileRange, stage_lines
-from offsetfs.pipeline.publication import Job, publish
+from offsetfs.pipeline.journal import Job
+from offsetfs.pipeline.publication import publish
 from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.scan_range import Range, opened, resolve
 from offsetfs.pipeline.splits import cut

@@ -22,7 +22,7 @@ APPLICATION = "daily"
 PROGRAM = """
 import os, sys
 import pyarrow as pa
-from offsetfs.pipeline import publication, rows, staging
+from offsetfs.pipeline import journal, publication, rows, staging
 from offsetfs.storage import files
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.compression import Compression
@@ -31,7 +31,7 @@ path, deadline, version = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 deeds = 0
 
 def die():
-    if any(os.path.exists(os.path.join(path, name)) for name in (publication.INTENT, publication.JOURNAL)):
+    if any(os.path.exists(os.path.join(path, name)) for name in (journal.INTENT, journal.JOURNAL)):
         print("intent", file=sys.stderr, flush=True)
     os._exit(9)
 
@@ -53,7 +53,7 @@ for owner, names in ((files, ("replace_file", "remove_file", "sync_directory")),
         setattr(owner, name, dying(getattr(owner, name)))
 
 shape = staging.TopicShape((0, 1), 200, Compression(), False)
-job = publication.Job(f"{os.getpid():x}", "daily", version)
+job = journal.Job(f"{os.getpid():x}", "daily", version)
 target = staging.Target(path, job.id, {"orders": shape}, "orders")
 staged = []
 for split in range(2):
@@ -136,13 +136,21 @@ def test_what_others_wrote_meanwhile_stays_and_is_not_mistaken_for_ours(logs: Pa
     assert [value for value in found if ":" in value] == wanted(*map(int, versions))
 
 
+def test_publications_of_two_drivers_at_once_wait_for_each_other(logs: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, str(logs), "0"]
+    both = [subprocess.Popen([*command, version], stdout=subprocess.DEVNULL) for version in ("1", "2")]
+    assert [each.wait(timeout=100) for each in both] == [0, 0]
+    assert values(logs) in (wanted(1, 2), wanted(2))  # the first is no news any more when the second came before
+
+
 def test_a_staged_file_that_is_damaged_is_told_and_nothing_of_it_is_appended(logs: Path) -> None:
     damage = "p = staged[0].path; d = bytearray(open(p, 'rb').read()); d[-1] ^= 1; open(p, 'wb').write(d)"
     program = PROGRAM.replace("print(publication", f"{damage}\nprint(publication")
     command = [sys.executable, "-c", program, str(logs), "0", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 1 and "PublicationFailed" in done.stderr
-    assert len(values(logs)) < 24
+    assert values(logs) == []
+    assert ".offsetfs-publishing.json" not in os.listdir(logs)
 
 
 def test_an_intent_that_we_did_not_write_is_told(logs: Path) -> None:
