@@ -13,7 +13,7 @@ import click
 from offsetfs.cli.tree_access import READ_BYTES, Speaker, mount_options, put, writing
 
 if TYPE_CHECKING:
-    from offsetfs.fs.path_tree import OpenFile, Tree
+    from offsetfs.fs.mounting.path_tree import OpenFile, Tree
 
 
 @click.command("append", short_help="Append standard input, without a mount.")

@@ -9,7 +9,7 @@ import click
 from offsetfs.cli.tree_access import Speaker, mount_options, pour, reading
 
 if TYPE_CHECKING:
-    from offsetfs.fs.path_tree import Tree
+    from offsetfs.fs.mounting.path_tree import Tree
 
 
 @click.command("cat", short_help="Print files of the tree, without a mount.")

@@ -50,7 +50,7 @@ def _directories(ctx: click.Context, incomplete: str) -> Items:
 
 
 def _mount_points(ctx: click.Context, incomplete: str) -> Items:
-    from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mounts
+    from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mounts
 
     return _beginning(incomplete, (mount.path for mount in mounts() if mount.type == FILE_SYSTEM_TYPE)) or _directories(
         ctx, incomplete

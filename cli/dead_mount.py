@@ -18,7 +18,7 @@ import subprocess
 
 from offsetfs.cli import running
 from offsetfs.cli.exit_codes import Failure
-from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, Mount, mount_at
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_at
 
 PATIENCE_MS = 5_000  # for the answer: a dead mount gives it at once, a hung one never
 

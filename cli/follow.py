@@ -12,7 +12,7 @@ from offsetfs.cli.exit_codes import INTERRUPTED, WRONG_CALL, Failure
 from offsetfs.cli.tree_access import READ_BYTES, Speaker, mount_options, put, reading, while_read
 
 if TYPE_CHECKING:
-    from offsetfs.fs.path_tree import OpenFile, Tree
+    from offsetfs.fs.mounting.path_tree import OpenFile, Tree
 
 
 @click.command("follow", short_help="Print records as they come, without a mount.")

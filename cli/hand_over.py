@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
-from offsetfs.storage.errors import InvalidName, StorageError
+from offsetfs.cli.served import UNMOUNT, in_use
+from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageError
 from offsetfs.storage.names import TopicPartition
 
 
@@ -17,8 +20,8 @@ def command(log_directory: str, name: str, broker_directory: str) -> int:
     """Copy TOPIC-PARTITION of LOGDIR into the log directory of a stopped Kafka broker.
 
     A KRaft broker sets aside partitions that it did not create. So create the topic there, with as many partitions;
-    stop the broker; hand over each partition; start the broker. LOGDIR stays as it is, every batch is verified on the
-    way, and a partition of the broker's that holds records is refused.
+    stop the broker; hand over each partition; start the broker. LOGDIR, which nobody may be writing to, stays as it
+    is. Every batch is verified on the way, and a partition of the broker's that holds records is refused.
 
     \b
     kafka-topics.sh --create --topic orders --bootstrap-server localhost:9092
@@ -37,6 +40,9 @@ def command(log_directory: str, name: str, broker_directory: str) -> int:
             result = hand_over(log_directory, partition, broker_directory, on_progress=on_progress)
     except InvalidName as error:
         raise Failure(str(error), WRONG_CALL) from error
+    except LogDirectoryLocked as error:
+        locked = os.path.dirname(error.path or log_directory)
+        raise in_use(error, locked, UNMOUNT) from error
     except StorageError as error:
         raise Failure(str(error)) from error
     click.echo(

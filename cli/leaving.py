@@ -15,7 +15,7 @@ from offsetfs.cli.progress import bytes_text
 from offsetfs.cli.service_manager import ServiceManager
 
 if TYPE_CHECKING:
-    from offsetfs.fs.shared_sync import Left
+    from offsetfs.fs.appends.shared_sync import Left
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from offsetfs.cli.printable import printable
 from offsetfs.cli.tree_access import Speaker, mount_options, put, reading
 
 if TYPE_CHECKING:
-    from offsetfs.fs.path_tree import Entry, Tree
+    from offsetfs.fs.mounting.path_tree import Entry, Tree
 
 
 @click.command("ls", short_help="List the tree, without a mount.")

@@ -22,7 +22,7 @@ from offsetfs.cli.progress import RecoveryTeller
 from offsetfs.cli.service_manager import ServiceManager
 from offsetfs.fs.options import MountOptions, OptionError
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import InvalidConfig, NotALogDirectory, StorageError
+from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
 from offsetfs.storage.recovery.recover_all import RecoveryProgress
 from offsetfs.storage.settings.directory_config import DirectoryConfig
 
@@ -147,7 +147,7 @@ class _Mounting:
     def _serve(self, word: Word) -> int:
         import trio  # here, after all checks: this and pyfuse3 take longer to load than everything before
 
-        from offsetfs.fs.mount import MountError, serve
+        from offsetfs.fs.mounting.mount import MountError, serve
 
         os.chdir("/")
         os.umask(0o077)
@@ -205,6 +205,8 @@ class _Mounting:
             )
         except (NotALogDirectory, InvalidConfig) as error:
             raise Failure(str(error), WRONG_CALL) from error
+        except LogDirectoryLocked as error:
+            raise Failure(f"{error}: stop it, or mount with -o ro", FAILED) from error
         except StorageError as error:
             raise Failure(str(error), FAILED) from error
         except OSError as error:

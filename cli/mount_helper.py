@@ -23,7 +23,7 @@ from offsetfs.cli.printable import printable
 
 NAME = "mount.offsetfs"
 _CLONE_NEWNS = 0x00020000
-_LOADED_LATE = ("trio", "pyfuse3", "offsetfs.fs.mount")
+_LOADED_LATE = ("trio", "pyfuse3", "offsetfs.fs.mounting.mount")
 
 
 @click.command(NAME, context_settings={"help_option_names": ["-h", "--help"]})

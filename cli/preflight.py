@@ -11,7 +11,8 @@ import stat
 
 from offsetfs.cli import expiring, running
 from offsetfs.cli.exit_codes import SYSTEM, WRONG_CALL, Failure
-from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mount_at
+from offsetfs.cli.served import daemon_of
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory_listing import check_log_directory
 from offsetfs.storage.errors import InvalidName, NotALogDirectory
@@ -79,12 +80,19 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[s
         raise Failure(str(error), WRONG_CALL) from error
     entries = os.listdir(path)
     if not may_be_empty and all(name in _NEUTRAL for name in entries):
-        raise Failure(f"{path}: is empty: mount it with -o create to begin a log directory", WRONG_CALL)
+        raise Failure(f"{path}: is empty{_how_to_begin(path, read_only)}", WRONG_CALL)
     directories = sorted(name for name in entries if _is_directory(os.path.join(path, name)))
     _check_partitions(path, [name for name in directories if _is_partition(name)], read_only)
     if not any(name in SIGNS for name in entries) and not all(name in _NEUTRAL for name in entries):
         _check_any_segment(path, [name for name in directories if _is_partition(name)])
     return _warnings(path, [name for name in directories if not _is_known(name)])
+
+
+def _how_to_begin(path: str, read_only: bool) -> str:
+    daemon = daemon_of(path)
+    if daemon is not None:
+        return f": it is mounted at {daemon.mount_point} by process {daemon.pid}, where partitions can be made"
+    return "" if read_only else ": mount it with -o create to begin a log directory"
 
 
 def _check_partitions(path: str, partitions: list[str], read_only: bool) -> None:

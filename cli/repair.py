@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli.exit_codes import DONE, SYSTEM, Failure
+from offsetfs.cli.served import UNMOUNT, in_use
 from offsetfs.storage.errors import LogDirectoryLocked, NotALogDirectory
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def command(log_directory: str, dry_run: bool, as_json: bool) -> int:
         with recovery_progress() as on_recovery:
             outcome = carry_out(planned, on_progress=on_recovery)
     except LogDirectoryLocked as error:
-        raise Failure(str(error)) from error
+        raise in_use(error, log_directory, UNMOUNT) from error
     except NotALogDirectory as error:
         raise Failure(str(error), SYSTEM) from error
     _show_outcome(planned, outcome, as_json)

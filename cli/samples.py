@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from offsetfs.fs.mount_table import resolved
+from offsetfs.fs.mounting.mount_table import resolved
 
 METRICS = ".offsetfs/metrics"
 PREFIX = "offsetfs_"

@@ -6,8 +6,11 @@ import os
 
 from offsetfs.cli import running
 from offsetfs.cli.exit_codes import Failure
-from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mounts
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mounts
 from offsetfs.storage.errors import LogDirectoryLocked
+
+UNMOUNT = "unmount it first: offsetfs umount {mount}"
+"""What helps whoever needs the directory for himself, for `in_use`."""
 
 
 def daemon_of(log_directory: str) -> running.Daemon | None:

@@ -18,7 +18,7 @@ from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.printable import printable
 from offsetfs.cli.samples import Sample, take_if_it_answers
 from offsetfs.fs.figures import duration, size
-from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition

@@ -15,7 +15,7 @@ from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.printable import printable
 from offsetfs.cli.samples import Sample, Values, take
 from offsetfs.fs.figures import columns, count, duration, size
-from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, mount_at
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -25,8 +25,8 @@ from offsetfs.fs.options import MountOptions, OptionError
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
 
 if TYPE_CHECKING:
+    from offsetfs.fs.mounting.path_tree import OpenFile, Tree
     from offsetfs.fs.nodes import Buffer
-    from offsetfs.fs.path_tree import OpenFile, Tree
     from offsetfs.storage.directory.directory import LogDirectory
 
 READ_BYTES = 1 << 20
@@ -111,7 +111,7 @@ def _options(texts: tuple[str, ...]) -> MountOptions:
 def _run(log_directory: str, options: MountOptions, speaker: Speaker, work: Callable[[Tree], Awaitable[None]]) -> int:
     preflight.check_directory(log_directory, read_only=options.read_only, may_be_empty=options.create)
     directory = _open(log_directory, options)
-    from offsetfs.fs.without_kernel import Unsaved, run  # after the checks: it loads trio and pyfuse3
+    from offsetfs.fs.mounting.without_kernel import Unsaved, run  # after the checks: it loads trio and pyfuse3
 
     async def all_of_it(tree: Tree) -> None:
         try:

@@ -6,7 +6,7 @@ import click
 
 from offsetfs.cli import consent, preflight
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
-from offsetfs.cli.served import in_use
+from offsetfs.cli.served import UNMOUNT, in_use
 from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
@@ -37,7 +37,7 @@ def command(log_directory: str, name: str, offset: int, yes: bool) -> int:
     except InvalidName as error:
         raise Failure(str(error), WRONG_CALL) from error
     except LogDirectoryLocked as error:
-        raise in_use(error, log_directory, "unmount it first: offsetfs umount {mount}") from error
+        raise in_use(error, log_directory, UNMOUNT) from error
     except StorageError as error:
         raise Failure(str(error)) from error
     return DONE

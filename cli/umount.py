@@ -15,7 +15,7 @@ from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.holders import holders
 from offsetfs.cli.printable import printable
 from offsetfs.cli.progress import Line
-from offsetfs.fs.mount_table import FILE_SYSTEM_TYPE, Mount, mount_at
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_at
 
 LOOK_MS = 250  # so often the daemon's file is looked at for what is left
 LINE_SECONDS = 5.0  # so often it is told where there is no terminal

@@ -139,9 +139,15 @@ class _Summary:
     def __str__(self) -> str:
         counts = ((self.damage, "damage"), (self.notices, "notices"))
         found = ", ".join(f"{count} {word}" for count, word in counts if count)
-        looked = ", ".join(f"{count} {name}" for name, count in self.tally.fields().items())
+        looked = ", ".join(_counted(count, name) for name, count in self.tally.fields().items())
         return f"{looked} in {self.seconds:.1f} s: {found or 'nothing found'}"
 
     def as_json(self) -> str:
         fields = {"kind": "summary", "damage": self.damage, "notices": self.notices, "seconds": round(self.seconds, 3)}
         return json.dumps({**fields, **self.tally.fields()})
+
+
+def _counted(count: int, plural: str) -> str:
+    """Return "2 segments", "1 segment", "1 batch"."""
+    singular = plural.removesuffix("es") if plural.endswith("ches") else plural.removesuffix("s")
+    return f"{count} {singular if count == 1 else plural}"

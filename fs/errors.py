@@ -78,6 +78,7 @@ _CURES = {
     errno.EPERM: "give the user of the mount rights on the log directory",
     errno.EMFILE: "raise the limit of open files (ulimit -n, LimitNOFILE=)",
     errno.ENFILE: "raise the limit of open files (fs.file-max)",
+    errno.ENOBUFS: "finish records before others are begun, or raise buffer-bytes",
     errno.ENOMEM: "give it more memory, or lower buffer-bytes",
     errno.EMSGSIZE: "raise `max.message.bytes` of the topic, or split the record",
     errno.ESHUTDOWN: "write again when it is mounted again",

@@ -13,10 +13,11 @@ control         .offsetfs/*
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 from pyfuse3 import EntryAttributes, PollHandle
 
@@ -70,6 +71,27 @@ class Pollable(Handle, Protocol):
 
         `number` is the handle's: the kernel forgets the last `poll` when it brings another one.
         """
+
+
+def takes_writes(handle: bytes | Handle) -> TypeGuard[Sink]:
+    """Whether `handle` is a `Sink`."""
+    return _is_sink(type(handle))
+
+
+def minds_places(handle: bytes | Handle | None) -> TypeGuard[PlacedSink]:
+    """Whether `handle` is a `PlacedSink`."""
+    return _is_placed_sink(type(handle))
+
+
+def is_pollable(handle: bytes | Handle) -> TypeGuard[Pollable]:
+    """Whether `handle` is a `Pollable`."""
+    return _is_pollable(type(handle))
+
+
+# Asked at each write and each close, and looking for the methods of a protocol takes longer than a read does.
+_is_sink: Callable[[type], bool] = functools.cache(lambda kind: issubclass(kind, Sink))
+_is_placed_sink: Callable[[type], bool] = functools.cache(lambda kind: issubclass(kind, PlacedSink))
+_is_pollable: Callable[[type], bool] = functools.cache(lambda kind: issubclass(kind, Pollable))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
 
 import trio
 
@@ -14,6 +15,17 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments.segment_map import Segments
+from offsetfs.storage.views.map_cache import MapCache
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What it depends on where the newest `count` records begin."""
+
+    segments: Segments
+    start_offset: int
+    end_offset: int
+    count: int
 
 
 class Partition:
@@ -24,6 +36,10 @@ class Partition:
         self.name = name
         self.path = os.path.join(shared.directory.path, str(name))
         self.anchor = 0
+        self.map_cache: MapCache | None = None
+        """Where view maps are kept of a log that may not be written to. Of an open partition."""
+        self.listed: tuple[Bounds, int] | None = None
+        """The offset at which the last listing began. Finding it walks over headers, and over what is damaged."""
         self.named_at = -math.inf
         """When the kernel was last told the name of a record, on trio's clock."""
         self._shared = shared
@@ -78,6 +94,8 @@ class Partition:
                 log = await self._shared.in_thread(lambda: self._shared.directory.log(self.name))
                 self.anchor = min(log.snapshot().first.base_offset, log.log_start_offset)
                 self._view = LogView(log, is_committed_only=self._shared.options.is_committed_only)
+                cache = self._shared.options.cache_directory
+                self.map_cache = MapCache(cache, log) if cache is not None and log.read_only else None
                 self._log = log
 
     def inode(self, kind: Kind, number: int) -> int:

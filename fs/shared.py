@@ -16,7 +16,7 @@ from offsetfs.fs.batch_cache import BatchCache
 from offsetfs.fs.counters import Counters
 from offsetfs.fs.lru import Lru
 from offsetfs.fs.nodes import Buffer
-from offsetfs.fs.notes import Notes
+from offsetfs.fs.notes import Fault, Notes
 from offsetfs.fs.open_indexes import OpenIndexes
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.waiting import Waiting
@@ -73,6 +73,8 @@ class Shared:
         """Called when something was done that leaves a duty behind, sooner than the next is due."""
         self.look_for_maps: Callable[[TopicPartition], None] = lambda name: None
         """Called when the segments of a partition may be others. On the event loop."""
+        self.hand_over: Callable[[int, bytes], None] = lambda inode, content: None
+        """Called with the whole content of an inode that nobody reads yet, so that no kernel has to ask for it."""
         self.waiting = Waiting(
             nursery,
             others_write=options.read_only or directory.read_only,
@@ -104,6 +106,12 @@ class Shared:
     def damaged(self, error: StorageError) -> None:
         """Take note of damage that a view steps over. From any thread."""
         self.notes.add(error, "read", error.path or "")
+
+    def lacking(self, option: str, op: str, path: str) -> FUSEError:
+        """Return what to raise when a mount option is missing, and tell which."""
+        if not self.is_read_only:
+            self.notes.tell(Fault(errno.EPERM, op, path, f"the option {option} was not given", f"use -o {option}"))
+        return self.refusal()
 
     def refusal(self) -> FUSEError:
         """Return what to raise when something would be changed that cannot be."""

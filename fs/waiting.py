@@ -35,6 +35,7 @@ READERS_MAX = 3072
 LOOK_S = 0.01  # at a log that somebody else writes: as often as it looks at its files at all
 SIGNALS_S = 0.2  # from look to look at a blocked reader
 LOOKED_AT_ONCE = 8  # readers: a fraction of a millisecond
+LOOKS = 20  # in the time from look to look, when there are many: a hundred wake-ups a second
 UNSEEN_S = 2.0  # what a reader that cannot be seen waits at most
 TIMEOUT_SHARE = 0.5  # of what the kernel lets a request wait before it ends the mount
 
@@ -149,6 +150,7 @@ class Waiting:
         self._groups: dict[TopicPartition, _Group] = {}
         self.followers = 0
         """Open streams, blocked or not."""
+        self._known: dict[int, tuple[float, interrupts.Seen]] = {}  # what was seen of a process, and when
         self._rooms: dict[int, PollHandle] = {}  # those who wait to append
         self._polled: dict[int, _Group] = {}  # the last group of each handle that polls
         self._readers: dict[_Reader, None] = {}  # blocked, in the order in which they are to be looked at
@@ -272,6 +274,7 @@ class Waiting:
                 await trio.sleep_until(min(next_logs, next_readers, next_polls))
         finally:
             self._is_looking = False
+            self._known.clear()
 
     def _look_at_logs(self) -> None:
         for name, group in list(self._groups.items()):
@@ -288,17 +291,28 @@ class Waiting:
 
     def _look_at_some(self, now: float) -> float:
         """Look at the readers whose turn it is; return after how many seconds to look at the next ones."""
-        for reader in list(itertools.islice(self._readers, LOOKED_AT_ONCE)):
+        count = max(LOOKED_AT_ONCE, len(self._readers) // LOOKS)
+        for reader in list(itertools.islice(self._readers, count)):
             del self._readers[reader]
             self._readers[reader] = None  # the last one to be looked at again
             self._look_at(reader, now)
-        return SIGNALS_S * LOOKED_AT_ONCE / max(len(self._readers), LOOKED_AT_ONCE)
+        return SIGNALS_S * count / max(len(self._readers), count)
 
     def _look_at(self, reader: _Reader, now: float) -> None:
         waited = now - reader.since
         if reader.pid == self._own_pid:  # no kernel asks us for it: nobody has to be let go
             return
-        seen = interrupts.look(reader.pid)
+        seen = self._seen(reader.pid, now)
         is_lost = seen is interrupts.Seen.NOTHING and waited >= UNSEEN_S
         if seen is interrupts.Seen.INTERRUPTED or is_lost or waited >= self._patience_s - SIGNALS_S:
             reader.wake(errno.EINTR)
+
+    def _seen(self, pid: int, now: float) -> interrupts.Seen:
+        """Look at a process, once for all who wait in its threads."""
+        when, seen = self._known.get(pid, (-math.inf, interrupts.Seen.WAITS))
+        if now - when >= SIGNALS_S / 2:
+            if len(self._known) >= READERS_MAX:
+                self._known.clear()
+            seen = interrupts.look(pid)
+            self._known[pid] = now, seen
+        return seen

@@ -211,6 +211,39 @@ def make_directory(path: str) -> None:
     _give_to_owner(path)
 
 
+def make_private_directory(path: str) -> None:
+    """See that a directory is there which nobody else may enter. EPERM for one of somebody else, ENOTDIR for a link."""
+    with contextlib.suppress(FileExistsError):
+        os.makedirs(path, mode=0o700)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(fd)
+        if status.st_uid != os.geteuid():
+            raise OSError(errno.EPERM, "a directory of somebody else", path)
+        if status.st_mode & 0o077:
+            os.fchmod(fd, 0o700)
+    finally:
+        os.close(fd)
+
+
+def put_private(path: str, data: Buffer) -> None:
+    """Put `data` in the place of `path`, for its owner alone: the old content or the new, whoever does so meanwhile.
+
+    It need not survive power loss. When this is killed a file may be left whose name ends in `.tmp`.
+    """
+    temporary = f"{path}.{os.urandom(8).hex()}.tmp"
+    file = File(temporary, os.open(temporary, _FLAGS | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        file.write(0, data)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    finally:
+        file.close()
+
+
 def remove_directory(path: str) -> None:
     """Remove an empty directory; its name is gone for good only after `sync_directory` of the one above."""
     os.rmdir(path)

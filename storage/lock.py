@@ -36,7 +36,7 @@ class DirectoryLock:
             pid = _holder(fd)
             os.close(fd)
             who = f"process {pid}" if pid else "another process"
-            raise LogDirectoryLocked(f"in use by {who}: stop it, or use -o ro", path=self.path, pid=pid) from None
+            raise LogDirectoryLocked(f"in use by {who}", path=self.path, pid=pid) from None
         self._fd = fd
 
     def release(self) -> None:

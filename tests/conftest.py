@@ -52,6 +52,14 @@ def unclean_copy(tmp_path: Path) -> Path:
     return tmp_path / "kafka-4.1-unclean"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """What a read-only mount keeps goes into a cache of this run, not into that of who runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
 # --- the run
 
 

@@ -5,18 +5,22 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.names import TopicPartition
 
 ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "scripts" / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
+import brokers  # noqa: E402
 import chart  # noqa: E402
+import keyed  # noqa: E402
 import logs  # noqa: E402
 import report  # noqa: E402
 from machine import Machine  # noqa: E402
@@ -73,6 +77,11 @@ def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
 
 
 @pytest.mark.unit
+def test_with_no_round_but_the_first_it_counts() -> None:
+    assert interleaved({"a": float}, 0) == {"a": [-1.0]}
+
+
+@pytest.mark.unit
 def test_a_run_of_one_row_leaves_the_others_on_the_page(tmp_path: Path) -> None:
     (tmp_path / "performance.md").write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
     other = result(ROW, 7, FIGURES)
@@ -80,7 +89,9 @@ def test_a_run_of_one_row_leaves_the_others_on_the_page(tmp_path: Path) -> None:
     report.save(tmp_path, {"example": (result(ROW, 1000, FIGURES), MACHINE)}, ["other", "example"])
     page = (tmp_path / "performance.md").read_text()
     assert page.startswith("before\n") and page.endswith("after\n") and "old" not in page
-    assert "7 lines" in page and "1 000 lines" in page
+    assert "[^example]: 7 lines. " in page and "[^example]: 1 000 lines. ours <&>: 2 s (1–4)" in page
+    assert "| `example`[^example] | An example: `true` | by itself | 2 s (1–4)" in page
+    assert "| to slow | **3×** as fast (2–4) | ≥ 2× | met |" in page
     assert list(json.loads((tmp_path / "performance" / "figures.json").read_text())) == ["other", "example"]
 
 
@@ -131,11 +142,59 @@ def test_made_logs_are_whole_and_closed_cleanly(make: Callable[[Path, int], Path
     directory.close()
 
 
+@dataclass
+class Told:
+    """A broker that has said something."""
+
+    text: str
+    is_running: bool = True
+
+    def log_text(self) -> str:
+        return self.text
+
+
+@pytest.mark.unit
+def test_what_a_broker_says_of_its_work_is_read_to_three_digits() -> None:
+    cleaned = """12:00:01.123 INFO LogCleaner [kafka-log-cleaner-thread-0]:
+\tLog cleaner thread 0 cleaned log copy-lz4-1-0 (dirty section = [0, 5000000])
+\t1,250.4 MB of log processed in 12.3 seconds (101.7 MB/sec).
+\tIndexed 1,250.4 MB in 4.0 seconds (312.6 Mb/sec, 32.5% of total time)
+"""
+    loaded = (
+        "12:00:02.001 INFO LogManager Completed load of Log(dir=/data/recovered-0, topicId=x, topic=recovered, "
+        "partition=0, highWatermark=0) with 6 segments, local-log-start-offset 0 in 4321ms (1/1 completed in /data)"
+    )
+    broker = Told(cleaned + loaded)
+    assert brokers.cleaned_seconds(broker, TopicPartition("copy-lz4-1", 0)) == pytest.approx(1250.4 / 101.7)
+    assert brokers.loaded_seconds(broker, TopicPartition("recovered", 0)) == 4.321
+    with pytest.raises(RuntimeError):
+        brokers.loaded_seconds(Told(loaded, is_running=False), TopicPartition("covered", 0))
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_a_keyed_log_has_a_fifth_as_many_keys_and_is_sealed(codec: str, tmp_path: Path) -> None:
+    keys = keyed.keyed(tmp_path / "log", 3000, codec)
+    assert keyed.records_left(tmp_path / "log", logs.PARTITION) == 3000
+    with closing(LogDirectory.open(str(tmp_path / "log"), read_only=True)) as directory:
+        batches = [batch for segment in directory.log(logs.PARTITION).snapshot() for batch in segment.batches()]
+        assert len({record.key for batch in batches for record in batch.records()}) == keys <= 600
+    sealed, active = sorted((tmp_path / "log").rglob("*.log"))
+    assert active.stat().st_size == 0
+    assert codec == "lz4" or abs(sealed.stat().st_size / 3000 - keyed.RECORD_BYTES) < 2
+
+
+@pytest.mark.unit
+def test_lines_of_words_are_as_long_as_the_others(tmp_path: Path) -> None:
+    lines = logs.prose(tmp_path / "prose", 1000).read_bytes().splitlines(keepends=True)
+    assert len(set(lines)) == 1000 and {len(line) for line in lines} == {logs.LINE_BYTES}
+
+
 @pytest.mark.interop
 def test_every_row_runs_in_its_quick_size(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCHMARKS / "run.py"), "--quick"]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "OFFSETFS_BENCH_DIR": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert all(f"\n{row.name:<18}" in done.stdout for row in ROWS)
+    assert all(f"\n{row.name:<22}" in done.stdout for row in ROWS)
     assert not list(tmp_path.glob("data-*"))

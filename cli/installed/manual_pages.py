@@ -26,6 +26,11 @@ _FILES = {
     "/run/offsetfs": "Which daemon of root serves which mount.",
     "$XDG_RUNTIME_DIR/offsetfs": "The same of a user; /tmp/offsetfs-UID where there is no such directory.",
     "~/.local/state/offsetfs/offsetfs.log, /var/log/offsetfs.log": "The log of mounts where there is no syslog.",
+    "LOGDIR/.offsetfs-topics.json": "The settings of topics, as offsetfs config wrote them.",
+    "$XDG_CACHE_HOME/offsetfs, ~/.cache/offsetfs": (
+        "What mounts with -o ro, and commands without a mount, have worked out of a log, so as to read it once."
+        " It may be removed while nothing is mounted."
+    ),
     "/etc/fuse.conf": "The line user_allow_other lets users mount with -o allow_other.",
 }
 _MOUNT_FILES = {

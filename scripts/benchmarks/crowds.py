@@ -129,30 +129,44 @@ def _wake(append: int, lines: int, count: int) -> list[float]:
 # --- writers ---------------------------------------------------------------------------------------------------------
 
 
-def writers(partitions: int, partitions_quick: int) -> Opened:
-    """16 × `cat lines >> append`: into one partition, or each into its share of many, one after the other."""
+def writers(partitions: int, partitions_quick: int, *, is_together: bool = True) -> Opened:
+    """16 × `cat lines >> append`; as a broker's, the partitions stay what they are from round to round.
+
+    `is_together`: each writes all its lines to the one partition, or to the topic. Else one after the other into its
+    share of the partitions.
+    """
 
     @contextlib.contextmanager
     def opened(bench: Bench) -> Iterator[Measure]:
         count = partitions if bench.is_full else partitions_quick
-        shares = [[0]] * CROWD if count == 1 else [list(range(first, count, CROWD)) for first in range(CROWD)]
-        each = bench.count // max(count, CROWD)
-        piece = bench.for_row(each).lines()
+        log_directory = new_log(bench, "retention.ms=-1", count)
+        with mounted.offsetfs(log_directory, bench.new("ours")) as mount:
+            folders = [mount.path / f"{PARTITION.topic}-{number}" for number in range(count)]
+            pieces = CROWD if is_together else count
+            if is_together:
+                target = folders[0] if count == 1 else mount.path / "topics" / PARTITION.topic
+                loops = [_into(target, bench, pieces)] * CROWD
+            else:
+                loops = ["; ".join(_into(each, bench, pieces) for each in folders[n::CROWD]) for n in range(CROWD)]
+            before = 0
 
-        def measure(number: int) -> float:
-            log_directory = new_log(bench, "retention.ms=-1", count)
-            with mounted.offsetfs(log_directory, bench.folder / "ours") as mount:
-                append = f"{mount.path / PARTITION.topic}-$n/append"
-                loops = [f"for n in {' '.join(map(str, share))}; do cat {piece} >> {append}; done" for share in shares]
+            def measure(number: int) -> float:
+                nonlocal before
                 figure = side_by_side(loops)
-                written = int((mount.path / str(PARTITION) / "next").read_text())
-                assert written == (each * CROWD if count == 1 else each), written
-            shutil.rmtree(log_directory)
-            return figure
+                end = sum(int((folder / "next").read_text()) for folder in folders)
+                assert end - before == bench.count // pieces * pieces, end - before
+                before = end
+                return figure
 
-        yield measure
+            yield measure
+        shutil.rmtree(log_directory)
 
     return opened
+
+
+def _into(folder: Path, bench: Bench, share: int) -> str:
+    """Return the command that appends an equal share of the lines."""
+    return f"cat {bench.for_row(bench.count // share).lines()} >> {folder}/append"
 
 
 def kcat_writers(partitions: int, partitions_quick: int) -> Opened:
@@ -206,11 +220,20 @@ ROWS = (
     ),
     _seconds(
         "many-partitions",
-        "16 at once, and 5 million lines together, into 1000 partitions",
+        "16 × `cat lines >> topics/T/append` at once, 5 million lines together, into 1000 partitions",
         of="lines",
         count=5_000_000,
         count_quick=50_000,
-        ours=Contender("16 × `cat lines >> T-<n>/append`", writers(1000, 20)),
+        ours=Contender("16 × `cat lines >> topics/T/append`", writers(1000, 20)),
         peers=(Peer(Contender("16 × `kcat -P`", kcat_writers(1000, 20)), times_as_fast(3)),),
+    ),
+    _seconds(
+        "many-partitions-each",
+        "The same by a `cat` for each partition, one after the other in each of 16 shells: `cat lines >> T-<n>/append`",
+        of="lines",
+        count=5_000_000,
+        count_quick=50_000,
+        ours=Contender("1000 × `cat lines >> T-<n>/append`", writers(1000, 20, is_together=False)),
+        peers=(Peer(Contender("16 × `kcat -P`", kcat_writers(1000, 20)), times_as_fast(3), is_goal=False),),
     ),
 )

@@ -18,7 +18,7 @@ RECORD_BYTES = 100
 """What a record takes in a batch that is not compressed, within a byte."""
 
 _STATES = ("active", "locked", "closed", "dormant", "pending")
-_LINE = '{"key":"%08d","value":"balance=%09d;seen=%011d;state=%s;branch=%04d;note=%s"}\n'
+_LINE = '{"key":"%08d","value":"balance=%09d;seen=%011d;state=%s;branch=%05d;note=%s"}\n'
 
 
 def keyed(directory: Path, count: int, codec: str) -> int:
@@ -41,8 +41,8 @@ def keyed(directory: Path, count: int, codec: str) -> int:
 
 
 def _line(numbers: random.Random, key: int, number: int) -> str:
-    chance = numbers.getrandbits(48)
-    state, note = _STATES[chance % len(_STATES)], f"{chance:012x}"[:9]
+    chance = numbers.getrandbits(64)
+    state, note = _STATES[chance % len(_STATES)], f"{chance:016x}"
     return _LINE % (key, chance % 999_999_937, number, state, chance % 9973, note)
 
 

@@ -126,12 +126,12 @@ def figure_text(result: Result, figures: list[float]) -> str:
 def spoken(result: Result) -> str:
     """Return a result for a person at a terminal."""
     lines = [
-        f"{result.row:<18}{result.ours}: {figure_text(result, result.figures)}  {_judged(result.goal, result.is_met)}"
+        f"{result.row:<22}{result.ours}: {figure_text(result, result.figures)}  {_judged(result.goal, result.is_met)}"
     ]
     for peer in result.peers:
         figures = figure_text(result, peer.figures)
         lines.append(
-            f"{'':<18}{peer.name}: {figures}  → {ratio_text(peer).replace('*', '')}  {_judged(peer.goal, peer.is_met)}"
+            f"{'':<22}{peer.name}: {figures}  → {ratio_text(peer).replace('*', '')}  {_judged(peer.goal, peer.is_met)}"
         )
     return "\n".join(line.rstrip() for line in lines)
 

@@ -7,6 +7,7 @@ import lines_in
 import lines_out
 import mounts
 import single
+import surface
 import upkeep
 
-ROWS = (*lines_in.ROWS, *lines_out.ROWS, *single.ROWS, *upkeep.ROWS, *crowds.ROWS, *mounts.ROWS)
+ROWS = (*lines_in.ROWS, *lines_out.ROWS, *single.ROWS, *upkeep.ROWS, *surface.ROWS, *crowds.ROWS, *mounts.ROWS)

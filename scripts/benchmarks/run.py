@@ -34,7 +34,7 @@ TOUCHED_BYTES = 6 << 30
 def main() -> int:
     arguments = _arguments()
     if arguments.list:
-        print("\n".join(f"{row.name:<18}{row.what}" for row in ROWS))
+        print("\n".join(f"{row.name:<22}{row.what}" for row in ROWS))
         return 0
     rows = [row for row in ROWS if _is_wanted(row, arguments)]
     if not rows:
@@ -108,7 +108,7 @@ def _run(rows: list[Row], bench: Bench, keep: Callable[[Result], None], *, is_pr
             results.append(measure(row, bench.for_row(row.count), bench.rounds))
         except Exception:
             traceback.print_exc()
-            print(f"{row.name:<18}FAILED", flush=True)
+            print(f"{row.name:<22}FAILED", flush=True)
             continue
         print(report.spoken(results[-1]), flush=True)
         keep(results[-1])

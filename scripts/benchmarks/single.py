@@ -107,6 +107,13 @@ def cat_record(bench: Bench) -> Iterator[Measure]:
 
 
 @contextlib.contextmanager
+def cat_numbered_file(bench: Bench) -> Iterator[Measure]:
+    """The same of the null file system's numbered files."""
+    with mounted.null_fs(bench.folder / "null") as mount:
+        yield _each(bench, _shuffled(bench.count), lambda number: f"cat {mount.path}/files/{number}", FILE_BYTES)
+
+
+@contextlib.contextmanager
 def kcat_record(bench: Bench) -> Iterator[Measure]:
     """`kcat -C -o N -c 1` of the same records."""
     topic, broker = lines_topic(bench), bench.broker()
@@ -133,7 +140,9 @@ def _kcat_one(broker: KafkaBroker, topic: str, place: str, options: str = "") ->
     return kcat("-C", broker, topic, 0, f"-o {place} -c 1 -e -q -X fetch.wait.max.ms=10 {options}")
 
 
-def _each(bench: Bench, among: Sequence[int], command: Callable[[int], str]) -> Measure:
+def _each(
+    bench: Bench, among: Sequence[int], command: Callable[[int], str], size: int = logs.LINE_BYTES - 1
+) -> Measure:
     """Return a measure of a shell that runs a command for each of its share of `among`; all must print a line."""
 
     def measure(number: int) -> float:
@@ -141,7 +150,7 @@ def _each(bench: Bench, among: Sequence[int], command: Callable[[int], str]) -> 
         printed = bench.new("printed")
         elapsed = seconds("{ " + "; ".join(command(each) for each in share) + '; } > "$1"', printed)
         values = printed.read_bytes().replace(b"\n", b"")
-        assert len(values) == len(share) * (logs.LINE_BYTES - 1), values[:1000]
+        assert len(values) == len(share) * size, values[:1000]
         return elapsed / len(share) * 1e3
 
     return measure
@@ -227,7 +236,10 @@ ROWS = (
         count=5_000_000,
         count_quick=50_000,
         ours=Contender("`cat <offset>`", cat_record),
-        peers=(Peer(Contender("`kcat -C -o <offset> -c 1`", kcat_record), times_as_fast(10)),),
+        peers=(
+            Peer(Contender("`kcat -C -o <offset> -c 1`", kcat_record), times_as_fast(10)),
+            Peer(Contender("`cat` of the null file system", cat_numbered_file), times_as_long(1), is_goal=False),
+        ),
     ),
     Row(
         "find-time",

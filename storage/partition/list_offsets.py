@@ -21,7 +21,7 @@ def find_timestamp(
     """Return (offset, timestamp) of the first record, in offset order, with a timestamp ≥ `timestamp`; or None."""
     segments = log.snapshot()
     for segment in segments:
-        if segment.max_timestamp(nowait=nowait)[0] >= timestamp:
+        if segment.has_timestamp(timestamp, nowait=nowait):
             offset_end = segments.base_behind(segment)
             found = segment.find_timestamp(
                 timestamp, log.log_start_offset, shows=shows, offset_end=offset_end, nowait=nowait

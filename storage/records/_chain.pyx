@@ -9,7 +9,7 @@ answer, but no read or write out of bounds. The GIL is released during a walk.
 
 from cpython.array cimport array, clone, resize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -165,33 +165,33 @@ def measure(block, int64_t file_position, array rows not None):
 def join(block, int64_t file_position, array rows not None):
     """Return the output of all batches, or None. See `chain_pure.join`."""
     cdef Py_buffer source
-    cdef array sizes = measure(block, file_position, rows)
-    cdef Py_ssize_t count = len(sizes), number
-    cdef int64_t total = 0, size
+    cdef Py_ssize_t count = len(rows) // COLUMN_COUNT, number
+    cdef int64_t room = 0, done = 0, size = 0
     cdef bytearray lines
     cdef uint8_t* out
     cdef const int64_t* row
-    for number in range(count):
-        size = sizes.data.as_longlongs[number]
-        if size < 0:
-            return None
-        total += size
-    lines = PyByteArray_FromStringAndSize(NULL, total)
+    if rows.typecode != "q":
+        raise ValueError("no rows")
     PyObject_GetBuffer(block, &source, PyBUF_SIMPLE)
     try:
         check_inside(source.len, file_position, rows, count)
         row = <const int64_t*>rows.data.as_voidptr
+        for number in range(count):  # what is to be read anyway: a record has at least seven bytes beside its value
+            room += row[number * COLUMN_COUNT + 2]
+        lines = PyByteArray_FromStringAndSize(NULL, room)
         out = <uint8_t*>PyByteArray_AS_STRING(lines)
         with nogil:
             for number in range(count):
                 size = batch_lines_into(
-                    <const uint8_t*>source.buf, file_position, row + number * COLUMN_COUNT, out, total
+                    <const uint8_t*>source.buf, file_position, row + number * COLUMN_COUNT, out + done, room - done
                 )
                 if size < 0:
                     break
-                out += size
-                total -= size
-        return lines if total == 0 else None  # another thread may have written to the block meanwhile
+                done += size
+        if size < 0:
+            return None
+        PyByteArray_Resize(lines, done)
+        return lines
     finally:
         PyBuffer_Release(&source)
 

@@ -1,7 +1,7 @@
 """Walking a log file in bulk: the headers of its batches as rows of numbers (`chain`), whatever their format.
 
     sound_rows     whole batches with their checksums verified: recovery, indexes made anew
-    header_rows    what the headers say, checksums not looked at: transactions, producers
+    header_rows    what the headers say, checksums not looked at: transactions, producers, the latest time
 
 Batches of v2 come by the block, without a Python object for each. Everything else goes the slow way, through
 `batch_chain`, and comes out as rows too: messages of v0 and v1, batches larger than a block, and what is damaged, of
@@ -200,7 +200,9 @@ def rows_over_damage(file: File, position: int, end: int) -> Iterator[Rows]:
             position = batch_chain.next_sound(file, position, end)
 
 
-def header_rows(file: File, position: int, end: int, *, nowait: bool = False) -> Iterator[Rows]:
+def header_rows(
+    file: File, position: int, end: int, *, nowait: bool = False, runs: tuple[int, ...] = NO_RUNS
+) -> Iterator[Rows]:
     """Yield the batches in `[position, end)` by their headers, stepping over what cannot be one (`batch_chain.walk`).
 
     The bytes of a batch may reach beyond those that were read. With `nowait` `WouldBlock` where the disk or a search
@@ -213,7 +215,7 @@ def header_rows(file: File, position: int, end: int, *, nowait: bool = False) ->
             yield rows
             position = rows.end
             continue
-        for place, header, seen in batch_chain.walk(file, position, end, nowait=nowait, runs=NO_RUNS):
+        for place, header, seen in batch_chain.walk(file, position, end, nowait=nowait, runs=runs):
             yield Rows(chain.row(place, header), seen, place, header)
             position = place + header.size
             if header.magic == MAGIC:

@@ -43,14 +43,15 @@ _maps: Pool[View] = Pool(MAPS_MAX)
 class MappedIndex:
     """The entries of one index file. What they mean is the owner's business."""
 
-    __slots__ = ("_count", "_key", "bytes_max", "entry", "file", "writable")
+    __slots__ = ("_count", "_key", "bytes_max", "entry", "file", "followed", "writable")
 
-    def __init__(self, file: files.File, entry: Struct, *, bytes_max: int, writable: bool) -> None:
+    def __init__(self, file: files.File, entry: Struct, *, bytes_max: int, writable: bool, followed: bool) -> None:
         self._key = object()
         self.file = file
         self.entry = entry
         self.bytes_max = bytes_max
         self.writable = writable
+        self.followed = followed
         length = file.size()
         if length % entry.size or length > I32_MAX:
             reason = f"{length} bytes are no whole number of {entry.size}-byte entries, or above {I32_MAX}"
@@ -62,12 +63,14 @@ class MappedIndex:
         _maps.drop(self._key)
 
     @classmethod
-    def open(cls, path: str, entry: Struct, *, bytes_max: int, writable: bool, create: bool) -> MappedIndex:
+    def open(
+        cls, path: str, entry: Struct, *, bytes_max: int, writable: bool, followed: bool, create: bool
+    ) -> MappedIndex:
         """Open the file; FileNotFoundError without `create`, CorruptIndex when its length cannot be right."""
         assert writable or not create, "a reader writes nothing"
         file = files.open_file(path, writable=writable, create=create)
         try:
-            return cls(file, entry, bytes_max=bytes_max, writable=writable)
+            return cls(file, entry, bytes_max=bytes_max, writable=writable, followed=followed)
         except BaseException:
             file.close()
             raise
@@ -145,9 +148,9 @@ class MappedIndex:
     def _is_half(self, number: int) -> bool:
         """Whether an entry is just being written: a broker stores its first field, then its second, into its map.
 
-        No whole entry but the first has a 0 there. A writer takes it for what it is: damage.
+        No whole entry but the first has a 0 there. Where nobody writes it is damage.
         """
-        if self.writable or number < 1:
+        if not self.followed or number < 1:
             return False
         entry = self.file.read(number * self.entry.size, self.entry.size)
         return any(entry) and not any(entry[-_SECOND_FIELD_SIZE:])

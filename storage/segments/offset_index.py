@@ -44,16 +44,18 @@ class OffsetIndex:
         *,
         bytes_max: int,
         writable: bool = False,
+        followed: bool = False,
         create: bool = False,
         prealloc: bool = False,
     ) -> OffsetIndex:
         """Open the index of the segment that starts at `base_offset`.
 
         `bytes_max` is `segment.index.bytes`. `prealloc` makes the file that long (sparse), as Kafka's active ones are.
+        `followed`: another process may be writing it, so that its last entry may be there in half.
         Raises FileNotFoundError without `create`, and CorruptIndex, which is cured by making the index anew.
         """
         assert writable or not prealloc, "a reader writes nothing"
-        index = MappedIndex.open(path, ENTRY, bytes_max=bytes_max, writable=writable, create=create)
+        index = MappedIndex.open(path, ENTRY, bytes_max=bytes_max, writable=writable, followed=followed, create=create)
         try:
             opened = cls(index, base_offset)
             if prealloc:
@@ -91,12 +93,12 @@ class OffsetIndex:
         place = bisect_right(range(count), offset - self.base_offset, key=_offset_key(view)) - 1
         return self._entry(view, place) if place >= 0 else (self.base_offset, Position(0))
 
-    def bracket(self, offset: int) -> tuple[tuple[Offset, Position], tuple[Offset, Position] | None]:
-        """Return what `lookup` returns, and the entry behind it, None when it was the last. O(log n)."""
+    def bracket(self, offset: int) -> list[tuple[Offset, Position]]:
+        """Return what `lookup` returns, and the two entries behind it, as far as there are any. O(log n)."""
         view, count = self._index.view()
         place = bisect_right(range(count), offset - self.base_offset, key=_offset_key(view))
         floor = self._entry(view, place - 1) if place else (self.base_offset, Position(0))
-        return floor, self._entry(view, place) if place < count else None
+        return [floor, *(self._entry(view, slot) for slot in range(place, min(place + 2, count)))]
 
     def upper_bound(self, entry: tuple[int, int], size: int) -> tuple[Offset, Position] | None:
         """Return the first entry at least `size` bytes behind the position of `entry`, or None. O(log n).

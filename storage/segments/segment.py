@@ -32,7 +32,7 @@ from offsetfs.storage.errors import (
 from offsetfs.storage.files import File
 from offsetfs.storage.names import MAP_SUFFIXES, segment_name
 from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import Batch, BatchHeader
+from offsetfs.storage.records.batch import HEADER_SIZE, Batch, BatchHeader
 from offsetfs.storage.records.batch_builder import SealedBatch
 from offsetfs.storage.records.legacy import NO_RUNS
 from offsetfs.storage.segments import offset_order, segment_indexes, time_search
@@ -40,6 +40,7 @@ from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.time_index import TimeIndex
 from offsetfs.storage.settings.config import LogConfig
+from offsetfs.storage.units import NO_TIMESTAMP
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """What a full disk answers: the caller's to solve, and no reason to distrust the disk."""
@@ -75,6 +76,7 @@ class Segment:
         "_created_ms",
         "_files",
         "_first_timestamp",
+        "_least_max_timestamp",
         "_max_timestamp",
         "_roll_jitter_ms",
         "base_offset",
@@ -124,6 +126,7 @@ class Segment:
         self.clock = clock
         self._files: SegmentFiles | None = None
         self._max_timestamp: tuple[int, int] | None = None
+        self._least_max_timestamp: int = NO_TIMESTAMP  # what the time index says, which may end early
         self._first_timestamp: int | None = None
         self._bytes_since_index_entry = 0
         self._created_ms = clock.now_ms()
@@ -221,17 +224,24 @@ class Segment:
         return following is None or following > header.last_offset
 
     def _find_directly(self, opened: SegmentFiles, offset: int, nowait: bool) -> Batch | None:
-        """Return the batch that the index entry behind `offset` names, when it is large and holds `offset`.
+        """Return the batch of an index entry that holds `offset`: the entry's own offset, or the batch is large.
 
         An entry has the last offset of its batch, so the batch of an offset between two entries is the later one's,
-        unless small batches lie between them. One read instead of three. None: look the long way.
+        unless small batches lie between them. One read instead of three, and of no more than lies before the next
+        entry. None: look the long way.
         """
-        floor, following = opened.index.bracket(offset)
-        if following is None or following[1] - floor[1] < 2 * self.config.index_interval_bytes or following[1] <= 0:
-            return None
+        entries = opened.index.bracket(offset)
+        if entries[0][0] != offset or entries[0][1] <= 0:
+            before = entries.pop(0)[1]
+            if not entries or entries[0][1] - before < 2 * self.config.index_interval_bytes or entries[0][1] <= 0:
+                return None
+        last_offset, position = entries[0]
+        room = max(entries[1][1] - position, HEADER_SIZE) if len(entries) > 1 else batch_chain.PROBE_BYTES
+        block_bytes = min(room, batch_chain.PROBE_BYTES)
+        chain = batch_chain.headers(opened.log, position, self.size, nowait=nowait, block_bytes=block_bytes)
         try:
-            for place, header, seen in batch_chain.headers(opened.log, following[1], self.size, nowait=nowait):
-                holds = header.base_offset <= offset <= header.last_offset == following[0]
+            for place, header, seen in chain:
+                holds = header.base_offset <= offset <= header.last_offset == last_offset
                 if not holds or header.is_wrapper:
                     return None
                 return batch_chain.load(opened.log, place, header, seen, nowait=nowait)
@@ -324,12 +334,23 @@ class Segment:
             self._max_timestamp = time_search.measure_max_timestamp(self)
         return self._max_timestamp
 
-    def reaches_timestamp(self, timestamp: int) -> bool:
-        """Whether a record is of `timestamp` or later; where no record has a time, whether the file is.
+    def has_timestamp(self, timestamp: int, *, nowait: bool = False) -> bool:
+        """Whether a record is of `timestamp`, which is not negative, or later.
 
         Costs a look at the time index where that says yes; no is said only after a walk over what lies behind it.
         """
-        if self._max_timestamp is None and time_search.last_entry(self)[0] >= max(timestamp, 0):
+        if self._max_timestamp is None and not nowait:
+            self._least_max_timestamp = time_search.last_entry(self)[0]
+        if self._max_timestamp is None and self._least_max_timestamp >= timestamp >= 0:
+            return True
+        return self.max_timestamp(nowait=nowait)[0] >= timestamp
+
+    def reaches_timestamp(self, timestamp: int) -> bool:
+        """Whether a record is of `timestamp` or later; where no record has a time, whether the file is.
+
+        Costs what `has_timestamp` does.
+        """
+        if self.has_timestamp(max(timestamp, 0)):
             return True
         largest = self.max_timestamp()[0]
         return (largest if largest >= 0 else self.modified_ns // 1_000_000) >= timestamp
@@ -410,8 +431,9 @@ class Segment:
 
     def _open_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         limit = self.config.segment_index_bytes
-        index = OffsetIndex.open(self.path(".index"), self.base_offset, bytes_max=limit)
-        time_index = TimeIndex.open(self.path(".timeindex"), self.base_offset, bytes_max=limit)
+        followed = self.read_only
+        index = OffsetIndex.open(self.path(".index"), self.base_offset, bytes_max=limit, followed=followed)
+        time_index = TimeIndex.open(self.path(".timeindex"), self.base_offset, bytes_max=limit, followed=followed)
         return index, time_index
 
     def _distrust(self, nowait: bool) -> SegmentFiles:

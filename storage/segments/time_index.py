@@ -44,12 +44,13 @@ class TimeIndex:
         *,
         bytes_max: int,
         writable: bool = False,
+        followed: bool = False,
         create: bool = False,
         prealloc: bool = False,
     ) -> TimeIndex:
         """Open the index of the segment that starts at `base_offset`; arguments and errors as `OffsetIndex.open`."""
         assert writable or not prealloc, "a reader writes nothing"
-        index = MappedIndex.open(path, ENTRY, bytes_max=bytes_max, writable=writable, create=create)
+        index = MappedIndex.open(path, ENTRY, bytes_max=bytes_max, writable=writable, followed=followed, create=create)
         try:
             opened = cls(index, base_offset)
             if prealloc:

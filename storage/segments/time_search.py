@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, UnsupportedFormat
-from offsetfs.storage.records import batch_chain
+from offsetfs.storage.records import batch_chain, chain, row_walk
 from offsetfs.storage.records.batch import Batch, BatchHeader
 from offsetfs.storage.records.codec import COLUMNS
 from offsetfs.storage.records.legacy import RUNS, TIMELESS_RUNS
@@ -100,9 +100,11 @@ def measure_max_timestamp(segment: Segment) -> tuple[int, int]:
     opened = segment.open_files()
     timestamp, offset = sound_entry(segment, opened, opened.time_index.last_entry, nowait=False)
     position = segment.floor_position(opened, offset, nowait=False) if timestamp >= 0 else 0
-    for _, header in segment.headers(position, over_damage=True, runs=TIMELESS_RUNS):
-        if header.max_timestamp > timestamp:
-            timestamp, offset = header.max_timestamp, header.last_offset
+    for rows in row_walk.header_rows(opened.log, position, segment.size, runs=TIMELESS_RUNS):
+        times = rows.column(chain.MAX_TIMESTAMP)
+        latest = max(times)
+        if latest > timestamp:
+            timestamp, offset = latest, rows.batch(times.index(latest))[1].last_offset
     return timestamp, offset
 
 

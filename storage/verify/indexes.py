@@ -229,7 +229,7 @@ def _numbered(entries: Iterator[tuple[int, ...]], size: int) -> Iterator[tuple[i
 
 def _offset_entries(reporter: Reporter, base_offset: int, may_be_padded: bool) -> Iterator[tuple[int, ...]]:
     def opened() -> tuple[int, Iterator[tuple[int, ...]]]:
-        index = OffsetIndex.open(reporter.path, base_offset, bytes_max=_NO_LIMIT)
+        index = OffsetIndex.open(reporter.path, base_offset, bytes_max=_NO_LIMIT, followed=may_be_padded)
         return index.count, index.entries()
 
     return _entries(reporter, opened, _OFFSET_ENTRY_SIZE, may_be_padded)
@@ -237,7 +237,7 @@ def _offset_entries(reporter: Reporter, base_offset: int, may_be_padded: bool) -
 
 def _time_entries(reporter: Reporter, base_offset: int, may_be_padded: bool) -> Iterator[tuple[int, ...]]:
     def opened() -> tuple[int, Iterator[tuple[int, ...]]]:
-        index = TimeIndex.open(reporter.path, base_offset, bytes_max=_NO_LIMIT)
+        index = TimeIndex.open(reporter.path, base_offset, bytes_max=_NO_LIMIT, followed=may_be_padded)
         return index.count, index.entries()
 
     return _entries(reporter, opened, _TIME_ENTRY_SIZE, may_be_padded)
@@ -252,14 +252,7 @@ def _entries(
         reporter.damage("index-shape", f"{error.reason}: it is made anew from the log")
         return iter(())
     zeros = files.status(reporter.path).st_size - count * size
-    if zeros and not may_be_padded and _holds_something(reporter.path, count * size, size):
-        reporter.damage("index-shape", "ends with half an entry: it is made anew from the log", position=count * size)
     if zeros > size and not may_be_padded:  # one entry of zeros may be the first of all: time 0 at the base offset
         meaning = f"{zeros} bytes of zeros behind its entries, which a broker takes for entries"
         reporter.notice("index-padding", meaning, position=count * size)
     return entries
-
-
-def _holds_something(path: str, position: int, size: int) -> bool:
-    with files.opened(path) as file:
-        return any(file.read(position, size))

@@ -136,7 +136,7 @@ def _gaps_of(path: str) -> Callable[[TopicPartition], bool]:
 def _refuse_beside_writer(path: str) -> None:
     pid = lock.holder(path)
     if pid is not None:
-        raise LogDirectoryLocked(f"in use by process {pid}: stop it first", path=path, pid=pid)
+        raise LogDirectoryLocked(f"in use by process {pid}", path=path, pid=pid)
 
 
 def _file_away(finding: Finding, path: str, found: dict[str, list[Finding]]) -> None:

@@ -27,6 +27,7 @@ from offsetfs.storage.views import key_seal
 from offsetfs.storage.views.key_hash import HASH_NAME
 from offsetfs.storage.views.key_seal import Covered
 from offsetfs.storage.views.key_store import KeyStore
+from offsetfs.storage.views.own_cache import name_of
 
 STORE_SUFFIX, SEAL_SUFFIX = ".sqlite", ".seal"
 NAME, COMMITTED_NAME = "by-key", "by-key-committed"
@@ -181,9 +182,7 @@ def place_beside(view: LogView) -> str:
 
 def place_in(directory: str, view: LogView) -> str:
     """Return where in `directory`, which holds those of any number of logs, the index of a log lies."""
-    path = files.real_path(view.log.path)
-    digest = hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-    return os.path.join(directory, f"{digest}-{COMMITTED_NAME if view.is_committed_only else NAME}")
+    return os.path.join(directory, f"{name_of(view.log)}-{COMMITTED_NAME if view.is_committed_only else NAME}")
 
 
 def identity_of(view: LogView, place: str | None) -> bytes:

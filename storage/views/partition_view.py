@@ -31,9 +31,10 @@ from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.views.form import VALUES, Form
+from offsetfs.storage.views.map_cache import LOG_BYTES_MIN, MapCache
 from offsetfs.storage.views.view_blocks import OnDamage
 from offsetfs.storage.views.view_map import Maps, ViewMap
-from offsetfs.storage.views.view_parts import NOWAIT_BYTES_MAX, Located, Part, ViewParts, is_to_be_kept, keep_map
+from offsetfs.storage.views.view_parts import NOWAIT_BYTES_MAX, Keeping, Located, Part, ViewParts
 
 _LOAD_COST_BYTES = 64 << 10  # what opening a kept map counts against `bytes_max`
 
@@ -42,13 +43,21 @@ class PartitionView:
     """The view of one log from `start_offset` on. Nothing is known before the first `refresh` that returns True."""
 
     def __init__(
-        self, log: Log, maps: Maps, on_damage: OnDamage, *, form: Form = VALUES, is_committed_only: bool = False
+        self,
+        log: Log,
+        maps: Maps,
+        on_damage: OnDamage,
+        *,
+        form: Form = VALUES,
+        is_committed_only: bool = False,
+        cache: MapCache | None = None,
     ) -> None:
+        """`cache`: where maps are kept of a log that may not be written to."""
         self.start_offset = log.log_start_offset
         self.form = form
         self._log = log
         self._view = LogView(log, is_committed_only=is_committed_only)
-        self._maps = maps
+        self._keeping = Keeping(self._view, maps, form, cache)
         self._on_damage = on_damage
         self._parts = ViewParts(form, self._view.shows)
         self._inherited: dict[int, Part] = {}
@@ -65,10 +74,11 @@ class PartitionView:
         """Return a view from the log start of now, with the maps that are still right."""
         view = PartitionView(
             self._log,
-            self._maps,
+            self._keeping.maps,
             self._on_damage,
             form=self.form,
             is_committed_only=self._view.is_committed_only,
+            cache=self._keeping.cache,
         )
         view._inherited = {part.segment.base_offset: part for part in self._parts.all()}
         return view
@@ -170,12 +180,15 @@ class PartitionView:
         inherited = self._inherited.pop(segment.base_offset, None)
         if inherited is not None and inherited.segment is segment:
             return inherited.map
-        if segment is snapshot.active or not segment.size or self._view.is_committed_only:
+        is_active = segment is snapshot.active
+        may_be_kept = segment.size > 0 if not is_active else self._keeping.cache and segment.size >= LOG_BYTES_MIN
+        if not may_be_kept or self._view.is_committed_only:
             return ViewMap(segment.base_offset, self._view.shows, form=self.form)
         if nowait:
             raise WouldBlock("the view map may be on disk", path=segment.log_path)
         self._left -= _LOAD_COST_BYTES
-        return ViewMap.load(segment, self._maps, self.form) or ViewMap(segment.base_offset, form=self.form)
+        kept = self._keeping.load(segment, is_active=is_active)
+        return kept or ViewMap(segment.base_offset, form=self.form)
 
     def _extend(self, part: Part, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
         """Bring a part up to the end of its segment, or of the view; return whether it got there."""
@@ -191,8 +204,7 @@ class PartitionView:
             if map_.log_bytes < end:
                 return False
         self._skip_below_start(part, nowait)
-        if segment is not snapshot.active:
-            self._keep(part, nowait)
+        self._keep(part, nowait, is_active=segment is snapshot.active)
         return True
 
     def _end_of(self, segment: Segment, snapshot: Segments, end_offset: int, nowait: bool) -> int:
@@ -211,20 +223,24 @@ class PartitionView:
             self._parts.cut_head(part.map.output_before(part.segment, self.start_offset))
         self._start_is_known = True
 
-    def _keep(self, part: Part, nowait: bool) -> None:
-        """Put the map of a sealed segment on disk, where one may write."""
-        if not is_to_be_kept(part.segment, part.map, self._view):
+    def _keep(self, part: Part, nowait: bool, *, is_active: bool) -> None:
+        """Put a map on disk, where one may write."""
+        if not self._keeping.wants(part.segment, part.map, is_active=is_active):
             return
         if nowait:
             raise WouldBlock("a view map is to be written", path=part.segment.log_path)
-        keep_map(part.segment, part.map, self._maps)
+        self._keeping.save(part.segment, part.map)
 
     def _sweep(self, snapshot: Segments, nowait: bool) -> None:
         """Once: remove maps whose segments are gone."""
-        if self._swept or self._log.read_only:
+        if self._swept or (self._log.read_only and self._keeping.cache is None):
             return
         if nowait:
             raise WouldBlock("looks for old view maps", path=self._log.path)
+        if self._keeping.cache is not None:
+            self._keeping.cache.sweep(snapshot)
+            self._swept = True
+            return
         for name in files.names(self._log.path):
             parsed = parse_segment_name(name)
             if parsed is not None and parsed[1] == self.form.suffix:
@@ -235,9 +251,9 @@ class PartitionView:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def locate(self, byte: int) -> Located | None:
-        """Return where byte `byte` comes from; None at the end."""
-        return self._parts.locate(byte)
+    def locate(self, byte: int, output_max: int = 0) -> Located | None:
+        """Return where byte `byte` comes from, and what follows up to `output_max`; None at the end."""
+        return self._parts.locate(byte, output_max)
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
         """Return the whole output of a located block; see `ViewParts.read`."""

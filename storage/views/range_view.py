@@ -19,9 +19,10 @@ from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.views.form import Form
+from offsetfs.storage.views.map_cache import MapCache
 from offsetfs.storage.views.view_blocks import OnDamage
 from offsetfs.storage.views.view_map import Maps, ViewMap
-from offsetfs.storage.views.view_parts import Located, Part, ViewParts, is_to_be_kept, keep_map
+from offsetfs.storage.views.view_parts import Keeping, Located, Part, ViewParts
 
 Known = Callable[[Segment], ViewMap | None]
 """Returns what a growing view of the same form knows of a segment by now, for reading only."""
@@ -34,7 +35,16 @@ class RangeView:
     """The records from `start` to below `end`, both within the log. The size is known once `refresh` returned True."""
 
     def __init__(
-        self, view: LogView, start: int, end: int, maps: Maps, on_damage: OnDamage, *, form: Form, known: Known
+        self,
+        view: LogView,
+        start: int,
+        end: int,
+        maps: Maps,
+        on_damage: OnDamage,
+        *,
+        form: Form,
+        known: Known,
+        cache: MapCache | None = None,
     ) -> None:
         snapshot = view.log.snapshot()
         reaching = itertools.takewhile(lambda segment: segment.base_offset < end, snapshot.from_floor(start))
@@ -43,7 +53,7 @@ class RangeView:
         self._view = view
         self._start = start
         self._end = end
-        self._maps = maps
+        self._keeping = Keeping(view, maps, form, cache)
         self._on_damage = on_damage
         self._form = form
         self._known = known
@@ -132,10 +142,10 @@ class RangeView:
         known = self._known(segment)
         if known is not None and known.log_bytes >= end:
             return known
-        is_worth_while = end - begin > _DIRECT_BYTES_MAX
-        if not is_worth_while or segment is self._active or self._view.is_committed_only:
+        if end - begin <= _DIRECT_BYTES_MAX:
             return None
-        return ViewMap.load(segment, self._maps, self._form)
+        kept = self._keeping.load(segment, is_active=segment is self._active)
+        return kept if kept is not None and kept.log_bytes >= end else None
 
     def _extend(self, part: Part) -> bool:
         """Bring a part up to its end; return whether it got there."""
@@ -149,15 +159,19 @@ class RangeView:
                 return False
         if len(self._parts) == 1 and part.start == 0:
             self._parts.cut_head(map_.output_before(part.segment, self._start))
-        if part.segment is not self._active and is_to_be_kept(part.segment, map_, self._view):
-            keep_map(part.segment, map_, self._maps)
+        is_whole = part.segment is not self._active and map_.log_bytes == part.segment.size
+        if is_whole and self._keeping.wants(part.segment, map_, is_active=False):
+            self._keeping.save(part.segment, map_)
         return True
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def locate(self, byte: int) -> Located | None:
-        """Return where byte `byte` comes from; None at the end. The block may be longer than the view."""
-        located = self._parts.locate(byte) if byte < self.size else None
+    def locate(self, byte: int, output_max: int = 0) -> Located | None:
+        """Return where byte `byte` comes from, and what follows up to `output_max`; None at the end.
+
+        The block may be longer than the view.
+        """
+        located = self._parts.locate(byte, output_max) if byte < self.size else None
         return None if located is None else located._replace(end=min(located.end, self.size))
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:

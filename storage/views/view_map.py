@@ -8,8 +8,8 @@ count 0, and so do batches that cannot be read: they are reported, and the rest 
 A map grows with its segment. That of a sealed segment is kept beside the log as `<base offset>.values-map`, or
 `.records-map`, names that Kafka ignores (docs/format/values-map.md). It describes what it was made from and is dropped
 when that is not what the log holds: it may cost time, never a wrong byte. It goes where its segment goes: beside one
-that was removed it is read on until both are unlinked. A map that begins inside of its segment is never kept. Maps have
-no counterpart in Kafka.
+that was removed it is read on until both are unlinked. A map that begins inside of its segment is never kept. Of a log
+that may not be written to, maps lie in a cache (`map_cache`). They have no counterpart in Kafka.
 
 Threads: one extends, any number read; `size` and the entries a reader finds below it belong together.
 """
@@ -37,8 +37,10 @@ from offsetfs.storage.records.row_walk import Rows
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.segment import REMOVED, Segment
 from offsetfs.storage.segments.time_search import Shows, shows_data
+from offsetfs.storage.views import map_file
 from offsetfs.storage.views.form import VALUES, Form
-from offsetfs.storage.views.view_blocks import Block, OnDamage, measure, measure_below, scratch, walk
+from offsetfs.storage.views.map_file import ENTRY, Summary
+from offsetfs.storage.views.view_blocks import Block, OnDamage, measure, measure_below, walk
 
 OUTPUT_BYTES_STEP = 64 << 10
 LOG_BYTES_STEP = 4 << 20
@@ -47,14 +49,8 @@ LOG_BYTES_STEP = 4 << 20
 BATCHES_BEFORE_ROWS = 256
 """How many batches are taken one by one, where rows came to an end, before they are tried again."""
 
-MAGIC = b"OFFSETVM"
-VERSION = 1
-_HEADER = struct.Struct(">8sIIqqqqqqII")
-_CRC_START = 16
-_ENTRY = struct.Struct(">qII")
 _OUTPUT = struct.Struct(">q")
 _U32_MAX = 2**32 - 1
-_PIECE_BYTES = 1 << 20
 
 Maps = Pool[files.Map]
 
@@ -66,7 +62,6 @@ class ViewMap:
         "_batches",
         "_entries",
         "_first_crc",
-        "_form",
         "_header",
         "_last",
         "_mapped",
@@ -74,7 +69,9 @@ class ViewMap:
         "base_offset",
         "begin",
         "count",
+        "form",
         "has_damage",
+        "kept_bytes",
         "reached",
     )
 
@@ -85,11 +82,12 @@ class ViewMap:
         """
         self.base_offset = base_offset
         self.begin = begin
-        self._form = form
+        self.form = form
         self._shows = shows
         self.count = 0
         self.reached = (0, begin)  # (output bytes, log bytes), put in place as one
         self.has_damage = False
+        self.kept_bytes = 0  # how far a copy goes that lies elsewhere (`map_cache`)
         self._entries: bytearray | None = bytearray()
         self._mapped: tuple[Maps, Segment] | None = None
         self._header = b""  # of the map on disk, if it is there
@@ -112,37 +110,44 @@ class ViewMap:
 
     # --- looking up ------------------------------------------------------------------------------------------------
 
-    def block(self, byte: int) -> Block:
-        """Return the stretch that holds byte `byte` of this segment's output, which must lie below `size`."""
+    def block(self, byte: int, output_max: int = 0) -> Block:
+        """Return the stretch that holds byte `byte` of this segment's output, which must lie below `size`.
+
+        It goes from an entry to the next; with `output_max` to the last one that is no further than so much output,
+        and twice as much log.
+        """
         (size, log_bytes), count, entries = self.reached, self.count, self._view()
         assert 0 <= byte < size
-        number = bisect_right(range(count), byte, key=lambda n: int(_OUTPUT.unpack_from(entries, n * _ENTRY.size)[0]))
-        output, position, _ = _ENTRY.unpack_from(entries, (number - 1) * _ENTRY.size)
-        if number == count:
-            return Block(output, size, position, log_bytes)
-        output_end, position_end, _ = _ENTRY.unpack_from(entries, number * _ENTRY.size)
+        number = bisect_right(range(count), byte, key=lambda n: int(ENTRY.unpack_from(entries, n * ENTRY.size)[0]))
+        output, position, _ = ENTRY.unpack_from(entries, (number - 1) * ENTRY.size)
+        output_end, position_end = size, log_bytes
+        for following in range(number, count):
+            reached = ENTRY.unpack_from(entries, following * ENTRY.size)
+            if following > number and (reached[0] - output > output_max or reached[1] - position > 2 * output_max):
+                break
+            output_end, position_end, _ = reached
         return Block(output, output_end, position, position_end)
 
     def output_before(self, segment: Segment, offset: int) -> int:
         """Return how many bytes of output records below `offset` make. Reads up to one block."""
         entries, relative = self._view(), offset - self.base_offset
         number = bisect_right(
-            range(self.count), relative, key=lambda n: int(_ENTRY.unpack_from(entries, n * _ENTRY.size)[2])
+            range(self.count), relative, key=lambda n: int(ENTRY.unpack_from(entries, n * ENTRY.size)[2])
         )
         if not self.count:
             return 0
         # Not below the first: an entry may be that of a compressed set of v0 or v1, which names its last offset.
-        output, position, _ = _ENTRY.unpack_from(entries, max(number - 1, 0) * _ENTRY.size)
+        output, position, _ = ENTRY.unpack_from(entries, max(number - 1, 0) * ENTRY.size)
         for batch in walk(segment, position, self.log_bytes, on_damage=_passed_over):
             if batch.header.last_offset >= offset:
-                return int(output) + measure_below(batch, offset, form=self._form, shows=self._shows)
-            output += measure(batch, _passed_over, form=self._form, shows=self._shows)
+                return int(output) + measure_below(batch, offset, form=self.form, shows=self._shows)
+            output += measure(batch, _passed_over, form=self.form, shows=self._shows)
         return int(output)
 
     def _view(self) -> bytearray | memoryview:
         """Return the bytes of the entries."""
         entries = self._entries  # another thread may save the map meanwhile
-        return memoryview(self.mapping())[_HEADER.size :] if entries is None else entries
+        return memoryview(self.mapping())[map_file.HEADER_SIZE :] if entries is None else entries
 
     def mapping(self) -> files.Map:
         """Return the map as it lies on disk, which must be there; who keeps it can go on looking things up in it."""
@@ -152,13 +157,13 @@ class ViewMap:
 
     def _open(self, segment: Segment) -> files.Map:
         """Map the file anew. ESTALE where it was removed with its segment, or is another segment's by now."""
-        removed = os.path.join(segment.directory, segment_name(segment.base_offset, self._form.suffix + REMOVED))
-        for path in (segment.path(self._form.suffix), removed):
+        removed = os.path.join(segment.directory, segment_name(segment.base_offset, self.form.suffix + REMOVED))
+        for path in (segment.path(self.form.suffix), removed):
             with contextlib.suppress(FileNotFoundError):
-                mapped = _map(path)
+                mapped = map_file.opened(path)
                 if mapped[: len(self._header)] == self._header:
                     return mapped
-        raise OSError(errno.ESTALE, "the segment's map is gone", segment.path(self._form.suffix))
+        raise OSError(errno.ESTALE, "the segment's map is gone", segment.path(self.form.suffix))
 
     # --- growing ---------------------------------------------------------------------------------------------------
 
@@ -190,7 +195,7 @@ class ViewMap:
     def _extend_by_batches(self, segment: Segment, end: int, limit: int, on_damage: OnDamage, nowait: bool) -> None:
         """Add batch by batch; stop when `limit` is reached, or after so many that rows are worth another try."""
         for count, batch in enumerate(walk(segment, self.log_bytes, end, on_damage=on_damage, nowait=nowait)):
-            self._add(batch, measure(batch, on_damage, form=self._form, shows=self._shows, nowait=nowait))
+            self._add(batch, measure(batch, on_damage, form=self.form, shows=self._shows, nowait=nowait))
             is_plain = batch.header.magic == BATCH_MAGIC and not batch.header.codec
             if self.log_bytes >= limit or (is_plain and count >= BATCHES_BEFORE_ROWS and self._takes_rows):
                 return
@@ -200,7 +205,7 @@ class ViewMap:
         """Add blocks of batches (`row_walk`) up to the first that has to be asked itself, or goes beyond `limit`."""
         log = segment.open_files(nowait=nowait).log
         for rows in row_walk.block_rows(log, self.log_bytes, limit, nowait=nowait):
-            sizes = rows.measure(self._form.measured_rows)
+            sizes = rows.measure(self.form.measured_rows)
             count = sizes.index(-1) if min(sizes) < 0 else len(sizes)
             if count:
                 self._add_rows(rows, sizes[:count], segment.log_path)
@@ -228,7 +233,7 @@ class ViewMap:
         if self.count == 0:
             return place
         assert self._entries is not None
-        output, position, _ = _ENTRY.unpack_from(self._entries, (self.count - 1) * _ENTRY.size)
+        output, position, _ = ENTRY.unpack_from(self._entries, (self.count - 1) * ENTRY.size)
         return min(
             bisect_left(outputs, output + OUTPUT_BYTES_STEP, place, count),
             bisect_left(positions, position + LOG_BYTES_STEP, place, count),
@@ -250,14 +255,14 @@ class ViewMap:
     def _add_entry(self, entries: bytearray, output: int, position: int, offset: int, path: str | None) -> None:
         if position > _U32_MAX:
             raise MalformedBatch("a log file of more than 4 GiB", path=path, position=position)
-        entries += _ENTRY.pack(output, position, min(max(offset - self.base_offset, 0), _U32_MAX))
+        entries += ENTRY.pack(output, position, min(max(offset - self.base_offset, 0), _U32_MAX))
         self.count += 1
 
     def _is_due(self, position: int) -> bool:
         if self.count == 0:
             return True
         assert self._entries is not None
-        output, last_position, _ = _ENTRY.unpack_from(self._entries, (self.count - 1) * _ENTRY.size)
+        output, last_position, _ = ENTRY.unpack_from(self._entries, (self.count - 1) * ENTRY.size)
         return self.size >= int(output) + OUTPUT_BYTES_STEP or position >= int(last_position) + LOG_BYTES_STEP
 
     # --- keeping ---------------------------------------------------------------------------------------------------
@@ -267,42 +272,61 @@ class ViewMap:
         if self._entries is None:
             return
         assert self._shows is shows_data and not self.begin, "only maps of all data lie beside a log"
-        data = self._dump()
-        files.replace_file(segment.path(self._form.suffix), data, sync_name=False)  # one that is lost is made anew
-        self._mapped, self._header, self._entries = (maps, segment), data[: _HEADER.size], None
+        data = self.image(self.form.identity)
+        files.replace_file(segment.path(self.form.suffix), data, sync_name=False)  # one that is lost is made anew
+        self._mapped, self._header, self._entries = (maps, segment), data[: map_file.HEADER_SIZE], None
 
-    def _dump(self) -> bytes:
+    @property
+    def image_size(self) -> int:
+        """Bytes of `image`."""
+        return map_file.size_of(self.count)
+
+    def image(self, identity: bytes) -> bytes:
+        """Return the map as a file holds it; `identity`: what it depends on beside the log."""
         assert self._entries is not None
-        position, last_crc = self._last
-        fields = (self.base_offset, self.log_bytes, self._batches, position, self.size, self.count)
-        body = _HEADER.pack(MAGIC, VERSION, 0, *fields, self._first_crc, last_crc)[_CRC_START:] + self._entries
-        checksum = crc32c(body, crc32c(self._form.identity))
-        return _HEADER.pack(MAGIC, VERSION, checksum, *fields, self._first_crc, last_crc)[:_CRC_START] + body
+        (size, log_bytes), (position, last_crc) = self.reached, self._last
+        return map_file.packed(
+            Summary(self.base_offset, log_bytes, self._batches, position, size, self.count, self._first_crc, last_crc),
+            self._entries,
+            identity,
+        )
 
     @classmethod
     def load(cls, segment: Segment, maps: Maps, form: Form = VALUES) -> ViewMap | None:
         """Return the map kept beside a sealed segment; None when there is none, or it does not describe this log."""
         try:
             with files.opened(segment.path(form.suffix)) as file:
-                header, length = file.read(0, _HEADER.size), file.size()
-                checksum = _checksum(file, length, crc32c(form.identity))
+                header, length = bytes(file.read(0, map_file.HEADER_SIZE)), file.size()
+                checksum = map_file.checksum_of(file, length, form.identity)
         except OSError:
             return None
-        if len(header) < _HEADER.size:
+        loaded = cls._described(map_file.parsed(header, length, checksum), segment, form)
+        if loaded is None or loaded.log_bytes != segment.size:
             return None
-        magic, version, stored, base_offset, log_bytes, batches, position, size, count, first_crc, last_crc = (
-            _HEADER.unpack(header)
-        )
-        if (magic, version, base_offset, log_bytes) != (MAGIC, VERSION, segment.base_offset, segment.size):
+        loaded._entries, loaded._mapped, loaded._header = None, (maps, segment), header
+        return loaded
+
+    @classmethod
+    def from_image(cls, segment: Segment, image: bytes, form: Form, identity: bytes) -> ViewMap | None:
+        """Return the map that `image` made, in memory; it may end before the segment does, and grows on.
+
+        None when it does not describe this log.
+        """
+        summary = map_file.parsed(image, len(image), map_file.checksum_in(image, identity))
+        loaded = cls._described(summary, segment, form)
+        if loaded is not None:
+            loaded._entries, loaded.kept_bytes = bytearray(image[map_file.HEADER_SIZE :]), loaded.log_bytes
+        return loaded
+
+    @classmethod
+    def _described(cls, summary: Summary | None, segment: Segment, form: Form) -> ViewMap | None:
+        """Return a map without its entries; None where the summary is not of this segment, or there is none."""
+        if summary is None or summary.base_offset != segment.base_offset or summary.log_bytes > segment.size:
             return None
-        if length != _HEADER.size + count * _ENTRY.size or checksum != stored:
-            return None
-        if not 0 <= position <= log_bytes or size < 0 or bool(size) > bool(count):
-            return None
-        loaded = cls(base_offset, form=form)
-        loaded._entries, loaded._mapped, loaded._header = None, (maps, segment), bytes(header)
-        loaded.count, loaded.reached = count, (size, log_bytes)
-        loaded._batches, loaded._first_crc, loaded._last = batches, first_crc, (position, last_crc)
+        loaded = cls(summary.base_offset, form=form)
+        loaded.count, loaded.reached = summary.entries, (summary.size, summary.log_bytes)
+        loaded._batches, loaded._first_crc = summary.batches, summary.first_crc
+        loaded._last = summary.last_position, summary.last_crc
         return loaded if loaded._describes(segment) else None
 
     def _describes(self, segment: Segment) -> bool:
@@ -311,27 +335,10 @@ class ViewMap:
             return segment.size == 0
         position, last_crc = self._last
         with segment.open_log() as log:
-            return (
-                _header_checksum(log.read(0, HEADER_SIZE)) == self._first_crc
-                and _header_checksum(log.read(position, HEADER_SIZE)) == last_crc
-            )
-
-
-def _checksum(file: files.File, length: int, checksum: int) -> int:
-    """Return the checksum of a map, read piece by piece: mapped, it would take twice as long to look at it."""
-    piece = scratch.take(_PIECE_BYTES)
-    for position in range(_CRC_START, length, _PIECE_BYTES):
-        read = file.read_into(piece[: length - position], position)
-        checksum = crc32c(piece[:read], checksum)
-    return int(checksum)
-
-
-def _map(path: str) -> files.Map:
-    with files.opened(path) as file:
-        size = file.size()
-        if size == 0:
-            raise OSError("empty")
-        return file.map(size)
+            last = log.read(position, HEADER_SIZE)
+            if _header_checksum(log.read(0, HEADER_SIZE)) != self._first_crc or _header_checksum(last) != last_crc:
+                return False
+        return self.log_bytes == segment.size or position + parse_header(last).size == self.log_bytes
 
 
 def _header_checksum(data: Buffer) -> int:

@@ -1,6 +1,7 @@
 """The segments of a view one behind the other: which of them a byte comes from, and what it is.
 
-A view is a growing one (`partition_view`) or a range (`range_view`); both put parts in order, and read through here.
+A view is a growing one (`partition_view`) or a range (`range_view`); both put parts in order, read through here, and
+keep the maps that others can use.
 
 Threads: one adds, any number read.
 """
@@ -16,6 +17,7 @@ from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.time_search import Shows
 from offsetfs.storage.views.form import Form
+from offsetfs.storage.views.map_cache import MapCache
 from offsetfs.storage.views.view_blocks import Block, join_block
 from offsetfs.storage.views.view_map import Maps, ViewMap
 
@@ -94,12 +96,12 @@ class ViewParts:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def locate(self, byte: int) -> Located | None:
-        """Return where byte `byte` comes from; None at the end."""
+    def locate(self, byte: int, output_max: int = 0) -> Located | None:
+        """Return where byte `byte` comes from, and what follows up to `output_max`; None at the end."""
         if byte >= self.size:
             return None
         part = self._parts[bisect_right(self._starts, byte) - 1]
-        block = part.map.block(byte - part.start)
+        block = part.map.block(byte - part.start, output_max)
         return Located(part.segment, block, part.start + block.output, part.start + block.output_end)
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
@@ -123,18 +125,43 @@ class ViewParts:
             return None
 
 
-def is_to_be_kept(segment: Segment, map_: ViewMap, view: LogView) -> bool:
-    """Whether the map of a sealed segment belongs on disk, and is not there.
+class Keeping:
+    """Where the maps of one view are put, and taken from: beside the log, or in a cache where nothing may be written
+    there; without a cache nowhere."""
 
-    Not a map that met damage: it is made anew for each mount, so that each mount reports the damage. Nor one of
-    committed records, or of a stretch: what lies beside a log describes all of it.
-    """
-    is_whole = map_.begin == 0 and map_.log_bytes == segment.size
-    return is_whole and not (map_.is_kept or map_.has_damage or view.log.read_only or view.is_committed_only)
+    def __init__(self, view: LogView, maps: Maps, form: Form, cache: MapCache | None) -> None:
+        self.maps = maps
+        self.cache = cache if view.log.read_only else None
+        self._view = view
+        self._form = form
 
+    def load(self, segment: Segment, *, is_active: bool) -> ViewMap | None:
+        """Return the map that is kept of a segment, None when there is none that describes it.
 
-def keep_map(segment: Segment, map_: ViewMap, maps: Maps) -> None:
-    """Put the map of a sealed segment on disk. A full disk costs a map, not the view."""
-    with segment.names_lock, contextlib.suppress(OSError):
-        if not segment.is_removed:
-            map_.save(segment, maps)
+        One from the cache may end before the segment does. Nothing lies beside an active segment.
+        """
+        if self._view.is_committed_only:
+            return None
+        beside = None if is_active else ViewMap.load(segment, self.maps, self._form)
+        return self.cache.load(segment, self._form) if beside is None and self.cache is not None else beside
+
+    def wants(self, segment: Segment, map_: ViewMap, *, is_active: bool) -> bool:
+        """Whether a map belongs on disk, and is not there.
+
+        Not a map that met damage: it is made anew for each mount, so that each mount reports the damage. Nor one of
+        committed records, or of a stretch: what is kept describes all of a segment.
+        """
+        if map_.begin or map_.has_damage or self._view.is_committed_only:
+            return False
+        if self._view.log.read_only:
+            return self.cache is not None and self.cache.wants(map_, is_active=is_active)
+        return not is_active and map_.log_bytes == segment.size and not map_.is_kept
+
+    def save(self, segment: Segment, map_: ViewMap) -> None:
+        """Put a map on disk. A full disk costs a map, not the view."""
+        if self.cache is not None:
+            self.cache.save(segment, map_)
+            return
+        with segment.names_lock, contextlib.suppress(OSError):
+            if not segment.is_removed:
+                map_.save(segment, self.maps)

@@ -21,7 +21,7 @@ from offsetfs.fs.options import takes_value
 
 pytestmark = pytest.mark.unit
 
-HEAVY = ("trio", "pyfuse3", "rich", "offsetfs.fs.mount")
+HEAVY = ("trio", "pyfuse3", "rich", "offsetfs.fs.mounting.mount")
 BREAKS = " \t\n\"'><=;|&(:"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from own_machine import NOBODY, Machine
+from own_machine import NOBODY, TMP, Machine
 
 pytestmark = pytest.mark.mount
 
@@ -26,7 +26,7 @@ def places(machine: Machine) -> Iterator[None]:
     yield
     while machine.run("umount", "--lazy", MNT).returncode == 0:
         pass
-    machine.run("sh", "-c", f"rm -rf /mnt/* /tmp/offsetfs-{NOBODY}")
+    machine.run("sh", "-c", f"rm -rf /mnt/* {TMP}/*")
 
 
 def kill_daemon(machine: Machine, user: int | None = None) -> int:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from own_machine import NOBODY, OFFSETFS, Machine
+from own_machine import NOBODY, OFFSETFS, TMP, Machine
 
 pytestmark = pytest.mark.mount
 
@@ -39,7 +39,7 @@ NAMES = {
 def clean(machine: Machine) -> Iterator[None]:
     yield
     machine.run("umount", "--all", "--lazy", "--types", "fuse.offsetfs")
-    machine.run("sh", "-c", f"rm -rf /mnt/* /tmp/offsetfs-{NOBODY}")
+    machine.run("sh", "-c", f"rm -rf /mnt/* {TMP}/*")
 
 
 def in_table(machine: Machine) -> tuple[str, set[str]]:

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 
 import pytest
-from own_machine import NOBODY, STRANGER, Machine
+from own_machine import NOBODY, STRANGER, TMP, Machine
 
 pytestmark = pytest.mark.mount
 
@@ -28,7 +28,7 @@ def home(machine: Machine) -> Iterator[None]:
     assert (created.returncode, created.stderr) == (0, "")
     yield
     machine.run("umount", "--lazy", MNT)
-    machine.run("rm", "-rf", HOME, f"/tmp/offsetfs-{NOBODY}")
+    machine.run("rm", "-rf", HOME, f"{TMP}/offsetfs-{NOBODY}")
 
 
 def mount(machine: Machine, *options: str, **environment: str):
@@ -130,7 +130,7 @@ def test_a_user_cannot_mount_what_is_not_his(machine: Machine) -> None:
 
 def test_a_user_without_a_home_has_a_log_beside_his_daemons(machine: Machine) -> None:
     assert mount(machine, HOME="/nonexistent", XDG_STATE_HOME="/nonexistent").returncode == 0
-    place = machine.path(f"/tmp/offsetfs-{NOBODY}")
+    place = machine.path(f"{TMP}/offsetfs-{NOBODY}")
     if not machine.path("/dev/log").exists():
         assert "is mounted at" in (place / "offsetfs.log").read_text()
     assert stat.S_IMODE(place.stat().st_mode) == 0o700

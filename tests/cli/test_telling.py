@@ -19,8 +19,8 @@ from offsetfs.cli.printable import printable
 from offsetfs.cli.progress import CLEAR_LINE, Line, bytes_text
 from offsetfs.cli.running import Daemon
 from offsetfs.cli.service_manager import ServiceManager
+from offsetfs.fs.appends.shared_sync import Left
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.shared_sync import Left
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import NotALogDirectory
 from offsetfs.storage.names import TopicPartition

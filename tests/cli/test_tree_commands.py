@@ -235,13 +235,20 @@ def test_more_than_a_buffer_goes_in(said: Said, log: str, typed) -> None:
         ("orders-0/42", "Operation not permitted"),
         ("orders-0/nothing", "No such file or directory"),
         ("orders-7", "No such file or directory"),
-        ("orders-7/append", "No such file or directory"),
     ],
 )
 def test_what_takes_no_records_says_so(said: Said, log: str, typed, path: str, reason: str) -> None:
     typed(b"x\n")
     assert said("append", log, path) == (1, "", f"offsetfs append: {path}: {reason}\n")
     assert values(log).count(b"\n") == 100
+
+
+@pytest.mark.unit
+def test_what_would_make_the_partition_is_named(said: Said, log: str, typed) -> None:
+    typed(b"x\n")
+    code, _, err = said("append", log, "orders-7/append")
+    assert code == 1 and err.startswith("offsetfs append: orders-7/append: No such file or directory\n")
+    assert err.endswith("the option create was not given; use -o create\n")
 
 
 @pytest.mark.unit

@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "a compacted topic takes a record without a key",
-        "fs/accumulator.py",
+        "fs/appends/accumulator.py",
         "tests/fs/test_accumulator.py::test_a_compacted_log_takes_no_record_without_a_key",
         (("        if self.log.is_compacted and not has_key:\n", "        if False:\n"),),
     ),

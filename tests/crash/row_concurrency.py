@@ -38,7 +38,7 @@ SHELL += '; echo "{\\"count\\": $n, \\"places\\": []}" > "$1/$0"'
 
 WRITERS = ("shell-1", "shell-2", "closing-1", "syncing-1", "asking-1", "pieces-1", "keyed-1", "keyed-2")
 FOLLOWERS = {
-    "tail": ("tail", "-f", "-n", "+1", "-s", "0.05", "orders-0/values"),
+    "tail": ("tail", "-F", "-n", "+1", "-s", "0.05", "orders-0/values"),
     "tail of JSON": ("tail", "-f", "-n", "+1", "-s", "0.05", "orders-0/records.ndjson"),
     "follow": ("cat", "orders-0/follow@0"),
 }
@@ -148,7 +148,7 @@ ROW = Row(
     "concurrency",
     "eight writers and four readers at once, with retention and compaction",
     play,
-    seeds_in_ci=range(2),
+    seeds_in_ci=range(3),
     goal=10_000_000,
     unit="lines",
     needs=("fuse", "tail", "bash"),

@@ -12,9 +12,9 @@ import trio
 from fake_appends import appends_in
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.fs.buffers import Buffers
+from offsetfs.fs.appends.buffers import Buffers
+from offsetfs.fs.appends.shared_sync import Left
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.shared_sync import Left
 from offsetfs.storage.errors import LogFenced, RecordTooLarge
 from offsetfs.storage.records.compression import UNCOMPRESSED
 

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.fs.framing import line_bytes_max
-from offsetfs.fs.handles import RANGES_MAX, AppendHandle
+from offsetfs.fs.appends.buffers import Carried
+from offsetfs.fs.appends.framing import line_bytes_max
+from offsetfs.fs.appends.handles import RANGES_MAX, AppendHandle
 from offsetfs.storage.records.batch import HEADER_SIZE
 from offsetfs.storage.records.batch_builder import BatchBuilder, record_size
 
@@ -133,6 +134,7 @@ class Collector:
 
     batch_bytes_max = 1 << 20
     request_timeout_s = None
+    carried = Carried(1 << 20)
 
     def check(self, size, *, has_key):
         """Whatever it is, it may be taken."""
@@ -305,6 +307,22 @@ async def test_an_unfinished_line_waits_for_room_even_when_the_handle_does_not(a
     world.threads.let_go()
     await wait_all_tasks_blocked()
     assert world.log().values == [*lines(100)[:taken].splitlines(), b"late"]
+
+
+async def test_unfinished_lines_of_all_handles_together_are_bounded(appends) -> None:
+    world = appends()
+    handles = [opened(world) for _ in range(40)]
+    unfinished = b"x" * 1_040_000
+    codes = [await code_of(handle.write(unfinished)) for handle in handles]
+    assert codes.count(None) == 32 and codes[32:] == [errno.ENOBUFS] * 8
+    assert await handles[-1].write(b"whole\n" + unfinished) == len(b"whole\n")
+    for handle in handles[:20]:
+        await handle.release()
+    assert await handles[-1].write(unfinished) == len(unfinished)
+    for handle in handles[20:]:
+        await handle.release()
+    assert world.accumulators.carried.bytes == 0
+    assert len(world.log().values) == 34
 
 
 # --- failures --------------------------------------------------------------------------------------------------------

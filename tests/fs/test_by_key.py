@@ -16,14 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsetfs.fs.attributes import Attributes
-from offsetfs.fs.by_key import KeyDirectory, ToldIndex, sweep
 from offsetfs.fs.encoded_names import decoded, encoded
 from offsetfs.fs.open_indexes import OPEN_MAX, OpenIndexes
 from offsetfs.fs.options import own_cache_directory
 from offsetfs.fs.shared import Shown
+from offsetfs.fs.views.by_key import KeyDirectory, ToldIndex
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.records.batch import build, read_batch
 from offsetfs.storage.views.key_index import Found, KeyIndex
+from offsetfs.storage.views.own_cache import sweep
 
 pytestmark = pytest.mark.unit
 

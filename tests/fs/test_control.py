@@ -16,8 +16,8 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 from pyfuse3 import FUSEError
 
-from offsetfs.fs.control import PACKAGE, level
-from offsetfs.fs.operations import Operations
+from offsetfs.fs.control.control import PACKAGE, level
+from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch

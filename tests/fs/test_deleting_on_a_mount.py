@@ -140,6 +140,22 @@ def test_without_the_option_start_is_only_read(mount: Mount, log: Path) -> None:
     assert errno_of(lambda: os.open(readers.path / "orders-0" / "start", os.O_WRONLY)) == "EROFS"
 
 
+OPTIONS = {
+    "delete-records": lambda mnt: (mnt / "orders-0" / "start").write_text("1"),
+    "delete": lambda mnt: (mnt / "orders-0").rmdir(),
+    "create": lambda mnt: (mnt / "payments-0").mkdir(),
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_that_is_missing_is_named(option: str, mount: Mount, log: Path) -> None:
+    orders(mount, log, "create").unmount()
+    mounted = mount(log)
+    with pytest.raises(PermissionError):
+        OPTIONS[option](mounted.path)
+    assert f"use -o {option}\n" in mounted.errors()
+
+
 # --- rmdir -----------------------------------------------------------------------------------------------------------
 
 

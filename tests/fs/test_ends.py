@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.fs.ends import first_offset, last_offset, newest_start
+from offsetfs.fs.views.ends import first_offset, last_offset, newest_start
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.names import TopicPartition

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offsetfs.fs.follow import Start, newest_count, parse_follow
+from offsetfs.fs.views.follow import Start, newest_count, parse_follow
 
 pytestmark = pytest.mark.unit
 

@@ -350,3 +350,18 @@ def test_readers_of_one_handle_share_the_records(orders: Path) -> None:
         assert soon(lambda begun=begun: sum(thread.is_alive() for thread in threads) < begun)
     assert sorted(b"".join(taken).splitlines(), key=int) == [b"%d" % number for number in range(100)]
     os.close(fd)
+
+
+def test_a_mount_answers_beside_eleven_hundred_blocked_readers(orders: Path) -> None:
+    code = (
+        "import os, sys, threading; threading.stack_size(1 << 17); fd = os.open('follow', 0);"
+        "[threading.Thread(target=os.read, args=(fd, 100)).start() for _ in range(1100)]; print('go', flush=True)"
+    )
+    with running([sys.executable, "-c", code], orders) as readers:
+        assert readers.stdout is not None and readers.stdout.readline() == b"go\n"
+        for number in range(20):
+            append(orders, b"%d\n" % number)
+        assert (orders / "next").read_text() == "23\n"
+        begun = time.monotonic()
+        readers.send_signal(signal.SIGKILL)
+        assert readers.wait(10) == -signal.SIGKILL and time.monotonic() - begun < 5

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from offsetfs.fs.groups import file_name, group_of
+from offsetfs.fs.groups.groups import file_name, group_of
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch import build

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from offsetfs.fs.framing import JSON_BYTES_A_BYTE, JSON_BYTES_MORE, JsonLines, Taken, Whole, line_bytes_max
-from offsetfs.fs.handles import AppendHandle
+from offsetfs.fs.appends.buffers import Carried
+from offsetfs.fs.appends.framing import JSON_BYTES_A_BYTE, JSON_BYTES_MORE, JsonLines, Taken, Whole, line_bytes_max
+from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.storage.records.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.unit
@@ -94,6 +95,7 @@ def test_where_writes_are_cut_means_nothing(values: list[str], cuts: list[int]) 
     class Target:
         batch_bytes_max = 1 << 20
         request_timeout_s = None
+        carried = Carried(1 << 20)
 
         def check(self, size, *, has_key):
             """Whatever it is, it may be taken."""

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from offsetfs.fs import map_keeping
 from offsetfs.fs.inodes import Kind
-from offsetfs.fs.map_keeping import Kept, MapKeeper
+from offsetfs.fs.mounting import map_keeping
+from offsetfs.fs.mounting.map_keeping import Kept, MapKeeper
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.partitions import Partitions
 from offsetfs.fs.shared import Shared
-from offsetfs.fs.views import GrowingFile
+from offsetfs.fs.views.growing_file import GrowingFile
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import MAP_SUFFIXES, TopicPartition, segment_name
 from offsetfs.storage.partition.log import Log

@@ -11,10 +11,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from offsetfs.cli import samples, top
-from offsetfs.fs import metrics, stats
+from offsetfs.fs.control import metrics, stats
+from offsetfs.fs.control.report import CacheReport, LogReport, PartitionReport, Report
 from offsetfs.fs.counters import DURATION_BOUNDS_S, PARTITIONS_MAX, Counters, Durations, DutyCounts, PartitionCounts
 from offsetfs.fs.figures import columns, count, duration, size
-from offsetfs.fs.report import CacheReport, LogReport, PartitionReport, Report
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.fs.mount import mount_options, request_timeout_s, source
-from offsetfs.fs.mount_table import mount_at, mounts, parse, resolved
+from offsetfs.fs.mounting.mount import mount_options, request_timeout_s, source
+from offsetfs.fs.mounting.mount_table import mount_at, mounts, parse, resolved
 from offsetfs.fs.options import MountOptions
 
 pytestmark = pytest.mark.unit

@@ -16,11 +16,12 @@ import trio.testing
 from pyfuse3 import EntryAttributes, FUSEError
 from trio.testing import MockClock
 
-from offsetfs.fs import map_making, views
-from offsetfs.fs.directories import PartitionDirectory
 from offsetfs.fs.inodes import Kind
-from offsetfs.fs.operations import Operations
+from offsetfs.fs.mounting.directories import PartitionDirectory
+from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.options import MountOptions
+from offsetfs.fs.views import growing_file as views
+from offsetfs.fs.views import map_making
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, WouldBlock
 from offsetfs.storage.names import TopicPartition

@@ -223,7 +223,7 @@ def test_eight_writers_keep_each_their_order(mount: Mount, log: Path) -> None:
     assert len(lines) == 16000 and (mounted.path / "orders-0" / "next").read_text().strip() == "16000"
 
 
-@pytest.mark.promise("A mount with `-o ro` writes nothing at all, not even a lock.")
+@pytest.mark.promise("A mount with `-o ro` writes nothing into the log directory, not even a lock.")
 @pytest.mark.promise("What is listed is finite, has its exact size, never blocks, and changes nothing when it is read.")
 def test_a_read_only_mount_of_a_read_only_directory_reads_everything_and_changes_nothing(
     mount: Mount, golden_copy: Path, tmp_path: Path

@@ -14,11 +14,11 @@ import trio
 from pyfuse3 import EntryAttributes, FUSEError
 from trio.testing import MockClock
 
-from offsetfs.fs import map_making
 from offsetfs.fs.inodes import unpack
-from offsetfs.fs.operations import Operations
+from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.ranges import RECENT_MAX
+from offsetfs.fs.views import map_making
+from offsetfs.fs.views.ranges import RECENT_MAX
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.names import TopicPartition

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetfs.fs.record_parts import header_lines
 from offsetfs.fs.shared import Shown
+from offsetfs.fs.views.record_parts import header_lines
 from offsetfs.storage.records.batch import build, read_batch
 from offsetfs.storage.records.record import Header
 

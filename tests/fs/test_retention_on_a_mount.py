@@ -194,7 +194,7 @@ def test_a_duty_that_fails_is_told_and_ends_nothing(mount: Mount, log: Path) -> 
     mounted = mount(log, DUTIES, faulty=True)
     blocked.mkdir()
     configure(log, two_segments(log))
-    assert soon(lambda: f"EISDIR retention: {blocked}" in mounted.errors())
+    assert soon(lambda: f"EISDIR retention -: {blocked}" in mounted.errors())
     assert start_of(mounted.path / "orders-0") == 0, "no file goes before the new start is on disk"
     assert (mounted.path / "orders-0" / "0").read_bytes() == value(0)
     blocked.rmdir()

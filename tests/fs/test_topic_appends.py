@@ -12,9 +12,9 @@ import trio
 from fake_appends import appends_in
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.fs.framing import JsonLines, Lines
-from offsetfs.fs.handles import AppendHandle
-from offsetfs.fs.topic_appends import Sticky, TopicTarget
+from offsetfs.fs.appends.framing import JsonLines, Lines
+from offsetfs.fs.appends.handles import AppendHandle
+from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
 from offsetfs.storage.records.partitioner import partition_of
 
 pytestmark = pytest.mark.unit
@@ -179,3 +179,14 @@ async def test_partition_and_place_of_each_record_are_told(appends) -> None:
     told = [tuple(map(int, line.split())) for line in (await handle.read(0, 10_000)).splitlines()]
     wanted = {(n, offset, 5) for n in range(3) for offset in range(len(expected(keyed(30), n, 3)))}
     assert len(told) == 30 and set(told) == wanted
+
+
+@pytest.mark.parametrize("framing", [Lines, JsonLines])
+async def test_a_write_asks_the_disk_for_room_once_however_many_partitions_there_are(
+    appends, monkeypatch: pytest.MonkeyPatch, framing
+) -> None:
+    handle, asked, statvfs = opened(appends(), 200, framing), [], os.statvfs
+    monkeypatch.setattr(os, "statvfs", lambda path: asked.append(path) or statvfs(path))
+    await write(handle, b'{"key": "a", "value')  # the beginning of a line: is there room for it?
+    assert len(asked) == 1
+    await write(handle, b'": "b"}\n')

@@ -17,11 +17,11 @@ from pyfuse3 import EntryAttributes, FUSEError
 from offsetfs import NewRecord
 from offsetfs import open as open_log
 from offsetfs.fs.inodes import ROOT
+from offsetfs.fs.mounting.operations import Operations
+from offsetfs.fs.mounting.path_tree import Entry, Tree
+from offsetfs.fs.mounting.without_kernel import run
 from offsetfs.fs.notes import Fault
-from offsetfs.fs.operations import Operations
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.path_tree import Entry, Tree
-from offsetfs.fs.without_kernel import run
 from offsetfs.storage.directory.directory import LogDirectory
 
 OPTIONS = "ro,list=all"
@@ -229,7 +229,7 @@ def test_nothing_is_opened_for_writing_where_one_reads(log: Path, path: str, ans
 
 @pytest.mark.unit
 def test_a_long_directory_comes_in_pages(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsetfs.fs.path_tree.LISTED_AT_ONCE", 7)
+    monkeypatch.setattr("offsetfs.fs.mounting.path_tree.LISTED_AT_ONCE", 7)
     sizes: list[int] = []
 
     async def work(tree: Tree) -> None:
@@ -257,7 +257,7 @@ def test_what_is_being_made_is_waited_for_and_told_of(log: Path, monkeypatch: py
         return len(await read(tree, "orders-0/values")), tree.story()
 
     monkeypatch.setattr(Operations, "lookup", busy)
-    monkeypatch.setattr("offsetfs.fs.path_tree.AGAIN_S", 0)
+    monkeypatch.setattr("offsetfs.fs.mounting.path_tree.AGAIN_S", 0)
     size, story = run(LogDirectory.open(str(log), read_only=True), MountOptions(read_only=True), work, told.append)
     assert size > 800 and story == []
     assert [line[:40] for line in told] == ["EAGAIN lookup orders-0/values: half of i"] * 2 + [""]

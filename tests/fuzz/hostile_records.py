@@ -80,13 +80,17 @@ def settings(data: bytes) -> None:
 
 
 def values_map(data: bytes) -> None:
-    """A view map with a checksum that holds: what it says of the log may be anything."""
+    """A view map with a checksum that holds: what it says of the log may be anything, also of a part of it."""
     data = data[:12] + crc32c(data[16:]).to_bytes(4, "big") + data[16:]
     if not os.path.exists(os.path.join(_PLACE, _LOG.name)):
         shutil.copy(_LOG, _PLACE)
     segment = Segment(_PLACE, 0, DEFAULTS, Pool(4), read_only=True)
     with open(segment.path(VALUES.suffix), "wb") as file:
         file.write(data)
+    copied = ViewMap.from_image(segment, data, VALUES, VALUES.identity)
+    if copied is not None:
+        copied.extend(segment, segment.size, on_damage=lambda error: None)
+        assert copied.log_bytes == segment.size
     loaded = ViewMap.load(segment, Pool(4))
     if loaded is None:
         return

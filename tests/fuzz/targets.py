@@ -90,6 +90,7 @@ def _json_lines_of(data: bytes) -> None:
         split = json_lines_pure.split_json(*arguments)
         assert split == _json_lines.split_json(*arguments[:3], twin_target, *arguments[4:])
         assert target == twin_target
+        _spread(data, start)
         start = data.find(b"\n", split.start) + 1 or len(data)
     builder = BatchBuilder(61 + len(target))
     if builder.split_json(data, 0, len(data), 7).offset_delta:
@@ -97,6 +98,16 @@ def _json_lines_of(data: bytes) -> None:
         lines, again = bytes(joined_json(batch, b'{"offset":')), BatchBuilder(61 + len(target))
         assert again.split_json(lines, 0, len(lines), 8).start == len(lines)
         assert bytes(again.seal().data) == bytes(batch.data)
+
+
+def _spread(data: bytes, start: int) -> None:
+    """The same lines over three partitions, of which one has little room and one none, by both codecs."""
+    sizes = (len(data) + 100, 40)
+    outcomes = []
+    for twin in (json_lines_pure, _json_lines):
+        lanes = [*(json_lines_pure.Lane(bytearray(size), 0, 0, None) for size in sizes), None]
+        outcomes.append((twin.spread_json(data, start, len(data), lanes, 0, 7), lanes))
+    assert outcomes[0] == outcomes[1]
 
 
 def _chain(data: bytes) -> None:

@@ -72,6 +72,21 @@ def test_a_producer_at_full_speed_over_rolls_and_tail_misses_nothing(kafka: Kafk
     assert kafka.consume("orders") == b"begin\n" + lines
 
 
+def test_cat_follow_prints_what_a_producer_at_full_speed_writes_once_and_in_order(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    kafka.create_topic("orders", configs={"segment.bytes": "1048576"})
+    lines = b"".join(b"line %07d of a producer in a hurry\n" % number for number in range(200_000))
+    kafka.produce("orders", b"before\n")
+    with followed(kafka, tmp_path / "mnt") as mnt, (tmp_path / "seen").open("wb") as seen:
+        command = ["timeout", "60", "cat", mnt / "orders-0" / "follow@0"]
+        with subprocess.Popen(command, stdout=seen) as cat:
+            kafka.produce("orders", lines)
+            assert within(10, lambda: (tmp_path / "seen").stat().st_size >= len(b"before\n" + lines))
+            cat.terminate()
+    assert (tmp_path / "seen").read_bytes() == b"before\n" + lines
+
+
 def test_topics_come_and_go_and_come_again(kafka: KafkaBroker, tmp_path: Path) -> None:
     kafka.create_topic("orders")
     kafka.produce("orders", b"old\n")

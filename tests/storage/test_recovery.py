@@ -295,6 +295,22 @@ def test_a_segment_that_lost_its_end_ends_the_log(rolled: Callable[..., Path], b
     goes_on(path, log, directory)
 
 
+@pytest.mark.parametrize(
+    ("suffix", "half"), [(".index", struct.pack(">ii", 99, 0)), (".timeindex", struct.pack(">qi", 1 << 42, 0))]
+)
+def test_an_index_of_which_the_last_entry_is_there_in_half_is_made_anew_before_an_append(
+    suffix: str, half: bytes, rolled: Callable[..., Path]
+) -> None:
+    path = rolled()
+    directory, log = recovered(path)
+    directory.close()
+    index = path / "orders-0" / f"{15:020d}{suffix}"
+    index.write_bytes(index.read_bytes() + half)
+    directory = LogDirectory.open(str(path))
+    log = directory.log(PARTITION)
+    goes_on(path, log, directory)
+
+
 def test_a_reader_of_a_log_with_a_segment_that_lost_its_end_is_told(rolled: Callable[..., Path]) -> None:
     path = rolled()
     write_offsets(str(path / RECOVERY_POINTS), {PARTITION: 0})

@@ -122,6 +122,22 @@ def test_blocks_are_bounded_by_output_and_there_is_nothing_per_record(log: Log, 
     assert len(starts) <= len(expected) // view_map.OUTPUT_BYTES_STEP + len(log.snapshot())
 
 
+@pytest.mark.parametrize("output_max", [1, view_map.OUTPUT_BYTES_STEP, 150_000, 1 << 20])
+def test_what_follows_a_block_comes_with_it_up_to_a_bound(log: Log, view: PartitionView, output_max: int) -> None:
+    expected = fill(log, 60)
+    assert view.refresh()
+    byte, stretches = 0, 0
+    while (located := view.locate(byte, output_max)) is not None:
+        alone = view.locate(byte)
+        assert alone is not None and located.start == alone.start and located.end >= alone.end
+        assert located.end == alone.end or located.end - located.start <= output_max
+        assert view.read(located) == expected[located.start : located.end]
+        byte, stretches = located.end, stretches + 1
+    assert byte == len(expected)
+    segments = len(log.snapshot())
+    assert stretches <= 2 * segments + len(expected) // max(output_max - view_map.OUTPUT_BYTES_STEP, 10_000)
+
+
 def test_the_view_follows_what_is_appended(log: Log, view: PartitionView) -> None:
     assert view.refresh() and view.size == 0 and view.locate(0) is None
     expected = b""

@@ -54,7 +54,7 @@ def map_of(segment: Segment, form: Form, shows: view_blocks.Shows, bytes_max: in
         made.extend(segment, segment.size, on_damage=lambda error: problems.append(str(error)), bytes_max=bytes_max)
         if made.log_bytes == segment.size:
             break
-    return made, made._dump(), made.reached, made.has_damage, problems
+    return made, made.image(form.identity), made.reached, made.has_damage, problems
 
 
 @pytest.mark.parametrize("form", [VALUES, JsonLines(TopicPartition("orders", 3))], ids=["values", "json"])

@@ -1,0 +1,428 @@
+"""Records on their way into the logs: one open batch per partition, written when it is full, old or wanted.
+
+    write(2) → AppendHandle → Accumulator.split → open batch → AppendQueue → Log.append, in a thread → segment file
+                                                                   └→ SharedSync → on disk
+
+A writer's lines are encoded straight into the open batch, on the event loop, by compiled code. A batch that is full,
+or waited `linger-ms`, or is asked for by `drain`, is sealed and queued, and the next one fills while it is written.
+
+Promises: records keep the order in which they were given; after `drain` they are in the segment file; after `sync` on
+disk. What is lost is told to every writer it touches; the partition goes on, unless the engine fenced its log.
+
+Leaves to others: framing (handles), writing in order and its failures (append_queue), the bound on memory (buffers),
+what a sync covers (shared_sync). Errors are OSError. Follows the purpose of Kafka's RecordAccumulator and Sender.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+from collections.abc import Callable, Sequence
+
+import trio
+
+from offsetfs.fs.appends import json_batches
+from offsetfs.fs.appends.append_queue import AppendQueue, Means
+from offsetfs.fs.appends.batches import CORES, Batch
+from offsetfs.fs.appends.buffers import Buffers, Carried
+from offsetfs.fs.appends.deadlines import Deadlines
+from offsetfs.fs.appends.framing import Taken
+from offsetfs.fs.appends.free_space import FreeSpace
+from offsetfs.fs.appends.shared_sync import Left, SharedSync, Writer
+from offsetfs.fs.counters import Counters
+from offsetfs.fs.notes import Notes
+from offsetfs.fs.options import MountOptions
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import HEADER_SIZE
+from offsetfs.storage.records.batch_builder import BatchBuilder, Buffer, record_size
+
+APPEND_THREADS = 4
+SYNC_THREADS = 16
+CARRIED_BYTES_MIN = 16 << 20
+"""Unfinished records may take as much as open batches, and this where that is little: one line of JSON for a record of
+a megabyte takes twelve at most."""
+
+
+class Accumulator:
+    """The way into one partition. Everything here runs on the event loop."""
+
+    def __init__(self, accumulators: Accumulators, log: Log) -> None:
+        self.partition = log.partition
+        self.log = log
+        self._all = accumulators
+        self._means = means = accumulators.means
+        self._options = means.options
+        self._open: Batch | None = None
+        self.batches_begun = 0
+        """How many there were so far, the open one included."""
+        self._sync = SharedSync(
+            log, means.options, means.nursery, means.deadlines, means.sync_limiter, means.counters, means.notes
+        )
+        self._queue = AppendQueue(log, means, self._sync, self._surrender)
+
+    # --- what a record may be ----------------------------------------------------------------------------------------
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """The largest batch that can be appended, header included, in bytes before compression."""
+        config = self.log.config
+        size = min(config.max_message_bytes, config.segment_bytes, self._options.buffer_bytes)
+        # What does not compress grows: by less than this with every codec.
+        return size - size // 128 - 64 if config.compression.codec else size
+
+    def batch_size(self, key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]]) -> int:
+        """Return the size of a batch of this one record, in bytes, to be compared with `batch_bytes_max`."""
+        return HEADER_SIZE + record_size(key, value, headers)
+
+    @property
+    def carried(self) -> Carried:
+        """The memory of what is unfinished."""
+        return self._all.carried
+
+    @property
+    def request_timeout_s(self) -> float | None:
+        """How long the kernel lets a request wait, in seconds."""
+        return self._options.request_timeout_s
+
+    # --- taking records ----------------------------------------------------------------------------------------------
+
+    def split(
+        self,
+        data: bytes | bytearray,
+        start: int,
+        end: int,
+        timestamp: int,
+        writer: Writer,
+        *,
+        is_one_batch: bool = False,
+    ) -> int:
+        """Take the complete lines of `data[start:end]` as records; return where the first one begins that was not.
+
+        Never waits. Less than `end` means: there is no room now (`make_room`), or the line there is larger than
+        `batch_bytes_max`. OSError EROFS, EIO (fenced), EINVAL (a compacted log takes no record without a key), ENOSPC,
+        ESHUTDOWN, ESTALE (deleted) before anything is taken. `timestamp`: milliseconds. With `is_one_batch` it stops
+        when a batch is full, too.
+        """
+        self.check(end - start, has_key=False)
+        while start < end:
+            batch = self._open or self._begin(self._capacity)
+            if batch is None:
+                break
+            builder = batch.builder
+            count, size = builder.count, builder.size
+            rest = builder.split(data, start, end, timestamp)
+            if rest == start and not count:
+                line = memoryview(data)[start : data.index(b"\n", start)]
+                if not self.begin_anew(self.batch_size(None, line, ())):
+                    break
+                continue
+            self.note(writer, count, size, rest - start, timestamp)
+            start = rest
+            if start < end:
+                self._seal()
+                if is_one_batch or writer.code is not None:  # appended at once, and failed: nothing may follow the gap
+                    break
+        self.seal_unless_lingering()
+        return start
+
+    def split_json(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> Taken:
+        """Take the lines of `data[start:end]`, each a JSON object; return how far it came, and what is in the way.
+
+        As `split`; a line that is no record is a `fault`, and so is one without a key where the log is compacted.
+        `timestamp`: of records that name none.
+        """
+        self.check(end - start, has_key=True)
+        return json_batches.split([self], [writer], 0, data, start, end, timestamp).taken
+
+    def append_value(self, value: Buffer, timestamp: int, writer: Writer) -> bool:
+        """Take one record without a key, as `append`; False also when it is larger than `batch_bytes_max`."""
+        if self.batch_size(None, value, ()) > self.batch_bytes_max:
+            return False
+        return self.append(None, value, (), timestamp, writer)
+
+    def append(
+        self,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[tuple[str, Buffer | None]],
+        timestamp: int,
+        writer: Writer,
+    ) -> bool:
+        """Take one record; False when there is no room now (`make_room`). Errors as in `split`.
+
+        The caller has compared `batch_size` with `batch_bytes_max`.
+        """
+        size = self.batch_size(key, value, headers)
+        self.check(size, has_key=key is not None)
+        while True:
+            batch = self._open or self._begin(max(size, self._capacity))
+            if batch is None:
+                return False
+            count, before = batch.builder.count, batch.builder.size
+            if batch.builder.append(key, value, headers, timestamp):
+                self.note(writer, count, before, size, timestamp)
+                self.seal_unless_lingering()
+                return True
+            self._seal()
+
+    async def make_room(self, size: int = 0) -> None:
+        """Wait until another batch can be begun, for a record that alone makes a batch of `size` bytes.
+
+        Call `split` or `append` again afterwards, before anything else is awaited. OSError ESHUTDOWN when the mount
+        ends.
+        """
+        if self._queue.is_full:
+            await self._queue.wait()
+            return
+        builder = await self._means.buffers.take(max(size, self._capacity), self.log.config.compression)
+        if self._open is None and not self._queue.is_full:
+            self._start(builder)
+        else:  # another writer was here meanwhile
+            self._means.buffers.give_back(builder)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether `split` would take something now."""
+        return self._open is not None or (not self._queue.is_full and self._means.buffers.has_room(self._capacity))
+
+    def check(self, size: int, *, has_key: bool) -> None:
+        """Raise OSError as `split` does when a record of about `size` bytes could not be taken, room or not."""
+        self._all.check([self], size, has_key=has_key)
+
+    def check_state(self, *, has_key: bool) -> None:
+        """Raise OSError when the partition takes no such record, whatever its size. Costs nothing: asks no disk."""
+        if self.log.is_gone:
+            raise OSError(errno.ESTALE, "the partition was deleted", str(self.partition))
+        if self._options.read_only or self.log.read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        self._check_fenced()
+        if self.log.is_compacted and not has_key:
+            reason = "the topic is compacted and takes no record without a key; append.ndjson takes keys"
+            raise OSError(errno.EINVAL, reason, f"append to {self.partition}")
+
+    def _check_fenced(self) -> None:
+        if self.log.fenced is not None or self._sync.code is not None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.partition))
+
+    def note(self, writer: Writer, count: int, size: int, given: int, timestamp: int) -> None:
+        """Book what the open batch took out of `given` bytes, when it had `count` records and `size` bytes before."""
+        batch = self._open
+        if batch is not None and batch.builder.count > count:
+            batch.note(writer, count, timestamp)
+            self._means.space.take(batch.builder.size - size, given)
+
+    # --- the open batch ----------------------------------------------------------------------------------------------
+
+    @property
+    def open_batch(self) -> Batch | None:
+        """The batch that fills, if one does."""
+        return self._open
+
+    @property
+    def _capacity(self) -> int:
+        return min(self._options.batch_bytes, self.batch_bytes_max)
+
+    def _begin(self, capacity: int) -> Batch | None:
+        if self._queue.is_full:
+            return None
+        builder = self._means.buffers.take_nowait(capacity, self.log.config.compression)
+        return None if builder is None else self._start(builder)
+
+    def _start(self, builder: BatchBuilder) -> Batch:
+        self._all.filling.add(self)
+        self.batches_begun += 1
+        batch = self._open = Batch(builder)
+        if self._options.linger_ms:
+            due = trio.current_time() + self._options.linger_ms / 1000
+            self._means.deadlines.at(due, functools.partial(self._linger_is_over, batch))
+        return batch
+
+    def begin_anew(self, size: int) -> bool:
+        """Queue the open batch and begin one for a record of `size`; False when there can be none, or not now."""
+        self._seal()
+        return size <= self.batch_bytes_max and self._begin(max(size, self._capacity)) is not None
+
+    def _linger_is_over(self, batch: Batch) -> None:
+        if self._open is batch:
+            self._seal()
+
+    def seal_unless_lingering(self) -> None:
+        """Queue the open batch now, where nothing waits for company."""
+        if not self._options.linger_ms:
+            self._seal()
+
+    def _seal(self) -> None:
+        """Queue the open batch, if it holds anything."""
+        batch = self._surrender()
+        if batch is None:
+            return
+        if batch.builder.is_empty:
+            self._queue.let_go(batch)
+        else:
+            self._queue.put(batch)
+
+    seal = _seal
+
+    def _surrender(self) -> Batch | None:
+        batch, self._open = self._open, None
+        self._all.filling.discard(self)
+        return batch
+
+    # --- into the file, onto the disk --------------------------------------------------------------------------------
+
+    async def drain(self) -> None:
+        """Return when everything taken so far is in the segment file, or was lost and its writers told."""
+        self._seal()
+        await self._queue.drain()
+
+    async def sync(self) -> None:
+        """Return when everything taken so far is on disk. OSError when it is not, now or since an earlier sync."""
+        await self.drain()
+        self._check_fenced()
+        await self._sync.sync()
+
+    def enter(self, writer: Writer) -> None:
+        """Know a writer, until it leaves."""
+        self._all.writers.add(writer)
+
+    def leave(self, writer: Writer) -> None:
+        """Keep no reference to a writer that is gone."""
+        self._all.writers.discard(writer)
+        self._sync.forget(writer)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something taken is not yet on disk."""
+        return self._open is not None or not self._queue.is_empty or self._sync.is_dirty
+
+    @property
+    def left(self) -> Left:
+        """What was taken and is not yet on disk; also asked for by other threads, to which it is an estimate."""
+        batch = self._open
+        opened = Left(1, batch.builder.size) if batch is not None and not batch.builder.is_empty else Left()
+        return opened + self._queue.left + self._sync.left
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest of what is in the file and not yet on disk came there, on trio's clock; None: nothing is."""
+        return self._sync.oldest
+
+
+class Accumulators:
+    """All accumulators of a mount, and what they share: memory, clock, threads, the count of free bytes."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        options: MountOptions,
+        nursery: trio.Nursery,
+        on_append: Callable[[TopicPartition], None] = lambda partition: None,
+        counters: Counters | None = None,
+        notes: Notes | None = None,
+    ) -> None:
+        """Work in `nursery` until `close`. `on_append` is called on the loop whenever a partition has grown."""
+        self.means = Means(
+            options,
+            nursery,
+            Buffers(options.buffer_bytes, self._give_way),
+            Deadlines(),
+            FreeSpace(directory.path),
+            trio.CapacityLimiter(APPEND_THREADS),
+            trio.CapacityLimiter(CORES),
+            trio.CapacityLimiter(SYNC_THREADS),
+            on_append,
+            counters or Counters(),
+            notes or Notes(),
+        )
+        self._directory = directory
+        self.refresh_config = directory.refresh_config
+        self.carried = Carried(max(options.buffer_bytes, CARRIED_BYTES_MIN))
+        self.filling: set[Accumulator] = set()  # those with an open batch
+        self.writers: set[Writer] = set()  # open handles, for the end of the mount
+        self.is_stopped = False
+        self._of: dict[TopicPartition, Accumulator] = {}
+        self._scope = trio.CancelScope()
+        nursery.start_soon(self._keep_time)
+
+    def of(self, partition: TopicPartition) -> Accumulator:
+        """Return the accumulator of `partition`; errors of `LogDirectory.log` when it is asked for the first time."""
+        accumulator = self._of.get(partition)
+        if accumulator is None or accumulator.log.is_gone:
+            accumulator = self._of[partition] = Accumulator(self, self._directory.log(partition))
+        return accumulator
+
+    def check(self, accumulators: Sequence[Accumulator], size: int, *, has_key: bool) -> None:
+        """Raise OSError as `Accumulator.check` for the first one that could not take it. The disk is asked once."""
+        self.refresh_config()
+        for each in accumulators:
+            each.check_state(has_key=has_key)
+        if self.is_stopped:
+            raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
+        if any(each.open_batch is None for each in accumulators):
+            self.means.space.measure()
+        self.means.space.check(size)
+
+    def known(self, partition: TopicPartition) -> Accumulator | None:
+        """Return the accumulator of `partition` when something was to be appended there, else None."""
+        return self._of.get(partition)
+
+    async def forget(self, partition: TopicPartition) -> None:
+        """Write what was taken for a partition that is about to be deleted, and let go of it."""
+        accumulator = self._of.pop(partition, None)
+        if accumulator is not None:
+            await accumulator.drain()
+
+    def _give_way(self) -> None:
+        """Somebody waits for memory: what lingers, lingers no longer."""
+        for accumulator in list(self.filling):
+            accumulator.seal()
+
+    async def _keep_time(self) -> None:
+        with self._scope:
+            await self.means.deadlines.run()
+
+    async def release_all(self) -> None:
+        """Release every writer that is still known, as if all files were closed: unfinished lines become records."""
+        for writer in list(self.writers):
+            await writer.release()
+
+    async def drain_all(self) -> None:
+        """Return when everything taken so far is in the segment files."""
+        async with trio.open_nursery() as nursery:
+            for accumulator in list(self._of.values()):
+                nursery.start_soon(accumulator.drain)
+
+    async def flush_all(self) -> dict[TopicPartition, OSError]:
+        """Return when everything taken so far is on disk, with the partitions of which that cannot be said."""
+        failures: dict[TopicPartition, OSError] = {}
+
+        async def sync(accumulator: Accumulator) -> None:
+            try:
+                await accumulator.sync()
+            except OSError as error:
+                failures[accumulator.partition] = error
+
+        async with trio.open_nursery() as nursery:
+            for accumulator in [each for each in self._of.values() if each.is_dirty]:
+                nursery.start_soon(sync, accumulator)
+        return failures
+
+    def left(self) -> Left:
+        """Return what was taken and is not yet on disk; from any thread."""
+        return sum((accumulator.left for accumulator in list(self._of.values())), Left())
+
+    def stop(self) -> None:
+        """Take no more records, and send waiting writers away with ESHUTDOWN. What was taken is still written."""
+        self.is_stopped = True
+        self.means.buffers.close()
+
+    async def close(self) -> dict[TopicPartition, OSError]:
+        """Stop, write and sync everything but unfinished lines; return what failed, as `flush_all`."""
+        self.stop()
+        await self.release_all()
+        failures = await self.flush_all()
+        self._scope.cancel()
+        return failures

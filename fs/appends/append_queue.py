@@ -1,0 +1,208 @@
+"""Sealed batches of one partition on their way into the log, in order, one thread at a time.
+
+What is queued is appended together with what was queued meanwhile; a batch that finds the queue empty is appended on
+the event loop, because handing it to a thread costs more than writing it to the page cache. A batch that cannot be
+written takes with it everything behind it that was accepted (else a writer's records would have a gap), and every
+writer that had records in it is told. Large batches that are compressed are so in threads, before their turn (batches).
+
+Durability: `drain` returns when all is in the segment file; when it is on disk is `shared_sync`'s to say. With
+`flush_ms` 0 both are one: each batch is on disk before the next is written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import trio
+
+from offsetfs.fs.appends.batches import AHEAD_MAX, Batch
+from offsetfs.fs.appends.buffers import Buffers
+from offsetfs.fs.appends.deadlines import Deadlines
+from offsetfs.fs.appends.free_space import FreeSpace
+from offsetfs.fs.appends.shared_sync import Left, SharedSync
+from offsetfs.fs.counters import Counters
+from offsetfs.fs.errors import errno_of
+from offsetfs.fs.notes import Notes
+from offsetfs.fs.options import MountOptions
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Appended, Log
+from offsetfs.storage.records.batch import HEADER_SIZE
+
+_log = logging.getLogger(__name__)
+
+QUEUED_MAX = 2  # batches: one is written, one waits; a third one fills
+COMPRESSED_QUEUED_MAX = AHEAD_MAX + 1
+"""Where they are compressed: as many as are at once, and one that is written or waits."""
+
+HERE_BYTES_MAX = 2 << 20
+"""A batch up to this size is appended on the event loop: a megabyte takes 0.2 ms, and handing it to a thread as long
+again (500 MB of lines: 0.31 s instead of 0.38 s)."""
+
+SLOW_S = 0.005
+THREAD_FOR_S = 1.0
+"""Unless the kernel makes writers wait because the disk cannot keep up: then threads wait, for this long at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the partitions of a mount share."""
+
+    options: MountOptions
+    nursery: trio.Nursery
+    buffers: Buffers
+    deadlines: Deadlines
+    space: FreeSpace
+    append_limiter: trio.CapacityLimiter
+    seal_limiter: trio.CapacityLimiter
+    sync_limiter: trio.CapacityLimiter
+    on_append: Callable[[TopicPartition], None]
+    counters: Counters = field(default_factory=Counters)
+    notes: Notes = field(default_factory=Notes)
+
+
+class AppendQueue:
+    """The queue of one partition. `surrender` gives up the open batch when what is before it was lost."""
+
+    def __init__(self, log: Log, means: Means, sync: SharedSync, surrender: Callable[[], Batch | None]) -> None:
+        self._log = log
+        self._means = means
+        self._sync = sync
+        self._surrender = surrender
+        self._queue: deque[Batch] = deque()
+        self._is_appending = False
+        self._has_appended = False
+        self._slow_until = 0.0
+        self._counts = means.counters.of(log.partition)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no batch should be begun now, for want of a place when it is sealed."""
+        count = len(self._queue)
+        return count >= QUEUED_MAX and (not self._log.config.compression.codec or count >= COMPRESSED_QUEUED_MAX)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._queue
+
+    @property
+    def left(self) -> Left:
+        """What is queued; also asked for by other threads."""
+        batches = list(self._queue)
+        return Left(len(batches), sum(batch.builder.size for batch in batches))
+
+    def put(self, batch: Batch) -> None:
+        """Queue a batch that is not empty, and see that it is appended: now, when that is a small thing."""
+        self._queue.append(batch)
+        if batch.is_worth_a_thread:
+            batch.seal_ahead(self._means.nursery, self._means.seal_limiter, self._means.buffers)
+        if self._is_appending:
+            return
+        if not batch.is_in_work and self._may_append_here(batch.builder.size):
+            begun = time.perf_counter()
+            outcome = self._append([batch])
+            if time.perf_counter() - begun > SLOW_S:
+                self._slow_until = begun + THREAD_FOR_S
+            self._finish(*outcome)
+        else:
+            self._is_appending = True
+            self._means.nursery.start_soon(self._append_all)
+
+    async def wait(self) -> None:
+        """Return when the first batch in the queue is done; there has to be one."""
+        await self._queue[0].done.wait()
+
+    async def drain(self) -> None:
+        """Return when all that is queued is in the segment file, or was lost and its writers told."""
+        if self._queue:
+            await self._queue[-1].done.wait()
+
+    def let_go(self, batch: Batch) -> None:
+        """A batch has come to its end, one way or another: its memory is free again."""
+        self._means.space.settle(batch.builder.size - HEADER_SIZE)
+        batch.finish(self._means.buffers)
+
+    def _may_append_here(self, size: int) -> bool:
+        """Whether appending is a mere write to the page cache: nothing to wait for, to compress, to sync, to roll."""
+        config = self._log.config
+        return (
+            size <= HERE_BYTES_MAX
+            and time.perf_counter() >= self._slow_until
+            and self._has_appended
+            and not config.compression.codec
+            and not self._log.is_held
+            and self._means.options.flush_ms != 0
+            and self._log.snapshot().active.size + size <= config.segment_bytes
+        )
+
+    async def _append_all(self) -> None:
+        try:
+            while self._queue:
+                with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled: hear what it did
+                    batches = await self._next()
+                    outcome = await trio.to_thread.run_sync(self._append, batches, limiter=self._means.append_limiter)
+                self._finish(*outcome)
+        finally:
+            self._is_appending = False
+
+    async def _next(self) -> list[Batch]:
+        """Return the first batch of the queue, once no thread seals it any more, and those behind that are as far."""
+        await self._queue[0].sealed_ahead()
+        return list(itertools.takewhile(lambda batch: not batch.is_in_work, self._queue))
+
+    def _append(self, batches: list[Batch]) -> tuple[list[Appended], Exception | None]:
+        """Append in order; return where those came to lie that could be, and what stopped the next. Any thread."""
+        placed: list[Appended] = []
+        try:
+            for batch in batches:
+                where = self._log.append(batch.seal())
+                if self._means.options.flush_ms == 0:
+                    self._log.flush()
+                placed.append(where)
+        except Exception as error:  # whatever it was, the writers must hear of it, and the mount goes on
+            return placed, error
+        return placed, None
+
+    def _finish(self, placed: list[Appended], error: Exception | None) -> None:
+        for where in placed:
+            batch = self._queue.popleft()
+            self._has_appended = True
+            if self._means.options.flush_ms != 0:
+                self._sync.note(batch.builder.count, batch.builder.size, batch.writers)
+            self._count(batch)
+            self._acknowledge(batch, where)
+            self.let_go(batch)
+        if error is not None:
+            self._fail(error)
+        if placed:
+            self._means.on_append(self._log.partition)
+
+    def _count(self, batch: Batch) -> None:
+        counts = self._counts
+        counts.appended_batches += 1
+        counts.appended_records += batch.builder.count
+        counts.appended_bytes += batch.builder.size
+
+    def _acknowledge(self, batch: Batch, where: Appended) -> None:
+        is_stamped = self._log.config.message_timestamp_type == "LogAppendTime"
+        for writer, first, count, timestamp in batch.parts:
+            writer.acknowledged(where.base_offset + first, count, where.timestamp if is_stamped else timestamp)
+
+    def _fail(self, error: Exception) -> None:
+        lost, is_ours = list(self._queue), not isinstance(error, OSError | StorageError)
+        self._queue.clear()
+        if (open_batch := self._surrender()) is not None:
+            lost.append(open_batch)
+        records = sum(batch.builder.count for batch in lost)
+        self._counts.lost_records += records
+        self._means.notes.add(error, "append", str(self._log.partition))
+        _log.error("%s: %d records were not written: %s", self._log.partition, records, error, exc_info=is_ours)
+        for batch in lost:
+            for writer in batch.writers:
+                writer.failed(errno_of(error))
+            self.let_go(batch)

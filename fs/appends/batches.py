@@ -1,0 +1,92 @@
+"""A batch on its way: open, then sealed, then done, and whose records are in it.
+
+Sealing a compressed batch takes ten times as long as writing it, so a thread does it ahead of its turn, several at
+once; what order they are appended in is append_queue's to keep. A builder is given back when neither the queue nor such
+a thread needs it any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import trio
+
+from offsetfs.fs.appends.buffers import Buffers
+from offsetfs.fs.appends.shared_sync import Writer
+from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
+
+CORES = len(os.sched_getaffinity(0))
+AHEAD_MAX = min(CORES, 4)
+"""How many batches of one partition are compressed at once; all partitions together: one on each core."""
+
+AHEAD_BYTES_MIN = 64 << 10
+"""Smaller batches are compressed by who appends them: several at a time cost one thread, not one each."""
+
+
+class Batch:
+    """An open or sealed batch, and whose records are in it. All but `seal` is called on the event loop."""
+
+    __slots__ = ("_ahead", "_sealed", "builder", "done", "parts", "writers")
+
+    def __init__(self, builder: BatchBuilder) -> None:
+        self.builder = builder
+        self.writers: set[Writer] = set()
+        self.parts: list[tuple[Writer, int, int, int]] = []  # writer, first record, count, timestamp
+        self.done = trio.Event()
+        self._ahead: trio.Event | None = None  # set when the thread that seals it has ended
+        self._sealed: SealedBatch | None = None
+
+    def note(self, writer: Writer, first: int, timestamp: int) -> None:
+        """The records from number `first` on are the writer's."""
+        self.writers.add(writer)
+        if writer.wants_offsets:
+            self.parts.append((writer, first, self.builder.count - first, timestamp))
+
+    def seal(self) -> SealedBatch:
+        """Return the finished batch, made now unless that was done ahead; what compressing raises. Any thread."""
+        if self._sealed is None:
+            self._sealed = self.builder.seal()
+        return self._sealed
+
+    # --- ahead of its turn -------------------------------------------------------------------------------------------
+
+    @property
+    def is_worth_a_thread(self) -> bool:
+        """Whether sealing it ahead pays."""
+        return self.builder.compression.codec != 0 and self.builder.size >= AHEAD_BYTES_MIN
+
+    @property
+    def is_in_work(self) -> bool:
+        """Whether a thread seals it, or is about to: nobody else may touch it now."""
+        return self._ahead is not None and not self._ahead.is_set()
+
+    def seal_ahead(self, nursery: trio.Nursery, limiter: trio.CapacityLimiter, buffers: Buffers) -> None:
+        """Begin to seal it in a thread. It may be done, for the writers, before that has ended: its log failed."""
+        self._ahead = trio.Event()
+        nursery.start_soon(self._seal_ahead, self._ahead, limiter, buffers)
+
+    async def _seal_ahead(self, ahead: trio.Event, limiter: trio.CapacityLimiter, buffers: Buffers) -> None:
+        try:
+            # What is raised here is raised again where it is appended, and told there.
+            with trio.CancelScope(shield=True), contextlib.suppress(Exception):
+                await trio.to_thread.run_sync(self._seal_unless_done, limiter=limiter)
+        finally:
+            ahead.set()
+            if self.done.is_set():
+                buffers.give_back(self.builder)
+
+    def _seal_unless_done(self) -> None:
+        if not self.done.is_set():
+            self.seal()
+
+    async def sealed_ahead(self) -> None:
+        """Return when no thread seals it any more."""
+        if self._ahead is not None:
+            await self._ahead.wait()
+
+    def finish(self, buffers: Buffers) -> None:
+        """It is in the log, or lost: give the builder back as soon as no thread works in it."""
+        self.done.set()
+        if not self.is_in_work:
+            buffers.give_back(self.builder)

@@ -1,0 +1,327 @@
+"""An open `append`, `append.ndjson` or `append.raw`: bytes in, records out.
+
+write(2) boundaries mean nothing: a record may come in any number of pieces, and each handle carries its own unfinished
+one; what a record is, its framing says. FLUSH comes whenever somebody closes a copy of the descriptor, so it only
+drains what is complete; RELEASE comes once, at the end, and makes a record of what is still unfinished.
+
+What can be refused is refused in `write`: a record above the limit (EMSGSIZE), a line that is no JSON (EINVAL), a full
+disk, a read-only or fenced log. What fails later, after `write` returned, is remembered: every later write, flush and
+sync of the handle reports it.
+
+`append.raw` minds where bytes are written: until its record ends it is a file in memory, so that programs may seek,
+as cp does over holes. Its record ends with the last close, or with fsync: that promises the disk, and the disk has
+whole records only (docs/decisions/0012-fsync-ends-a-raw-record.md).
+
+Raises OSError and the engine's errors. The kernel lets one write at a time into an inode, so writes of a handle never
+overlap; flush and sync may run beside one.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+
+import trio
+from pyfuse3 import PollHandle
+
+from offsetfs.fs.appends.framing import Framing, Lines, Target, WrongLine
+from offsetfs.fs.waiting import READABLE, WRITABLE
+
+_log = logging.getLogger(__name__)
+
+RANGES_MAX = 65_536  # acknowledged and not yet read, per handle; beyond, the oldest are forgotten
+WAIT_SHARE = 0.5  # of what the kernel lets a request wait before it ends the mount
+
+
+class AppendHandle:
+    """One open file description. `flags` are those of open(2); `on_loss` hears of what nobody else does any more."""
+
+    def __init__(
+        self,
+        target: Target,
+        flags: int,
+        framing: Framing | None = None,
+        path: str = "append",
+        on_loss: Callable[[OSError], object] = lambda error: None,
+        on_poll: Callable[[int, PollHandle], None] = lambda number, poll: None,
+    ) -> None:
+        """`on_poll` keeps who polls, to be notified when there may be room again."""
+        self.wants_offsets = flags & os.O_ACCMODE == os.O_RDWR
+        self.code: int | None = None
+        self._target = target
+        self._framing: Framing = framing or Lines()
+        self._path = path
+        self._on_loss = on_loss
+        self._on_poll = on_poll
+        self._is_nonblocking = bool(flags & os.O_NONBLOCK)
+        self._is_synchronous = bool(flags & os.O_DSYNC)  # O_SYNC holds its bit
+        self._appends = bool(flags & os.O_APPEND)
+        self._carry = bytearray()  # the unfinished record
+        self._reserved = 0  # bytes for it
+        self._begin = 0  # where it begins in the file, as the writer counts
+        self._place: int | None = None  # where the next write is meant to go
+        self._refusal: int | None = None
+        self._is_pending = False  # something was taken since the last drain
+        self._receipts = Receipts()
+        target.enter(self)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    async def write(self, data: bytes) -> int:
+        """Take `data`; return how many bytes of it, which is less than all when what follows was refused.
+
+        After return the complete records are framed, checked and in the open batch; on disk with O_SYNC or O_DSYNC.
+        OSError when nothing was taken: EMSGSIZE (and from then on always), EINVAL (a line that is no record; a
+        compacted topic), ENOBUFS (too many unfinished records), EAGAIN (O_NONBLOCK, no room), EINTR (no room for as
+        long as the kernel waits), ENOSPC, EROFS, EIO, ESHUTDOWN, or the errno of a batch that was lost.
+        """
+        self._check()
+        if self._refusal is not None:
+            raise _error(self._refusal)
+        if self._framing.is_whole:
+            return self._put(data)
+        try:
+            taken = await self._take_lines(data, time.time_ns() // 1_000_000)
+        except WrongLine:
+            self._drop()
+            self._framing.skip(data)
+            if not data.endswith(b"\n"):  # the next bytes are the rest of a line, which alone might pass for one
+                self._refusal = errno.EINVAL
+            raise
+        if self._is_synchronous:
+            await self.fsync()
+        return taken
+
+    async def _take_lines(self, data: bytes, timestamp: int) -> int:
+        taken = await self._complete_line(data, timestamp) if self._carry else 0
+        end = data.rfind(b"\n", taken) + 1
+        if end > taken:
+            taken = await self._take(data, taken, end, timestamp)
+        return self._carry_on(data, taken) if taken >= end else taken
+
+    async def _complete_line(self, data: bytes, timestamp: int) -> int:
+        """Take the carried line if `data` ends it; return where the next one begins, 0 if it goes on."""
+        end = data.find(b"\n") + 1
+        if end:
+            self._check_size(len(self._carry) + end - 1)
+            await self._take(bytes(self._carry) + data[:end], 0, len(self._carry) + end, timestamp)
+            self._drop()
+        return end
+
+    async def _take(self, data: bytes, start: int, end: int, timestamp: int) -> int:
+        """Take whole records; return where the first one begins that was refused, OSError when it is the first."""
+        position = start
+        self._is_pending = True
+        while True:
+            try:
+                position, needed, fault = self._framing.take(self._target, data, position, end, timestamp, self)
+                self._check()
+                if position == end:
+                    return position
+                if fault is not None:
+                    raise WrongLine(errno.EINVAL, self._framing.explain(fault), self._path)
+                await self._make_room(needed)
+            except OSError as error:
+                if position == 0 or self.code is not None:
+                    raise
+                if isinstance(error, WrongLine):
+                    self._on_loss(error)  # the writer may take the short count for an answer
+                return position
+
+    async def _make_room(self, needed: int) -> None:
+        if needed > self._target.batch_bytes_max:
+            raise self._too_large()
+        if self._is_nonblocking:
+            raise _error(errno.EAGAIN)
+        patience = self._target.request_timeout_s
+        with trio.move_on_after(patience * WAIT_SHARE if patience else float("inf")) as waiting:
+            await self._target.make_room(needed)
+        self._check()
+        if waiting.cancelled_caught:
+            raise _error(errno.EINTR)
+
+    def _carry_on(self, data: bytes, start: int) -> int:
+        """Keep `data[start:]`, the beginning or the middle of a line; return how many bytes are taken now."""
+        if start == len(data):
+            return start
+        try:
+            # When the line ends, nobody may listen any more.
+            self._target.check(len(data) - start, has_key=self._framing.has_keys)
+            self._reserve(len(self._carry) + len(data) - start)
+        except OSError:
+            if start == 0:
+                raise
+            return start
+        self._carry += memoryview(data)[start:]
+        return len(data)
+
+    def _reserve(self, size: int) -> None:
+        """Provide for an unfinished record of `size` bytes; OSError EMSGSIZE, ENOBUFS."""
+        self._check_size(size)
+        self._target.carried.change(size - self._reserved)
+        self._reserved = size
+
+    def _drop(self) -> None:
+        """Let go of the unfinished record."""
+        self._carry.clear()
+        self._target.carried.change(-self._reserved)
+        self._reserved = 0
+
+    def _check_size(self, size: int) -> None:
+        if size > self._framing.unfinished_bytes_max(self._target):
+            raise self._too_large()
+
+    def _too_large(self) -> OSError:
+        """Return what to raise for a record above the limit. All that follows is refused: it may be the rest of it."""
+        self._refusal = errno.EMSGSIZE
+        self._drop()
+        return _error(errno.EMSGSIZE)
+
+    def _check(self) -> None:
+        if self.code is not None:
+            raise _error(self.code)
+
+    # --- one record in all -------------------------------------------------------------------------------------------
+
+    def place(self, position: int) -> None:
+        """The next write is meant for this position of the file; only a record that is whole minds."""
+        self._place = position
+
+    def _put(self, data: bytes) -> int:
+        """Take bytes of the one record, at the place they are meant for; a hole before them is zeros."""
+        start = len(self._carry) if self._appends or self._place is None else self._place - self._begin
+        if start < 0:
+            raise OSError(errno.EINVAL, "an fsync has ended the record there", self._path)
+        self._target.check(len(data), has_key=self._framing.has_keys)
+        self.resize(max(start + len(data), len(self._carry)) + self._begin)
+        self._carry[start : start + len(data)] = data
+        return len(data)
+
+    def resize(self, size: int) -> None:
+        """Let the file end at `size`, as ftruncate does. Of lines nothing can be cut but nothing: EINVAL."""
+        size -= self._begin
+        if not self._framing.is_whole or size < 0:
+            if size:
+                raise _error(errno.EINVAL)
+            return
+        self._reserve(size)
+        if size < len(self._carry):
+            del self._carry[size:]
+        else:
+            self._carry.extend(bytes(size - len(self._carry)))
+
+    # --- the end of a write, of a copy, of the file ------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Return when the complete records are in the segment file; OSError when some were lost."""
+        if self._is_pending:
+            self._is_pending = False
+            await self._target.drain()
+        self._check()
+
+    async def fsync(self) -> None:
+        """Return when the complete records are on disk; OSError when they are not. Ends the record of `append.raw`."""
+        self._check()
+        if self._framing.is_whole:
+            await self._finish()
+        await self._target.sync()
+        self._check()
+
+    async def release(self) -> None:
+        """Make a record of what is unfinished, and let go. Nobody hears of errors now but the log and `on_loss`."""
+        size = len(self._carry)
+        try:
+            if self.code is None:
+                await self._finish()
+            if self._is_synchronous and self._framing.is_whole:
+                await self._target.sync()
+        except OSError as error:
+            what = "a record" if self._framing.is_whole else "an unfinished line"
+            _log.error("%s: %s of %d bytes is lost: %s", self._path, what, size, error)
+            self._on_loss(error)
+        self._drop()
+        if self._is_pending:
+            await self._target.drain()
+        self._target.leave(self)
+
+    async def _finish(self) -> None:
+        """Make a record of what is unfinished, if anything is; wait for room whatever the handle does."""
+        if self._carry:
+            self._is_nonblocking = False
+            record = bytes(self._carry) + (b"" if self._framing.is_whole else b"\n")
+            await self._take(record, 0, len(record), time.time_ns() // 1_000_000)
+            self._begin += len(self._carry)
+            self._drop()
+
+    def failed(self, code: int) -> None:
+        """Remember that records were lost, with this errno."""
+        if self.code is None:
+            self.code = code
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def read(self, position: int, size: int) -> bytes:
+        """Return up to `size` bytes of `offset timestamp` lines, one for each record in the file since the last read.
+
+        Of a topic's file they are `partition offset timestamp`, those of one partition in the order of its records.
+        A stream: what was returned is gone, and the position says nothing. b"" when there is nothing more to tell, and
+        always when the file was not opened O_RDWR.
+        """
+        if self.wants_offsets:
+            await self.flush()
+        return self._receipts.read(size)
+
+    async def poll(self, number: int, poll: PollHandle | None) -> int:
+        """Answer poll(2): writable when a write would not wait, readable when a read has something to tell."""
+        if poll is not None:
+            self._on_poll(number, poll)
+        events = select.POLLERR if self.code is not None else 0
+        if self._target.has_room or self.code is not None:
+            events |= WRITABLE
+        return events | READABLE if self._receipts or not self.wants_offsets else events
+
+    def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
+        """Remember where records came to lie, for `read`."""
+        self._receipts.add(offset, count, timestamp, "" if partition is None else f"{partition} ")
+
+
+class Receipts:
+    """Where records came to lie, and nobody has read yet."""
+
+    def __init__(self) -> None:
+        self._ranges: deque[tuple[str, int, int, int]] = deque(maxlen=RANGES_MAX)  # prefix, offset, count, timestamp
+        self._unread = bytearray()
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges or self._unread)
+
+    def add(self, offset: int, count: int, timestamp: int, prefix: str = "") -> None:
+        """Remember `count` records from `offset` on, all of one time; `prefix` begins each line."""
+        if self._ranges:
+            where, first, known, when = self._ranges[-1]
+            if (where, first + known, when) == (prefix, offset, timestamp):
+                self._ranges[-1] = (prefix, first, known + count, when)
+                return
+        self._ranges.append((prefix, offset, count, timestamp))
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes of lines, and forget them."""
+        while self._ranges and len(self._unread) < size:
+            prefix, offset, count, timestamp = self._ranges.popleft()
+            told = min(count, size // len("0 0\n") + 1)
+            if told < count:
+                self._ranges.appendleft((prefix, offset + told, count - told, timestamp))
+            lines = [f"{prefix}{each} {timestamp}\n" for each in range(offset, offset + told)]
+            self._unread += "".join(lines).encode()
+        answer = bytes(memoryview(self._unread)[:size])
+        del self._unread[:size]
+        return answer
+
+
+def _error(code: int) -> OSError:
+    return OSError(code, os.strerror(code))

@@ -1,0 +1,105 @@
+"""`start`: the log start offset; with `-o delete-records` an offset written to it deletes the records below.
+
+    echo 1234 > orders-0/start        from now on the log begins at 1234
+    echo -1 > orders-0/start          nothing that is there now stays
+
+One write(2) is one command, and its errno is the answer: EINVAL for what is no offset, ERANGE for one that lies beyond
+the end, EPERM where the topic only compacts. When it returns, the new start is on disk, and nobody finds a record below
+it any more: what the kernel was told of names a moment ago has run out. Follows DeleteRecords
+(storage.partition.record_deletion).
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+
+import trio
+from pyfuse3 import EntryAttributes, FUSEError
+
+from offsetfs.fs.appends.accumulator import Accumulators
+from offsetfs.fs.attributes import RECORD_MODE, REMOVABLE_S
+from offsetfs.fs.inodes import Fixed, Kind
+from offsetfs.fs.nodes import Opened, Opening
+from offsetfs.fs.partitions import Partition
+from offsetfs.fs.shared import Shared
+from offsetfs.storage.errors import OffsetOutOfRange
+
+WRITABLE_MODE = 0o644
+REPLY_S = 0.1  # what a reply may take to the kernel, whose time begins then
+_OFFSET = re.compile(rb"\s*(-1|[0-9]{1,19})\s*")
+
+
+class StartFile:
+    """`start` of one partition. `number` says nothing more."""
+
+    def __init__(self, shared: Shared, partition: Partition, accumulators: Accumulators) -> None:
+        self._shared = shared
+        self._partition = partition
+        self._accumulators = accumulators
+
+    @property
+    def path(self) -> str:
+        return f"{self._partition.name}/start"
+
+    @property
+    def is_writable(self) -> bool:
+        return self._shared.options.delete_records and not self._partition.log.read_only
+
+    def _content(self) -> bytes:
+        return b"%d\n" % self._partition.log.log_start_offset
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self._shared.attributes.file(
+            self._partition.inode(Kind.FIXED, Fixed.START),
+            len(self._content()),
+            self._partition.log.modified_ns,
+            mode=WRITABLE_MODE if self.is_writable else RECORD_MODE,
+        )
+
+    async def open(self, number: int, opening: Opening) -> Opened:
+        """Open; EPERM or EROFS for a writer where no records are deleted."""
+        if opening.writes:
+            self.check_writable(number)
+        return Opened(StartHandle(self, self._content()), direct=True)
+
+    def check_writable(self, number: int) -> None:
+        if not self._shared.options.delete_records:
+            raise self._shared.lacking("delete-records", "open", self.path)
+        if not self.is_writable:
+            raise self._shared.refusal()
+
+    async def delete_records(self, offset: int) -> None:
+        """Let the log begin at `offset`, -1: at its end, with everything that was accepted until now."""
+        log = self._partition.log
+        await self._accumulators.of(self._partition.name).drain()
+        await self._shared.in_thread(lambda: log.delete_records(offset))
+        # The kernel may have been told names a moment ago, and goes on to show them until their time is over.
+        await trio.sleep_until(self._partition.named_at + REMOVABLE_S + REPLY_S)
+
+
+class StartHandle:
+    """An open `start`. What is read is the offset as it was when the file was opened."""
+
+    def __init__(self, file: StartFile, content: bytes) -> None:
+        self._file = file
+        self._content = content
+
+    async def read(self, position: int, size: int) -> bytes:
+        return self._content[position : position + size]
+
+    async def write(self, data: bytes) -> int:
+        """Take an offset; on disk after return. EINVAL when `data` is none, ERANGE when it lies beyond the end."""
+        match = _OFFSET.fullmatch(data)
+        if match is None:
+            raise FUSEError(errno.EINVAL)
+        try:
+            await self._file.delete_records(int(match[1]))
+        except OffsetOutOfRange as error:
+            raise OSError(errno.ERANGE, f"{error.offset} is {error.reason}", self._file.path) from error
+        return len(data)
+
+    async def flush(self) -> None:
+        """Nothing waits."""
+
+    fsync = release = flush

@@ -1,0 +1,161 @@
+"""Records on their way into all partitions of a topic, as Kafka's own producer sends them.
+
+A record with a key goes to the partition of its key (storage.records.partitioner), so that records of one key keep
+their order. Those without one fill a batch of one partition, then of the next (`Sticky`), which makes few batches of
+many records. How many partitions there are is seen when the file is opened, as a producer sees it now and then. Follows
+KafkaProducer, RecordAccumulator and BuiltInPartitioner; partitions take turns where Kafka draws lots.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import trio
+
+from offsetfs.fs.appends import json_batches
+from offsetfs.fs.appends.accumulator import Accumulator, Accumulators
+from offsetfs.fs.appends.buffers import Carried
+from offsetfs.fs.appends.framing import Taken
+from offsetfs.fs.appends.shared_sync import Writer
+from offsetfs.storage.records.batch_builder import Buffer
+
+
+class Sticky:
+    """Which partition records without a key go to: one for a whole batch. Shared by all writers of a topic."""
+
+    def __init__(self) -> None:
+        self._number = random.randrange(1 << 16)  # else the first partition would get all single records
+        self._accumulator: Accumulator | None = None
+        self._batch = 0  # which one of the accumulator's is to be filled
+
+    def choose(self, accumulators: Sequence[Accumulator]) -> int:
+        """Return the number of the partition: the same one until a batch there was filled, or sent away."""
+        chosen = self._accumulator
+        if chosen is not None and chosen.batches_begun + (chosen.open_batch is None) > self._batch:
+            self._number += 1
+        number = self._number % len(accumulators)
+        if chosen is not accumulators[number]:
+            self._accumulator = chosen = accumulators[number]
+            self._batch = chosen.batches_begun + (chosen.open_batch is None)
+        return number
+
+
+class _PartWriter:
+    """A handle as the writer of one partition: what it hears there it hears with the partition's number."""
+
+    def __init__(self, handle: Writer, number: int) -> None:
+        self._handle = handle
+        self._number = number
+        self.wants_offsets = handle.wants_offsets
+        self.code: int | None = None
+
+    def failed(self, code: int) -> None:
+        self.code = self.code or code
+        self._handle.failed(code)
+
+    def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
+        self._handle.acknowledged(offset, count, timestamp, self._number)
+
+    async def release(self) -> None:
+        """The handle itself is released."""
+
+
+class TopicTarget:
+    """The partitions of a topic as the target of one handle."""
+
+    def __init__(self, all_accumulators: Accumulators, partitions: Sequence[Accumulator], sticky: Sticky) -> None:
+        assert partitions
+        self._all = all_accumulators
+        self._partitions = partitions
+        self._sticky = sticky
+        self._writers: list[Writer] = []
+        self._touched: set[Accumulator] = set()
+        self._full = partitions[0]  # the one that had no room
+
+    # --- as Accumulator ----------------------------------------------------------------------------------------------
+
+    @property
+    def batch_bytes_max(self) -> int:
+        return self._partitions[0].batch_bytes_max
+
+    @property
+    def carried(self) -> Carried:
+        return self._all.carried
+
+    @property
+    def request_timeout_s(self) -> float | None:
+        return self._partitions[0].request_timeout_s
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a record would be taken now, whichever partition it belongs to."""
+        return all(each.has_room for each in self._partitions)
+
+    def check(self, size: int, *, has_key: bool) -> None:
+        """Raise as `Accumulator.check` for the first partition, of those it may belong to, that could not take it."""
+        keyless = self._sticky.choose(self._partitions)
+        asked = self._partitions if has_key else [self._partitions[keyless]]
+        self._all.check(asked, size, has_key=has_key)
+
+    def split(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> int:
+        while start < end and writer.code is None:
+            number = self._sticky.choose(self._partitions)
+            self._full = self._partitions[number]
+            part = self._writers[number]
+            rest = self._full.split(data, start, end, timestamp, part, is_one_batch=True)
+            if rest == start:
+                break
+            self._touched.add(self._full)
+            start = rest
+        return start
+
+    def split_json(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> Taken:
+        self.check(end - start, has_key=True)
+        keyless = self._sticky.choose(self._partitions)
+        split = json_batches.split(self._partitions, self._writers, keyless, data, start, end, timestamp)
+        self._full = self._partitions[split.lane]
+        self._touched.update(self._partitions[number] for number in split.touched)
+        return split.taken
+
+    def append_value(self, value: Buffer, timestamp: int, writer: Writer) -> bool:
+        number = self._sticky.choose(self._partitions)
+        self._full = self._partitions[number]
+        self._touched.add(self._full)
+        return self._full.append_value(value, timestamp, self._writers[number])
+
+    async def make_room(self, size: int = 0) -> None:
+        """Wait until the partition that had no room has some."""
+        await self._full.make_room(size)
+
+    async def drain(self) -> None:
+        """Return when everything taken is in the segment files, or was lost and its writers told."""
+        for each in self._touched:
+            each.seal()
+        for each in list(self._touched):
+            await each.drain()
+
+    async def sync(self) -> None:
+        """Return when everything taken is on disk, in all partitions at once. OSError when it is not."""
+        failures: list[OSError] = []
+
+        async def sync(accumulator: Accumulator) -> None:
+            try:
+                await accumulator.sync()
+            except OSError as error:
+                failures.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for each in self._touched:
+                nursery.start_soon(sync, each)
+        if failures:
+            raise failures[0]
+
+    def enter(self, writer: Writer) -> None:
+        self._writers = [_PartWriter(writer, each.partition.partition) for each in self._partitions]
+        self._all.writers.add(writer)
+
+    def leave(self, writer: Writer) -> None:
+        self._all.writers.discard(writer)
+        for each, part in zip(self._partitions, self._writers, strict=True):
+            each.leave(part)

@@ -1,0 +1,169 @@
+"""`topics`: writing to a topic as a whole, as Kafka's own producer does.
+
+    topics/<topic>/append           one record a line, without key: a batch to one partition, the next to the next
+    topics/<topic>/append.ndjson    lines of JSON; a key says by its hash which partition it is
+
+What is opened O_RDWR tells `partition offset timestamp` of each record. Where partitions of the topic are missing
+below the highest, nobody can know which one a key belongs to, and nothing is taken (EINVAL).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+
+from pyfuse3 import EntryAttributes, FUSEError
+
+from offsetfs.fs.appends.accumulator import Accumulator, Accumulators
+from offsetfs.fs.appends.append_file import APPEND_FILES, PREFERRED_WRITE_BYTES
+from offsetfs.fs.appends.handles import AppendHandle
+from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
+from offsetfs.fs.attributes import APPEND_MODE
+from offsetfs.fs.inodes import Fixed, Kind, pack
+from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
+from offsetfs.fs.partitions import Partitions
+from offsetfs.fs.places import Places
+from offsetfs.fs.shared import Shared
+from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition
+
+TOPICS_NAME = b"topics"
+
+_FILES = (Fixed.APPEND, Fixed.APPEND_NDJSON)  # number: the place of the topic × 2, and which of these
+
+
+class TopicsDirectory:
+    """`topics` itself; `directories` and `appends` are the nodes below."""
+
+    def __init__(self, shared: Shared, partitions: Partitions, accumulators: Accumulators) -> None:
+        self._shared = shared
+        self._topics = _Topics(shared)
+        self.appends = TopicAppends(shared, self._topics, partitions, accumulators)
+        self.directories = TopicDirectories(shared, self._topics, self.appends)
+
+    def entry(self) -> EntryAttributes | None:
+        """Return the attributes, None where there is no topic."""
+        return self._attributes() if self._topics.counts() else None
+
+    def _attributes(self) -> EntryAttributes:
+        return self._shared.attributes.directory(pack(Kind.FIXED, 0, Fixed.TOPICS))
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self._attributes()
+
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        topic = name.decode("ascii", "replace")
+        return self.directories.entry(topic) if topic in self._topics.counts() else None
+
+    async def listing(self, number: int) -> Listing:
+        return ShortListing([(topic.encode(), self.directories.entry(topic)) for topic in self._topics.counts()])
+
+
+class _Topics:
+    """The topics of the log directory, as it is now."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._directory = shared.directory
+        self._listing: list[TopicPartition] | None = None
+        self._counts: Counter[str] = Counter()
+        self.places: Places[str] = Places()
+
+    def counts(self) -> Counter[str]:
+        """Return how many partitions each topic has."""
+        listing = self._directory.partitions()
+        if listing is not self._listing:
+            self._listing, self._counts = listing, Counter(each.topic for each in listing)
+        return self._counts
+
+    def partitions(self, topic: str) -> list[TopicPartition] | None:
+        """Return the partitions from 0 on; None where some are missing, or all."""
+        wanted = [TopicPartition(topic, number) for number in range(self.counts()[topic])]
+        return wanted if wanted and all(map(self._directory.has, wanted)) else None
+
+
+class TopicDirectories:
+    """`topics/<topic>`. `number`: the place of the topic."""
+
+    def __init__(self, shared: Shared, topics: _Topics, appends: TopicAppends) -> None:
+        self._shared = shared
+        self._topics = topics
+        self._appends = appends
+
+    def entry(self, topic: str) -> EntryAttributes:
+        return self._shared.attributes.directory(pack(Kind.TOPIC, 0, self._topics.places.of(topic)))
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self.entry(self._topics.places.at(number))
+
+    def _entries(self, number: int) -> list[tuple[bytes, EntryAttributes]]:
+        return [
+            (APPEND_FILES[which][0], self._appends.entry(number * len(_FILES) + place))
+            for place, which in enumerate(_FILES)
+        ]
+
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        return dict(self._entries(number)).get(name)
+
+    async def listing(self, number: int) -> Listing:
+        return ShortListing(self._entries(number))
+
+
+class TopicAppends:
+    """`topics/<topic>/append[.ndjson]`. `number`: the place of the topic × 2, and 1 for lines of JSON."""
+
+    def __init__(self, shared: Shared, topics: _Topics, partitions: Partitions, accumulators: Accumulators) -> None:
+        self._shared = shared
+        self._topics = topics
+        self._partitions = partitions
+        self._accumulators = accumulators
+        self._sticky: dict[str, Sticky] = {}
+
+    def entry(self, number: int) -> EntryAttributes:
+        entry = self._shared.attributes.file(pack(Kind.TOPIC_APPEND, 0, number), 0, 0, mode=APPEND_MODE)
+        entry.st_blksize = PREFERRED_WRITE_BYTES
+        return entry
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self.entry(number)
+
+    def _topic(self, number: int) -> str:
+        return self._topics.places.at(number // len(_FILES))
+
+    async def open(self, number: int, opening: Opening) -> Opened:
+        """Open, with the logs of all partitions; EROFS, EPERM, or EINVAL where partitions are missing."""
+        if not opening.writes:
+            return Opened(b"", direct=True)
+        self.check_writable(number)
+        topic = self._topic(number)
+        name, framing = APPEND_FILES[_FILES[number % len(_FILES)]]
+        path = f"topics/{topic}/{name.decode()}"
+        target = TopicTarget(self._accumulators, await self._opened(topic, path), self._sticky_of(topic))
+        handle = AppendHandle(
+            target,
+            opening.flags,
+            framing(),
+            path,
+            lambda error: self._lost(error, path),
+            self._shared.waiting.poll_room,
+        )
+        return Opened(handle, direct=True, is_stream=handle.wants_offsets)
+
+    def check_writable(self, number: int) -> None:
+        """Refuse a broker's own topics, too."""
+        if self._shared.is_read_only:
+            raise FUSEError(errno.EROFS)
+        if self._topic(number) in INTERNAL_TOPICS:
+            raise FUSEError(errno.EPERM)
+
+    async def _opened(self, topic: str, path: str) -> list[Accumulator]:
+        names = self._topics.partitions(topic)
+        if names is None:
+            raise OSError(errno.EINVAL, "partitions of the topic are missing: whose a key is cannot be known", path)
+        for name in names:
+            await self._partitions.of(name).open()
+        return [self._accumulators.of(name) for name in names]
+
+    def _sticky_of(self, topic: str) -> Sticky:
+        return self._sticky.setdefault(topic, Sticky())
+
+    def _lost(self, error: OSError, path: str) -> None:
+        self._shared.notes.add(error, "write", path)

@@ -1,0 +1,1 @@
+"""`.offsetfs`: what a mount does can be seen and steered there."""

@@ -1,0 +1,194 @@
+"""`.offsetfs/metrics`: a report in the text format of Prometheus.
+
+Two tables say what there is: `PARTITION_METRICS` has a sample for each partition that was used (labels `topic` and
+`partition`, at most a thousand of them; the rest is one sample with the topic `(others)`, as no topic can be called);
+`MOUNT_METRICS` has what the mount has as a whole. Every sample carries the label `mount`, so that the files of several
+mounts can be collected beside each other.
+
+Names and types follow the conventions of Prometheus: base units, `_total` for what only rises. docs/monitoring.md
+explains them; a test holds the two together. prometheus_client is loaded here alone, when somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import generate_latest
+
+from offsetfs.fs.control.report import PartitionReport, Report
+from offsetfs.fs.counters import DURATION_BOUNDS_S
+
+PREFIX = "offsetfs_"
+OTHERS = "(others)"
+
+COUNTER = CounterMetricFamily
+GAUGE = GaugeMetricFamily
+_Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetric:
+    """A number of each partition; None: there is none, and no sample."""
+
+    name: str
+    family: _Family
+    help: str
+    value: Callable[[PartitionReport], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class MountMetric:
+    """Numbers of the mount, by the value of `label`; by "" when there is no label."""
+
+    name: str
+    family: _Family
+    help: str
+    label: str
+    values: Callable[[Report], Mapping[str, float]]
+
+
+def _counted(attribute: str, help_text: str) -> PartitionMetric:
+    return PartitionMetric(attribute, COUNTER, help_text, lambda report: getattr(report.counts, attribute))
+
+
+def _unsynced(attribute: str, name: str, help_text: str) -> PartitionMetric:
+    return PartitionMetric(name, GAUGE, help_text, lambda report: getattr(report, attribute))
+
+
+def _of_log(attribute: str, name: str, help_text: str) -> PartitionMetric:
+    def value(report: PartitionReport) -> float | None:
+        return None if report.log is None else getattr(report.log, attribute)
+
+    return PartitionMetric(name, GAUGE, help_text, value)
+
+
+PARTITION_METRICS = (
+    _counted("appended_records", "Records written into the segment file."),
+    _counted("appended_bytes", "Bytes of appended batches before compression."),
+    _counted("appended_batches", "Batches written into the segment file."),
+    _counted("lost_records", "Records that write(2) took and that could not be written."),
+    _counted("reads", "Read requests of the kernel."),
+    _counted("read_bytes", "Bytes given to the kernel."),
+    PartitionMetric("followers", GAUGE, "Open follow files.", lambda report: report.counts.followers),
+    _unsynced("unsynced_batches", "unsynced_batches", "Batches taken and not yet on disk."),
+    _unsynced("unsynced_bytes", "unsynced_bytes", "Bytes taken and not yet on disk."),
+    _unsynced("unsynced_age_s", "unsynced_age_seconds", "Age of the oldest batch in the file that is not yet on disk."),
+    _of_log("log_start_offset", "log_start_offset", "Offset of the oldest record."),
+    _of_log("next_offset", "log_next_offset", "Offset that the next record gets."),
+    _of_log("size_bytes", "log_size_bytes", "Bytes of the segments."),
+    _of_log("segments", "log_segments", "Segments of the log."),
+    _of_log("is_fenced", "log_fenced", "1 when a write or a sync failed and nothing more is taken."),
+    _of_log("damaged", "log_damaged_places", "Places of the log that cannot be read."),
+)
+
+
+def _single(name: str, family: _Family, help_text: str, attribute: str) -> MountMetric:
+    return MountMetric(name, family, help_text, "", lambda report: {"": getattr(report, attribute)})
+
+
+def _of_cache(name: str, family: _Family, help_text: str, attribute: str) -> MountMetric:
+    def values(report: Report) -> Mapping[str, float]:
+        return {cache: getattr(each, attribute) for cache, each in report.caches.items()}
+
+    return MountMetric(name, family, help_text, "cache", values)
+
+
+def _of_duty(name: str, help_text: str, attribute: str) -> MountMetric:
+    def values(report: Report) -> Mapping[str, float]:
+        return {duty: getattr(each, attribute) for duty, each in report.duties.items()}
+
+    return MountMetric(name, COUNTER, help_text, "duty", values)
+
+
+MOUNT_METRICS = (
+    _single("start_time_seconds", GAUGE, "When the mount was made, since 1970.", "started_s"),
+    _single("partitions", GAUGE, "Partitions in the log directory.", "partitions_count"),
+    _single("open_files", GAUGE, "Files of the mount that somebody has open.", "open_files"),
+    MountMetric("requests", COUNTER, "Requests of the kernel.", "operation", lambda report: report.requests),
+    MountMetric("request_errors", COUNTER, "Requests answered with an errno.", "errno", lambda report: report.refusals),
+    _single("faults", COUNTER, "Faults noted in .offsetfs/errors.", "faults"),
+    _single("sync_failures", COUNTER, "Syncs that failed.", "sync_failures"),
+    _single("buffer_bytes", GAUGE, "Memory of open batches.", "buffer_bytes"),
+    _single("buffer_limit_bytes", GAUGE, "Memory that open batches may take; writers wait there.", "buffer_bytes_max"),
+    _of_cache("cache_hits", COUNTER, "Look-ups in a cache that found what they wanted.", "hits"),
+    _of_cache("cache_misses", COUNTER, "Look-ups in a cache that did not.", "misses"),
+    _of_cache("cache_bytes", GAUGE, "Bytes in a cache.", "bytes"),
+    _of_cache("cache_limit_bytes", GAUGE, "Bytes that a cache may take.", "bytes_max"),
+    _of_duty("duty_runs", "Times that a duty did something to a log.", "runs"),
+    _of_duty("duty_failures", "Times that a duty failed.", "failures"),
+    _of_duty("duty_freed_bytes", "Bytes of segments that a duty freed.", "bytes_freed"),
+    _of_duty("duty_removed_segments", "Segments that a duty removed.", "segments_removed"),
+)
+
+
+def text(report: Report) -> bytes:
+    """Return the report as Prometheus reads it. Takes milliseconds, and more for many partitions: for a thread."""
+    return generate_latest(_Collected(report))
+
+
+class _Collected:
+    """A registry of one report."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    def collect(self) -> Iterator[Metric]:
+        mount = clean(self._report.mount_point)
+        for family in _families(self._report):
+            family.samples = [each._replace(labels={"mount": mount, **each.labels}) for each in family.samples]
+            yield family
+
+
+def _families(report: Report) -> Iterator[Metric]:
+    yield _info(report)
+    for of_mount in MOUNT_METRICS:
+        labels = [of_mount.label] if of_mount.label else []
+        family = of_mount.family(PREFIX + of_mount.name, of_mount.help, labels=labels)
+        for label, number in sorted(of_mount.values(report).items()):
+            family.add_metric([label] if labels else [], number)
+        yield family
+    yield _syncs(report)
+    for of_partition in PARTITION_METRICS:
+        family = of_partition.family(PREFIX + of_partition.name, of_partition.help, labels=["topic", "partition"])
+        for partition in report.partitions:
+            value = of_partition.value(partition)
+            if value is not None:
+                family.add_metric(_labels(partition), value)
+        yield family
+    yield from ProcessCollector(namespace="offsetfs", registry=None).collect()
+
+
+def _info(report: Report) -> Metric:
+    family = GaugeMetricFamily(
+        PREFIX + "mount_info", "What is mounted; always 1.", labels=["log_directory", "mode", "version"]
+    )
+    mode = "ro" if report.is_read_only else "rw"
+    family.add_metric([clean(report.log_directory), mode, report.version], 1)
+    return family
+
+
+def _syncs(report: Report) -> Metric:
+    buckets, sum_so_far = [], 0
+    for bound, count in zip([*map(str, DURATION_BOUNDS_S), "+Inf"], report.sync_counts, strict=True):
+        sum_so_far += count
+        buckets.append((bound, sum_so_far))
+    family = HistogramMetricFamily(PREFIX + "sync_duration_seconds", "How long syncs took.")
+    family.add_metric([], buckets, report.sync_sum_s)
+    return family
+
+
+def _labels(partition: PartitionReport) -> list[str]:
+    return [OTHERS, ""] if partition.name is None else [partition.name.topic, str(partition.name.partition)]
+
+
+def clean(path: str) -> str:
+    """Return a path as UTF-8 can say it, and one line holds it."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,1 @@
+"""`groups`: what consumer groups have committed, and committing for them."""

@@ -1,0 +1,217 @@
+"""`groups/<group>/<partition>`: the offset that a group has committed. A number written to it commits that one.
+
+    echo 42 > groups/billing/orders-0     the group goes on reading at 42
+    rm groups/billing/orders-0            it has no commit there any more
+
+One write(2) is one commit, and its errno is the answer: EINVAL for what is no offset, EPERM where there is no topic to
+hold it and none may be made. Any offset is taken that there can be, below the start and beyond the end of the log too,
+as by Kafka. When the call returns, the commit is in the segment file of `__consumer_offsets`, seen by everybody; it is
+on disk like any other record, at once with fsync or O_SYNC (storage.coordinators.commit_records).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from collections import Counter
+
+import trio
+from pyfuse3 import EntryAttributes, FUSEError
+
+from offsetfs.fs.appends.accumulator import Accumulator, Accumulators
+from offsetfs.fs.appends.handles import WAIT_SHARE
+from offsetfs.fs.attributes import RECORD_MODE, milliseconds_ns
+from offsetfs.fs.groups.known_groups import Groups
+from offsetfs.fs.inodes import Kind, pack
+from offsetfs.fs.nodes import Opened, Opening
+from offsetfs.storage.coordinators import commit_records
+from offsetfs.storage.coordinators.consumer_groups import Commit
+from offsetfs.storage.names import TopicPartition
+
+WRITABLE_MODE = 0o644
+
+_PARTITION_BITS = 20
+_OFFSET = re.compile(rb"\s*([0-9]{1,19})\s*")
+
+
+class CommitFiles:
+    """The commits. `number`: the place of the group, and that of the partition below it."""
+
+    def __init__(self, groups: Groups, accumulators: Accumulators) -> None:
+        self._groups = groups
+        self._accumulators = accumulators
+        self._awaited: Counter[int] = Counter()  # files that were created and are open: they are there without a commit
+
+    def number(self, group: bytes, partition: TopicPartition) -> int:
+        place = self._groups.partitions.of(partition)
+        if place >> _PARTITION_BITS:
+            raise OverflowError("commits of more than a million partitions")
+        return self._groups.groups.of(group) << _PARTITION_BITS | place
+
+    def group(self, number: int) -> bytes:
+        return self._groups.groups.at(number >> _PARTITION_BITS)
+
+    def partition(self, number: int) -> TopicPartition:
+        return self._groups.partitions.at(number & (1 << _PARTITION_BITS) - 1)
+
+    def path(self, number: int) -> str:
+        return f"groups/{self.group(number).decode('utf-8', 'backslashreplace')}/{self.partition(number)}"
+
+    def entry(self, group: bytes, commit: Commit) -> EntryAttributes:
+        mtime_ns = milliseconds_ns(max(commit.timestamp, 0))
+        return self._entry(self.number(group, commit.partition), len(_content(commit)), mtime_ns)
+
+    def _entry(self, number: int, size: int, mtime_ns: int) -> EntryAttributes:
+        mode = WRITABLE_MODE if self._groups.is_writable else RECORD_MODE
+        return self._groups.shared.attributes.file(pack(Kind.GROUP_COMMIT, 0, number), size, mtime_ns, mode=mode)
+
+    async def lookup(self, group: bytes, partition: TopicPartition) -> EntryAttributes | None:
+        number = self.number(group, partition)
+        commit = await self._commit(number)
+        if commit is not None:
+            return self.entry(group, commit)
+        return self._entry(number, 0, 0) if self._awaited[number] else None
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        """Return the attributes; ESTALE when the commit expired, or was deleted."""
+        entry = await self.lookup(self.group(number), self.partition(number))
+        if entry is None:
+            raise FUSEError(errno.ESTALE)
+        return entry
+
+    async def _commit(self, number: int) -> Commit | None:
+        commits = await self._groups.commits(self.group(number)) or []
+        partition = self.partition(number)
+        return next((each for each in commits if each.partition == partition), None)
+
+    # --- open files --------------------------------------------------------------------------------------------------
+
+    async def open(self, number: int, opening: Opening) -> Opened:
+        commit = await self._commit(number)
+        if commit is None and not self._awaited[number]:
+            raise FUSEError(errno.ESTALE)
+        content = b"" if commit is None else _content(commit)
+        if not opening.writes:
+            return Opened(content, direct=True)
+        self.check_writable(number)
+        self._awaited[number] += 1
+        return Opened(CommitHandle(self, number, opening.flags, content), direct=True)
+
+    async def create(self, group: bytes, partition: TopicPartition, opening: Opening) -> tuple[EntryAttributes, Opened]:
+        """Open a file that has no commit yet. Without a write there will be none."""
+        number = self.number(group, partition)
+        self.check_writable(number)
+        self._awaited[number] += 1
+        handle = CommitHandle(self, number, opening.flags, b"")
+        return await self.attributes(number), Opened(handle, direct=True)
+
+    def released(self, number: int) -> None:
+        """A handle of `open` or `create` is gone."""
+        self._awaited[number] -= 1
+        if not self._awaited[number]:
+            del self._awaited[number]
+
+    def check_writable(self, number: int) -> None:
+        if not self._groups.is_writable:
+            raise self._groups.shared.refusal()
+
+    async def remove(self, group: bytes, partition: TopicPartition) -> None:
+        """Delete a commit; ENOENT when there is none."""
+        number = self.number(group, partition)
+        if await self._commit(number) is None:
+            raise FUSEError(errno.ENOENT)
+        await self.write(number, None)
+
+    # --- commits -----------------------------------------------------------------------------------------------------
+
+    async def write(self, number: int, offset: int | None) -> Accumulator:
+        """Commit `offset`, None: delete the commit. It is in the segment file after return; see the accumulator."""
+        shared, group = self._groups.shared, self.group(number).decode()
+        home = await shared.in_thread(
+            lambda: commit_records.home_of(shared.directory, group, may_create=self._groups.may_create)
+        )
+        await shared.in_thread(lambda: shared.directory.log(home))
+        accumulator, timestamp = self._accumulators.of(home), time.time_ns() // 1_000_000
+        key = commit_records.key_of(group, self.partition(number))
+        value = None if offset is None else commit_records.value_of(offset, timestamp)
+        await _append(accumulator, key, value, timestamp)
+        return accumulator
+
+
+async def _append(accumulator: Accumulator, key: bytes, value: bytes | None, timestamp: int) -> None:
+    """Append one record and see it in the segment file; OSError when it is not."""
+    size, writer = accumulator.batch_size(key, value, ()), _Writer()
+    if size > accumulator.batch_bytes_max:
+        raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+    patience = accumulator.request_timeout_s
+    try:
+        with trio.move_on_after(patience * WAIT_SHARE if patience else float("inf")) as waiting:
+            while not accumulator.append(key, value, (), timestamp, writer):
+                await accumulator.make_room(size)
+        if waiting.cancelled_caught:
+            raise OSError(errno.EINTR, os.strerror(errno.EINTR))
+        await accumulator.drain()
+    finally:
+        accumulator.leave(writer)
+    if writer.code is not None:
+        raise OSError(writer.code, os.strerror(writer.code))
+
+
+class _Writer:
+    """Hears whether one record was lost."""
+
+    wants_offsets = False
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+
+    def failed(self, code: int) -> None:
+        self.code = self.code or code
+
+    def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
+        """It does not matter where."""
+
+    async def release(self) -> None:
+        """Nothing is held."""
+
+
+class CommitHandle:
+    """An open commit. What is read is the offset as it was when the file was opened, or as it was written here."""
+
+    def __init__(self, file: CommitFiles, number: int, flags: int, content: bytes) -> None:
+        self._file = file
+        self._number = number
+        self._is_synchronous = bool(flags & os.O_DSYNC)
+        self._content = content
+        self._written: set[Accumulator] = set()
+
+    async def read(self, position: int, size: int) -> bytes:
+        return self._content[position : position + size]
+
+    async def write(self, data: bytes) -> int:
+        """Commit the offset that `data` names; EINVAL when it names none. Errors as those of an append."""
+        match = _OFFSET.fullmatch(data)
+        offset = int(match[1]) if match else -1
+        if not 0 <= offset <= commit_records.OFFSET_MAX:
+            raise OSError(errno.EINVAL, "an offset is a number from 0 to 2^63 - 1", self._file.path(self._number))
+        self._written.add(await self._file.write(self._number, offset))
+        self._content = b"%d\n" % offset
+        if self._is_synchronous:
+            await self.fsync()
+        return len(data)
+
+    async def flush(self) -> None:
+        """Nothing waits."""
+
+    async def fsync(self) -> None:
+        for accumulator in self._written:
+            await accumulator.sync()
+
+    async def release(self) -> None:
+        self._file.released(self._number)
+
+
+def _content(commit: Commit) -> bytes:
+    return b"%d\n" % commit.offset

@@ -1,0 +1,181 @@
+"""`groups`: what consumer groups have committed, as a broker would answer them.
+
+    groups/<group>/orders-0     the committed offset and a newline; its mtime is when that was committed (group_commits)
+    groups/<group>/lag          a line for each partition: committed offset, log end, and how far apart they are
+
+There when the log directory has partitions of `__consumer_offsets`. They are read when the first of these names is
+asked for, in a thread, and then as they grow; who asks meanwhile waits ten seconds and then gets EAGAIN, and the next
+one goes on from there.
+
+With -o create `groups` can be reached where there is none yet, and mkdir makes a group: it has a name until it has
+commits, and is gone with the mount if it never gets any.
+
+A group's name is its bytes, with percent signs for those that no file name may hold (`encoded_names`).
+"""
+
+from __future__ import annotations
+
+import errno
+
+from pyfuse3 import EntryAttributes, FUSEError
+
+from offsetfs.fs.appends.accumulator import Accumulators
+from offsetfs.fs.encoded_names import decoded as group_of
+from offsetfs.fs.encoded_names import encoded as file_name
+from offsetfs.fs.groups.group_commits import CommitFiles
+from offsetfs.fs.groups.known_groups import Groups
+from offsetfs.fs.inodes import Fixed, Kind, pack
+from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
+from offsetfs.fs.notes import Fault
+from offsetfs.fs.shared import Shared
+from offsetfs.storage.errors import InvalidName
+from offsetfs.storage.names import TopicPartition
+
+GROUPS_NAME = b"groups"
+LAG_NAME = b"lag"  # no partition has this name: it does not end in a number
+
+
+def is_text(group: bytes) -> bool:
+    """Whether the name is UTF-8, as all that Kafka's clients can send."""
+    try:
+        group.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class GroupsDirectory:
+    """`groups` itself, and the nodes below it: `directories`, `lags` and `commits`."""
+
+    def __init__(self, shared: Shared, accumulators: Accumulators) -> None:
+        self._shared = shared
+        self._groups = Groups(shared)
+        self.lags = LagFiles(self._groups)
+        self.commits = CommitFiles(self._groups, accumulators)
+        self.directories = GroupDirectories(self._groups, self.lags, self.commits)
+
+    def entry(self) -> EntryAttributes | None:
+        """Return the attributes for whoever asks by name, None when there are no groups and none can be made."""
+        return self._attributes() if self._groups.engine.is_there or self._groups.may_create else None
+
+    def listed(self) -> EntryAttributes | None:
+        """Return the attributes for a listing, None when there are no groups."""
+        return self._attributes() if self._groups.engine.is_there or self._groups.made else None
+
+    def _attributes(self) -> EntryAttributes:
+        number = pack(Kind.FIXED, 0, Fixed.GROUPS)
+        return self._shared.attributes.directory(number, writable=self._groups.is_writable)
+
+    async def make(self, name: bytes) -> EntryAttributes:
+        """Make a group that has no commits yet, as mkdir does; EEXIST, EINVAL, EROFS."""
+        group = group_of(name)
+        if not self._groups.is_writable:
+            raise self._shared.refusal()
+        if group is None or not is_text(group):
+            raise FUSEError(errno.EINVAL)
+        if await self._groups.commits(group) is not None:
+            raise FUSEError(errno.EEXIST)
+        self._groups.made.add(group)
+        return self.directories.entry(group)
+
+    async def remove(self, name: bytes) -> None:
+        """Remove a group that was made and has no commits, as rmdir does; ENOENT, ENOTEMPTY, EPERM, EROFS."""
+        group = group_of(name)
+        if not self._groups.is_writable:
+            raise self._shared.refusal()
+        commits = None if group is None else await self._groups.commits(group)
+        if group is None or commits is None:
+            raise FUSEError(errno.ENOENT)
+        if commits:
+            raise FUSEError(errno.ENOTEMPTY)
+        if group not in self._groups.made:  # it has members, of which its coordinator knows
+            raise FUSEError(errno.EPERM)
+        self._groups.made.discard(group)
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self._attributes()
+
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        group = group_of(name)
+        if group is None or await self._groups.commits(group) is None:
+            return None
+        return self.directories.entry(group)
+
+    async def listing(self, number: int) -> Listing:
+        entries = []
+        for group in await self._groups.names():
+            name = file_name(group)
+            if name is None:
+                self._shared.notes.tell(
+                    Fault(
+                        None, "readdir", "groups", "the name of a group is too long for a directory", "rename the group"
+                    )
+                )
+            else:
+                entries.append((name, self.directories.entry(group)))
+        return ShortListing(entries)
+
+
+def _partition_of(name: bytes) -> TopicPartition | None:
+    try:
+        return TopicPartition.parse(name.decode("ascii", "replace"))
+    except InvalidName:
+        return None
+
+
+class GroupDirectories:
+    """`groups/<group>`. `number`: the place of the group."""
+
+    def __init__(self, groups: Groups, lags: LagFiles, commits: CommitFiles) -> None:
+        self._groups = groups
+        self._lags = lags
+        self._commits = commits
+
+    def entry(self, group: bytes) -> EntryAttributes:
+        number = pack(Kind.GROUP, 0, self._groups.groups.of(group))
+        return self._groups.shared.attributes.directory(number, writable=self._groups.is_writable)
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self.entry(self._groups.groups.at(number))
+
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        if name == LAG_NAME:
+            return await self._lags.attributes(number)
+        partition = _partition_of(name)
+        return None if partition is None else await self._commits.lookup(self._groups.groups.at(number), partition)
+
+    async def create(self, number: int, name: bytes, opening: Opening) -> tuple[EntryAttributes, Opened]:
+        """Open the commit of a partition that may have none yet; EINVAL for what names no partition."""
+        partition = _partition_of(name)
+        if partition is None:
+            raise FUSEError(errno.EINVAL if self._groups.is_writable else errno.EROFS)
+        return await self._commits.create(self._groups.groups.at(number), partition, opening)
+
+    async def remove(self, number: int, name: bytes) -> None:
+        """Delete a commit; on its way as `CommitHandle.write` says. ENOENT, EPERM, EROFS."""
+        partition = _partition_of(name)
+        if not self._groups.is_writable or partition is None:
+            raise self._groups.shared.refusal()
+        await self._commits.remove(self._groups.groups.at(number), partition)
+
+    async def listing(self, number: int) -> Listing:
+        group = self._groups.groups.at(number)
+        commits = await self._groups.commits(group)
+        if commits is None:
+            raise FUSEError(errno.ESTALE)
+        entries = [(str(each.partition).encode(), self._commits.entry(group, each)) for each in commits]
+        return ShortListing([(LAG_NAME, await self._lags.attributes(number)), *entries])
+
+
+class LagFiles:
+    """`groups/<group>/lag`. `number`: the place of the group."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        content = await self._groups.lag(self._groups.groups.at(number))
+        return self._groups.shared.attributes.file(pack(Kind.GROUP_LAG, 0, number), len(content), 0)
+
+    async def open(self, number: int, opening: Opening) -> Opened:
+        return Opened(await self._groups.lag(self._groups.groups.at(number)), direct=True)

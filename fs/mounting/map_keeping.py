@@ -1,0 +1,101 @@
+"""A mount that writes keeps the view maps of its segments, so that nobody waits for those of what it wrote itself.
+
+When a segment was rolled, or compaction put another in its place, its maps of `values` and `records.ndjson` are made in
+a thread and put beside it, while the kernel still has its pages: about a second for each gigabyte, for both. What a
+growing view that somebody looked at knows already is only written down. Segments that somebody else wrote get theirs
+when they are asked for (`map_making`), and small ones as well, for which a map saves nothing.
+
+A map that cannot be made costs time later, and nothing else: no failure is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offsetfs.fs.partitions import Partition
+from offsetfs.fs.shared import Shared
+from offsetfs.fs.views.growing_file import GrowingFile
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_map import Segments
+from offsetfs.storage.views.range_view import RangeView
+
+SEGMENT_BYTES_MIN = 1 << 20
+"""Below that a segment is measured as soon as its map is read."""
+
+_STEP_BYTES = 32 << 20
+_WAITING_MAX = 1000
+"""How many segments wait for their turn at most; those beyond get their maps when they are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A partition that somebody looked into, and its growing views."""
+
+    partition: Partition
+    growing: tuple[GrowingFile, ...]
+
+
+class MapKeeper:
+    """Keeps the maps of one mount, one segment at a time. On the event loop."""
+
+    def __init__(self, shared: Shared, find: Callable[[TopicPartition], Kept | None]) -> None:
+        """`find` returns what is known of a partition; None when nobody has looked into it yet."""
+        self._shared = shared
+        self._find = find
+        self._seen: dict[TopicPartition, Segments] = {}
+        self._waiting: deque[tuple[Kept, Segment]] = deque()
+        self._is_running = False
+        self._is_idle_for_good = shared.is_read_only or shared.options.is_committed_only
+
+    def look(self, name: TopicPartition) -> None:
+        """See whether a partition has sealed segments that it had not when it was looked at before."""
+        kept = None if self._is_idle_for_good else self._find(name)
+        if kept is None:
+            self._seen.pop(name, None)
+            return
+        snapshot, seen = kept.partition.log.snapshot(), self._seen.get(name)
+        if snapshot is seen:
+            return
+        self._seen[name] = snapshot
+        if seen is None:
+            return
+        known = {id(segment) for segment in seen if segment is not seen.active}
+        new = (segment for segment in snapshot if id(segment) not in known and segment is not snapshot.active)
+        self._waiting.extend((kept, segment) for segment in new if segment.size >= SEGMENT_BYTES_MIN)
+        while len(self._waiting) > _WAITING_MAX:
+            self._waiting.popleft()
+        if self._waiting and not self._is_running:
+            self._is_running = True
+            self._shared.nursery.start_soon(self._work)
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                kept, segment = self._waiting.popleft()
+                for growing in kept.growing:
+                    with contextlib.suppress(StorageError, OSError):
+                        await self._keep(kept.partition, segment, growing)
+        finally:
+            self._is_running = False
+
+    async def _keep(self, partition: Partition, segment: Segment, growing: GrowingFile) -> None:
+        end = partition.log.snapshot().base_behind(segment)
+        if segment.is_removed or end is None:
+            return
+        view = RangeView(
+            partition.view,
+            segment.base_offset,
+            end,
+            self._shared.maps,
+            self._shared.damaged,
+            form=growing.form,
+            known=growing.known_map,
+        )
+        while not await self._shared.in_thread(functools.partial(view.refresh, bytes_max=_STEP_BYTES)):
+            pass

@@ -1,0 +1,1 @@
+"""What is read: records, growing views, ranges, times, keys, segments, followers."""

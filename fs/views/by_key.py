@@ -1,0 +1,211 @@
+"""`by-key/<key>`: the value of the latest record with that key.
+
+    cat orders-0/by-key/customer-17       the value, as `<offset>` shows it, with the same time and xattrs
+    cat orders-0/by-key/a%2Fb             the key a/b; see `encoded_names`. No name is longer than 255 bytes
+
+By name only, never listed: keys may be any number. ENOENT for a key that no record has, and where the latest is a
+tombstone. A name is looked up each time it is used, so a new value is there at once; an inode is one record under one
+name, and never changes. Whoever has it open reads on when a newer one comes.
+
+Where a key lies is what an index says (storage.views.key_index), which is made in threads when it is first needed: who
+asks meanwhile waits ten seconds and then gets EAGAIN, and the making goes on. The record itself is read like any other,
+and its key compared: an index that lies is made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import logging
+import os
+import time
+from typing import NamedTuple
+
+from pyfuse3 import EntryAttributes, FUSEError
+
+from offsetfs.fs.attributes import FOREVER_S, NEVER_S
+from offsetfs.fs.encoded_names import decoded
+from offsetfs.fs.inodes import Fixed, Kind
+from offsetfs.fs.looked_up import LookedUp
+from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
+from offsetfs.fs.partitions import Partition
+from offsetfs.fs.shared import Shared, Shown
+from offsetfs.fs.views.map_making import MapMaking
+from offsetfs.fs.views.records import RecordFiles
+from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.views import own_cache
+from offsetfs.storage.views.key_index import Found, KeyIndex
+from offsetfs.storage.views.key_table import SEAL_SUFFIX, STORE_SUFFIX, place_beside, place_in
+
+_log = logging.getLogger(__name__)
+
+ATTEMPTS_MAX = 5
+"""How often a key is looked for while compaction, truncation or other look-ups take away what was found."""
+
+TOLD_AFTER_S = 2.0
+
+
+class Keyed(NamedTuple):
+    """A record under the name of its key."""
+
+    key: bytes
+    offset: int
+
+
+class KeyDirectory:
+    """The directory `by-key` of one partition."""
+
+    def __init__(self, shared: Shared, partition: Partition, records: RecordFiles) -> None:
+        self._shared = shared
+        self._partition = partition
+        self._records = records
+        self._index: ToldIndex | None = None
+        name = f"{partition.name}/by-key"
+        advice = ", or look through last/, range/ or follow, which need no index"
+        self._making = MapMaking(shared, name, lambda: partition.log.size_bytes, advice)
+        self.files = KeyedFiles(shared, partition, records)
+
+    def entry(self) -> EntryAttributes:
+        return self._shared.attributes.directory(self._partition.inode(Kind.FIXED, Fixed.BY_KEY))
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self.entry()
+
+    async def listing(self, number: int) -> Listing:
+        return ShortListing([])
+
+    async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
+        key = decoded(name)
+        found = None if key is None else await self._find(key)
+        if key is None or found is None or found.record.value is None:
+            return None
+        return self.files.entry(Keyed(key, found.record.offset), found)
+
+    async def _find(self, key: bytes) -> Shown | None:
+        """Return the latest record of a key, None when there is none."""
+        missed: Found | None = None
+        for _ in range(ATTEMPTS_MAX):
+            index = await self._complete()
+            try:
+                found = await self._shared.in_thread(functools.partial(index.find, key))
+            except WouldBlock:
+                continue  # it was closed meanwhile
+            if found is None or found == missed:
+                return None
+            shown = await self._record(found)
+            if shown is not None and shown.record.key == key:
+                return shown
+            if shown is None and not found.is_transactional:
+                missed = found  # compaction took it: a tombstone, unless a newer one came meanwhile
+            else:
+                await self._shared.in_thread(index.distrust)
+        raise OSError(errno.EIO, "the index of keys and the log do not agree", self._partition.path)
+
+    async def _complete(self) -> KeyIndex:
+        """Return the index, complete; EAGAIN when that takes longer than ten seconds."""
+        if self._index is None:
+            place = await self._shared.in_thread(self._place)
+            if self._index is None:
+                index = KeyIndex(self._partition.view, place, self._shared.damaged)
+                self._shared.directory.closing.append(index.close)
+                self._index = ToldIndex(index, f"{self._partition.name}/by-key", self._partition)
+        for idle in self._shared.key_indexes.use(self._index.index):
+            await self._shared.in_thread(idle.close)
+        await self._making.complete(self._index)
+        return self._index.index
+
+    def _place(self) -> str | None:
+        """Return where the index is kept: beside the log, or where a mount that writes nothing there may keep it."""
+        view, cache = self._partition.view, self._shared.options.cache_directory
+        if not self._shared.is_read_only:
+            return place_beside(view)
+        if cache is None:
+            return None
+        try:
+            directory = own_cache.prepare(cache, "by-key")
+            own_cache.sweep(directory)
+            place = place_in(directory, view)
+            for suffix in (STORE_SUFFIX, SEAL_SUFFIX):
+                with contextlib.suppress(FileNotFoundError):
+                    os.utime(place + suffix)
+        except OSError:
+            return None
+        return place
+
+    async def _record(self, found: Found) -> Shown | None:
+        try:
+            return await self._records.find(found.offset)
+        except FUSEError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return None
+
+
+class KeyedFiles:
+    """The records that were looked up by key. `number`: from `looked_up`."""
+
+    def __init__(self, shared: Shared, partition: Partition, records: RecordFiles) -> None:
+        self._shared = shared
+        self._partition = partition
+        self._records = records
+        self.looked_up: LookedUp[Keyed] = LookedUp()
+
+    def entry(self, keyed: Keyed, shown: Shown) -> EntryAttributes:
+        """Return the entry of a record, which the kernel is told of."""
+        return self._attributes(self.looked_up.look_up(keyed), shown)
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self._attributes(number, await self._records.shown(self._record(number)))
+
+    async def open(self, number: int, opening: Opening) -> Opened:
+        return Opened(await self._records.hold(self._record(number)))
+
+    async def xattr(self, number: int, name: bytes) -> bytes:
+        return await self._records.xattr(self._record(number), name)
+
+    async def xattrs(self, number: int) -> list[bytes]:
+        return await self._records.xattrs(self._record(number))
+
+    def _record(self, number: int) -> int:
+        """Return the number that the record has among `RecordFiles`."""
+        return self.looked_up.at(number).offset - self._partition.anchor
+
+    def _attributes(self, number: int, shown: Shown) -> EntryAttributes:
+        inode = self._partition.inode(Kind.KEYED, number)
+        return self._shared.attributes.file(
+            inode, len(shown.value), shown.mtime_ns, attr_timeout_s=FOREVER_S, entry_timeout_s=NEVER_S
+        )
+
+
+class ToldIndex:
+    """An index whose making the log of the mount tells of, when it takes long."""
+
+    def __init__(self, index: KeyIndex, name: str, partition: Partition) -> None:
+        self.index = index
+        self._name = name
+        self._partition = partition
+        self._begun_s: float | None = None
+        self._told_s = 0.0
+
+    @property
+    def scanned_bytes(self) -> int:
+        return self.index.scanned_bytes
+
+    def refresh(self, *, nowait: bool = False, bytes_max: int | None = None, in_whole: bool = False) -> bool:
+        is_complete = self.index.refresh(nowait=nowait, bytes_max=bytes_max)
+        self.tell(time.monotonic(), is_complete)
+        return is_complete
+
+    def tell(self, now_s: float, is_complete: bool) -> None:
+        """Take note of how far it is at a time; write a line of it every two seconds, and one at the end."""
+        if is_complete and self._begun_s is not None and self._told_s > self._begun_s:
+            _log.info("%s: the index is complete after %.0f s", self._name, now_s - self._begun_s)
+        if is_complete:
+            self._begun_s = None
+        elif self._begun_s is None:
+            self._begun_s = self._told_s = now_s
+        elif now_s - self._told_s >= TOLD_AFTER_S:
+            self._told_s = now_s
+            total = self._partition.log.size_bytes
+            _log.info("%s: the index is being made, %d of %d bytes are read", self._name, self.scanned_bytes, total)

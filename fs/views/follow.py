@@ -1,0 +1,247 @@
+"""`follow[@A][.ndjson]`: the records that come, as they come. By name only: a file without an end is never listed.
+
+    follow             what is appended from now on
+    follow@42          from offset 42 on, or from the log start where that is later
+    follow@-3          the newest three records first
+    follow@-15m        those of the last quarter of an hour first; any time that `by-time` knows
+    ….ndjson           lines as in `records.ndjson` instead of values
+
+What is opened is a stream: past the page cache, without a size or a position. A read returns whole records, as many as
+fit, and waits until there is one (`waiting`); with O_NONBLOCK it answers EAGAIN. Where retention overtakes the reader,
+EPIPE tells him once that records are missing, and he reads on at the log start. When the partition is deleted, ESTALE.
+
+Followers of one partition share what they read: the first one that wakes joins the records, the others take them.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import select
+import time
+from dataclasses import dataclass
+
+import trio
+from pyfuse3 import EntryAttributes, FUSEError, PollHandle
+
+from offsetfs.fs.inodes import Kind
+from offsetfs.fs.looked_up import LookedUp
+from offsetfs.fs.nodes import Buffer, Opened, Opening
+from offsetfs.fs.partitions import Partition
+from offsetfs.fs.shared import Shared
+from offsetfs.fs.tree import parse_offset, parse_time
+from offsetfs.fs.views.ends import newest_start
+from offsetfs.fs.waiting import READABLE, state_of
+from offsetfs.storage.errors import OffsetOutOfRange
+from offsetfs.storage.names import OFFSET_MAX
+from offsetfs.storage.views.form import VALUES, Form, JsonLines
+from offsetfs.storage.views.stretch import Place, Stretch, read_stretch
+
+PREFERRED_READ_BYTES = 1 << 20
+STRETCH_BYTES_MIN, STRETCH_BYTES_MAX = 64 << 10, 1 << 20
+STRETCHES_BYTES_MAX = 64 << 20
+"""What all open followers of a mount hold together, each at a place of its own, unless batches are larger."""
+
+SPLIT_READ_BYTES = 64 << 10
+"""A read of so much may be a part of a longer one, and only an answer that does not fill it makes the kernel hand it
+over before it asks for the next part, which may be long in coming."""
+
+STRETCH_OVERHEAD_BYTES = 500
+
+_NEWEST = re.compile(rb"-([0-9]{1,19})")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to begin: what stands behind the @, b"" for the end; and in which form."""
+
+    text: bytes
+    is_json: bool
+
+
+def parse_follow(name: bytes) -> Start | None:
+    """Return what a name means, None when it is not `follow[@A][.ndjson]`."""
+    stem = name.removesuffix(b".ndjson")
+    word, at, text = stem.partition(b"@")
+    if word != b"follow" or bool(at) != bool(text):
+        return None
+    means = newest_count(text), parse_offset(text), parse_time(text, 0)
+    return None if means == (None, None, None) else Start(text, is_json=stem != name)
+
+
+def newest_count(text: bytes) -> int | None:
+    """Return how many of the newest records are to come first, None when the text says something else."""
+    if not text:
+        return 0
+    match = _NEWEST.fullmatch(text)
+    return min(int(match[1]), OFFSET_MAX) if match else None
+
+
+class FollowFiles:
+    """The streams of one partition. `number`: the place of the name among those that the kernel knows."""
+
+    def __init__(self, shared: Shared, partition: Partition) -> None:
+        self.names: LookedUp[Start] = LookedUp()
+        self._shared = shared
+        self._partition = partition
+        self._lines = JsonLines(partition.name)
+        self._coming: dict[object, trio.Event] = {}  # stretches that somebody reads just now
+
+    def lookup(self, name: bytes) -> EntryAttributes | None:
+        """Return the entry of a stream, None when the name is of something else."""
+        start = parse_follow(name)
+        return None if start is None else self._attributes(self.names.look_up(start))
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        self.names.at(number)
+        return self._attributes(number)
+
+    def _attributes(self, number: int) -> EntryAttributes:
+        inode = self._partition.inode(Kind.FOLLOW, number)
+        entry = self._shared.attributes.file(inode, 0, self._partition.log.modified_ns)
+        entry.st_blksize = PREFERRED_READ_BYTES
+        return entry
+
+    async def open(self, number: int, opening: Opening) -> Opened:
+        start = self.names.at(number)
+        place = Place(await self._offset(start.text))
+        handle = FollowHandle(self._shared, self, self._partition, place, opening, is_json=start.is_json)
+        return Opened(handle, direct=True, is_stream=True)
+
+    async def _offset(self, text: bytes) -> int:
+        """Return the offset of the first record to be shown, as of now; not below the log start."""
+        view = self._partition.view
+        newest = newest_count(text)
+        if newest is not None:
+            return await self._shared.in_thread(lambda: newest_start(view, newest))
+        offset = parse_offset(text)
+        if offset is not None:
+            return max(offset, view.log.log_start_offset)
+        timestamp = parse_time(text, time.time_ns() // 1_000_000)
+        found = None if timestamp is None else await self._shared.answer(view.find_timestamp, timestamp)
+        return await self._shared.answer(view.end_offset) if found is None else found[0]
+
+    # --- what all of them read ---------------------------------------------------------------------------------------
+
+    async def stretch(self, place: Place, *, is_json: bool) -> Stretch | None:
+        """Return what comes at `place`, joined once for all who follow; None when nothing is there yet.
+
+        Raises what `read_stretch` does.
+        """
+        key = (self._partition.source, is_json, place.offset, place.position)
+        while True:
+            stretch = self._shared.stretches.get(key)
+            coming = self._coming.get(key)
+            if stretch is not None or coming is None:
+                break
+            await coming.wait()
+        if stretch is None:
+            self._coming[key] = done = trio.Event()
+            try:
+                stretch = await self._read(place, self._lines if is_json else VALUES)
+            finally:
+                del self._coming[key]
+                done.set()
+            if stretch is not None:
+                self._shared.stretches.put(key, stretch, len(stretch.data) + STRETCH_OVERHEAD_BYTES)
+        return stretch
+
+    async def _read(self, place: Place, form: Form) -> Stretch | None:
+        share = STRETCHES_BYTES_MAX // max(self._shared.waiting.followers, 1)
+        size = min(max(share, STRETCH_BYTES_MIN), STRETCH_BYTES_MAX)
+        return await self._shared.answer(read_stretch, self._partition.view, place, form, size, self._shared.damaged)
+
+
+class FollowHandle:
+    """An open stream."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        files: FollowFiles,
+        partition: Partition,
+        place: Place,
+        opening: Opening,
+        *,
+        is_json: bool,
+    ) -> None:
+        self._partition = partition
+        self._shared = shared
+        self._files = files
+        self._place = place
+        self._opening = opening
+        self._is_json = is_json
+        self._stretch: Stretch | None = None  # what was read and not handed out, from `_done` on
+        self._done = 0
+        shared.waiting.followers += 1
+        self._counts = shared.counters.of(partition.name)
+        self._counts.followers += 1
+
+    async def read(self, position: int, size: int) -> Buffer:
+        """Return whole records, at most `size` bytes of them, when there are some; the position says nothing."""
+        size_max = size if size < SPLIT_READ_BYTES else size - 1
+        while True:
+            self._partition.log.refresh()
+            seen = state_of(self._partition)
+            if await self._fetch():
+                return self._hand_out(size_max)
+            if self._partition.is_gone:
+                raise FUSEError(errno.ESTALE)
+            if self._opening.is_nonblocking and not self._shared.waiting.is_over:
+                raise FUSEError(errno.EAGAIN)
+            await self._shared.waiting.wait(self._partition, seen, self._opening.pid)
+
+    async def _fetch(self) -> bool:
+        """See that there is something to hand out; False when nothing has come yet."""
+        while self._stretch is None:
+            place = self._place
+            if self._is_overtaken:
+                self._place = Place(self._partition.log.log_start_offset)
+                raise FUSEError(errno.EPIPE)
+            if place.is_end_of(self._partition.log):
+                return False
+            try:
+                stretch = await self._files.stretch(place, is_json=self._is_json)
+            except OffsetOutOfRange:
+                continue  # just now
+            except OSError:
+                if self._is_overtaken:
+                    continue
+                raise
+            if self._place is not place:
+                continue  # another reader of this handle was faster
+            if stretch is None:
+                return False
+            self._place, self._done = stretch.following, 0
+            if stretch.data:
+                self._stretch = stretch
+            else:  # control batches, or damage
+                await trio.lowlevel.checkpoint()
+        return True
+
+    @property
+    def _is_overtaken(self) -> bool:
+        return self._place.offset < self._partition.log.log_start_offset
+
+    def _hand_out(self, size: int) -> Buffer:
+        stretch = self._stretch
+        assert stretch is not None
+        begin, self._done = self._done, stretch.cut(self._done, size)
+        if self._done == len(stretch.data):
+            self._stretch = None
+        return memoryview(stretch.data)[begin : self._done]
+
+    async def poll(self, number: int, poll: PollHandle | None) -> int:
+        """Answer poll(2): readable when a read would not wait."""
+        self._partition.log.refresh()
+        seen = state_of(self._partition)
+        if self._partition.is_gone or self._shared.waiting.is_over:
+            return READABLE | select.POLLHUP
+        is_ready = self._is_overtaken or await self._fetch()
+        if poll is not None:
+            self._shared.waiting.poll(self._partition, seen, number, poll)
+        return READABLE if is_ready else 0
+
+    async def release(self) -> None:
+        self._shared.waiting.followers -= 1
+        self._counts.followers -= 1

@@ -1,0 +1,162 @@
+"""The records in a partition's listing: page by page, so that a listing of any length needs memory for one page.
+
+Pages are made in a thread, batch after batch; sizes come from whole-batch scans. A batch that cannot be read lists its
+offsets with size 0 and nothing for the kernel to believe: whoever looks closer is told what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import trio
+
+from offsetfs.fs.attributes import FOREVER_S, NEVER_S, REMOVABLE_S, milliseconds_ns, set_times
+from offsetfs.fs.inodes import Kind
+from offsetfs.fs.nodes import Reply
+from offsetfs.fs.partitions import Bounds, Partition
+from offsetfs.fs.shared import Shared
+from offsetfs.fs.views.ends import newest_start
+from offsetfs.fs.views.records import segment_mtime_ns
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.records.batch import Batch
+from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.views.view_blocks import UNREADABLE, walk
+
+PAGE_ROWS = 1000
+_VALUE_SIZE = 5  # the column of a scanned row
+
+
+class Row(NamedTuple):
+    """A record in a listing. `size` -1: its batch cannot be read."""
+
+    offset: int
+    size: int
+    mtime_ns: int
+
+
+class RecordListing:
+    """The newest `count_max` records (None: all) as they are when the first of them is asked for."""
+
+    def __init__(self, shared: Shared, partition: Partition, count_max: int | None) -> None:
+        self._shared = shared
+        self._partition = partition
+        self._count_max = count_max
+        self._begin: int | None = None
+        self._end = 0  # known with the beginning
+        self._rows: Iterator[Row] = iter(())
+        self._page: list[Row] = []
+        self._place = 0  # in the page
+        self._next = -1  # the offset at which page and rows go on
+
+    async def reply(self, offset: int | None, first_place: int, reply: Reply) -> None:
+        """Reply the records from `offset` on (None: the first listed). The place after one: `first_place` + offset + 1,
+        less the anchor."""
+        try:
+            await self._reply(offset, first_place, reply)
+        finally:
+            self._partition.named_at = trio.current_time()
+
+    async def _reply(self, offset: int | None, first_place: int, reply: Reply) -> None:
+        if self._begin is None:
+            begin, self._end = await self._shared.in_thread(self._find_bounds)
+            self._begin = begin
+        offset = self._begin if offset is None else max(offset, self._begin)
+        if offset != self._next:
+            self._rows, self._page, self._place = rows(self._partition, offset, self._end), [], 0
+        entry = self._shared.attributes.file(0, 0, 0)
+        anchor = self._partition.anchor
+        while True:
+            if self._place == len(self._page):
+                self._page = await self._shared.in_thread(lambda: list(islice(self._rows, PAGE_ROWS)))
+                self._place = 0
+                if not self._page:
+                    self._next = self._end
+                    return
+            row = self._page[self._place]
+            if row.offset < self._partition.log.log_start_offset:
+                self._place += 1  # deleted since the page was made
+                continue
+            entry.st_ino = self._partition.offset_inode(Kind.RECORD, row.offset)
+            entry.st_size = max(row.size, 0)
+            entry.attr_timeout = FOREVER_S if row.size >= 0 else NEVER_S
+            entry.entry_timeout = REMOVABLE_S if row.size >= 0 else NEVER_S
+            set_times(entry, row.mtime_ns)
+            if not reply(b"%d" % row.offset, entry, first_place + row.offset + 1 - anchor):
+                self._next = row.offset
+                return
+            self._place += 1
+            self._next = row.offset + 1
+
+    def _find_bounds(self) -> tuple[int, int]:
+        view = self._partition.view
+        log, end = view.log, view.end_offset()
+        if self._count_max is None:
+            return log.log_start_offset, end
+        bounds = Bounds(log.snapshot(), log.log_start_offset, end, self._count_max)
+        known = self._partition.listed
+        if known is None or known[0] != bounds:
+            known = self._partition.listed = bounds, newest_start(view, self._count_max, end=end)
+        return known[1], end
+
+
+def rows(partition: Partition, begin: int, end: int) -> Iterator[Row]:
+    """Yield the records with offsets in `[begin, end)`. Waits for the disk; holds one batch at a time."""
+    expected = begin
+    segments = list(partition.log.snapshot().from_floor(begin))
+    for place, segment in enumerate(segments):
+        following = segments[place + 1].base_offset if place + 1 < len(segments) else end
+        damage: list[StorageError] = []
+        for batch in walk(segment, _position_of(segment, begin), segment.size, on_damage=damage.append):
+            base_offset = _base_offset(batch, expected)
+            if base_offset >= end or expected >= end:
+                break
+            if damage:
+                yield from _unreadable(partition, expected, base_offset)
+                damage.clear()
+            yield from _readable(partition, batch, max(begin, base_offset), end)
+            expected = max(expected, batch.header.next_offset)
+        if damage:
+            yield from _unreadable(partition, expected, min(following, end))
+            expected = max(expected, following)
+
+
+def _position_of(segment: Segment, offset: int) -> int:
+    if offset <= segment.base_offset:
+        return 0
+    try:
+        return segment.position_of(offset)
+    except StorageError:
+        return 0  # damage before it: the walk steps over that
+
+
+def _base_offset(batch: Batch, expected: int) -> int:
+    """Return where the batch begins; where the one before it ends, when only its inside knows and cannot be read."""
+    try:
+        return batch.base_offset
+    except UNREADABLE:
+        return expected
+
+
+def _readable(partition: Partition, batch: Batch, begin: int, end: int) -> Iterator[Row]:
+    header = batch.header
+    if not partition.view.shows(header):
+        return
+    try:
+        scanned = batch.rows()
+    except UNREADABLE:
+        yield from _unreadable(partition, begin, min(header.next_offset, end))
+        return
+    for row in range(0, len(scanned), COLUMNS):
+        offset = header.base_offset + scanned[row]
+        if begin <= offset < end:
+            timestamp = batch.timestamp_of(scanned[row + 1])
+            mtime_ns = segment_mtime_ns(partition, offset) if timestamp == -1 else milliseconds_ns(timestamp)
+            yield Row(offset, max(scanned[row + _VALUE_SIZE], 0), mtime_ns)
+
+
+def _unreadable(partition: Partition, begin: int, end: int) -> Iterator[Row]:
+    mtime_ns = segment_mtime_ns(partition, begin)
+    return (Row(offset, -1, mtime_ns) for offset in range(begin, end))

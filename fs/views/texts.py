@@ -1,0 +1,163 @@
+"""Small files whose content is made when they are looked at: README, next, info, errors, version.
+
+What may change is opened past the page cache: each open file has its own snapshot, whatever size another one saw.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+from pyfuse3 import EntryAttributes
+
+import offsetfs
+from offsetfs.fs.attributes import FOREVER_S, NEVER_S
+from offsetfs.fs.inodes import Fixed, Kind, pack
+from offsetfs.fs.nodes import Opened, Opening
+from offsetfs.fs.partitions import Partition
+from offsetfs.fs.shared import Shared
+from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.settings.config import DEFAULTS
+
+README = b"""\
+A Kafka log directory, mounted by offsetfs. Each directory is a partition.
+
+    cat orders-0/42                       the value of the record at offset 42
+    cat orders-0/latest orders-0/first    the newest and the oldest record
+    cat orders-0/values                   every value, one a line
+    tail -f orders-0/values               and those to come
+    cat orders-0/follow                   only those to come, at once; follow@-3: the newest three first
+    jq .key orders-0/records.ndjson       every record as a line of JSON
+    cat orders-0/42.json                  ... or one; also 42.key and 42.headers
+    cat orders-0/range/100..200           the values from 100 to 199; times do as well: range/-15m..
+    cat orders-0/last/10.ndjson           the newest ten; .ndjson, here and in range: as lines of JSON
+    ls -l orders-0                        sizes and timestamps of the newest records
+    cat orders-0/by-time/2026-11-21T13:05 the first record at or after a time (UTC)
+    cat orders-0/by-time/-15m             ... or fifteen minutes ago
+    ls orders-0/by-time/2026/11/21/13     the minutes that have records
+    cat orders-0/by-key/customer-17       the latest value of a key; a/b is called a%2Fb
+    echo hello >> orders-0/append         a record for each line
+    cat x.ndjson >> orders-0/append.ndjson  ... with key, headers, time: {"key":"k","value":"v"}
+    cp photo.jpg photos-0/append.raw      one record of a whole file
+    cat x.ndjson >> topics/orders/append.ndjson  to the partition of each key, as Kafka sends it
+    cat orders-0/start orders-0/next      the oldest offset there is, the next one to be given
+    cat orders-0/info                     everything else, as JSON
+    getfattr -d orders-0/42               key, headers, timestamp, producer, ...
+    mkdir payments-0                      a new partition (mount option create)
+    rmdir payments-0                      removes it with all in it (mount option delete)
+    echo 1234 > orders-0/start            deletes the records below 1234 (mount option delete-records)
+    cat groups/billing/orders-0           the offset that a consumer group has committed
+    echo 42 > groups/billing/orders-0     commits another one; rm deletes it
+    mkdir groups/new                      a group that has no commits yet (groups: mount option create)
+    cat groups/billing/lag                and how far it is behind, partition by partition
+    cat .offsetfs/errors                  what went wrong lately, where, and what helps
+    cat .offsetfs/stats                   what goes in and out; .offsetfs/metrics for Prometheus
+    cat .offsetfs/config                  the options of the mount, and what topics have set
+    echo orders-0 > .offsetfs/flush       on disk when it returns; '*' for all partitions
+    echo debug > .offsetfs/log-level      at once; info, warning, error
+
+Records cannot be changed. An error's name says what it is about: EBADMSG a checksum, EUCLEAN a malformed
+batch, EOPNOTSUPP a format that is not known.
+"""
+
+Content = Callable[[], Awaitable[bytes]]
+
+
+class Text:
+    """A small file with an inode of its own. `number` says nothing more."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        inode: int,
+        content: Content,
+        mtime_ns: Callable[[], int] = lambda: 0,
+        *,
+        fixed: bool = False,
+    ) -> None:
+        self._shared = shared
+        self._inode = inode
+        self._content = content
+        self._mtime_ns = mtime_ns
+        self._is_fixed = fixed
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        timeout_s = FOREVER_S if self._is_fixed else NEVER_S
+        size = len(await self._content())
+        return self._shared.attributes.file(
+            self._inode, size, self._mtime_ns(), attr_timeout_s=timeout_s, entry_timeout_s=timeout_s
+        )
+
+    async def open(self, number: int, opening: Opening) -> Opened:
+        return Opened(await self._content(), direct=not self._is_fixed)
+
+
+def mount_texts(shared: Shared) -> dict[int, Text]:
+    """Return README, errors and version."""
+
+    async def readme() -> bytes:
+        return README
+
+    async def version() -> bytes:
+        return f"{offsetfs.__version__}\n".encode()
+
+    async def errors() -> bytes:
+        return shared.notes.text()
+
+    return {
+        Fixed.README: Text(shared, pack(Kind.FIXED, 0, Fixed.README), readme, fixed=True),
+        Fixed.VERSION: Text(shared, pack(Kind.FIXED, 0, Fixed.VERSION), version, fixed=True),
+        Fixed.ERRORS: Text(shared, pack(Kind.FIXED, 0, Fixed.ERRORS), errors),
+    }
+
+
+def partition_texts(shared: Shared, partition: Partition) -> dict[int, Text]:
+    """Return next and info of an open partition."""
+    log = partition.log
+
+    async def following() -> bytes:
+        return b"%d\n" % log.next_offset
+
+    async def info() -> bytes:
+        return (json.dumps(await shared.answer(describe, partition.view), indent=2) + "\n").encode()
+
+    def text(fixed: Fixed, content: Content) -> Text:
+        return Text(shared, partition.inode(Kind.FIXED, fixed), content, lambda: log.modified_ns)
+
+    return {
+        Fixed.NEXT: text(Fixed.NEXT, following),
+        Fixed.INFO: text(Fixed.INFO, info),
+    }
+
+
+def describe(view: LogView, *, nowait: bool = False) -> dict[str, object]:
+    """Return what `info` shows of a log: everything in it, whatever the isolation level shows elsewhere.
+
+    The last stable offset costs a walk over the active segment, once: only who asked for committed records pays that.
+    """
+    log = view.log
+    stable = {"last_stable_offset": view.end_offset(nowait=nowait)} if view.is_committed_only else {}
+    first = log.find_timestamp(0, nowait=nowait)
+    newest = (segment.max_timestamp(nowait=nowait)[0] for segment in reversed(log.snapshot().values()))
+    latest = next((timestamp for timestamp in newest if timestamp >= 0), None)  # asking all segments costs a second
+    defaults = DEFAULTS.properties()
+    return {
+        "topic": log.partition.topic,
+        "partition": log.partition.partition,
+        "log_start_offset": log.log_start_offset,
+        "next_offset": log.next_offset,
+        **stable,
+        "recovery_point": log.recovery_point,
+        "leader_epoch": log.leader_epoch,
+        "segments": len(log.snapshot()),
+        "size_bytes": log.size_bytes,
+        "first_timestamp": None if first is None else first[1],
+        "latest_timestamp": latest,
+        "read_only": log.read_only,
+        "fenced": None if log.fenced is None else str(log.fenced),
+        "config": {name: value for name, value in log.config.properties().items() if defaults.get(name) != value},
+        "damage": [
+            {"path": each.path, "position": each.position, "offset": each.offset, "reason": each.reason}
+            for each in log.damage
+        ],
+    }

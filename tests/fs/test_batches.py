@@ -1,0 +1,172 @@
+"""Large compressed batches: several are sealed at once, and order, bounds and failures are those of all batches."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import trio
+from fake_appends import appends_in
+from trio.testing import wait_all_tasks_blocked
+
+from offsetfs.fs.appends.append_queue import COMPRESSED_QUEUED_MAX
+from offsetfs.fs.appends.batches import Batch
+from offsetfs.storage.records.batch_builder import BatchBuilder
+
+pytestmark = pytest.mark.unit
+
+NOW = 1_795_253_676_000
+BATCH_BYTES = 128 << 10
+LINE = 60_000
+"""Two lines fill a batch."""
+
+
+class Writer:
+    def __init__(self) -> None:
+        self.wants_offsets = False
+        self.code: int | None = None
+
+    def failed(self, code: int) -> None:
+        self.code = self.code or code
+
+    def acknowledged(self, offset: int, count: int, timestamp: int) -> None: ...
+
+    async def release(self) -> None: ...
+
+
+class Sealing:
+    """Threads that seal: each ends when the test says so. Others end at once."""
+
+    def __init__(self) -> None:
+        self.gates: dict[Batch, trio.Event] = {}  # in the order in which they were queued
+        self.is_over = False
+
+    async def run_sync(self, work, *arguments, limiter=None, abandon_on_cancel=False):
+        await trio.lowlevel.checkpoint()
+        gate = self.gates.get(getattr(work, "__self__", None))
+        if gate is not None and not self.is_over:
+            with trio.move_on_after(10):  # so that a test that fails ends
+                await gate.wait()
+        return work(*arguments)
+
+    async def end(self, *numbers: int) -> None:
+        for number in numbers:
+            list(self.gates.values())[number].set()
+            await wait_all_tasks_blocked()
+
+
+@pytest.fixture
+async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async with appends_in(nursery, tmp_path, monkeypatch) as make:
+        threads = Sealing()
+        monkeypatch.setattr(trio.to_thread, "run_sync", threads.run_sync)
+        seal_ahead = Batch.seal_ahead
+
+        def noted(batch: Batch, *means) -> None:
+            threads.gates[batch] = trio.Event()
+            seal_ahead(batch, *means)
+
+        monkeypatch.setattr(Batch, "seal_ahead", noted)
+        world = make(topic={"compression.type": "zstd"}, batch_bytes=BATCH_BYTES, linger_ms=0)
+        yield world, threads
+        threads.is_over = True
+        for gate in threads.gates.values():
+            gate.set()
+
+
+def take(world, writer: Writer, numbers: range) -> int:
+    data = b"".join(b"%0*d\n" % (LINE, number) for number in numbers)
+    return world.accumulator().split(data, 0, len(data), NOW, writer) // (LINE + 1)
+
+
+def held(world) -> list[int]:
+    return [int(value[-9:]) for value in world.log().values]
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offsetfs.fs.appends.append_queue.COMPRESSED_QUEUED_MAX", 3)
+
+
+def test_as_many_are_queued_as_are_compressed_at_once_and_one_more() -> None:
+    assert len(os.sched_getaffinity(0)) + 1 >= COMPRESSED_QUEUED_MAX >= 2
+
+
+async def test_the_second_is_compressed_while_the_first_is_and_waits_for_its_turn(appends) -> None:
+    world, threads = appends
+    take(world, Writer(), range(4))
+    await wait_all_tasks_blocked()
+    assert len(threads.gates) == 2
+    await threads.end(1)
+    assert held(world) == []
+    await threads.end(0)
+    await world.accumulator().drain()
+    assert held(world) == [0, 1, 2, 3] and len(world.log().batches) == 2
+
+
+async def test_a_partition_takes_what_is_compressed_and_one_batch_more(appends) -> None:
+    world, threads = appends
+    assert take(world, Writer(), range(20)) == 6
+    await wait_all_tasks_blocked()
+    assert not world.accumulator().has_room
+    await threads.end(1, 2)
+    assert not world.accumulator().has_room, "the first is still there"
+    await threads.end(0)
+    assert world.accumulator().has_room and held(world) == [0, 1, 2, 3, 4, 5]
+
+
+async def test_drain_waits_for_what_is_compressed(appends, nursery: trio.Nursery) -> None:
+    world, threads = appends
+    take(world, Writer(), range(4))
+    drained = trio.Event()
+
+    async def drain() -> None:
+        await world.accumulator().drain()
+        drained.set()
+
+    nursery.start_soon(drain)
+    await wait_all_tasks_blocked()
+    await threads.end(0)
+    assert not drained.is_set()
+    await threads.end(1)
+    assert drained.is_set() and held(world) == [0, 1, 2, 3]
+    assert world.accumulators.means.buffers.lent_bytes == 0
+
+
+@pytest.mark.expect_log("records were not written")
+async def test_what_is_lost_while_a_thread_compresses_it_is_lent_to_nobody_before_that_has_ended(appends) -> None:
+    world, threads = appends
+    writer, buffers = Writer(), world.accumulators.means.buffers
+    take(world, writer, range(4))
+    await wait_all_tasks_blocked()
+    world.log().append_failure = OSError(errno.ENOSPC, "full")
+    await threads.end(0)
+    await world.accumulator().drain()
+    assert writer.code == errno.ENOSPC and buffers.lent_bytes == BATCH_BYTES
+    world.log().append_failure = None
+    await threads.end(1)
+    assert buffers.lent_bytes == 0
+    take(world, Writer(), range(4, 6))
+    await wait_all_tasks_blocked()
+    await threads.end(2)
+    await world.accumulator().drain()
+    assert held(world) == [4, 5], "nothing follows the gap, and the partition goes on"
+
+
+@pytest.mark.expect_log("records were not written")
+async def test_what_cannot_be_compressed_is_told_as_what_cannot_be_written(
+    appends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, threads = appends
+
+    def seal(builder: BatchBuilder) -> None:
+        raise OSError(errno.ENOMEM, "no memory")
+
+    monkeypatch.setattr(BatchBuilder, "seal", seal)
+    writer = Writer()
+    take(world, writer, range(2))
+    await wait_all_tasks_blocked()
+    await threads.end(0)
+    assert writer.code == errno.ENOMEM and held(world) == []
