@@ -65,7 +65,9 @@ def _stretches(log: Log, start: int, end: int) -> Iterator[tuple[Segment, int, i
 
 def _position_behind(segment: Segment, offset: int) -> int:
     """Return the position of the first entry at or above `offset`, the end of the segment when there is none."""
-    _, behind = segment.open_files().index.bracket(offset)
+    index = segment.open_files().index
+    floor = index.lookup(offset - 1)
+    behind = index.upper_bound(floor, 1)
     return segment.size if behind is None else behind[1]
 
 
