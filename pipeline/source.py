@@ -40,7 +40,7 @@ class OffsetfsDataSource(DataSource):
         check_schema(schema)
         return Reader(self._read_options(), schema)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from offsetfs.pipeline.schema import check_schema
         from offsetfs.pipeline.stream_reader import StreamReader
 
@@ -52,7 +52,7 @@ class OffsetfsDataSource(DataSource):
 
         return batch_writer(dict(self.options), schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from offsetfs.pipeline.writer import stream_writer
 
         return stream_writer(dict(self.options), schema)

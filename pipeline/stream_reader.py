@@ -31,7 +31,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._target: Offsets | None = None
 
-    def initialOffset(self) -> Offsets:  # noqa: N802
+    def initialOffset(self) -> Offsets:
         with opened(self._options.path) as directory:
             partitions = selected(directory, self._options.selection)
             check_named(partitions, self._options.start, "starting")
@@ -41,20 +41,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found.setdefault(each.topic, {})[str(each.partition)] = start
             return found
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         limit = self._options.records_per_trigger_max
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
-    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         end = self._target if self._target is not None else self._ends()
         with opened(self._options.path) as directory:
             begins = self._begins(directory, start, end)
         return _limited(begins, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else _no_less(begins, end)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._ends()
 
-    def reportLatestOffset(self) -> Offsets:  # noqa: N802
+    def reportLatestOffset(self) -> Offsets:
         return self._ends()
 
     def _ends(self) -> Offsets:
