@@ -49,7 +49,7 @@ def begun(master: str | None, conf: tuple[str, ...], as_json: bool) -> Iterator[
     from offsetfs.pipeline.session import session
 
     is_watched = sys.stderr.isatty() and not as_json
-    ours = {"spark.ui.showConsoleProgress": str(is_watched).lower(), "spark.log.level": "ERROR"}
+    ours = {"spark.ui.showConsoleProgress": str(is_watched).lower(), "spark.log.level": "OFF"}
     is_remote = master is not None and master.startswith("sc://")
     try:
         spark = session(master, {**({} if is_remote else ours), **_settings(conf)})

@@ -169,6 +169,19 @@ def test_the_command_line_says_errors_in_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_damage_that_a_task_meets_is_one_sentence_as_well(tmp_path: Path) -> None:
+    with offsetfs.open(tmp_path, "a") as data:
+        data.create("orders")[0].append(b"value")
+    segment = tmp_path / "orders-0" / f"{0:020}.log"
+    segment.write_bytes(segment.read_bytes().replace(b"value", b"VALUE"))
+    done = run(OFFSETFS, "spark", "export", tmp_path, tmp_path.with_name("parquet"))
+    assert done.returncode == 32
+    assert re.search(
+        rf"offsetfs spark: {segment}, position 0, offset 0: checksum 0x\w+ where 0x\w+ is stored$", done.stderr
+    )
+    assert "Traceback" not in done.stderr and "\tat " not in done.stderr
+
+
 def test_import_and_stats_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\nb\n")
     done = run(OFFSETFS, "spark", "import", tmp_path / "in.txt", tmp_path / "logs", "lines", "--partitions", 1)
