@@ -14,7 +14,7 @@ from offsetfs.pipeline.staging import Staged, StagingFile, Target, TopicShape
 from offsetfs.storage import files
 from offsetfs.storage.errors import RecordTooLarge
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import spread_json
+from offsetfs.storage.records.batch_builder import RECORD_OVERHEAD_MAX, spread_json
 
 BLOCK_BYTES = 4 << 20
 LINE_BYTES_MAX = 64 << 20
@@ -135,7 +135,8 @@ class _Text:
         behind = builder.split(block, position, len(block), _now_ms())
         if behind == position:
             size = block.index(b"\n", position) - position
-            self.staging.make_room(partition, self.shape, size + 32)
+            self.staging.make_room(partition, self.shape, size + RECORD_OVERHEAD_MAX + 11)  # sizes and a count besides
+            return behind, None
         if behind < len(block):
             self.staging.flush(partition)
             self.turn += 1

@@ -55,6 +55,22 @@ def test_each_line_is_taken_once_wherever_the_file_is_cut(
     assert sorted(record.value or b"" for rows in found for record in rows) == sorted(wanted)
 
 
+def test_a_line_longer_than_a_batch_gets_one_that_is_as_long(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (tmp_path / "in").write_bytes(b"a\n" + b"x" * 1_500_000 + b"\nb\n")
+    with offsetfs.open(logs, "a", settings={"max.message.bytes": "3000000"}) as made:
+        made.create("t", 2)
+        target = Target(str(logs), "job", {"t": TopicShape((0, 1), 3_000_000, Compression(), False)}, "t")
+    wanted = FileRange(str(tmp_path / "in"), 0, 2_000_000)
+    staged = stage_lines(wanted, target, 0, 0, is_json=False, rejects_max=0).staged
+    assert sum(batch.count for batches in staged.batches.values() for batch in batches) == 3
+    assert max(batch.size for batches in staged.batches.values() for batch in batches) < 1_500_200
+    with pytest.raises(offsetfs.errors.RecordTooLarge):
+        small = Target(str(logs), "job", {"t": TopicShape((0, 1), 1_000_000, Compression(), False)}, "t")
+        stage_lines(wanted, small, 0, 1, is_json=False, rejects_max=0)
+
+
 def test_the_last_line_may_lack_its_newline(tmp_path: Path) -> None:
     found = imported(tmp_path, b"a\nb\nlast", 3)
     assert sorted(record.value or b"" for rows in found for record in rows) == [b"a", b"b", b"last"]

@@ -170,11 +170,13 @@ def test_the_command_line_says_errors_in_one_sentence(tmp_path: Path) -> None:
 
 
 def test_damage_that_a_task_meets_is_one_sentence_as_well(tmp_path: Path) -> None:
-    with offsetfs.open(tmp_path, "a") as data:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    with offsetfs.open(logs, "a") as data:
         data.create("orders")[0].append(b"value")
-    segment = tmp_path / "orders-0" / f"{0:020}.log"
+    segment = logs / "orders-0" / f"{0:020}.log"
     segment.write_bytes(segment.read_bytes().replace(b"value", b"VALUE"))
-    done = run(OFFSETFS, "spark", "export", tmp_path, tmp_path.with_name("parquet"))
+    done = run(OFFSETFS, "spark", "export", logs, tmp_path / "parquet")
     assert done.returncode == 32
     assert re.search(
         rf"offsetfs spark: {segment}, position 0, offset 0: checksum 0x\w+ where 0x\w+ is stored$", done.stderr
