@@ -41,6 +41,7 @@ VERBS = {
     "verify": "Check logs, indexes and checkpoints; change nothing.",
     "repair": "Finish what a crash left, make indexes anew; shows it first.",
     "dump": "Print segments, indexes and snapshots, as Kafka's tool does.",
+    "spark": "Import, export, count and verify with Apache Spark.",
     "status": "Show what is mounted, and the partitions of a log directory.",
     "top": "Show what goes in and out of a mount, live.",
     "install-helper": "Install what mount(8), systemd, man and the shells look for.",

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-CLASSES = ("unit", "fuzz", "crash", "mount", "interop")
+CLASSES = ("unit", "fuzz", "crash", "mount", "interop", "spark")
 GOLDEN = Path(__file__).parent / "golden"
 
 # The same examples on every run: what fails in CI fails on the next machine too.

@@ -18,6 +18,7 @@ from offsetfs.storage.records._json_grammar cimport (
     read_escape, read_number, read_string, skip_blanks, skip_value, takes_null,
 )
 from offsetfs.storage.records._json_text cimport first_marked, load, specials
+from offsetfs.storage.records._murmur2 cimport murmur2
 from offsetfs.storage.records._record cimport field_size, put_varint, varint_size
 
 from offsetfs.storage.records import json_line
@@ -356,26 +357,6 @@ cdef Fault lane_of(const Line* line, const Text* key, const Targets* targets, Py
         lane[0] = (murmur2(plain, key.size) & 0x7FFFFFFF) % targets.count
     free(plain)
     return FINE if is_read else CHANGED
-
-
-cdef uint32_t murmur2(const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    cdef uint32_t m = 0x5BD1E995, word
-    cdef uint32_t hashed = <uint32_t>0x9747B28C ^ <uint32_t>size
-    while size >= 4:
-        word = data[0] | <uint32_t>data[1] << 8 | <uint32_t>data[2] << 16 | <uint32_t>data[3] << 24
-        word *= m
-        word = (word ^ (word >> 24)) * m
-        hashed = hashed * m ^ word
-        data += 4
-        size -= 4
-    if size == 3:
-        hashed ^= <uint32_t>data[2] << 16
-    if size >= 2:
-        hashed ^= <uint32_t>data[1] << 8
-    if size >= 1:
-        hashed = (hashed ^ data[0]) * m
-    hashed = (hashed ^ (hashed >> 13)) * m
-    return hashed ^ (hashed >> 15)
 
 
 # --- writing -------------------------------------------------------------------------------------------------------

@@ -71,8 +71,8 @@ class Verification:
                 raise UnknownPartition(f"no partition {partition}", path=path)
         self._done, self._total = 0, 0
 
-    def run(self) -> Tally:
-        """Look at everything; findings are said as they are found."""
+    def run(self, *, into_partitions: bool = True) -> Tally:
+        """Look at everything, or only at what lies beside the partitions; findings are said as they are found."""
         holder = lock.holder(self.path)
         is_clean = CleanShutdown.read(self.path) is not None
         self._total = sum(_log_bytes(self._file(str(partition))) for partition in self.partitions)
@@ -82,7 +82,7 @@ class Verification:
         common = Circumstances(
             is_live=holder is not None, is_clean=is_clean, inflated_bytes_max=self._inflated_bytes_max
         )
-        for partition in self.partitions:
+        for partition in self.partitions if into_partitions else ():
             self._verify(partition, self._circumstances(common, partition, offsets))
         return self.tally
 

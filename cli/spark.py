@@ -1,0 +1,41 @@
+"""`offsetfs spark JOB`: bulk work over whole log directories in Apache Spark, of this machine or of a cluster."""
+
+from __future__ import annotations
+
+import click
+
+from offsetfs.cli import spark_reading, spark_writing
+
+
+@click.group("spark", short_help="Import, export, count and verify with Apache Spark.")
+def command() -> None:
+    """Bulk work over whole log directories, in all cores of this machine or in a cluster that sees the same files.
+
+    PySpark comes with `pip install 'offsetfs[spark]'`; Java 17 or later has to be there. Reading jobs work beside a
+    broker or a mount; import takes the lock of the log directory.
+
+    \b
+    offsetfs spark stats /var/lib/kafka/data
+    offsetfs spark verify /var/lib/kafka/data --json
+    offsetfs spark export /var/lib/kafka/data /backup/parquet --topic orders
+    offsetfs spark import events.ndjson ~/logs events --format ndjson --partitions 12
+    offsetfs spark repartition /var/lib/kafka/data orders ~/logs orders-wide --partitions 48
+    offsetfs spark tail /var/lib/kafka/data /lake/orders --topic orders --once
+
+    The same in SQL and DataFrames: spark.read.format("offsetfs").load("/var/lib/kafka/data"). docs/spark.md.
+
+    Exit codes: 0 done, 1 wrong call, or damage found by verify, 2 system error, 32 not possible now.
+    """
+
+
+for _job in (
+    spark_reading.stats,
+    spark_reading.verify,
+    spark_reading.export,
+    spark_reading.tail,
+    spark_writing.import_,
+    spark_writing.repartition,
+    spark_writing.compact,
+    spark_writing.reindex,
+):
+    command.add_command(_job)

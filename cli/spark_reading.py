@@ -1,0 +1,157 @@
+"""`offsetfs spark stats`, `verify`, `export` and `tail`: jobs that leave the log directory as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from typing import Any
+
+import click
+
+from offsetfs.cli import spark_session
+from offsetfs.cli.exit_codes import DONE
+from offsetfs.fs.figures import duration, size
+
+FOUND = 1
+"""Verify has found damage; the same number as that of `offsetfs verify`."""
+
+
+@click.command("stats", short_help="Count records, bytes, keys and codecs.")
+@click.argument("source", metavar="LOGDIR")
+@spark_session.TOPIC
+@spark_session.job
+def stats(source: str, topics: tuple[str, ...], master: str | None, conf: tuple[str, ...], as_json: bool) -> int:
+    """Count what is in each partition: records, bytes, times, different keys, the most frequent one, codecs.
+
+    \b
+    offsetfs spark stats /var/lib/kafka/data
+    offsetfs spark stats /var/lib/kafka/data --topic orders --json | jq '.partitions[].records'
+    """
+    with spark_session.begun(master, conf, as_json) as spark:
+        from offsetfs.pipeline.jobs.stats import stats as job
+
+        result = job(spark, source, topics)
+    rows = [dataclasses.asdict(each) for each in result.partitions]
+    if as_json:
+        click.echo(json.dumps({"records": result.records, "partitions": rows}))
+    else:
+        _print_stats(rows)
+    return DONE
+
+
+def _print_stats(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for name in ("partition", "records", "", "bytes", "from", "to", "keys", "hottest", "codecs"):
+        table.add_column(name, justify="right" if name in ("records", "bytes", "keys", "hottest") else "left")
+    most = max((row["records"] for row in rows), default=0)
+    for row in rows:
+        hottest = f"≤ {row['hottest_key_records'] / row['keyed']:.0%}" if row["keyed"] else ""
+        table.add_row(
+            f"{row['topic']}-{row['partition']}",
+            f"{row['records']:,}",
+            "▇" * -(-12 * row["records"] // most) if most else "",
+            size(row["bytes"]),
+            _moment(row["earliest_ms"]),
+            _moment(row["latest_ms"]),
+            f"{row['distinct_keys']:,}" if row["keyed"] else "",
+            hottest,
+            " ".join(sorted(row["codecs"])) + (f" {row['unreadable']} unreadable" if row["unreadable"] else ""),
+        )
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _moment(timestamp_ms: int | None) -> str:
+    return "" if timestamp_ms is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(timestamp_ms // 1000))
+
+
+@click.command("verify", short_help="Check logs, indexes and checkpoints, a partition a task.")
+@click.argument("source", metavar="LOGDIR")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC-PARTITION …]")
+@spark_session.job
+def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: tuple[str, ...], as_json: bool) -> int:
+    """Find what `offsetfs verify` finds, in as many partitions at a time as there are cores.
+
+    \b
+    offsetfs spark verify /var/lib/kafka/data
+    offsetfs spark verify /nfs/kafka --master spark://head:7077
+    """
+    begun = time.monotonic()
+    with spark_session.begun(master, conf, as_json) as spark:
+        from offsetfs.pipeline.jobs.verify import verify as job
+
+        result = job(spark, source, partitions)
+    if as_json:
+        findings = [each.fields() for each in result.findings]
+        click.echo(json.dumps({"damage": result.damage, "findings": findings, **result.tally.fields()}))
+    else:
+        for finding in result.findings:
+            click.echo(finding)
+        looked = ", ".join(f"{count} {name}" for name, count in result.tally.fields().items())
+        click.echo(f"{looked} in {duration(time.monotonic() - begun)}: {len(result.findings)} findings")
+    return FOUND if result.damage else DONE
+
+
+@click.command("export", short_help="Write records as Parquet, with a manifest.")
+@click.argument("source", metavar="LOGDIR")
+@click.argument("destination", metavar="DIRECTORY")
+@spark_session.TOPIC
+@click.option("--committed", is_flag=True, help="Leave out open and aborted transactions.")
+@spark_session.job
+def export(
+    source: str,
+    destination: str,
+    topics: tuple[str, ...],
+    committed: bool,
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Write the records of a log directory as Parquet files, a range of offsets each.
+
+    Begun again it makes the files that are missing; later, those for what has come since.
+
+    \b
+    offsetfs spark export /var/lib/kafka/data /backup/parquet --topic orders --topic users
+    """
+    with spark_session.begun(master, conf, as_json) as spark:
+        from offsetfs.pipeline.jobs.export import export as job
+
+        isolation = "read_committed" if committed else "read_uncommitted"
+        result = job(spark, source, destination, topics, isolation=isolation)
+    made = f"{result.records_made} records, {size(result.bytes_made)} in {result.files_made} new files"
+    spark_session.tell(dataclasses.asdict(result), f"{made}; {result.files} files in all", as_json)
+    return DONE
+
+
+@click.command("tail", short_help="Carry over what comes, to Parquet or the console.")
+@click.argument("source", metavar="LOGDIR")
+@click.argument("destination", metavar="[DIRECTORY]", required=False)
+@spark_session.TOPIC
+@click.option("--once", is_flag=True, help="What there is now, and end.")
+@spark_session.job
+def tail(
+    source: str,
+    destination: str | None,
+    topics: tuple[str, ...],
+    once: bool,
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Carry over records as they come, until it is interrupted. Begun again it goes on where it was.
+
+    \b
+    offsetfs spark tail /var/lib/kafka/data /lake/orders --topic orders
+    offsetfs spark tail /var/lib/kafka/data --topic orders --once
+    """
+    with spark_session.begun(master, conf, as_json) as spark:
+        from offsetfs.pipeline.jobs.tail import tail as job
+
+        result = job(spark, source, destination, topics, is_once=once)
+    spark_session.tell(dataclasses.asdict(result), f"{result.records} records in {result.batches} batches", as_json)
+    return DONE

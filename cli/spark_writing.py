@@ -1,0 +1,144 @@
+"""`offsetfs spark import`, `repartition`, `compact` and `reindex`: jobs that take the lock of a log directory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from offsetfs.cli import spark_session
+from offsetfs.cli.exit_codes import DONE
+from offsetfs.fs.figures import size
+
+
+@click.command("import", short_help="Append files to a topic, each record once.")
+@click.argument("source", metavar="FILE|DIRECTORY|PATTERN")
+@click.argument("destination", metavar="LOGDIR")
+@click.argument("topic", metavar="TOPIC")
+@click.option(
+    "--format", "kind", type=click.Choice(["text", "ndjson", "parquet", "csv"]), default="text", show_default=True
+)
+@click.option("--partitions", type=click.IntRange(1, 100_000), metavar="N", help="Make the topic where it is missing.")
+@click.option("--rejects", metavar="FILE", help="Where lines that are wrong are told, as lines of JSON.")
+@click.option("--rejects-max", type=click.IntRange(0), default=0, show_default=True, help="How many may be wrong.")
+@spark_session.job
+def import_(
+    source: str,
+    destination: str,
+    topic: str,
+    kind: str,
+    partitions: int | None,
+    rejects: str | None,
+    rejects_max: int,
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Append the records of files to TOPIC. The same files, given again, are not imported again.
+
+    \b
+    offsetfs spark import lines.txt ~/logs lines --partitions 4
+    offsetfs spark import 'dump/*.ndjson' ~/logs events --format ndjson --rejects bad.ndjson --rejects-max 100
+    offsetfs spark import /backup/parquet/topic=orders ~/logs orders --format parquet --partitions 12
+    """
+    with spark_session.begun(master, conf, as_json) as spark:
+        from offsetfs.pipeline.jobs.import_files import TooManyRejects, import_files, write_rejects
+
+        try:
+            result = import_files(
+                spark, source, destination, topic, format=kind, partitions=partitions, rejects_max=rejects_max
+            )
+        except TooManyRejects as error:
+            if rejects is not None:
+                write_rejects(rejects, error.rejects)
+            raise
+        if rejects is not None:
+            write_rejects(rejects, result.rejects)
+    published = result.published
+    done = "were imported before" if published.is_repeated else "imported"
+    fields = {**published.fields(), "is_repeated": published.is_repeated, "rejected": result.rejected}
+    spark_session.tell(fields, f"{published.records} records {done}, {result.rejected} lines rejected", as_json)
+    return DONE
+
+
+@click.command("repartition", short_help="Write a topic into one of another number of partitions.")
+@click.argument("source", metavar="LOGDIR")
+@click.argument("topic", metavar="TOPIC")
+@click.argument("destination", metavar="LOGDIR")
+@click.argument("new_topic", metavar="NEW_TOPIC")
+@click.option("--partitions", type=click.IntRange(1, 100_000), required=True, metavar="N", help="How many it gets.")
+@click.option("--offset-map", metavar="FILE", help="Where the map of offsets goes.")
+@spark_session.job
+def repartition(
+    source: str,
+    topic: str,
+    destination: str,
+    new_topic: str,
+    partitions: int,
+    offset_map: str | None,
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Write what TOPIC holds now into NEW_TOPIC, which is made. Records of one key keep their order.
+
+    The map of offsets, lines of JSON, says which old offset lies where, so that groups can go on there.
+
+    \b
+    offsetfs spark repartition /var/lib/kafka/data orders ~/logs orders-wide --partitions 48
+    """
+    with spark_session.begun(master, conf, as_json) as spark:
+        from offsetfs.pipeline.jobs.repartition import repartition as job
+
+        result = job(spark, source, topic, destination, new_topic, partitions, offset_map=offset_map)
+    published = result.published
+    done = "were written before" if published.is_repeated else f"written; the offset map is {result.offset_map}"
+    fields = {**published.fields(), "is_repeated": published.is_repeated, "offset_map": result.offset_map}
+    spark_session.tell(fields, f"{published.records} records {done}", as_json)
+    return DONE
+
+
+@click.command("compact", short_help="Compact all compacted topics, a partition a task.")
+@click.argument("source", metavar="LOGDIR")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC-PARTITION …]")
+@spark_session.job
+def compact(source: str, partitions: tuple[str, ...], master: str | None, conf: tuple[str, ...], as_json: bool) -> int:
+    """Do what `offsetfs clean` does for compacted topics, in many partitions at a time. Nobody else may be writing.
+
+    All that is dirty is taken, whatever its ratio; the active segments stay.
+
+    \b
+    offsetfs spark compact ~/logs
+    offsetfs spark compact ~/logs users-0 users-1
+    """
+    with spark_session.begun(master, conf, as_json) as spark:
+        from offsetfs.pipeline.jobs.compact import compact as job
+
+        result = job(spark, source, partitions)
+    rows = [dataclasses.asdict(each) for each in result.partitions]
+    lines = [
+        f"{row['partition']}: {row['records_kept']} of {row['records_read']} records stay,"
+        f" {size(row['bytes_before'])} → {size(row['bytes_after'])}"
+        for row in rows
+    ]
+    spark_session.tell({"partitions": rows}, "\n".join(lines) or "nothing is dirty", as_json)
+    return DONE
+
+
+@click.command("reindex", short_help="Make offset and time indexes anew.")
+@click.argument("source", metavar="LOGDIR")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC-PARTITION …]")
+@spark_session.job
+def reindex(source: str, partitions: tuple[str, ...], master: str | None, conf: tuple[str, ...], as_json: bool) -> int:
+    """Make the indexes of all segments anew from the logs, many at a time. Nobody else may be writing.
+
+    \b
+    offsetfs spark reindex /backup/kafka
+    """
+    with spark_session.begun(master, conf, as_json) as spark:
+        from offsetfs.pipeline.jobs.reindex import reindex as job
+
+        result = job(spark, source, partitions)
+    sentence = f"{result.segments} segments, {size(result.bytes)}; {result.changed} got other indexes than they had"
+    spark_session.tell(dataclasses.asdict(result), sentence, as_json)
+    return DONE

@@ -1,0 +1,154 @@
+"""`export`: records as Parquet files, a range of offsets each, and a manifest that says which.
+
+    DEST/_offsetfs_manifest.json
+    DEST/topic=orders/partition=0/00000000000000000000-00000000000001000000.parquet     offsets from, and up to before
+
+Names follow from topic, partition and range alone. The manifest is written before the files are, as the plan; a file
+appears under its name when it is whole and on disk. So whoever begins again makes what is missing, and nothing twice;
+whoever comes later exports what has come since. Records of one partition keep their order, in a file and from one to
+the next.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
+from offsetfs.pipeline.read_options import ReadOptions
+from offsetfs.pipeline.scan import scan
+from offsetfs.pipeline.scan_range import Range, opened, resolve
+from offsetfs.pipeline.splits import cut
+from offsetfs.storage import files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MANIFEST = "_offsetfs_manifest.json"
+_MANIFEST_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """What there is now, and what of it this run has made."""
+
+    files: int
+    files_made: int
+    records_made: int
+    bytes_made: int
+
+
+def export(
+    spark: SparkSession,
+    source: str,
+    destination: str,
+    topics: Sequence[str] = (),
+    *,
+    isolation: str = "read_uncommitted",
+    compression: str = "zstd",
+    bytes_per_file: int | None = None,
+) -> ExportResult:
+    """Write a log directory, or some topics of it, as Parquet files. Raises `OptionError`, `JobFailed`, OSError."""
+    wanted = {"subscribe": ",".join(topics)} if topics else {}
+    size = {"partitionBytes": str(bytes_per_file)} if bytes_per_file else {}
+    base = {"path": source, "includeHeaders": "true", "isolation": isolation}
+    options = ReadOptions.parse({**base, **wanted, **size})
+    destination = os.path.abspath(destination)
+    os.makedirs(destination, exist_ok=True)
+    planned = _plan(options, destination)
+    check_sight(spark, options.path)
+    check_sight(spark, destination, is_to_write=True)
+    missing = [each for each in planned if not files.exists(os.path.join(destination, _name(each)))]
+    made = spread(spark, functools.partial(_write, options, destination, compression), missing)
+    return ExportResult(
+        len(planned), len(made), sum(each["records"] for each in made), sum(each["bytes"] for each in made)
+    )
+
+
+def _plan(options: ReadOptions, destination: str) -> list[Range]:
+    """Return the ranges of all files: those of the manifest, and those for what has come since; then it has them."""
+    path = os.path.join(destination, MANIFEST)
+    manifest = _manifest(path)
+    if manifest and (manifest["source"], manifest["isolation"]) != (options.path, options.is_committed_only):
+        raise JobFailed(f"{destination} holds an export of another directory or isolation level: {manifest['source']}")
+    planned = [Range(**each) for each in manifest.get("files", ())]
+    ends: dict[tuple[str, int], int] = {}
+    for each in planned:
+        ends[each.topic, each.partition] = max(each.end, ends.get((each.topic, each.partition), 0))
+    with opened(options.path) as directory:
+        new = [
+            Range(each.topic, each.partition, max(each.start, ends.get((each.topic, each.partition), 0)), each.end)
+            for each in resolve(directory, options)
+        ]
+        new = [each for each in new if each.start < each.end]
+        pieces = [cut(directory, [each], splits_min=1, bytes_per_split=options.bytes_per_split) for each in new]
+        planned += [each for tasks in pieces for ranges in tasks for each in ranges]
+    if new or not manifest:
+        described = {"source": options.path, "isolation": options.is_committed_only}
+        content = {**described, "files": [asdict(each) for each in planned]}
+        files.replace_file(path, json.dumps(content, indent=1).encode())
+    return planned
+
+
+def _manifest(path: str) -> dict[str, Any]:
+    try:
+        found = json.loads(files.read_file(path, _MANIFEST_BYTES_MAX))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        raise JobFailed(f"{path} is no JSON") from None
+    return dict(found)
+
+
+def _name(wanted: Range) -> str:
+    directory = os.path.join(f"topic={wanted.topic}", f"partition={wanted.partition}")
+    return os.path.join(directory, f"{wanted.start:020}-{wanted.end:020}.parquet")
+
+
+def _write(options: ReadOptions, destination: str, compression: str, wanted: Range) -> Answer:
+    """Write one file; on disk under its name after return."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyspark import TaskContext
+
+    from offsetfs.pipeline.schema import arrow_schema, schema_of
+
+    whole = arrow_schema(schema_of(options))
+    schema = pa.schema([field for field in whole if field.name not in ("topic", "partition")])
+    path = os.path.join(destination, _name(wanted))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    context = TaskContext.get()
+    temporary = f"{path}.{context.taskAttemptId() if context else 0}.tmp"
+    records = 0
+    with pq.ParquetWriter(temporary, schema, compression=compression) as writer:
+        for table in _row_groups(scan((wanted,), options, schema)):
+            records += table.num_rows
+            writer.write_table(table)
+    with files.opened(temporary, writable=True) as file:
+        file.sync()
+        size = file.size()
+    files.rename(temporary, path)
+    files.sync_directory(os.path.dirname(path))
+    return {"records": records, "bytes": size}
+
+
+ROW_GROUP_BYTES = 64 << 20
+
+
+def _row_groups(batches: Any) -> Any:
+    """Yield tables of about `ROW_GROUP_BYTES`: small row groups make Parquet slow to read."""
+    import pyarrow as pa
+
+    gathered, size = [], 0
+    for batch in batches:
+        gathered.append(batch)
+        size += batch.nbytes
+        if size >= ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield pa.Table.from_batches(gathered)

@@ -1,0 +1,202 @@
+"""`import`: files into a topic, each record once, whoever dies when.
+
+text     each line a value, its bytes as they are
+ndjson   each line a record: the fields of `records.ndjson` (value, key, headers, timestamp, …)
+parquet  the columns `value`, `key`, `headers`, `timestamp`; what `export` has made fits
+csv      with a header: each line a record, its value a JSON object of the columns
+
+Lines are taken by workers, a range of bytes of a file each, and never become Python objects; Parquet and CSV go through
+a DataFrame. Records of one key keep the order of files (by name), and of lines in a file. A line that is wrong goes to
+the rejects, with its file and number; more of them than allowed end the job before anything is published. The name of a
+job is a hash of its input, so that the same input, given again, is not imported again.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from offsetfs.pipeline.jobs.lines import FileRange, stage_lines
+from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
+from offsetfs.pipeline.journal import Job, Published, find_published
+from offsetfs.pipeline.publication import publish, withdraw
+from offsetfs.pipeline.staging import Staged, Target
+from offsetfs.pipeline.write_options import WriteOptions, topic_shapes
+from offsetfs.storage import files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = ("text", "ndjson", "parquet", "csv")
+SPLIT_BYTES = 64 << 20
+REJECTS_SHOWN_MAX = 10_000
+"""How many rejects of one task are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A line that was not imported."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class TooManyRejects(JobFailed):
+    """More lines are wrong than may be; `rejects` has the first of them."""
+
+    def __init__(self, sentence: str, rejects: tuple[Reject, ...]) -> None:
+        super().__init__(sentence)
+        self.rejects = rejects
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """What was published, and what was not."""
+
+    published: Published
+    rejected: int
+    rejects: tuple[Reject, ...]
+
+
+def import_files(
+    spark: SparkSession,
+    source: str | Sequence[str],
+    destination: str,
+    topic: str,
+    *,
+    format: str = "text",
+    partitions: int | None = None,
+    rejects_max: int = 0,
+) -> ImportResult:
+    """Append the records of files, directories of them, or patterns, to a topic; on disk after return.
+
+    `partitions` makes the topic where it is missing. Raises `JobFailed`, `OptionError`, `LogDirectoryLocked`, OSError;
+    then nothing of it is in the log, or, after a crash, all of it will be when the next job begins.
+    """
+    if format not in FORMATS:
+        raise JobFailed(f"{format} is none of {', '.join(FORMATS)}")
+    paths = input_files([source] if isinstance(source, str) else source)
+    options = WriteOptions.parse({"path": destination, "topic": topic, **_made(partitions)})
+    shapes = topic_shapes(options)
+    application = f"import {_fingerprint(paths, topic, format)}"
+    before = find_published(options.path, Job("", application, 0))
+    if before is not None:
+        return ImportResult(before, 0, ())
+    if format in ("parquet", "csv"):
+        return _through_a_frame(spark, paths, options, format, application)
+    check_sight(spark, options.path, is_to_write=True)
+    target = Target(options.path, uuid.uuid4().hex, shapes, topic)
+    return _by_lines(spark, paths, target, application, is_json=format == "ndjson", rejects_max=rejects_max)
+
+
+def _made(partitions: int | None) -> Mapping[str, str]:
+    return {} if partitions is None else {"partitions": str(partitions)}
+
+
+def input_files(sources: Sequence[str]) -> list[str]:
+    """Return the files that are meant, sorted by name. `JobFailed` when there is none."""
+    found: set[str] = set()
+    for source in sources:
+        if os.path.isdir(source):
+            below = (os.path.join(path, name) for path, _, names in os.walk(source) for name in names)
+            found |= {path for path in below if not os.path.basename(path).startswith((".", "_"))}
+        else:
+            found |= {path for path in glob.glob(source) if os.path.isfile(path)}
+    if not found:
+        raise JobFailed(f"{', '.join(sources)}: there is no file to import")
+    return sorted(os.path.abspath(path) for path in found)
+
+
+def _fingerprint(paths: Sequence[str], topic: str, format: str) -> str:
+    digest = hashlib.sha256(f"{topic}\0{format}".encode())
+    for path in paths:
+        status = files.status(path)
+        digest.update(f"\0{path}\0{status.st_size}\0{status.st_mtime_ns}".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:32]
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+def _by_lines(
+    spark: SparkSession, paths: Sequence[str], target: Target, application: str, *, is_json: bool, rejects_max: int
+) -> ImportResult:
+    ranges = [
+        FileRange(path, start, min(start + SPLIT_BYTES, size))
+        for path in paths
+        for size in (files.status(path).st_size,)
+        for start in range(0, size, SPLIT_BYTES)
+    ]
+    work = functools.partial(_stage, target, is_json, rejects_max)
+    try:
+        answers = spread(spark, work, list(enumerate(ranges)))
+        rejected = sum(answer["rejected"] for answer in answers)
+        rejects = tuple(Reject(**each) for answer in answers for each in answer["rejects"])
+        if rejected > rejects_max:
+            first = rejects[0]
+            sentence = f"{first.file}, line {first.line}: {first.reason}"
+            raise TooManyRejects(f"{sentence} ({rejected} such lines, {rejects_max} allowed)", rejects)
+        staged = [Staged.from_json(answer["staged"]) for answer in answers]
+        published = publish(target.path, Job(target.job, application, 0), staged)
+    except BaseException:
+        withdraw(target.path, Job(target.job, application, 0))
+        raise
+    return ImportResult(published, rejected, rejects)
+
+
+def _stage(target: Target, is_json: bool, rejects_max: int, numbered: tuple[int, FileRange]) -> Answer:
+    from pyspark import TaskContext
+
+    split, wanted = numbered
+    context = TaskContext.get()
+    attempt = context.taskAttemptId() if context else 0
+    found = stage_lines(
+        wanted, target, split, attempt, is_json=is_json, rejects_max=min(rejects_max, REJECTS_SHOWN_MAX)
+    )
+    rejects = [{"file": wanted.path, "line": line, "reason": reason} for line, reason in found.rejects]
+    return {"staged": found.staged.as_json(), "rejected": found.rejected, "rejects": rejects}
+
+
+# --- frames ----------------------------------------------------------------------------------------------------------
+
+
+def _through_a_frame(
+    spark: SparkSession, paths: Sequence[str], options: WriteOptions, format: str, application: str
+) -> ImportResult:
+    frame = _parquet(spark, paths) if format == "parquet" else _csv(spark, paths)
+    assert options.topic is not None
+    writer = frame.write.format("offsetfs").mode("append").option("topic", options.topic)
+    writer.option("txnAppId", application).option("txnVersion", 0).save(options.path)
+    published = find_published(options.path, Job("", application, 0))
+    assert published is not None
+    return ImportResult(published, 0, ())
+
+
+def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    frame = spark.read.parquet(*paths)
+    if "value" not in frame.columns:
+        raise JobFailed(f"{paths[0]}: there is no column value, only {', '.join(frame.columns)}")
+    return frame.select([name for name in ("key", "value", "headers", "timestamp") if name in frame.columns])
+
+
+def _csv(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    from pyspark.sql import functions
+
+    frame = spark.read.option("header", "true").csv(list(paths))
+    return frame.select(functions.to_json(functions.struct("*"), {"ignoreNullFields": "false"}).alias("value"))
+
+
+def write_rejects(path: str, rejects: Sequence[Reject]) -> None:
+    """Write the rejects as lines of JSON; on disk after return."""
+    lines = "".join(
+        json.dumps({"file": each.file, "line": each.line, "reason": each.reason}) + "\n" for each in rejects
+    )
+    files.replace_file(os.path.abspath(path), lines.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,177 @@
+"""Lines of files as staged batches: what one task of an import does.
+
+A task has a range of bytes of a file, and takes the lines that begin in it. They go from the block that was read into
+the batch that is being built, by the engine's codecs, whole buffers at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from offsetfs.pipeline.staging import Staged, StagingFile, Target, TopicShape
+from offsetfs.storage import files
+from offsetfs.storage.errors import RecordTooLarge
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records.batch_builder import RECORD_OVERHEAD_MAX, spread_json
+
+BLOCK_BYTES = 4 << 20
+LINE_BYTES_MAX = 64 << 20
+"""A line above it is refused before it is read whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes `[start, end)` of a file."""
+
+    path: str
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Found:
+    """What a task has made of its lines."""
+
+    staged: Staged
+    rejected: int
+    rejects: list[tuple[int, str]]
+    """The first of them: number of the line in its file, and what is wrong with it."""
+
+
+def stage_lines(
+    wanted: FileRange, target: Target, split: int, attempt: int, *, is_json: bool, rejects_max: int
+) -> Found:
+    """Stage the lines that begin in the range; on disk after return. More than `rejects_max` faults are only counted.
+
+    Raises `RecordTooLarge` and OSError; then no file is left behind.
+    """
+    assert target.topic is not None
+    staging = StagingFile(target, split, attempt)
+    shape = target.topics[target.topic]
+    taker = _Json(staging, shape, target.topic) if is_json else _Text(staging, shape, target.topic, split)
+    rejects: list[tuple[int, str]] = []
+    rejected = 0
+    try:
+        with files.opened(wanted.path) as file:
+            for block, place in _blocks(file, wanted):
+                position = 0
+                while position < len(block):
+                    position, fault = taker.take(block, position)
+                    if fault is None:
+                        continue
+                    rejected += 1
+                    if len(rejects) <= rejects_max:
+                        rejects.append((_line_number(file, place + position), fault))
+                    position = block.index(b"\n", position) + 1
+        return Found(staging.finish(), rejected, rejects)
+    except BaseException:
+        staging.abandon()
+        raise
+
+
+def _blocks(file: files.File, wanted: FileRange) -> Iterator[tuple[bytes, int]]:
+    """Yield whole lines, each with its newline, and the position of the first; those that begin in the range."""
+    size, place = file.size(), wanted.start
+    rest = b""
+    if place:  # the line that reaches into the range belongs to whoever has its beginning
+        place -= 1
+        place = _line_end(file, place, size)
+    read = place
+    while place < min(wanted.end, size):
+        block = rest + bytes(file.read(read, min(BLOCK_BYTES, size - read)))
+        read = place + len(block)
+        cut = len(block) if read >= size else block.rfind(b"\n") + 1
+        if read > wanted.end:  # the last line is the one that reaches over the end
+            last = block.find(b"\n", max(wanted.end - place - 1, 0))
+            cut = len(block) if last < 0 and read >= size else last + 1
+        if cut <= 0:
+            if len(block) > LINE_BYTES_MAX:
+                raise RecordTooLarge(f"a line of more than {LINE_BYTES_MAX} bytes", path=file.path, position=place)
+            rest = block
+            continue
+        whole = block[:cut]
+        yield (whole if whole.endswith(b"\n") else whole + b"\n"), place
+        rest, place = block[cut:], place + cut
+
+
+def _line_end(file: files.File, position: int, size: int) -> int:
+    """Return the position behind the first newline at or after `position`."""
+    while position < size:
+        block = bytes(file.read(position, min(BLOCK_BYTES, size - position)))
+        newline = block.find(b"\n")
+        if newline >= 0:
+            return position + newline + 1
+        position += len(block)
+    return size
+
+
+def _line_number(file: files.File, position: int) -> int:
+    number, place = 1, 0
+    while place < position:
+        block = bytes(file.read(place, min(BLOCK_BYTES, position - place)))
+        number += block.count(b"\n")
+        place += len(block)
+    return number
+
+
+@dataclass(slots=True)
+class _Text:
+    """Takes lines as values: a batch to one partition, the next one to the next."""
+
+    staging: StagingFile
+    shape: TopicShape
+    topic: str
+    turn: int
+
+    def take(self, block: bytes, position: int) -> tuple[int, str | None]:
+        """Take lines, as many as go into the open batch; return where the rest begins, and what is wrong there."""
+        if self.shape.needs_key:
+            return position, "a compacted topic takes no record without a key"
+        numbers = self.shape.partitions
+        partition = TopicPartition(self.topic, numbers[self.turn % len(numbers)])
+        builder = self.staging.builder(partition, self.shape)
+        behind = builder.split(block, position, len(block), _now_ms())
+        if behind == position:
+            size = block.index(b"\n", position) - position
+            self.staging.make_room(partition, self.shape, size + RECORD_OVERHEAD_MAX + 11)  # sizes and a count besides
+            return behind, None
+        if behind < len(block):
+            self.staging.flush(partition)
+            self.turn += 1
+        return behind, None
+
+
+@dataclass(slots=True)
+class _Json:
+    """Takes lines of JSON, each to the partition of its key."""
+
+    staging: StagingFile
+    shape: TopicShape
+    topic: str
+    turn: int = field(default=0)
+
+    def take(self, block: bytes, position: int) -> tuple[int, str | None]:
+        """Take lines until one is wrong or finds no room; return where the rest begins, and what is wrong there."""
+        partitions = [TopicPartition(self.topic, number) for number in self.shape.partitions]
+        builders = [self.staging.builder(each, self.shape) for each in partitions]
+        spread = spread_json(
+            builders,
+            block,
+            position,
+            len(block),
+            _now_ms(),
+            keyless=self.turn % len(partitions),
+            needs_key=self.shape.needs_key,
+        )
+        if spread.fault is not None:
+            return spread.start, spread.fault.reason
+        if spread.lane >= 0:
+            self.staging.make_room(partitions[spread.lane], self.shape, spread.record_bytes)
+            self.turn += 1
+        return spread.start, None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,207 @@
+"""`repartition`: the records of a topic in a topic of another number of partitions, and where each has gone.
+
+A record with a key goes where Kafka's producer would put it now; one without stays with its neighbours. Records of one
+key keep their order, as they lie in one partition before and after. The work goes by the order of partitions and
+offsets, and is published once (`publication`); the offset map is written beside:
+
+    {"from": "orders-3", "from_offset": 8000, "to": "wide-7", "to_offset": 651}     records of `from` from there on lie
+                                                                                     in `to` from there on
+
+There is an entry each megabyte or so. By it `translate` says where consumer groups have to go on: nowhere behind a
+record that they have not read, and some records before.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
+from offsetfs.pipeline.journal import INTENT, Job, Published, find_published
+from offsetfs.pipeline.publication import publish, withdraw
+from offsetfs.pipeline.read_options import ReadOptions
+from offsetfs.pipeline.scan import scan
+from offsetfs.pipeline.scan_range import Range, opened, resolve
+from offsetfs.pipeline.splits import cut
+from offsetfs.pipeline.staging import Staged, StagingFile, Target
+from offsetfs.pipeline.write_options import WriteOptions, topic_shapes
+from offsetfs.storage import files
+from offsetfs.storage.names import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Records of partition `source` from `source_offset` on lie in partition `target` from `target_offset` on."""
+
+    source: str
+    source_offset: int
+    target: str
+    target_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RepartitionResult:
+    """What was published, and where the offset map is."""
+
+    published: Published
+    offset_map: str | None
+    """None when it was published before, by a run that wrote the map."""
+
+
+def repartition(
+    spark: SparkSession,
+    source: str,
+    topic: str,
+    destination: str,
+    new_topic: str,
+    partitions: int,
+    *,
+    offset_map: str | None = None,
+) -> RepartitionResult:
+    """Write the records that `topic` has now into `new_topic`, which is made; on disk after return, the map as well.
+
+    The map goes to `offset_map`; left out: `<new topic>.offset-map.ndjson` beside the log directory. Raises
+    `JobFailed`, `OptionError`, `LogDirectoryLocked`, `RecordTooLarge`, OSError.
+    """
+    options = ReadOptions.parse({"path": source, "subscribe": topic, "includeHeaders": "true"})
+    wanted = WriteOptions.parse({"path": destination, "topic": new_topic, "partitions": str(partitions)})
+    with opened(options.path) as directory:
+        ranges = resolve(directory, options)
+        tasks = [
+            part
+            for each in ranges
+            for parts in cut(directory, [each], splits_min=1, bytes_per_split=options.bytes_per_split)
+            for part in parts
+        ]
+    target = Target(wanted.path, uuid.uuid4().hex, topic_shapes(wanted), new_topic)
+    job = Job(target.job, f"repartition {options.path} {topic} {new_topic}", 0)
+    before = find_published(wanted.path, job)
+    if before is not None:
+        return RepartitionResult(before, None)
+    _check_new(wanted.path, new_topic, partitions)
+    check_sight(spark, options.path)
+    check_sight(spark, wanted.path, is_to_write=True)
+    path = os.path.abspath(offset_map or f"{wanted.path.rstrip(os.sep)}.{new_topic}.offset-map.ndjson")
+    try:
+        answers = spread(spark, functools.partial(_stage, options, target), list(enumerate(tasks)))
+        names = [str(TopicPartition(new_topic, number)) for number in range(partitions)]
+        files.replace_file(path, "".join(_line(move) for move in _moves(answers, names)).encode())
+        published = publish(wanted.path, job, [Staged.from_json(answer["staged"]) for answer in answers])
+    except BaseException:
+        withdraw(wanted.path, job)
+        raise
+    mixed = [name for name, (start, end) in published.partitions.items() if end - start != _taken(answers)[name]]
+    if mixed and not published.is_repeated:
+        raise JobFailed(f"{mixed[0]}: others have written in between, so that {path} does not hold")
+    return RepartitionResult(published, path)
+
+
+def _check_new(path: str, topic: str, partitions: int) -> None:
+    """Raise `JobFailed` unless the topic is empty and has so many partitions, or is being made by a run that died."""
+    with opened(path) as directory:
+        found = [each for each in directory.partitions() if each.topic == topic]
+        if len(found) != partitions:
+            raise JobFailed(f"{topic} is there and has {len(found)} partitions, not {partitions}")
+        has_records = any(directory.log(each).next_offset for each in found)
+        if has_records and not files.exists(os.path.join(path, INTENT)):
+            raise JobFailed(f"{topic} holds records already; a new topic is wanted")
+
+
+def _stage(options: ReadOptions, target: Target, numbered: tuple[int, Range]) -> Answer:
+    """Stage one range; tell, before each Arrow batch, how many records each partition has got so far."""
+    from pyspark import TaskContext
+
+    from offsetfs.pipeline.rows import take
+    from offsetfs.pipeline.schema import arrow_schema, schema_of
+
+    split, wanted = numbered
+    context = TaskContext.get()
+    staging = StagingFile(target, split, context.taskAttemptId() if context else 0)
+    marks = []
+    try:
+        for batch in scan((wanted,), options, arrow_schema(schema_of(options))):
+            if not batch.num_rows:
+                continue
+            taken = {str(partition): count for partition, count in staging.taken().items()}
+            marks.append([batch.column("offset")[0].as_py(), taken])
+            take(staging, batch.select(["key", "value", "headers", "timestamp"]), wanted.partition)
+        taken = {str(partition): count for partition, count in staging.taken().items()}
+        staged = staging.finish()
+    except BaseException:
+        staging.abandon()
+        raise
+    return {"staged": staged.as_json(), "source": str(wanted.name), "marks": marks, "end": wanted.end, "taken": taken}
+
+
+# --- the offset map --------------------------------------------------------------------------------------------------
+
+
+def _taken(answers: Sequence[Answer]) -> Counter[str]:
+    """Return how many records each new partition has got."""
+    totals: Counter[str] = Counter()
+    for answer in answers:
+        totals.update(answer["taken"])
+    return totals
+
+
+def _moves(answers: Sequence[Answer], names: Sequence[str]) -> Iterable[Move]:
+    """Yield where the records went: the new partitions begin at 0, and take task after task."""
+    before: Counter[str] = Counter()
+    for answer in answers:
+        for offset, taken in (*answer["marks"], (answer["end"], answer["taken"])):
+            for name in names:
+                yield Move(answer["source"], offset, name, before[name] + taken.get(name, 0))
+        before.update(answer["taken"])
+
+
+def _line(move: Move) -> str:
+    fields = {
+        "from": move.source,
+        "from_offset": move.source_offset,
+        "to": move.target,
+        "to_offset": move.target_offset,
+    }
+    return json.dumps(fields) + "\n"
+
+
+def read_moves(path: str) -> list[Move]:
+    """Read an offset map. Raises OSError, and ValueError for a line that is none."""
+    with open(path) as lines:
+        found: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    return [Move(each["from"], each["from_offset"], each["to"], each["to_offset"]) for each in found]
+
+
+def translate(moves: Iterable[Move], committed: Mapping[str, int]) -> dict[str, int]:
+    """Return where a group that has committed these offsets goes on in the new partitions.
+
+    It has read nothing of a partition that it has no offset for. No record is passed over that it has not read; some
+    that it has read come again: those of other partitions in between, and as many as there are between two entries.
+    """
+    first: dict[str, int] = {}
+    floors: dict[tuple[str, str], Move] = {}
+    lowest: dict[tuple[str, str], Move] = {}
+    last: dict[str, int] = {}
+    for move in moves:
+        pair = move.source, move.target
+        last[move.source] = max(last.get(move.source, 0), move.source_offset)
+        if pair not in lowest or move.source_offset < lowest[pair].source_offset:
+            lowest[pair] = move
+        is_below = move.source_offset <= committed.get(move.source, 0)
+        if is_below and (pair not in floors or move.source_offset >= floors[pair].source_offset):
+            floors[pair] = move
+    done: dict[str, int] = {}
+    for (source, target), move in lowest.items():
+        found = floors.get((source, target), move)
+        done[target] = max(done.get(target, 0), found.target_offset)
+        if committed.get(source, 0) < last[source]:
+            first[target] = min(first.get(target, found.target_offset), found.target_offset)
+    return {target: first.get(target, end) for target, end in done.items()}

@@ -1,0 +1,198 @@
+"""`stats`: what there is in each partition, and how it is shared out over keys and time.
+
+Bytes, times and codecs come from the headers of batches; keys from the records, by their hashes: how many different
+ones there are is estimated (HyperLogLog, a standard error of 0.8 %), and how many records the most frequent one has is
+an upper bound (a count of 65,536 groups of keys). Checksums are verified; what cannot be read is counted and left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offsetfs.pipeline.jobs.workers import Answer, check_sight, spread
+from offsetfs.pipeline.read_options import DROPMALFORMED, ReadOptions
+from offsetfs.pipeline.scan import batches_of
+from offsetfs.pipeline.scan_range import Range, opened, resolve
+from offsetfs.pipeline.splits import cut
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.records.compression import CODECS
+from offsetfs.storage.views.key_hash import SEED_SIZE, hash_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REGISTERS = 1 << 14
+GROUPS = 1 << 16
+_SEED = bytes(SEED_SIZE)  # the same in all tasks; nobody gains by keys that meet in an estimate
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStats:
+    """One partition. Times are milliseconds since 1970, None where no record has one."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    records: int
+    batches: int
+    bytes: int
+    """Of batches as they are in the segments."""
+    earliest_ms: int | None
+    latest_ms: int | None
+    keyed: int
+    distinct_keys: int
+    hottest_key_records: int
+    """At most so many records have the same key."""
+    codecs: dict[str, int]
+    """Batches by codec."""
+    unreadable: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatsResult:
+    """All partitions, sorted."""
+
+    partitions: tuple[PartitionStats, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(each.records for each in self.partitions)
+
+
+def stats(spark: SparkSession, source: str, topics: Sequence[str] = ()) -> StatsResult:
+    """Count a log directory, or some of its topics. Raises `OptionError`, `NotALogDirectory`, `JobFailed`."""
+    options = _options(source, topics)
+    with opened(options.path) as directory:
+        ranges = resolve(directory, options)
+        tasks = cut(directory, ranges, splits_min=1, bytes_per_split=options.bytes_per_split)
+    check_sight(spark, options.path)
+    parts = [part for answer in spread(spark, functools.partial(_count, options), tasks) for part in answer["parts"]]
+    return StatsResult(tuple(_together(each, parts) for each in sorted(ranges)))
+
+
+def _options(source: str, topics: Sequence[str]) -> ReadOptions:
+    wanted = {"subscribe": ",".join(topics)} if topics else {}
+    return ReadOptions.parse({"path": source, "mode": DROPMALFORMED, **wanted})
+
+
+# --- in a task -------------------------------------------------------------------------------------------------------
+
+
+def _count(options: ReadOptions, ranges: tuple[Range, ...]) -> Answer:
+    with opened(options.path) as directory:
+        return {"parts": [_count_range(directory, each, options) for each in ranges]}
+
+
+def _count_range(directory: Any, wanted: Range, options: ReadOptions) -> Answer:
+    faults: list[StorageError] = []
+    registers, groups = np.zeros(REGISTERS, np.uint8), np.zeros(GROUPS, np.int64)
+    codecs: Counter[str] = Counter()
+    records = batches = size = keyed = 0
+    earliest, latest = None, None
+    for batch in batches_of(directory, wanted, options, faults.append):
+        header = batch.header
+        try:
+            rows = batch.rows()
+        except StorageError as error:
+            faults.append(error)
+            continue
+        if header.last_offset < wanted.end:  # a batch that a cut runs through belongs to the task of its end
+            batches, size = batches + 1, size + header.size
+            codecs[CODECS[header.codec]] += 1
+        kept = _rows_between(rows, header.base_offset, wanted)
+        hashes, _ = hash_rows(batch.payload(), kept, header.base_offset, _SEED)
+        count = len(kept) // 8
+        records, keyed = records + count, keyed + len(hashes)
+        _note(np.frombuffer(hashes, np.uint64) if hashes else np.zeros(0, np.uint64), registers, groups)
+        if count and header.max_timestamp >= 0:
+            first = min(batch.timestamp_of(delta) for delta in (min(kept[1::8]), max(kept[1::8])))
+            earliest = first if earliest is None else min(earliest, first)
+            latest = header.max_timestamp if latest is None else max(latest, header.max_timestamp)
+    return {
+        "name": str(wanted.name),
+        "records": records,
+        "batches": batches,
+        "bytes": size,
+        "earliest": earliest,
+        "latest": latest,
+        "keyed": keyed,
+        "codecs": codecs,
+        "unreadable": len(faults),
+        "registers": base64.b64encode(registers.tobytes()).decode(),
+        "groups": base64.b64encode(groups.tobytes()).decode() if keyed else "",
+    }
+
+
+def _rows_between(rows: Any, base_offset: int, wanted: Range) -> Any:
+    deltas = np.frombuffer(rows, np.int64).reshape(-1, 8)
+    offsets = deltas[:, 0] + base_offset
+    inside = (offsets >= wanted.start) & (offsets < wanted.end)
+    if inside.all():
+        return rows
+    kept = type(rows)("q")
+    kept.frombytes(deltas[inside].tobytes())
+    return kept
+
+
+def _note(hashes: Any, registers: Any, groups: Any) -> None:
+    """Take note of the hashes of keys."""
+    if not len(hashes):
+        return
+    rest = hashes >> np.uint64(14)
+    # The place of the lowest bit that is set, from 1; a bit behind the last one stands for none.
+    lowest = rest | np.uint64(1 << 50)
+    lowest = lowest & (~lowest + np.uint64(1))
+    place = (np.log2(lowest.astype(np.float64)) + 1).astype(np.uint8)
+    np.maximum.at(registers, (hashes & np.uint64(REGISTERS - 1)).astype(np.int64), place)
+    groups += np.bincount((hashes & np.uint64(GROUPS - 1)).astype(np.int64), minlength=GROUPS)
+
+
+# --- in the driver ---------------------------------------------------------------------------------------------------
+
+
+def _together(wanted: Range, parts: list[Answer]) -> PartitionStats:
+    mine = [part for part in parts if part["name"] == str(wanted.name)]
+    codecs: Counter[str] = Counter()
+    registers, groups = np.zeros(REGISTERS, np.uint8), np.zeros(GROUPS, np.int64)
+    for part in mine:
+        codecs.update(part["codecs"])
+        registers = np.maximum(registers, np.frombuffer(base64.b64decode(part["registers"]), np.uint8))
+        if part["groups"]:
+            groups = groups + np.frombuffer(base64.b64decode(part["groups"]), np.int64)
+    keyed = sum(part["keyed"] for part in mine)
+    return PartitionStats(
+        wanted.topic,
+        wanted.partition,
+        wanted.start,
+        wanted.end,
+        records=sum(part["records"] for part in mine),
+        batches=sum(part["batches"] for part in mine),
+        bytes=sum(part["bytes"] for part in mine),
+        earliest_ms=min((part["earliest"] for part in mine if part["earliest"] is not None), default=None),
+        latest_ms=max((part["latest"] for part in mine if part["latest"] is not None), default=None),
+        keyed=keyed,
+        distinct_keys=min(_distinct(registers), keyed),
+        hottest_key_records=int(groups.max()),
+        codecs=dict(codecs),
+        unreadable=sum(part["unreadable"] for part in mine),
+    )
+
+
+def _distinct(registers: Any) -> int:
+    """Return how many different hashes there were: HyperLogLog, and linear counting while there are few."""
+    empty = int((registers == 0).sum())
+    if empty == REGISTERS:
+        return 0
+    alpha = 0.7213 / (1 + 1.079 / REGISTERS)
+    estimate = alpha * REGISTERS**2 / float((2.0 ** -registers.astype(np.float64)).sum())
+    if estimate <= 2.5 * REGISTERS and empty:
+        estimate = REGISTERS * float(np.log(REGISTERS / empty))
+    return round(estimate)

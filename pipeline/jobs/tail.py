@@ -1,0 +1,65 @@
+"""`tail`: what comes, as it comes, into Parquet files or onto the console; a stream with a checkpoint.
+
+A stream that is begun again goes on where it was. Parquet files are those of Spark's own sink, and what its metadata
+directory lists is there once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from offsetfs.pipeline.jobs.workers import JobFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHECKPOINT = "_checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class TailResult:
+    """How much came while the stream ran."""
+
+    records: int
+    batches: int
+
+
+def tail(
+    spark: SparkSession,
+    source: str,
+    destination: str | None = None,
+    topics: Sequence[str] = (),
+    *,
+    starting_offsets: str = "earliest",
+    is_once: bool = False,
+    records_per_batch_max: int | None = None,
+) -> TailResult:
+    """Carry over what comes until the stream is stopped; with `is_once` what there is now, and return.
+
+    Without a destination records are printed. Raises what ends the stream.
+    """
+    options = {"startingOffsets": starting_offsets, "includeHeaders": "true"}
+    if topics:
+        options["subscribe"] = ",".join(topics)
+    if records_per_batch_max is not None:
+        options["maxOffsetsPerTrigger"] = str(records_per_batch_max)
+    frame = spark.readStream.format("offsetfs").options(**options).load(os.path.abspath(source))
+    if destination is None:
+        text = ("topic", "partition", "offset", "timestamp", "cast(key AS string) key", "cast(value AS string) value")
+        writer = frame.selectExpr(*text).writeStream.format("console").option("truncate", "false")
+    elif os.path.exists(destination) and not os.path.isdir(destination):
+        raise JobFailed(f"{destination} is no directory")
+    else:
+        path = os.path.abspath(destination)
+        writer = frame.writeStream.format("parquet").option("path", path)
+        writer = writer.option("checkpointLocation", os.path.join(path, CHECKPOINT))
+    query = (writer.trigger(availableNow=True) if is_once else writer).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    progress = [each for each in query.recentProgress if each.numInputRows]
+    return TailResult(sum(each.numInputRows for each in progress), len(progress))

@@ -1,0 +1,155 @@
+"""What was published from Spark, and what is being published: two small files of a log directory.
+
+    .offsetfs-published.json     the journal: the latest version of each application, and its result
+    .offsetfs-publishing.json    the intent: from the beginning of a publication to its end
+
+    {"id": …, "application": …, "version": …, "records": …, "partitions": {
+        "orders-0": {"start": 100, "next": 100, "batches": [[".offsetfs-staged-…", position, size, count], …]}}}
+
+`start` is where the log ended at first, `next` where it ended when the intent was put down. Brokers step over both
+files. Follows the idea of Delta's txnAppId and txnVersion. What is done by them is told in `publication`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from offsetfs.pipeline.staging import Staged, StagedBatch
+from offsetfs.storage import files
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import TopicPartition
+
+JOURNAL = ".offsetfs-published.json"
+INTENT = ".offsetfs-publishing.json"
+_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Who publishes. What has the same application and no higher version was published before."""
+
+    id: str
+    """Told by the names of staged files; another one at each attempt."""
+    application: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a publication came to: offsets `[start, end)` of each partition, without what others wrote in between."""
+
+    records: int
+    partitions: Mapping[str, tuple[int, int]]
+    is_repeated: bool = False
+    """Whether it had been published before, and nothing was done."""
+
+    def fields(self) -> dict[str, Any]:
+        return {"records": self.records, "partitions": {name: list(each) for name, each in self.partitions.items()}}
+
+
+class PublicationFailed(StorageError):
+    """A staged file is not what its task wrote. Cure: run the job again."""
+
+
+# --- the journal -----------------------------------------------------------------------------------------------------
+
+
+def find_published(path: str, job: Job) -> Published | None:
+    """Return what the journal says of this version of the application, None when it is yet to be published.
+
+    Of a version below the latest one nothing but its having been published is known.
+    """
+    found = _read(os.path.join(path, JOURNAL)).get(job.application)
+    if not isinstance(found, dict) or job.version > found["version"]:
+        return None
+    if job.version < found["version"]:
+        return Published(0, {}, is_repeated=True)
+    partitions = {name: (start, end) for name, (start, end) in found["partitions"].items()}
+    return Published(found["records"], partitions, is_repeated=True)
+
+
+def note_published(path: str, job: Job, published: Published) -> None:
+    """Put the result into the journal; on disk after return."""
+    journal = _read(os.path.join(path, JOURNAL))
+    journal[job.application] = {"version": job.version, **published.fields()}
+    files.replace_file(os.path.join(path, JOURNAL), json.dumps(journal).encode())
+
+
+# --- the intent ------------------------------------------------------------------------------------------------------
+
+
+def intent_of(directory: LogDirectory, job: Job, staged: Iterable[Staged]) -> dict[str, Any]:
+    """Return the intent to append what was staged, in the order of splits, behind the ends of the logs as they are."""
+    by_partition: dict[TopicPartition, list[tuple[str, StagedBatch]]] = {}
+    for piece in sorted(staged, key=lambda each: each.split):
+        for partition, batches in piece.batches.items():
+            assert piece.path is not None
+            name = os.path.basename(piece.path)
+            by_partition.setdefault(partition, []).extend((name, batch) for batch in batches)
+    return {
+        "id": job.id,
+        "application": job.application,
+        "version": job.version,
+        "records": sum(batch.count for batches in by_partition.values() for _, batch in batches),
+        "partitions": {
+            str(partition): {
+                "start": directory.log(partition).next_offset,
+                "next": directory.log(partition).next_offset,
+                "batches": [[name, batch.position, batch.size, batch.count] for name, batch in batches],
+            }
+            for partition, batches in sorted(by_partition.items())
+        },
+    }
+
+
+def read_intent(path: str) -> dict[str, Any]:
+    """Return the intent, {} when there is none. `PublicationFailed` for anything that we did not write."""
+    intent = _read(os.path.join(path, INTENT))
+    try:
+        if intent:
+            job_of(intent)
+            int(intent["records"])
+            for name, wanted in intent["partitions"].items():
+                TopicPartition.parse(name)
+                int(wanted["start"]), int(wanted["next"]), batches_of(wanted)
+    except (KeyError, TypeError, ValueError, AttributeError, StorageError):
+        raise PublicationFailed("is no intent of a publication", path=os.path.join(path, INTENT)) from None
+    return intent
+
+
+def forget_intent(path: str) -> None:
+    """Remove the intent; on disk after return."""
+    files.remove_file(os.path.join(path, INTENT))
+    files.sync_directory(path)
+
+
+def batches_of(wanted: dict[str, Any]) -> list[tuple[str, StagedBatch]]:
+    """Return what is to be appended to one partition: the name of the staged file, the place in it."""
+    return [(name, StagedBatch(*numbers)) for name, *numbers in wanted["batches"]]
+
+
+def job_of(intent: dict[str, Any]) -> Job:
+    """Return whose intent it is."""
+    return Job(intent["id"], intent["application"], intent["version"])
+
+
+def put_down(path: str, intent: dict[str, Any]) -> None:
+    """Put the intent in the place of the last one; on disk after return."""
+    files.replace_file(os.path.join(path, INTENT), json.dumps(intent).encode())
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        found = json.loads(files.read_file(path, _BYTES_MAX))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        raise PublicationFailed("is no JSON", path=path) from None
+    if not isinstance(found, dict):
+        raise PublicationFailed("is no JSON object", path=path)
+    return found

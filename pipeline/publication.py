@@ -1,0 +1,234 @@
+"""Publishing what tasks have staged: every record once, whatever dies when.
+
+    1. the journal already has this version of this application: the staged files go, the old answer is given
+    2. an intent, on disk: which staged batches go where, and where each log ended
+    3. the batches are appended to the logs, and synced
+    4. the journal has the result, on disk; then the staged files go, the intent last
+
+All under the lock of the log directory, so nobody else writes meanwhile. Whoever dies between 2 and 4 has left an
+intent, which the next publication carries out before its own: a batch counts as appended when it lies at the offset it
+was meant for, with the same bytes; the intent is put down anew without those, and what is missing goes behind whatever
+others have written since. Readers see a publication grow, batch by batch; what `publish` has returned is on disk.
+
+Journal and intent are told in `journal`, what tasks write in `staging`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from offsetfs.pipeline.journal import (
+    INTENT,
+    Job,
+    PublicationFailed,
+    Published,
+    batches_of,
+    find_published,
+    forget_intent,
+    intent_of,
+    job_of,
+    note_published,
+    put_down,
+    read_intent,
+)
+from offsetfs.pipeline.staging import PREFIX, Staged, StagedBatch, remove_staged
+from offsetfs.storage import files
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.batch import HEADER_SIZE, Batch, read_batch
+from offsetfs.storage.records.batch_builder import SealedBatch
+
+SWEEP_SECONDS = 7 * 24 * 3600
+"""How old a staged file is when nobody can mean it any more."""
+WAIT_SECONDS = 120.0
+"""How long a publication waits for another one."""
+GRACE_SECONDS = 2.0
+"""For so long a publication may hold the directory before its intent is there, and after."""
+_WHAT_NOW = "the next write from Spark finishes what was begun; run this job again only by its txnAppId"
+
+
+class PublicationUnfinished(StorageError):
+    """Appending ended in the middle. Cure: none but room on the disk; the next write from Spark finishes it.
+
+    A job without an application's name is not to be run again: it would be another one.
+    """
+
+
+def publish(path: str, job: Job, staged: Iterable[Staged]) -> Published:
+    """Append what the tasks have staged, in the order of splits, once and for all; on disk after return.
+
+    Raises `LogDirectoryLocked` while somebody else writes, `PublicationFailed` for a staged file that is damaged (then
+    nothing is in the log), and `PublicationUnfinished` where appending ends in the middle: a second call with the same
+    application and version, or any other, goes on there.
+    """
+    directory = open_when_published(path)
+    try:
+        finish_pending(directory)
+        before = find_published(directory.path, job)
+        if before is not None:
+            remove_staged(directory.path, job.id)
+            return before
+        intent = intent_of(directory, job, staged)
+        _check(directory, intent)
+        put_down(directory.path, intent)
+        try:
+            published = _carry_out(directory, intent)
+        except (StorageError, OSError) as error:
+            raise PublicationUnfinished(f"{error}; {_WHAT_NOW}", path=directory.path) from error
+        _sweep(directory.path)
+        return published
+    finally:
+        directory.close()
+
+
+def open_when_published(path: str) -> LogDirectory:
+    """Open the log directory for writing; while another publication goes on there, wait for its end.
+
+    Raises as `LogDirectory.open`: `LogDirectoryLocked` at once, or nearly so, where somebody else holds it, and after
+    `WAIT_SECONDS` in any case.
+    """
+    begun = time.monotonic()
+    while True:
+        try:
+            return LogDirectory.open(path)
+        except LogDirectoryLocked:
+            waited = time.monotonic() - begun
+            is_publication = files.exists(os.path.join(path, INTENT))
+            if waited > (WAIT_SECONDS if is_publication else GRACE_SECONDS):
+                raise
+        time.sleep(0.02)
+
+
+def withdraw(path: str, job: Job) -> None:
+    """Remove what the tasks of a job have staged, unless an intent names it: then it will be published."""
+    if read_intent(path).get("id") != job.id:
+        remove_staged(path, job.id)
+
+
+def finish_pending(directory: LogDirectory) -> Published | None:
+    """Carry out the intent that somebody left who died, if there is one.
+
+    First it is put down anew, without what is done: others may have written since, and whoever carries it out may die
+    as well.
+    """
+    intent = read_intent(directory.path)
+    if not intent:
+        return None
+    if find_published(directory.path, job_of(intent)) is None:
+        for name, wanted in intent["partitions"].items():
+            _leave_out_what_is_done(directory, directory.log(TopicPartition.parse(name)), wanted)
+        put_down(directory.path, intent)
+    return _carry_out(directory, intent)
+
+
+def _leave_out_what_is_done(directory: LogDirectory, log: Log, wanted: dict[str, Any]) -> None:
+    batches = batches_of(wanted)
+    with contextlib.closing(_Staging(directory.path)) as staging:
+        done = _already_there(log, wanted["next"], batches, staging)
+    wanted["next"], wanted["batches"] = log.next_offset, wanted["batches"][done:]
+
+
+def _carry_out(directory: LogDirectory, intent: dict[str, Any]) -> Published:
+    """Do what the intent says."""
+    path, job = directory.path, job_of(intent)
+    published = find_published(path, job)
+    if published is None:
+        published = _append_all(directory, intent)
+        note_published(path, job, published)
+    remove_staged(path, job.id)
+    forget_intent(path)
+    return published
+
+
+def _check(directory: LogDirectory, intent: dict[str, Any]) -> None:
+    """Raise `PublicationFailed` for a staged batch that is damaged: once an intent is there it has to be done."""
+    with contextlib.closing(_Staging(directory.path)) as staging:
+        for wanted in intent["partitions"].values():
+            for file, batch in batches_of(wanted):
+                staging.batch(file, batch)
+
+
+def _append_all(directory: LogDirectory, intent: dict[str, Any]) -> Published:
+    """Append the batches of the intent, in order; on disk after return."""
+    ends, logs = {}, []
+    with contextlib.closing(_Staging(directory.path)) as staging:
+        for name, wanted in intent["partitions"].items():
+            log = directory.log(TopicPartition.parse(name))
+            for file, batch in batches_of(wanted):
+                log.append(_sealed(staging.batch(file, batch), batch))
+            logs.append(log)
+            ends[name] = (wanted["start"], log.next_offset)
+    for log in logs:
+        log.flush()
+    return Published(intent["records"], ends)
+
+
+def _already_there(log: Log, start: int, batches: list[tuple[str, StagedBatch]], staging: _Staging) -> int:
+    """Return how many of the batches are in the log already, where they were meant to be."""
+    offsets, offset = [], start
+    for _, batch in batches:
+        offsets.append(offset)
+        offset += batch.count
+    for number in range(len(batches) - 1, -1, -1):
+        if log.log_start_offset <= offsets[number] < log.next_offset:
+            found = log.batch_at(offsets[number])
+            if found is not None and _is_same(found, offsets[number], staging.batch(*batches[number])):
+                return number + 1
+    return 0
+
+
+def _is_same(found: Batch, offset: int, staged: Batch) -> bool:
+    """Whether a batch of the log is the staged one; what a log stamps into a header is left aside."""
+    return (
+        found.header.base_offset == offset
+        and found.header.count == staged.header.count
+        and found.header.base_timestamp == staged.header.base_timestamp
+        and found.data[HEADER_SIZE:] == staged.data[HEADER_SIZE:]
+    )
+
+
+def _sealed(batch: Batch, staged: StagedBatch) -> SealedBatch:
+    return SealedBatch(memoryview(bytearray(batch.data)), staged.count, 0, batch.header.max_timestamp, staged.size)
+
+
+class _Staging:
+    """The staged files, opened as they are asked for."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._opened: dict[str, files.File] = {}
+
+    def batch(self, name: str, where: StagedBatch) -> Batch:
+        """Return a staged batch, its checksum verified."""
+        if name not in self._opened:
+            self._opened[name] = files.open_file(os.path.join(self._path, os.path.basename(name)))
+        file = self._opened[name]
+        try:
+            found = read_batch(file.read(where.position, where.size), path=file.path, file_position=where.position)
+        except StorageError as error:
+            raise PublicationFailed(error.reason, path=error.path, position=error.position) from None
+        if found.header.count != where.count or found.header.size != where.size:
+            raise PublicationFailed("another batch than was staged", path=file.path, position=where.position)
+        return found
+
+    def close(self) -> None:
+        for file in self._opened.values():
+            file.close()
+
+
+def _sweep(path: str) -> None:
+    """Remove staged files so old that their job is gone."""
+    for name in list(_old_files(path, time.time() - SWEEP_SECONDS)):
+        files.remove_file(os.path.join(path, name))
+
+
+def _old_files(path: str, before: float) -> Iterator[str]:
+    for name in files.names(path):
+        if name.startswith(PREFIX) and files.status(os.path.join(path, name)).st_mtime < before:
+            yield name

@@ -1,0 +1,277 @@
+"""What a reader was told: the options of Spark's Kafka source by their names, and a few of ours.
+
+Names are case-insensitive, as Spark hands them over; values are text. An option that nobody knows, that contradicts
+another one, or whose value is wrong is an `OptionError` that names it. What needs a look at the log directory (does
+the topic exist, is the offset there) is not checked here but by `scan_range`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED
+
+EARLIEST, LATEST = -2, -1
+"""What stands for the two ends of a partition among offsets, in JSON as in here."""
+
+FAILFAST, PERMISSIVE, DROPMALFORMED = "FAILFAST", "PERMISSIVE", "DROPMALFORMED"
+
+SPLIT_BYTES = 128 << 20
+"""How many bytes of segments one task reads, unless `partitionBytes` says otherwise."""
+
+Ends = Literal["starting", "ending"]
+ByPartition = dict[tuple[str, int], int]
+"""An offset or a timestamp for each partition that was named."""
+
+_Value = TypeVar("_Value")
+
+_COMMON = (
+    "path",
+    "paths",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeHeaders",
+    "isolation",
+    "kafka.isolation.level",
+    "mode",
+    "partitionBytes",
+)
+_BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_STREAM_ONLY = ("maxOffsetsPerTrigger",)
+KNOWN = (*_COMMON, *_BATCH_ONLY, *_STREAM_ONLY)
+"""Every option that there is."""
+
+_ONLY = {False: _BATCH_ONLY, True: _STREAM_ONLY, None: (*_BATCH_ONLY, *_STREAM_ONLY)}
+
+
+class OptionError(ValueError):
+    """An option is unknown, wrong, or contradicts another one; the message is one sentence that names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which partitions. At most one is set; none: all but the broker's own topics."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading begins or ends. What is more particular is weaker: global time, times, offsets, as in Kafka's."""
+
+    default: int
+    """`EARLIEST` or `LATEST`."""
+    offsets: ByPartition | None = None
+    timestamp_ms: int | None = None
+    timestamps_ms: ByPartition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """All of them, checked."""
+
+    path: str
+    selection: Selection
+    start: Bound
+    end: Bound
+    without_time: Literal["error", "latest"]
+    """What a starting time means that no record has reached."""
+    splits_min: int
+    records_per_split_max: int | None
+    bytes_per_split: int
+    records_per_trigger_max: int | None
+    fails_on_data_loss: bool
+    has_headers: bool
+    is_committed_only: bool
+    mode: str
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, is_stream: bool | None = False) -> ReadOptions:
+        """Read the options of a query. `OptionError` at the first that cannot be. None: a stream or not, who knows."""
+        given = _Given(options, (*_COMMON, *_ONLY[is_stream]))
+        return cls(
+            path=_path(given),
+            selection=_selection(given),
+            start=_start(given, is_stream),
+            end=_bound(given, "ending", LATEST),
+            without_time=given.one_of("startingOffsetsByTimestampStrategy", "error", ("error", "latest")),
+            splits_min=given.number("minPartitions") or 1,
+            records_per_split_max=given.number("maxRecordsPerPartition"),
+            bytes_per_split=given.number("partitionBytes") or SPLIT_BYTES,
+            records_per_trigger_max=given.number("maxOffsetsPerTrigger"),
+            fails_on_data_loss=given.flag("failOnDataLoss", True),
+            has_headers=given.flag("includeHeaders", False),
+            is_committed_only=_is_committed_only(given),
+            mode=given.one_of("mode", FAILFAST, (FAILFAST, PERMISSIVE, DROPMALFORMED)),
+        )
+
+
+class _Given:
+    """The options as they came, by their names in lower case."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        by_lower = {name.lower(): name for name in known}
+        for name in options:
+            if name.lower() not in by_lower:
+                raise OptionError(f"unknown option {name}{_hint(name)}")
+
+    def text(self, name: str) -> str | None:
+        return self._values.get(name.lower())
+
+    def number(self, name: str) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        if not re.fullmatch(r"[0-9]{1,18}", value.strip()) or int(value) < 1:
+            raise OptionError(f"option {name}: {value!r} is no whole number above 0")
+        return int(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.strip().lower() not in ("true", "false"):
+            raise OptionError(f"option {name}: {value!r} is neither true nor false")
+        return value.strip().lower() == "true"
+
+    def one_of(self, name: str, default: _Value, allowed: tuple[_Value, ...]) -> _Value:
+        value = self.text(name)
+        if value is None:
+            return default
+        found = next((each for each in allowed if str(each).lower() == value.strip().lower()), None)
+        if found is None:
+            raise OptionError(f"option {name}: {value!r} is none of {', '.join(map(str, allowed))}")
+        return found
+
+
+def _hint(name: str) -> str:
+    if name.lower() == "kafka.bootstrap.servers":
+        return ": there is no broker to ask here, the log directory is what load() is given"
+    if name.lower() in (each.lower() for each in _BATCH_ONLY):
+        return " in a stream, which has no end"
+    if name.lower() in (each.lower() for each in _STREAM_ONLY):
+        return " outside of a stream"
+    return ""
+
+
+def _path(given: _Given) -> str:
+    paths = json.loads(given.text("paths") or "[]")
+    single = given.text("path")
+    paths = paths or ([single] if single else [])
+    if len(paths) != 1:
+        raise OptionError(f"one log directory is read at a time, and load() was given {len(paths)}")
+    return os.path.abspath(str(paths[0]).removeprefix("file://"))
+
+
+def _selection(given: _Given) -> Selection:
+    named = [name for name in ("subscribe", "subscribePattern", "assign") if given.text(name) is not None]
+    if len(named) > 1:
+        raise OptionError(f"options {' and '.join(named)} contradict each other: give one of them")
+    if given.text("assign") is not None:
+        return Selection(partitions=tuple(_assigned(given)))
+    pattern = given.text("subscribePattern")
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise OptionError(f"option subscribePattern: {pattern!r} is no regular expression ({error})") from None
+        return Selection(pattern=pattern)
+    topics = tuple(topic.strip() for topic in (given.text("subscribe") or "").split(",") if topic.strip())
+    if not topics and given.text("subscribe") is not None:
+        raise OptionError("option subscribe: no topic is named")
+    return Selection(topics=topics)
+
+
+def _assigned(given: _Given) -> list[tuple[str, int]]:
+    found = _json_object(given, "assign")
+    pairs = [(topic, number) for topic, numbers in found.items() if isinstance(numbers, list) for number in numbers]
+    if not pairs or not all(isinstance(number, int) and number >= 0 for _, number in pairs):
+        raise OptionError('option assign: a JSON object is wanted, such as {"orders":[0,1]}')
+    return pairs
+
+
+def _start(given: _Given, is_stream: bool | None) -> Bound:
+    bound = _bound(given, "starting", EARLIEST)
+    if is_stream is False and (bound.default == LATEST or LATEST in (bound.offsets or {}).values()):
+        raise OptionError("option startingOffsets: latest leaves nothing to read, except in a stream")
+    return bound
+
+
+def _bound(given: _Given, which: Ends, default: int) -> Bound:
+    name = f"{which}Offsets"
+    text = given.text(name)
+    offsets = None
+    if text is not None and text.strip().lower() in ("earliest", "latest"):
+        default = EARLIEST if text.strip().lower() == "earliest" else LATEST
+    elif text is not None:
+        offsets = _by_partition(given, name, EARLIEST)
+    if which == "ending" and (default == EARLIEST or EARLIEST in (offsets or {}).values()):
+        raise OptionError("option endingOffsets: earliest leaves nothing to read")
+    timestamps = f"{which}OffsetsByTimestamp"
+    return Bound(
+        default,
+        offsets,
+        _timestamp(given, f"{which}Timestamp"),
+        None if given.text(timestamps) is None else _by_partition(given, timestamps, 0),
+    )
+
+
+def _timestamp(given: _Given, name: str) -> int | None:
+    text = given.text(name)
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip()):
+        raise OptionError(f"option {name}: {text!r} is no time in milliseconds since 1970")
+    return int(text)
+
+
+def _by_partition(given: _Given, name: str, lowest: int) -> ByPartition:
+    wrong = f'option {name}: a JSON object is wanted, such as {{"orders":{{"0":23,"1":7}}}}'
+    found: ByPartition = {}
+    for topic, numbers in _json_object(given, name).items():
+        if not isinstance(numbers, dict):
+            raise OptionError(wrong)
+        for partition, number in numbers.items():
+            is_number = isinstance(number, int) and not isinstance(number, bool) and number >= lowest
+            if not is_number or not partition.isdigit():
+                raise OptionError(wrong)
+            found[topic, int(partition)] = number
+    return found
+
+
+def _json_object(given: _Given, name: str) -> dict[str, Any]:
+    text = given.text(name) or ""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise OptionError(f"option {name}: {text!r} is no JSON object")
+    return found
+
+
+def _is_committed_only(given: _Given) -> bool:
+    levels = {
+        name: given.one_of(name, READ_UNCOMMITTED, (READ_UNCOMMITTED, READ_COMMITTED))
+        for name in ("isolation", "kafka.isolation.level")
+        if given.text(name) is not None
+    }
+    if len(set(levels.values())) > 1:
+        raise OptionError("options isolation and kafka.isolation.level contradict each other")
+    return READ_COMMITTED in levels.values()

@@ -1,0 +1,174 @@
+"""Batches of a log as Arrow record batches: whole buffers, and no Python object per record.
+
+The rows of a batch say where its keys and values are; the engine gathers them in Arrow's layout, and what is a number
+comes from the rows by arithmetic on columns. Messages of formats v0 and v1, which nobody has written since 2017, go
+record by record.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from offsetfs.pipeline.schema import CORRUPT, HEADERS
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records import columns
+from offsetfs.storage.records.batch import MAGIC, Batch
+from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.records.columns import Column
+from offsetfs.storage.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
+
+ARROW_BYTES = 1 << 20
+"""About how many bytes of payload a record batch has: smaller ones cost calls, larger ones memory in every task."""
+
+_TIMESTAMP_TYPES = {CREATE_TIME: 0, LOG_APPEND_TIME: 1}
+"""The ids that Kafka's clients give to kinds of timestamps; -1 for none."""
+
+
+def record_batches(
+    batches: Iterable[Batch],
+    name: TopicPartition,
+    schema: pa.Schema,
+    start: int,
+    end: int,
+    on_fault: Callable[[StorageError], None] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of `batches` with an offset in `[start, end)`, about `ARROW_BYTES` of them at a time.
+
+    Raises what `Batch.rows` raises; with `on_fault` that is told, and the batch left out.
+    """
+    gathered: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        try:
+            made = record_batch(batch, name, schema)
+        except StorageError as error:
+            if on_fault is None:
+                raise
+            on_fault(error)
+            continue
+        if not start <= batch.base_offset <= batch.header.last_offset < end:
+            made = _between(batch, made, start, end)
+        gathered.append(made)
+        size += len(batch.payload())
+        if size >= ARROW_BYTES:
+            yield _together(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield _together(gathered)
+
+
+def _together(gathered: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return gathered[0] if len(gathered) == 1 else pa.concat_batches(gathered)
+
+
+def _between(batch: Batch, made: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
+    offsets = _numbers(batch.rows())[:, 0] + batch.header.base_offset
+    return made.filter(pa.array((offsets >= start) & (offsets < end)))
+
+
+def record_batch(batch: Batch, name: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
+    """Return all records of one batch, with the columns of `schema`."""
+    if batch.header.magic < MAGIC:
+        return _from_records(batch.records(), name, schema)
+    rows = batch.rows()
+    count = len(rows) // COLUMNS
+    made = []
+    for field in schema:
+        if field.name == "topic":
+            made.append(pa.repeat(pa.scalar(name.topic, field.type), count))
+        elif field.name == "partition":
+            made.append(pa.repeat(pa.scalar(name.partition, field.type), count))
+        elif field.name == CORRUPT:
+            made.append(pa.nulls(count, field.type))
+        else:
+            made.append(_COLUMNS[field.name](batch, rows, field.type))
+    return pa.RecordBatch.from_arrays(made, schema=schema)
+
+
+def _numbers(rows: array[int]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    return np.frombuffer(rows, np.int64).reshape(-1, COLUMNS)
+
+
+def _keys(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
+    return _binary(columns.gather(batch.payload(), rows, columns.KEY), len(rows) // COLUMNS, kind)
+
+
+def _values(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
+    return _binary(columns.gather(batch.payload(), rows, columns.VALUE), len(rows) // COLUMNS, kind)
+
+
+def _binary(column: Column, count: int, kind: pa.DataType) -> pa.Array:
+    validity = None if column.validity is None else pa.py_buffer(column.validity)
+    return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(column.ends), pa.py_buffer(column.data)])
+
+
+def _offsets(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
+    return pa.array(_numbers(rows)[:, 0] + batch.header.base_offset, kind)
+
+
+def _timestamps(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
+    header, count = batch.header, len(rows) // COLUMNS
+    if header.timestamp_type == LOG_APPEND_TIME:
+        milliseconds = np.full(count, header.max_timestamp, np.int64)
+    else:
+        milliseconds = _numbers(rows)[:, 1] + header.base_timestamp
+    return pa.array(milliseconds * 1000, pa.int64()).view(kind)
+
+
+def _timestamp_types(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(_TIMESTAMP_TYPES.get(batch.header.timestamp_type, -1), kind), len(rows) // COLUMNS)
+
+
+def _headers(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
+    """Return the headers; a record that has none has a null, as Spark's Kafka source says it."""
+    counts = _numbers(rows)[:, 7]
+    if not counts.any():
+        return pa.nulls(len(counts), kind)
+    found = columns.gather_headers(batch.payload(), rows)
+    total, (name, value) = found.ends[-1], kind.value_type
+    names = _text(_binary(found.names, total, pa.binary()))
+    values = _binary(found.values, total, value.type)
+    structs = pa.StructArray.from_arrays([names, values], fields=[name, value])
+    present = pa.array(counts > 0)
+    return pa.Array.from_buffers(
+        kind, len(counts), [present.buffers()[1], pa.py_buffer(found.ends)], children=[structs]
+    )
+
+
+def _text(names: pa.Array) -> pa.Array:
+    """Return bytes as text; what is no UTF-8 is replaced, as Java does it."""
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
+
+
+_COLUMNS: dict[str, Callable[[Batch, array[int], pa.DataType], pa.Array]] = {
+    "key": _keys,
+    "value": _values,
+    "offset": _offsets,
+    "timestamp": _timestamps,
+    "timestampType": _timestamp_types,
+    HEADERS: _headers,
+}
+
+
+def _from_records(records: list[Record], name: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
+    made: dict[str, list[object]] = {
+        "key": [record.key for record in records],
+        "value": [record.value for record in records],
+        "topic": [name.topic] * len(records),
+        "partition": [name.partition] * len(records),
+        "offset": [record.offset for record in records],
+        "timestamp": [record.timestamp * 1000 for record in records],
+        "timestampType": [_TIMESTAMP_TYPES.get(record.timestamp_type, -1) for record in records],
+        HEADERS: [None] * len(records),
+        CORRUPT: [None] * len(records),
+    }
+    arrays = [pa.array(made[field.name], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,152 @@
+"""Which partitions a query reads, and from where to where: resolved once, then frozen.
+
+An offset is resolved as Spark's Kafka source resolves it: a time for the whole query before times of partitions before
+offsets. Whoever names offsets or times partition by partition names every partition that is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from offsetfs.pipeline.read_options import EARLIEST, Bound, ByPartition, OptionError, ReadOptions, Selection
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition
+from offsetfs.storage.partition.isolation import LogView
+
+
+class DataLoss(Exception):
+    """Records that were asked for are gone, or not there; `failOnDataLoss=false` reads what is left."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Range:
+    """The offsets `[start, end)` of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def name(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[LogDirectory]:
+    """Open a log directory for reading, also beside a broker or a mount; raises as `LogDirectory.open`."""
+    directory = LogDirectory.open(path, read_only=True)
+    try:
+        yield directory
+    finally:
+        directory.close()
+
+
+def selected(directory: LogDirectory, selection: Selection) -> list[TopicPartition]:
+    """Return the partitions that are meant, sorted. `OptionError` for one that is named and not there."""
+    present = directory.partitions()
+    if selection.partitions:
+        wanted = sorted(TopicPartition(*each) for each in selection.partitions)
+        missing = [each for each in wanted if each not in present]
+        if missing:
+            raise OptionError(f"option assign: {directory.path} has no partition {missing[0]}")
+        return wanted
+    if selection.topics:
+        missing_topics = set(selection.topics) - {each.topic for each in present}
+        if missing_topics:
+            raise OptionError(f"option subscribe: {directory.path} has no topic {min(missing_topics)}")
+        return [each for each in present if each.topic in selection.topics]
+    if selection.pattern is not None:
+        pattern = re.compile(selection.pattern)
+        return [each for each in present if pattern.fullmatch(each.topic)]
+    return [each for each in present if each.topic not in INTERNAL_TOPICS]
+
+
+def view_of(directory: LogDirectory, partition: TopicPartition, options: ReadOptions) -> LogView:
+    """Return a partition as the query's isolation level sees it."""
+    return LogView(directory.log(partition), is_committed_only=options.is_committed_only)
+
+
+def resolve(directory: LogDirectory, options: ReadOptions) -> list[Range]:
+    """Return what a batch query reads. `OptionError`, `DataLoss`; empty ranges are left out."""
+    partitions = selected(directory, options.selection)
+    for which, bound in ("starting", options.start), ("ending", options.end):
+        check_named(partitions, bound, which)
+    ranges = []
+    for partition in partitions:
+        view = view_of(directory, partition, options)
+        start, end = start_of(view, options), end_of(view, options)
+        if start > end and options.fails_on_data_loss:
+            raise DataLoss(f"{partition}: reading from offset {start} to {end} is asked for")
+        if start < end:
+            ranges.append(Range(partition.topic, partition.partition, start, end))
+    return ranges
+
+
+def check_named(partitions: list[TopicPartition], bound: Bound, which: str) -> None:
+    """Raise `OptionError` where partitions are named one by one, and not just those that are read."""
+    read = {(each.topic, each.partition) for each in partitions}
+    for name, named in ("Offsets", bound.offsets), ("OffsetsByTimestamp", bound.timestamps_ms):
+        if named is None:
+            continue
+        different = sorted(read ^ set(named))
+        if different:
+            topic, number = different[0]
+            fault = "does not name" if different[0] in read else "names, though it is not read,"
+            raise OptionError(f"option {which}{name} {fault} {topic}-{number}")
+
+
+def start_of(view: LogView, options: ReadOptions) -> int:
+    """Return the offset where reading the partition begins."""
+    log, bound = view.log, options.start
+    timestamp = _timestamp_of(view, bound)
+    if timestamp is not None:
+        found = view.find_timestamp(timestamp)
+        if found is None and options.without_time == "error":
+            raise OptionError(
+                f"{log.partition} has no record at or after {timestamp}; startingOffsetsByTimestampStrategy=latest"
+                " begins at its end then"
+            )
+        return view.end_offset() if found is None else max(found[0], log.log_start_offset)
+    return _within(view, _offset_of(view, bound), options)
+
+
+def end_of(view: LogView, options: ReadOptions) -> int:
+    """Return the offset before which reading the partition ends."""
+    timestamp = _timestamp_of(view, options.end)
+    if timestamp is not None:
+        found = view.find_timestamp(timestamp)
+        return view.end_offset() if found is None else found[0]
+    return _within(view, _offset_of(view, options.end), options)
+
+
+def _timestamp_of(view: LogView, bound: Bound) -> int | None:
+    return bound.timestamp_ms if bound.timestamp_ms is not None else _named(bound.timestamps_ms, view)
+
+
+def _offset_of(view: LogView, bound: Bound) -> int:
+    offset = _named(bound.offsets, view)
+    offset = bound.default if offset is None else offset
+    if offset >= 0:
+        return offset
+    return view.log.log_start_offset if offset == EARLIEST else view.end_offset()
+
+
+def _named(named: ByPartition | None, view: LogView) -> int | None:
+    partition = view.log.partition
+    return None if named is None else named.get((partition.topic, partition.partition))
+
+
+def _within(view: LogView, offset: int, options: ReadOptions) -> int:
+    """Return the offset, if the partition has it; else the nearest one, unless that is a loss."""
+    first, last = view.log.log_start_offset, view.end_offset()
+    if not first <= offset <= last and options.fails_on_data_loss:
+        fault = "is below the first one left" if offset < first else "is beyond the end"
+        raise DataLoss(
+            f"{view.log.partition}: offset {offset} {fault}, {first if offset < first else last};"
+            " failOnDataLoss=false reads what is there"
+        )
+    return min(max(offset, first), last)

@@ -1,0 +1,75 @@
+"""The columns of a query: those of Spark's Kafka source, and one for what could not be read.
+
+key value        binary
+topic            string
+partition        int
+offset           long
+timestamp        timestamp
+timestampType    int         0 CreateTime, 1 LogAppendTime, -1 none
+headers          array<struct<key:string,value:binary>>     with includeHeaders; null where there are none
+_corrupt_record  string      with mode=PERMISSIVE: what could not be read, and where
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from offsetfs.pipeline.read_options import PERMISSIVE, OptionError, ReadOptions
+
+CORRUPT = "_corrupt_record"
+HEADERS = "headers"
+
+HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+READABLE = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+        StructField(HEADERS, HEADERS_TYPE),
+        StructField(CORRUPT, StringType()),
+    ]
+)
+
+
+def schema_of(options: ReadOptions) -> StructType:
+    """Return the columns of a query that names none."""
+    left_out = set()
+    if not options.has_headers:
+        left_out.add(HEADERS)
+    if options.mode != PERMISSIVE:
+        left_out.add(CORRUPT)
+    return StructType([field for field in READABLE.fields if field.name not in left_out])
+
+
+def check_schema(schema: StructType) -> None:
+    """Raise `OptionError` for a column that there is not, or of another type."""
+    known = {field.name: field.dataType for field in READABLE.fields}
+    for field in schema.fields:
+        if field.name not in known:
+            raise OptionError(f"schema: there is no column {field.name}, only {', '.join(known)}")
+        if field.dataType != known[field.name]:
+            wanted = known[field.name].simpleString()
+            raise OptionError(
+                f"schema: {field.name} is {wanted}, not {field.dataType.simpleString()}: cast it afterwards"
+            )
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the schema that Spark wants Arrow batches to have, to the letter."""
+    return to_arrow_schema(schema, timezone="UTC")

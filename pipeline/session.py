@@ -1,0 +1,57 @@
+"""The Spark session of a job: one that is there already, or one of this machine with what Python tasks need."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+SETTINGS = MappingProxyType(
+    {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.python.unix.domain.socket.enabled": "true",  # halves what a Python task costs
+        "spark.ui.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    }
+)
+
+
+def session(master: str | None = None, conf: Mapping[str, str] = _NOTHING, name: str = "offsetfs") -> SparkSession:
+    """Return the active session, or begin one: of `master`, of what spark-submit says, or of all cores here.
+
+    `sc://host` is a Spark Connect server, which has its own settings. `conf` is stronger than `SETTINGS`. A master that
+    is set already is never overridden.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    wanted = master or _submitted() or "local[*]"
+    if wanted.startswith("sc://"):
+        return _configured(SparkSession.builder.appName(name).remote(wanted), conf)
+    if wanted.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return _configured(SparkSession.builder.appName(name).master(wanted), {**SETTINGS, **conf})
+
+
+def _submitted() -> str | None:
+    """Return the master that spark-submit was given."""
+    from pyspark import SparkConf
+
+    master: str | None = SparkConf().get("spark.master")
+    return master
+
+
+def _configured(builder: SparkSession.Builder, conf: Mapping[str, str]) -> SparkSession:
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,63 @@
+"""The data source `offsetfs`: what `spark.read.format("offsetfs")` and its three sisters find.
+
+Spark finds it by itself: the package `pyspark_offsetfs` names it. Each of the objects here is pickled and travels, so
+they hold options and no open file; what is heavy is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from offsetfs.pipeline.read_options import ReadOptions
+
+
+class OffsetfsDataSource(DataSource):
+    """Log directories, by the columns and the options of Spark's Kafka source. docs/spark.md shows everything."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "offsetfs"
+
+    def schema(self) -> StructType:
+        from offsetfs.pipeline.schema import schema_of
+
+        return schema_of(self._read_options(is_stream=None))  # Spark does not say which it is
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from offsetfs.pipeline.reader import Reader
+        from offsetfs.pipeline.schema import check_schema
+
+        check_schema(schema)
+        return Reader(self._read_options(), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from offsetfs.pipeline.schema import check_schema
+        from offsetfs.pipeline.stream_reader import StreamReader
+
+        check_schema(schema)
+        return StreamReader(self._read_options(is_stream=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from offsetfs.pipeline.writer import batch_writer
+
+        return batch_writer(dict(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from offsetfs.pipeline.writer import stream_writer
+
+        return stream_writer(dict(self.options), schema)
+
+    def _read_options(self, *, is_stream: bool | None = False) -> ReadOptions:
+        from offsetfs.pipeline.read_options import ReadOptions
+
+        return ReadOptions.parse(dict(self.options), is_stream=is_stream)

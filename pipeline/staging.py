@@ -1,0 +1,170 @@
+"""What a task writes: whole batches in one file beside the log, for a commit to append or an abort to remove.
+
+The file lies in the log directory, where brokers step over files, on the same file system and under a name that tells
+job, split and attempt. It is on disk when the task tells of it. Batches of one partition stay in the order in which
+their records came. Nothing in the log has changed before the commit (`publication`). What fills the batches is told in
+`rows` and `jobs.lines`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from offsetfs.storage import files
+from offsetfs.storage.errors import RecordTooLarge
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records.batch import HEADER_SIZE
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.compression import Compression
+
+PREFIX = ".offsetfs-staged-"
+BATCH_BYTES = 1 << 20
+BUILDERS_BYTES = 256 << 20
+"""What the open batches of a task may take together: with very many partitions each gets a smaller one."""
+_BATCH_BYTES_MIN = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class TopicShape:
+    """What a task must know of a topic."""
+
+    partitions: tuple[int, ...]
+    batch_bytes_max: int
+    compression: Compression
+    needs_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBatch:
+    """Where a batch lies in the staged file, and how many records it has."""
+
+    position: int
+    size: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What one task has written; `path` is None when there was nothing."""
+
+    job: str
+    split: int
+    path: str | None
+    batches: Mapping[TopicPartition, tuple[StagedBatch, ...]]
+
+    @property
+    def records(self) -> int:
+        return sum(batch.count for batches in self.batches.values() for batch in batches)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as values of JSON, for `from_json`."""
+        return {
+            "job": self.job,
+            "split": self.split,
+            "path": self.path,
+            "batches": {
+                str(partition): [[each.position, each.size, each.count] for each in batches]
+                for partition, batches in self.batches.items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Staged:
+        batches = {
+            TopicPartition.parse(name): tuple(StagedBatch(*each) for each in batches)
+            for name, batches in fields["batches"].items()
+        }
+        return cls(fields["job"], fields["split"], fields["path"], batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where tasks write to, and what is known of it."""
+
+    path: str
+    job: str
+    topics: Mapping[str, TopicShape]
+    topic: str | None = None
+    """The topic of all records; None: it is in the column `topic`."""
+
+
+def remove_staged(directory: str, job: str) -> None:
+    """Remove what the tasks of a job have written, those that nobody heard of included."""
+    for name in files.names(directory):
+        if name.startswith(f"{PREFIX}{job}-"):
+            files.remove_file(os.path.join(directory, name))
+
+
+class StagingFile:
+    """The staged file of a task in the making, and the open batch of each partition."""
+
+    def __init__(self, target: Target, split: int, attempt: int) -> None:
+        self.target = target
+        self._split = split
+        self._path = os.path.join(target.path, f"{PREFIX}{target.job}-{split}-{attempt}")
+        self._file: files.File | None = None
+        self._position = 0
+        self._builders: dict[TopicPartition, BatchBuilder] = {}
+        self._batches: dict[TopicPartition, list[StagedBatch]] = {}
+        self._written: Counter[TopicPartition] = Counter()
+
+    def taken(self) -> dict[TopicPartition, int]:
+        """Return how many records each partition has got so far."""
+        waiting = {partition: builder.count for partition, builder in self._builders.items()}
+        return {partition: self._written[partition] + count for partition, count in waiting.items()}
+
+    def builder(self, partition: TopicPartition, shape: TopicShape) -> BatchBuilder:
+        """Return the open batch of a partition."""
+        builder = self._builders.get(partition)
+        if builder is None:
+            partitions = sum(len(each.partitions) for each in self.target.topics.values())
+            size = min(BATCH_BYTES, max(BUILDERS_BYTES // partitions, _BATCH_BYTES_MIN), shape.batch_bytes_max)
+            builder = self._builders[partition] = BatchBuilder(size, shape.compression)
+        return builder
+
+    def make_room(self, partition: TopicPartition, shape: TopicShape, record_bytes: int) -> None:
+        """Begin a batch that has room for a record of this size. `RecordTooLarge` when none may."""
+        builder = self.builder(partition, shape)
+        if not builder.is_empty:
+            self.flush(partition)
+        if HEADER_SIZE + record_bytes > shape.batch_bytes_max:
+            raise RecordTooLarge(f"{partition}: a record of {record_bytes} bytes", path=self.target.path)
+        if HEADER_SIZE + record_bytes > builder.bytes_max:
+            self._builders[partition] = BatchBuilder(HEADER_SIZE + record_bytes, shape.compression)
+
+    def flush(self, partition: TopicPartition) -> None:
+        """Write the open batch of a partition, if it holds anything."""
+        builder = self._builders[partition]
+        if builder.is_empty:
+            return
+        if self._file is None:
+            self._file = files.open_file(self._path, create=True)
+            self._file.truncate(0)
+        sealed = builder.seal()
+        self._file.write(self._position, sealed.data)
+        self._batches.setdefault(partition, []).append(StagedBatch(self._position, sealed.size, sealed.count))
+        self._position += sealed.size
+        self._written[partition] += sealed.count
+        builder.reset()
+
+    def finish(self) -> Staged:
+        """Write what is open; on disk after return."""
+        for partition in self._builders:
+            self.flush(partition)
+        batches = {partition: tuple(each) for partition, each in self._batches.items()}
+        if self._file is None:
+            return Staged(self.target.job, self._split, None, batches)
+        self._file.sync()
+        self._file.close()
+        files.sync_directory(self.target.path)
+        return Staged(self.target.job, self._split, self._path, batches)
+
+    def abandon(self) -> None:
+        """Remove the file."""
+        if self._file is not None:
+            self._file.close()
+            files.remove_file(self._path)

@@ -1,0 +1,144 @@
+"""The stream reader: where a stream has got to, how far its next micro-batch goes, and the tasks of one.
+
+An offset of the stream is a JSON object, `{"orders": {"0": 42}}`, as Spark's Kafka source writes it; Spark keeps it in
+the checkpoint, and here nothing is kept but the end at which `availableNow` was asked. A partition that turns up later
+is read from its beginning. Where no starting offset is given a stream begins at the earliest record: Spark asks anew
+for the start of a stream whose first batch never ended, and by then the latest is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from offsetfs.pipeline.read_options import ReadOptions
+from offsetfs.pipeline.reader import read, splits_of
+from offsetfs.pipeline.scan_range import DataLoss, Range, check_named, opened, selected, start_of, view_of
+from offsetfs.storage.directory.directory import LogDirectory
+
+Offsets = dict[str, dict[str, int]]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches in the driver, reads them in the tasks."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._target: Offsets | None = None
+
+    def initialOffset(self) -> Offsets:
+        with opened(self._options.path) as directory:
+            partitions = selected(directory, self._options.selection)
+            check_named(partitions, self._options.start, "starting")
+            found: Offsets = {}
+            for each in partitions:
+                start = start_of(view_of(directory, each, self._options), self._options)
+                found.setdefault(each.topic, {})[str(each.partition)] = start
+            return found
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self._options.records_per_trigger_max
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        end = self._target if self._target is not None else self._ends()
+        with opened(self._options.path) as directory:
+            begins = self._begins(directory, start, end)
+        return _limited(begins, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else _no_less(begins, end)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._ends()
+
+    def reportLatestOffset(self) -> Offsets:
+        return self._ends()
+
+    def _ends(self) -> Offsets:
+        found: Offsets = {}
+        with opened(self._options.path) as directory:
+            for each in selected(directory, self._options.selection):
+                end = view_of(directory, each, self._options).end_offset()
+                found.setdefault(each.topic, {})[str(each.partition)] = end
+        return found
+
+    def _begins(self, directory: LogDirectory, start: Offsets, end: Offsets) -> Offsets:
+        """Return where each partition of `end` goes on: where it was left, and at its beginning when it is new."""
+        begins: Offsets = {}
+        for topic, numbers in end.items():
+            for number in numbers:
+                left = start.get(topic, {}).get(number)
+                if left is None:
+                    wanted = next(each for each in directory.partitions() if str(each) == f"{topic}-{number}")
+                    left = directory.log(wanted).log_start_offset
+                begins.setdefault(topic, {})[number] = left
+        return begins
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        with opened(self._options.path) as directory:
+            begins = self._begins(directory, start, end)
+            self._check_none_is_gone(start, end)
+            ranges = [
+                self._range(directory, Range(topic, int(number), begins[topic][number], stop))
+                for topic, numbers in sorted(end.items())
+                for number, stop in sorted(numbers.items(), key=lambda each: int(each[0]))
+            ]
+            return splits_of(directory, [each for each in ranges if each.start < each.end], self._options)
+
+    def _check_none_is_gone(self, start: Offsets, end: Offsets) -> None:
+        gone = [
+            f"{topic}-{number}" for topic, each in start.items() for number in each if number not in end.get(topic, {})
+        ]
+        if gone and self._options.fails_on_data_loss:
+            raise DataLoss(f"{gone[0]} was deleted while it was followed; failOnDataLoss=false goes on")
+
+    def _range(self, directory: LogDirectory, wanted: Range) -> Range:
+        """Return what is left of a range. `DataLoss` when retention was faster, or the log was cut or made anew."""
+        log = directory.log(wanted.name)
+        start = max(wanted.start, log.log_start_offset)
+        end = min(wanted.end, log.next_offset)
+        if (start > wanted.start or end < wanted.end) and self._options.fails_on_data_loss:
+            raise DataLoss(
+                f"{wanted.name}: the stream goes from {wanted.start} to {wanted.end}, and there is {start} to {end};"
+                " failOnDataLoss=false reads what is there"
+            )
+        return Range(wanted.topic, wanted.partition, start, max(end, start))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read(partition, self._options, self._schema)
+
+    def commit(self, end: Offsets) -> None:
+        """Nothing is kept here: the checkpoint knows."""
+
+    def stop(self) -> None:
+        """Nothing is open between calls."""
+
+
+def _no_less(begins: Offsets, end: Offsets) -> Offsets:
+    """Return `end`, but nowhere below `begins`: a log that was cut is told by `partitions`."""
+    return {
+        topic: {number: max(stop, begins[topic][number]) for number, stop in each.items()}
+        for topic, each in end.items()
+    }
+
+
+def _limited(begins: Offsets, end: Offsets, rows_max: int) -> Offsets:
+    """Return how far about `rows_max` offsets go, shared out by how many each has left."""
+    ahead = {
+        (topic, number): max(stop - begins[topic][number], 0)
+        for topic, each in end.items()
+        for number, stop in each.items()
+    }
+    total = sum(ahead.values())
+    if total <= rows_max:
+        return _no_less(begins, end)
+    left, reached = rows_max, {topic: dict(each) for topic, each in begins.items()}
+    for (topic, number), waiting in sorted(ahead.items(), key=lambda each: each[1]):
+        if waiting:
+            share = min(waiting, max(left * waiting // total, 1), left)
+            reached[topic][number] += share
+            left, total = left - share, total - waiting
+    return reached

@@ -1,0 +1,171 @@
+"""What a writer was told, and what it found of the topics it writes to.
+
+The columns are those of Spark's Kafka sink (`key value headers topic partition`), and `timestamp`. Kafka's broker makes
+a topic when it is first written to; here the option `partitions` does, so that a slip in a name makes none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
+
+from offsetfs.pipeline.journal import INTENT
+from offsetfs.pipeline.publication import GRACE_SECONDS, open_when_published
+from offsetfs.pipeline.read_options import OptionError
+from offsetfs.pipeline.staging import TopicShape
+from offsetfs.storage import files
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError
+from offsetfs.storage.lock import holder
+from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition, check_topic
+
+_KNOWN = ("path", "topic", "partitions", "txnAppId", "txnVersion", "includeHeaders")
+_OF_STREAMS = ("checkpointLocation", "queryName")
+_TEXT = (BinaryType, StringType)
+_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "key": _TEXT,
+    "value": _TEXT,
+    "topic": (StringType,),
+    "partition": (IntegerType,),
+    "timestamp": (TimestampType,),
+    "headers": (ArrayType,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The options of a write, checked."""
+
+    path: str
+    topic: str | None
+    partitions: int | None
+    """How many partitions a topic gets that is not there; None: it has to be there."""
+    application: str | None
+    version: int | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, is_stream: bool = False) -> WriteOptions:
+        """Read the options of a write. `OptionError` at the first that cannot be."""
+        known = {name.lower(): name for name in (*_KNOWN, *(_OF_STREAMS if is_stream else ()))}
+        values = {}
+        for name, value in options.items():
+            if name.lower() not in known:
+                raise OptionError(f"unknown option {name}")
+            values[known[name.lower()]] = value
+        path = values.get("path")
+        if not path:
+            raise OptionError("no log directory: save() is to be given its path")
+        if is_stream and "txnVersion" in values:
+            raise OptionError("option txnVersion in a stream, which numbers its batches itself")
+        if not is_stream and ("txnAppId" in values) != ("txnVersion" in values):
+            raise OptionError("options txnAppId and txnVersion go together")
+        return cls(
+            path=os.path.abspath(path.removeprefix("file://")),
+            topic=values.get("topic"),
+            partitions=_number(values, "partitions", 1),
+            application=values.get("txnAppId") or (_stream_name(values) if is_stream else None),
+            version=_number(values, "txnVersion", 0),
+        )
+
+
+def _stream_name(values: Mapping[str, str]) -> str:
+    place = values.get("checkpointLocation")
+    if place is None:
+        raise OptionError("a stream is known by its option checkpointLocation or txnAppId: give one of them")
+    return f"stream {os.path.abspath(place.removeprefix('file://'))}"
+
+
+def _number(values: Mapping[str, str], name: str, lowest: int) -> int | None:
+    text = values.get(name)
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or int(text) < lowest:
+        raise OptionError(f"option {name}: {text!r} is no whole number from {lowest} on")
+    return int(text)
+
+
+def check_columns(schema: StructType, options: WriteOptions) -> None:
+    """Raise `OptionError` for a column that cannot be written, or one that is missing."""
+    names = schema.fieldNames()
+    for field in schema.fields:
+        allowed = _COLUMNS.get(field.name)
+        if allowed is None:
+            raise OptionError(f"column {field.name} cannot be written, only {', '.join(_COLUMNS)}")
+        if not isinstance(field.dataType, allowed) or (field.name == "headers" and not _are_headers(field.dataType)):
+            kinds = "array<struct<key:string,value:binary>>" if field.name == "headers" else _names_of(allowed)
+            raise OptionError(f"column {field.name} is {field.dataType.simpleString()}; {kinds} is wanted")
+    if "value" not in names:
+        raise OptionError("there is no column value")
+    if options.topic is None and "topic" not in names:
+        raise OptionError("neither an option nor a column topic says where the records go")
+
+
+def _are_headers(kind: DataType) -> bool:
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    fields = [(field.name, type(field.dataType)) for field in kind.elementType.fields]
+    return fields == [("key", StringType), ("value", BinaryType)]
+
+
+def _names_of(kinds: tuple[type[DataType], ...]) -> str:
+    return " or ".join(kind().simpleString() for kind in kinds)
+
+
+def topic_shapes(options: WriteOptions) -> dict[str, TopicShape]:
+    """Return what is known of the topics that may be written to, making the one of the options where it is missing.
+
+    Raises `LogDirectoryLocked` here when somebody else holds the directory, instead of after the tasks.
+    """
+    _check_free(options.path)
+    if options.topic is not None and options.topic in INTERNAL_TOPICS:
+        raise OptionError(f"option topic: {options.topic} is a broker's own")
+    if options.topic is not None and options.partitions is not None:
+        _make_topic(options.path, options.topic, options.partitions)
+    directory = LogDirectory.open(options.path, read_only=True)
+    try:
+        names = {each.topic for each in directory.partitions()} - INTERNAL_TOPICS
+        if options.topic is not None and options.topic not in names:
+            raise OptionError(f"option topic: there is no topic {options.topic}; the option partitions makes one")
+        wanted = names if options.topic is None else {options.topic}
+        return {topic: _shape(directory, topic) for topic in wanted}
+    finally:
+        directory.close()
+
+
+def _check_free(path: str) -> None:
+    """Raise `LogDirectoryLocked` where a mount, a broker or a command holds the directory; a publication soon ends."""
+    begun = time.monotonic()
+    while (pid := holder(path)) is not None and not files.exists(os.path.join(path, INTENT)):
+        if time.monotonic() - begun > GRACE_SECONDS:
+            reason = f"in use by process {pid}: unmount it or stop the broker, or append through it"
+            raise LogDirectoryLocked(reason, path=path, pid=pid)
+        time.sleep(0.02)
+
+
+def _make_topic(path: str, topic: str, partitions: int) -> None:
+    check_topic(topic)
+    os.makedirs(path, exist_ok=True)
+    directory = open_when_published(path)
+    try:
+        if not any(each.topic == topic for each in directory.partitions()):
+            for number in range(partitions):
+                directory.create_partition(TopicPartition(topic, number))
+    finally:
+        directory.close()
+
+
+def _shape(directory: LogDirectory, topic: str) -> TopicShape:
+    numbers = tuple(each.partition for each in directory.partitions() if each.topic == topic)
+    config = directory.config_of(topic)
+    size = min(config.max_message_bytes, config.segment_bytes)
+    # What does not compress grows: by less than this with every codec.
+    size = size - size // 128 - 64 if config.compression.codec else size
+    if numbers != tuple(range(len(numbers))):
+        raise StorageError(f"{topic} lacks a partition: it has {', '.join(map(str, numbers))}", path=directory.path)
+    needs_key = any(directory.log(TopicPartition(topic, number)).is_compacted for number in numbers)
+    return TopicShape(numbers, size, config.compression, needs_key)

@@ -1,0 +1,107 @@
+"""The batch writer and the stream writer: tasks stage, the driver publishes.
+
+Spark makes a writer in one process, lets it write in others and commit in a third, so a writer is a plain value. The
+n-th micro-batch of a stream is version n of its application: Spark commits the last one again after a crash, and the
+journal knows it (`publication`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from offsetfs.pipeline.journal import Job, Published
+from offsetfs.pipeline.publication import publish, withdraw
+from offsetfs.pipeline.read_options import OptionError
+from offsetfs.pipeline.rows import stage
+from offsetfs.pipeline.staging import Staged, Target
+from offsetfs.pipeline.write_options import WriteOptions, check_columns, topic_shapes
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    staged: Staged
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
+    """Return the writer of a batch query. `OptionError`, `LogDirectoryLocked`."""
+    if overwrite:
+        raise OptionError("mode overwrite: a log is appended to; mode append is what there is")
+    wanted = WriteOptions.parse(options)
+    return BatchWriter(_target(wanted, schema), wanted)
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
+    """Return the writer of a stream. `OptionError`, `LogDirectoryLocked`."""
+    wanted = WriteOptions.parse(options, is_stream=True)
+    assert wanted.application is not None
+    return StreamWriter(_target(wanted, schema), wanted.application)
+
+
+def _target(options: WriteOptions, schema: StructType) -> Target:
+    check_columns(schema, options)
+    return Target(options.path, uuid.uuid4().hex, topic_shapes(options), options.topic)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame once."""
+
+    def __init__(self, target: Target, options: WriteOptions) -> None:
+        self._target = target
+        # Without a name of its own a job is not to be known again.
+        self._job = Job(target.job, options.application or f"job {target.job}", options.version or 0)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _write(iterator, self._target)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        _publish(self._target, self._job, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        withdraw(self._target.path, _as_staged(self._job, _staged(messages)))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches."""
+
+    def __init__(self, target: Target, application: str) -> None:
+        self._target = target
+        self._application = application
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _write(iterator, self._target)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        _publish(self._target, Job(self._target.job, self._application, batchId), messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        job = Job(self._target.job, self._application, batchId)
+        withdraw(self._target.path, _as_staged(job, _staged(messages)))
+
+
+def _write(iterator: Iterator[pa.RecordBatch], target: Target) -> Written:
+    context = TaskContext.get()
+    assert context is not None
+    return Written(stage(iterator, target, context.partitionId(), context.taskAttemptId()))
+
+
+def _publish(target: Target, job: Job, messages: list[WriterCommitMessage | None]) -> Published:
+    staged = _staged(messages)
+    return publish(target.path, _as_staged(job, staged), staged)
+
+
+def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
+    return [message.staged for message in messages if isinstance(message, Written)]
+
+
+def _as_staged(job: Job, staged: list[Staged]) -> Job:
+    """Return the job under the id that its tasks knew: Spark makes the writer of a stream anew for each commit."""
+    return replace(job, id=staged[0].job) if staged else job

@@ -1,0 +1,85 @@
+"""What a reader takes for options, and what it says of those that cannot be."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from offsetfs.pipeline import read_options
+from offsetfs.pipeline.read_options import EARLIEST, LATEST, OptionError, ReadOptions
+
+pytestmark = pytest.mark.unit
+
+
+def parse(is_stream: bool | None = False, **options: str) -> ReadOptions:
+    return ReadOptions.parse({"path": "/logs", **options}, is_stream=is_stream)
+
+
+def test_defaults_are_those_of_the_kafka_source() -> None:
+    options = parse()
+    assert (options.start.default, options.end.default) == (EARLIEST, LATEST)
+    assert (options.fails_on_data_loss, options.has_headers, options.is_committed_only) == (True, False, False)
+    assert (options.splits_min, options.records_per_split_max, options.without_time) == (1, None, "error")
+
+
+def test_names_are_case_insensitive_and_an_address_may_come_in_a_list() -> None:
+    options = ReadOptions.parse({"PATHS": '["file:///logs"]', "SUBSCRIBE": "a, b", "startingoffsets": "Earliest"})
+    assert (options.path, options.selection.topics) == ("/logs", ("a", "b"))
+
+
+def test_the_isolation_level_has_our_name_and_that_of_kafka() -> None:
+    assert parse(isolation="read_committed").is_committed_only
+    assert parse(**{"kafka.isolation.level": "read_committed"}).is_committed_only
+
+
+def test_offsets_are_named_partition_by_partition() -> None:
+    options = parse(startingOffsets='{"a":{"0":5,"1":-2}}', endingOffsetsByTimestamp='{"a":{"0":7}}')
+    assert options.start.offsets == {("a", 0): 5, ("a", 1): -2}
+    assert options.end.timestamps_ms == {("a", 0): 7}
+
+
+REFUSED = {
+    "an unknown name": ({"offset": "1"}, "unknown option offset"),
+    "a broker": ({"kafka.bootstrap.servers": "b:9092"}, "the log directory is what load() is given"),
+    "two addresses": ({"paths": '["/a", "/b"]'}, "load() was given 2"),
+    "two selections": ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern contradict"),
+    "no topic": ({"subscribe": " , "}, "no topic is named"),
+    "a broken pattern": ({"subscribePattern": "("}, "is no regular expression"),
+    "no JSON": ({"assign": "orders"}, "is no JSON object"),
+    "JSON of another shape": ({"assign": '{"a": 1}'}, "a JSON object is wanted"),
+    "a start at the end": ({"startingOffsets": "latest"}, "leaves nothing to read"),
+    "a start at the end of one": ({"startingOffsets": '{"a":{"0":-1}}'}, "leaves nothing to read"),
+    "an end at the start": ({"endingOffsets": "earliest"}, "leaves nothing to read"),
+    "an offset that cannot be": ({"startingOffsets": '{"a":{"0":-3}}'}, "a JSON object is wanted"),
+    "an offset in words": ({"startingOffsets": '{"a":{"0":"5"}}'}, "a JSON object is wanted"),
+    "a time that is none": ({"startingTimestamp": "today"}, "no time in milliseconds"),
+    "no number": ({"minPartitions": "-1"}, "no whole number above 0"),
+    "neither yes nor no": ({"failOnDataLoss": "yes"}, "neither true nor false"),
+    "an unknown mode": ({"mode": "LENIENT"}, "is none of FAILFAST, PERMISSIVE, DROPMALFORMED"),
+    "two levels": ({"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"}, "contradict"),
+    "a limit of streams": ({"maxOffsetsPerTrigger": "1"}, "maxOffsetsPerTrigger outside of a stream"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_option_that_cannot_be_is_named(name: str) -> None:
+    options, sentence = REFUSED[name]
+    with pytest.raises(OptionError) as caught:
+        parse(**options)
+    assert sentence in str(caught.value)
+
+
+def test_a_stream_has_no_end_and_may_begin_at_the_latest() -> None:
+    with pytest.raises(OptionError, match="endingOffsets in a stream, which has no end"):
+        parse(is_stream=True, endingOffsets="latest")
+    assert parse(is_stream=True, startingOffsets="latest").start.default == LATEST
+    assert parse(is_stream=None, endingOffsets="latest", maxOffsetsPerTrigger="5").records_per_trigger_max == 5
+
+
+def test_the_page_names_every_option_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    table = page.split("### Options", 1)[1].split("\n\n", 2)[1]
+    named = {name for line in table.splitlines()[2:] for name in re.findall(r"`([\w.]+)`", line.split("|")[1])}
+    assert named | {"path", "paths"} == set(read_options.KNOWN)

@@ -1,0 +1,168 @@
+"""Records as columns, compiled and in Python: the same answers to everything, and nothing read out of bounds."""
+
+from __future__ import annotations
+
+from array import array
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.records import codec, columns, columns_pure
+from offsetfs.storage.records.batch import read_batch
+from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.columns import KEY, VALUE, Column, HeaderColumns, RecordColumns
+from offsetfs.storage.records.partitioner import partition_of
+
+pytestmark = pytest.mark.unit
+
+TWINS = (columns, columns_pure)
+GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1"
+
+data = st.none() | st.binary(max_size=40)
+headers = st.lists(st.tuples(st.text("abc", max_size=3), data), max_size=3)
+rows = st.lists(st.tuples(data, data, headers, st.integers(-1, 1 << 50)), min_size=1, max_size=20)
+
+
+def column(values: list[bytes | None]) -> Column:
+    ends, validity = array("i", [0]), bytearray((len(values) + 7) // 8)
+    for number, value in enumerate(values):
+        ends.append(ends[-1] + len(value or b""))
+        validity[number >> 3] |= (value is not None) << (number & 7)
+    return Column(ends, b"".join(value or b"" for value in values), validity if None in values else None)
+
+
+def as_columns(records: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]]) -> RecordColumns:
+    ends = array("i", [0])
+    for _, _, each, _ in records:
+        ends.append(ends[-1] + len(each))
+    flat = [header for _, _, each, _ in records for header in each]
+    names = column([name.encode() for name, _ in flat])
+    return RecordColumns(
+        column([key for key, _, _, _ in records]),
+        column([value for _, value, _, _ in records]),
+        HeaderColumns(ends, names, column([value for _, value in flat])),
+        array("q", [timestamp for _, _, _, timestamp in records]),
+    )
+
+
+@given(rows)
+def test_what_is_encoded_from_columns_is_what_the_codec_encodes(records: list[tuple]) -> None:
+    wanted = codec.encode(records, records[0][3], 0)
+    for twin in TWINS:
+        builder = BatchBuilder(1 << 16)
+        encoded = twin.encode_columns(as_columns(records), array("i", range(len(records))), 0, builder.lane)
+        builder.grown(encoded.lane)
+        assert (encoded.pick, encoded.record_bytes) == (len(records), 0)
+        sealed = builder.seal()
+        batch = read_batch(sealed.data)
+        assert bytes(batch.payload()) == wanted
+        assert sealed.max_timestamp == max(record[3] for record in records)
+        assert sealed.values_bytes == sum(len(record[1] or b"") + 1 for record in records)
+
+
+@given(rows, st.integers(70, 300))
+def test_both_twins_stop_at_the_same_record_that_finds_no_room(records: list[tuple], size: int) -> None:
+    picks = array("i", reversed(range(len(records))))
+    builders = [BatchBuilder(size) for _ in TWINS]
+    first, second = (
+        twin.encode_columns(as_columns(records), picks, 0, builder.lane)
+        for twin, builder in zip(TWINS, builders, strict=True)
+    )
+    assert first == second
+    if first.pick < len(records):
+        key, value, each, timestamp = records[picks[first.pick]]
+        assert first.record_bytes == len(codec.encode([(key, value, each, timestamp)], timestamp, 0))
+
+
+@given(rows)
+def test_gathered_columns_have_the_values_that_were_encoded(records: list[tuple]) -> None:
+    payload = codec.encode(records, 0, 0)
+    scanned = codec.scan(payload, len(records))
+    wanted = as_columns(records)
+    for twin in TWINS:
+        assert same(twin.gather(payload, scanned, KEY), wanted.keys)
+        assert same(twin.gather(payload, scanned, VALUE), wanted.values)
+        found = twin.gather_headers(payload, scanned)
+        assert wanted.headers is not None and found.ends == wanted.headers.ends
+        assert same(found.names, wanted.headers.names) and same(found.values, wanted.headers.values)
+
+
+def same(found: Column, wanted: Column | None) -> bool:
+    assert wanted is not None
+    return (found.ends, bytes(found.data), found.validity) == (wanted.ends, wanted.data, wanted.validity)
+
+
+@given(st.lists(data, max_size=20), st.integers(1, 20))
+def test_keys_are_spread_as_kafkas_producer_spreads_them(keys: list[bytes | None], partitions: int) -> None:
+    wanted = [-1 if key is None else partition_of(key, partitions) for key in keys]
+    for twin in TWINS:
+        assert twin.spread_keys(column(keys), len(keys), partitions).tolist() == wanted
+
+
+def test_both_twins_gather_the_same_from_what_a_broker_wrote() -> None:
+    directory = LogDirectory.open(str(GOLDEN), read_only=True)
+    for partition in directory.partitions():
+        for segment in directory.log(partition).snapshot():
+            for batch in segment.batches():
+                payload, scanned = batch.payload(), batch.rows()
+                for name in (KEY, VALUE):
+                    assert columns.gather(payload, scanned, name) == columns_pure.gather(payload, scanned, name)
+                assert columns.gather_headers(payload, scanned) == columns_pure.gather_headers(payload, scanned)
+    directory.close()
+
+
+ROW = [0, 0, 0, 2, 2, 2, 4, 1]
+
+WRONG_ROWS = {
+    "a key beyond the payload": (KEY, 0, 9),
+    "a key that begins before it": (KEY, -1, 2),
+    "a size that wraps": (KEY, 1, 2**63 - 1),
+    "headers beyond the payload": (6, 50, 1),
+    "more headers than bytes": (6, 4, 2**40),
+    "headers that begin before it": (6, -3, 1),
+}
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("name", WRONG_ROWS)
+def test_rows_of_another_payload_are_refused(twin: object, name: str) -> None:
+    place, position, size = WRONG_ROWS[name]
+    row = list(ROW)
+    row[place : place + 2] = position, size
+    with pytest.raises(ValueError):
+        if place == KEY:
+            twin.gather(b"kkvv\2h\2x", array("q", row), KEY)
+        else:
+            twin.gather_headers(b"kkvv\2h\2x", array("q", row))
+
+
+GOOD = column([b"ab", b"c"])
+
+WRONG_COLUMNS = {
+    "ends beyond the data": GOOD._replace(ends=array("i", [0, 2, 9])),
+    "ends that fall": GOOD._replace(ends=array("i", [0, 2, 1])),
+    "too few ends": GOOD._replace(ends=array("i", [0, 2])),
+    "an end below zero": GOOD._replace(ends=array("i", [-1, 2, 3])),
+}
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("name", WRONG_COLUMNS)
+def test_columns_that_contradict_themselves_are_refused(twin: object, name: str) -> None:
+    wrong, times = WRONG_COLUMNS[name], array("q", [1, 1])
+    with pytest.raises(ValueError):
+        twin.spread_keys(wrong, 2, 3)
+    for records in (RecordColumns(wrong, GOOD, None, times), RecordColumns(None, wrong, None, times)):
+        with pytest.raises(ValueError):
+            twin.encode_columns(records, array("i", [0, 1]), 0, BatchBuilder(1000).lane)
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_rows_and_timestamps_that_cannot_be_are_refused(twin: object) -> None:
+    for picks, times in ((array("i", [2]), [1, 1]), (array("i", [-1]), [1, 1]), (array("i", [0]), [-2, 1])):
+        records = RecordColumns(GOOD, GOOD, None, array("q", times))
+        with pytest.raises(ValueError):
+            twin.encode_columns(records, picks, 0, BatchBuilder(1000).lane)
