@@ -170,7 +170,7 @@ class Segment:
         `UnsupportedFormat` when the offset is in what is damaged; with `nowait` `WouldBlock`.
         """
         opened = self.open_files(nowait=nowait)
-        direct = self._find_directly(opened, offset, nowait)
+        direct = self._find_directly(opened, offset, offset_end, nowait)
         if direct is not None:
             return direct
         position = self.floor_position(opened, offset, nowait)
@@ -223,12 +223,13 @@ class Segment:
             following = min(int.from_bytes(begins, "big"), OFFSET_END if offset_end is None else offset_end)
         return following is None or following > header.last_offset
 
-    def _find_directly(self, opened: SegmentFiles, offset: int, nowait: bool) -> Batch | None:
+    def _find_directly(self, opened: SegmentFiles, offset: int, offset_end: int | None, nowait: bool) -> Batch | None:
         """Return the batch of an index entry that holds `offset`: the entry's own offset, or the batch is large.
 
         An entry has the last offset of its batch, so the batch of an offset between two entries is the later one's,
         unless small batches lie between them. One read instead of three, and of no more than lies before the next
-        entry. None: look the long way.
+        entry, and the offset there: an index that was made from a damaged log names batches that stand too early. None:
+        look the long way.
         """
         entries = opened.index.bracket(offset)
         if entries[0][0] != offset or entries[0][1] <= 0:
@@ -237,12 +238,14 @@ class Segment:
                 return None
         last_offset, position = entries[0]
         room = max(entries[1][1] - position, HEADER_SIZE) if len(entries) > 1 else batch_chain.PROBE_BYTES
-        block_bytes = min(room, batch_chain.PROBE_BYTES)
+        block_bytes = min(room + OFFSET_SIZE, batch_chain.PROBE_BYTES)
         chain = batch_chain.headers(opened.log, position, self.size, nowait=nowait, block_bytes=block_bytes)
         try:
             for place, header, seen in chain:
                 holds = header.base_offset <= offset <= header.last_offset == last_offset
                 if not holds or header.is_wrapper:
+                    return None
+                if not self.ends_in_order(opened.log, place, header, seen, offset_end, nowait):
                     return None
                 return batch_chain.load(opened.log, place, header, seen, nowait=nowait)
         except (MalformedBatch, UnsupportedFormat):

@@ -1,4 +1,4 @@
-"""What a look-up by offset reads of the log: the batch that holds it, once, where the index knows each batch."""
+"""What a look-up by offset reads of the log: the batch that holds it and where the next one begins, in one read."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records import batch_chain
 from offsetfs.storage.records.batch import build
 from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.segments.segment import OFFSET_SIZE
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +20,7 @@ BATCHES = 12
 VALUES = (bytes(9_000), b"between", b"last of its batch")
 
 
-def test_a_look_up_reads_the_batch_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_up_reads_the_batch_and_the_offset_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = LogDirectory.open(str(tmp_path))
     log = directory.create_partition(TopicPartition("orders", 0))
     for number in range(BATCHES):
@@ -37,7 +38,7 @@ def test_a_look_up_reads_the_batch_and_nothing_beside_it(tmp_path: Path, monkeyp
         read.clear()
         batch = log.batch_at(offset)
         assert batch is not None and batch.record(offset) is not None
-        assert [size for path, size in read if path.endswith(".log")] == [batch.header.size]
+        assert [size for path, size in read if path.endswith(".log")] == [batch.header.size + OFFSET_SIZE]
     read.clear()
     last = log.batch_at(BATCHES * len(VALUES) - 1)
     assert last is not None and last.base_offset == (BATCHES - 1) * len(VALUES)
