@@ -218,6 +218,7 @@ def test_a_batch_that_lies_about_its_offset_is_where_the_log_is_cut_beyond_the_r
 def test_an_index_that_was_made_from_a_batch_that_lies_about_its_offset_is_not_believed(log_file: Path) -> None:
     change(log_file, place_of(4), ">q", 6 * EACH)
     log_file.with_suffix(".index").write_bytes(struct.pack(">ii", 7 * EACH - 1, place_of(4)))
+    log_file.with_suffix(".timeindex").touch()
     log = opened(log_file)
     assert value_at(log, 7 * EACH - 1) == b"%d" % (7 * EACH - 1)
     assert value_at(log, 6 * EACH) == b"%d" % (6 * EACH)
