@@ -91,4 +91,5 @@ def set_times(entry: EntryAttributes, mtime_ns: int) -> None:
 
 
 def milliseconds_ns(timestamp: int) -> int:
+    """Return the nanoseconds of a timestamp in milliseconds."""
     return timestamp * _MILLISECOND_NS

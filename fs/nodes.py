@@ -131,10 +131,15 @@ class Listing(Protocol):
 
 
 class Node(Protocol):
-    async def attributes(self, number: int) -> EntryAttributes: ...
+    """Anything with an inode number, of which `number` is the part that its kind gives a meaning."""
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        """Return what stat(2) shows; ESTALE for a number that was never given, or means nothing any more."""
 
 
 class File(Node, Protocol):
+    """What is opened and read."""
+
     async def open(self, number: int, opening: Opening) -> Opened:
         """Open; for writing only what is a `WritableFile`."""
 
@@ -147,14 +152,20 @@ class WritableFile(File, Protocol):
 
 
 class Link(Node, Protocol):
-    def target(self, number: int) -> bytes: ...
+    """A symbolic link."""
+
+    def target(self, number: int) -> bytes:
+        """Return the path that it holds, relative to where it lies."""
 
 
 class Directory(Node, Protocol):
+    """What holds names."""
+
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         """Return the entry of that name, None when there is none."""
 
-    async def listing(self, number: int) -> Listing: ...
+    async def listing(self, number: int) -> Listing:
+        """Open it for readdir(3); what is reached by name only is not in there."""
 
 
 class ShortListing:

@@ -104,4 +104,5 @@ class MapMaking:
 
 
 def refresh(view: Mapped, bytes_max: int, *, nowait: bool) -> bool:
+    """Return `view.refresh` in the form that `Shared.answer` asks: whether all maps are there."""
     return view.refresh(nowait=nowait, bytes_max=bytes_max)

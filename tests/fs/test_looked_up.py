@@ -33,4 +33,7 @@ def test_a_number_is_never_given_again() -> None:
 
 
 def test_what_is_not_known_is_forgotten_without_a_word() -> None:
-    LookedUp[str]().forget(7, 1)
+    known = LookedUp[str]()
+    number = known.look_up("1..2")
+    known.forget(number + 6, 1)
+    assert len(known) == 1 and known.at(number) == "1..2"
