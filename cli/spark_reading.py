@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from offsetfs.cli import spark_session
-from offsetfs.cli.exit_codes import DONE
+from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.fs.figures import duration, size
 
 FOUND = 1
@@ -96,32 +96,48 @@ def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: t
     return FOUND if result.damage else DONE
 
 
-@click.command("export", short_help="Write records as Parquet, with a manifest.")
+@click.command("export", short_help="Write records as Parquet, or into a table of a database.")
 @click.argument("source", metavar="LOGDIR")
-@click.argument("destination", metavar="DIRECTORY")
+@click.argument("destination", metavar="DIRECTORY|jdbc:…")
 @spark_session.TOPIC
 @click.option("--committed", is_flag=True, help="Leave out open and aborted transactions.")
+@click.option("--table", metavar="TABLE", help="The table that a database gets.")
+@click.option("--append", is_flag=True, help="Add to a table that is there.")
 @spark_session.job
 def export(
     source: str,
     destination: str,
     topics: tuple[str, ...],
     committed: bool,
+    table: str | None,
+    append: bool,
     master: str | None,
     conf: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Write the records of a log directory as Parquet files, a range of offsets each.
+    """Write the records of a log directory as Parquet files, a range of offsets each, or into a table of a database.
 
-    Begun again it makes the files that are missing; later, those for what has come since.
+    Files: begun again it makes those that are missing; later, those for what has come since. A table is made, and what
+    a job that failed has written stays in it. The driver of the database is a jar that Spark is told of.
 
     \b
     offsetfs spark export /var/lib/kafka/data /backup/parquet --topic orders --topic users
+    offsetfs spark export /var/lib/kafka/data 'jdbc:postgresql://db/shop?user=ada' --table orders \\
+        --topic orders --conf spark.jars=postgresql-42.7.4.jar
     """
+    is_database = destination.startswith("jdbc:")
+    if is_database != (table is not None) or (append and not is_database):
+        raise Failure("--table belongs to a destination that begins with jdbc:, and --append to a table", WRONG_CALL)
+    isolation = "read_committed" if committed else "read_uncommitted"
     with spark_session.begun(master, conf, as_json) as spark:
+        if table is not None:
+            from offsetfs.pipeline.jobs.export_table import export_table
+
+            written = export_table(spark, source, destination, table, topics, isolation=isolation, is_to_append=append)
+            spark_session.tell(dataclasses.asdict(written), f"{written.records} records into {table}", as_json)
+            return DONE
         from offsetfs.pipeline.jobs.export import export as job
 
-        isolation = "read_committed" if committed else "read_uncommitted"
         result = job(spark, source, destination, topics, isolation=isolation)
     made = f"{result.records_made} records, {size(result.bytes_made)} in {result.files_made} new files"
     spark_session.tell(dataclasses.asdict(result), f"{made}; {result.files} files in all", as_json)

@@ -42,15 +42,18 @@ def tell(fields: Mapping[str, Any], sentence: str, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def begun(master: str | None, conf: tuple[str, ...], as_json: bool) -> Iterator[SparkSession]:
-    """Yield a session that is stopped at the end; what a job raises becomes a sentence."""
+    """Yield the session that there is, or one that is stopped at the end; what a job raises becomes a sentence."""
     if importlib.util.find_spec("pyspark") is None:
         raise Failure("PySpark is not installed: pip install 'offsetfs[spark]'")
+    from pyspark.sql import SparkSession
+
     from offsetfs.pipeline.jobs.workers import sentence_of
     from offsetfs.pipeline.session import session
 
     is_watched = sys.stderr.isatty() and not as_json
     ours = {"spark.ui.showConsoleProgress": str(is_watched).lower(), "spark.log.level": "OFF"}
     is_remote = master is not None and master.startswith("sc://")
+    was_there = SparkSession.getActiveSession() is not None
     try:
         spark = session(master, {**({} if is_remote else ours), **_settings(conf)})
     except Exception as error:
@@ -66,7 +69,8 @@ def begun(master: str | None, conf: tuple[str, ...], as_json: bool) -> Iterator[
     except Exception as error:
         raise Failure(sentence_of(error)) from error
     finally:
-        spark.stop()
+        if not was_there:
+            spark.stop()
 
 
 def _settings(conf: tuple[str, ...]) -> dict[str, str]:

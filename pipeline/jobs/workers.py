@@ -88,6 +88,7 @@ def _sight(path: str) -> Answer:
 
 
 _RAISED = re.compile(r"^(?:[\w$.]+\.)?(\w+): (.+)$")
+_OF_THE_JVM = re.compile(r"^: (?:[a-z]\w*\.)+\w+: (.+)$")
 _OURS = re.compile(r"^offsetfs\.[\w.]+: (.+)$")
 
 
@@ -100,4 +101,7 @@ def sentence_of(error: BaseException) -> str:
     raised = [
         line.strip() for line in lines if (found := _RAISED.match(line.strip())) and found.group(1).endswith("Error")
     ]
-    return raised[-1] if raised else (lines[0] if lines else type(error).__name__)
+    if raised:
+        return raised[-1]
+    of_the_jvm = [found.group(1) for line in lines if (found := _OF_THE_JVM.match(line))]
+    return next(iter([*of_the_jvm, *lines]), type(error).__name__)

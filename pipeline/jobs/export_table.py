@@ -1,0 +1,87 @@
+"""`export` into a table of a database, by Spark's JDBC writer.
+
+The driver of the database is the user's: a jar that Spark loads (`spark.jars`, `spark.jars.packages`). Rows are those
+of the data source, headers as JSON. Tasks write beside each other, a transaction each, so that a job that fails leaves
+the rows of those that were done; therefore a table has to be new, unless somebody says that rows are to be added.
+Ranges of offsets are nowhere noted down here: who wants to go on where he was, exports to Parquet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from offsetfs.pipeline.jobs.workers import JobFailed, check_sight
+from offsetfs.pipeline.read_options import ReadOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "to_json(headers) AS headers")
+"""What a row of the table has. A database has no array of pairs; values of headers are base64 there."""
+
+_DRIVERS = {
+    "postgresql": "org.postgresql.Driver",
+    "mysql": "com.mysql.cj.jdbc.Driver",
+    "mariadb": "org.mariadb.jdbc.Driver",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+}
+"""Classes of drivers: one that came as `spark.jars` is found by its name only."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableResult:
+    """How many rows this run has written."""
+
+    table: str
+    records: int
+
+
+def export_table(
+    spark: SparkSession,
+    source: str,
+    url: str,
+    table: str,
+    topics: Sequence[str] = (),
+    *,
+    isolation: str = "read_uncommitted",
+    is_to_append: bool = False,
+    properties: Mapping[str, str] = _NOTHING,
+) -> TableResult:
+    """Write a log directory, or some topics of it, into a table, which is made; committed when it returns.
+
+    `properties` go to Spark's JDBC writer (`user`, `password`, `batchsize`, …). Raises `OptionError`, `JobFailed` (also
+    for a table that is there, without `is_to_append`), and what Spark raises for a database that refuses.
+    """
+    from pyspark.sql import Observation, functions
+
+    wanted = {"subscribe": ",".join(topics)} if topics else {}
+    given = {"includeHeaders": "true", "isolation": isolation, **wanted}
+    check_sight(spark, ReadOptions.parse({**given, "path": source}).path)
+    counted = Observation()
+    frame = spark.read.format("offsetfs").options(**given).load(source).selectExpr(*COLUMNS)
+    frame = frame.observe(counted, functions.count(functions.lit(1)).alias("records"))
+    mode = "append" if is_to_append else "error"
+    driver = {"driver": _DRIVERS[kind]} if (kind := url.split(":", 2)[1]) in _DRIVERS else {}
+    try:
+        frame.write.jdbc(url, table, mode=mode, properties={**driver, **properties})
+    except Exception as error:
+        raise _told(error, url, table) or error from None
+    return TableResult(table, counted.get["records"])
+
+
+def _told(error: Exception, url: str, table: str) -> JobFailed | None:
+    """Return what can be said better than Spark does."""
+    text = str(error)
+    if re.search(r"TABLE_OR_VIEW_ALREADY_EXISTS|SaveMode: ErrorIfExists", text):
+        return JobFailed(f"table {table} is there already; --append (is_to_append) adds to it")
+    if "ClassNotFoundException" in text or "No suitable driver" in text:
+        kind = ":".join(url.split(":", 2)[:2])
+        return JobFailed(
+            f"Spark has no driver for {kind}: --conf spark.jars=JAR, or spark.jars.packages=GROUP:NAME:VERSION"
+        )
+    return None
