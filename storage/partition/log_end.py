@@ -9,6 +9,7 @@ from __future__ import annotations
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.partition.log_values import Damage
 from offsetfs.storage.records import batch_chain, row_walk
+from offsetfs.storage.segments import offset_search
 from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
 
 
@@ -41,7 +42,7 @@ def _last_sound_position(segment: Segment) -> int:
     """Return where the last indexed batch begins that is sound: a power cut may leave the entry and not the batch."""
     offset = segment.base_offset + RELATIVE_OFFSET_MAX
     while True:
-        position = segment.floor_position(segment.open_files(), offset, nowait=False)
+        position = offset_search.floor_position(segment, segment.open_files(), offset, nowait=False)
         if position == 0 or _is_sound(segment, position):
             return position
         offset = segment.open_files().index.lookup(offset)[0] - 1

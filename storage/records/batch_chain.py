@@ -85,6 +85,17 @@ def headers(
         position += header.size
 
 
+def header_at(
+    file: File, position: int, end: int, block_bytes: int, *, nowait: bool = False
+) -> tuple[BatchHeader, memoryview]:
+    """Return the header of the batch at `position`, and at most `block_bytes` bytes from there, as `headers` does."""
+    seen = memoryview(file.read(position, max(min(block_bytes, end - position), 0), nowait=nowait))
+    header = parse_header(seen, path=file.path, file_position=position)
+    if header.size > end - position:
+        raise MalformedBatch(UNFINISHED, path=file.path, position=position, offset=header.base_offset)
+    return header, seen
+
+
 def walk(
     file: File,
     position: int,

@@ -43,7 +43,7 @@ _maps: Pool[View] = Pool(MAPS_MAX)
 class MappedIndex:
     """The entries of one index file. What they mean is the owner's business."""
 
-    __slots__ = ("_count", "_key", "bytes_max", "entry", "file", "followed", "writable")
+    __slots__ = ("_count", "_key", "_length", "bytes_max", "entry", "file", "followed", "writable")
 
     def __init__(self, file: files.File, entry: Struct, *, bytes_max: int, writable: bool, followed: bool) -> None:
         self._key = object()
@@ -56,6 +56,7 @@ class MappedIndex:
         if length % entry.size or length > I32_MAX:
             reason = f"{length} bytes are no whole number of {entry.size}-byte entries, or above {I32_MAX}"
             raise CorruptIndex(reason, path=file.path)
+        self._length = length
         self._count = self._find_count(length // entry.size, 0)
 
     def __del__(self) -> None:
@@ -95,8 +96,8 @@ class MappedIndex:
         count = self._count if self.writable else self._refresh()
         if not count:
             return b"", 0
-        view = _maps.peek(self._key)
-        if view is None or len(view) < count * self.entry.size:
+        view = _maps.get(self._key, self._map_file)
+        if len(view) < count * self.entry.size:
             _maps.drop(self._key)
             view = _maps.get(self._key, self._map_file)
         return view, min(count, len(view) // self.entry.size)
@@ -117,12 +118,14 @@ class MappedIndex:
         return self.entry.unpack(first), self.entry.unpack(last)
 
     def _refresh(self) -> int:
-        """Look how far another process has written. As far as before: two or three preads."""
+        """Look how far somebody has written: two or three preads, but not in a file that we alone write and filled."""
         length = self.file.size()
-        view = _maps.peek(self._key)
-        if view is not None and len(view) > length:
-            _maps.drop(self._key)  # the file was cut: the end of the old map would be SIGBUS
-        self._count = self._find_count(length // self.entry.size, self._count)
+        if length != self._length or self.followed or self._count * self.entry.size != length:
+            view = _maps.peek(self._key)
+            if view is not None and len(view) > length:
+                _maps.drop(self._key)  # the file was cut: the end of the old map would be SIGBUS
+            self._count = self._find_count(length // self.entry.size, self._count)
+            self._length = length
         return self._count
 
     def _map_file(self) -> View:

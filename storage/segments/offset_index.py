@@ -14,11 +14,13 @@ here. An index has no checksum: the caller believes an entry when the batch at i
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from struct import Struct
+from typing import cast
 
 from offsetfs.storage.errors import CorruptIndex, InvalidIndexAppend
+from offsetfs.storage.segments.index_search import around
 from offsetfs.storage.segments.mapped_index import MappedIndex, View, relative
 from offsetfs.storage.units import I32_MAX, Offset, Position
 
@@ -89,16 +91,11 @@ class OffsetIndex:
 
     def lookup(self, offset: int) -> tuple[Offset, Position]:
         """Return the entry with the largest offset ≤ `offset`; `(base_offset, 0)` when there is none. O(log n)."""
-        view, count = self._index.view()
-        place = bisect_right(range(count), offset - self.base_offset, key=_offset_key(view)) - 1
-        return self._entry(view, place) if place >= 0 else (self.base_offset, Position(0))
+        return self.around(offset)[0]
 
-    def bracket(self, offset: int) -> list[tuple[Offset, Position]]:
+    def around(self, offset: int) -> list[tuple[Offset, Position]]:
         """Return what `lookup` returns, and the two entries behind it, as far as there are any. O(log n)."""
-        view, count = self._index.view()
-        place = bisect_right(range(count), offset - self.base_offset, key=_offset_key(view))
-        floor = self._entry(view, place - 1) if place else (self.base_offset, Position(0))
-        return [floor, *(self._entry(view, slot) for slot in range(place, min(place + 2, count)))]
+        return cast("list[tuple[Offset, Position]]", around(*self._index.view(), self.base_offset, offset))
 
     def upper_bound(self, entry: tuple[int, int], size: int) -> tuple[Offset, Position] | None:
         """Return the first entry at least `size` bytes behind the position of `entry`, or None. O(log n).

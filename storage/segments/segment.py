@@ -26,16 +26,15 @@ from offsetfs.storage.errors import (
     CorruptIndex,
     InvalidIndexAppend,
     MalformedBatch,
-    UnsupportedFormat,
     WouldBlock,
 )
 from offsetfs.storage.files import File
 from offsetfs.storage.names import MAP_SUFFIXES, segment_name
 from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import HEADER_SIZE, Batch, BatchHeader
+from offsetfs.storage.records.batch import Batch, BatchHeader
 from offsetfs.storage.records.batch_builder import SealedBatch
 from offsetfs.storage.records.legacy import NO_RUNS
-from offsetfs.storage.segments import offset_order, segment_indexes, time_search
+from offsetfs.storage.segments import offset_search, segment_indexes, time_search
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.time_index import TimeIndex
@@ -48,8 +47,6 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 RELATIVE_OFFSET_MAX = 2**31 - 1
 LOG_BYTES_MAX = 2**31 - 1
 REOPEN_BYTES = 1 << 20
-OFFSET_SIZE = 8
-OFFSET_END = 2**63
 
 LIVE, REMOVED = "", ".deleted"
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
@@ -169,88 +166,7 @@ class Segment:
         one index interval, whatever the size of the segment. Raises `CorruptBatch`, `MalformedBatch`,
         `UnsupportedFormat` when the offset is in what is damaged; with `nowait` `WouldBlock`.
         """
-        opened = self.open_files(nowait=nowait)
-        direct = self._find_directly(opened, offset, offset_end, nowait)
-        if direct is not None:
-            return direct
-        position = self.floor_position(opened, offset, nowait)
-        try:
-            return self._walk_to(opened.log, position, offset, offset_end, nowait)
-        except offset_order.UNREADABLE:
-            if nowait:
-                raise WouldBlock("looks over damage", path=self.log_path) from None
-        entry_offset, _ = opened.index.lookup(offset)
-        position = self.floor_position(opened, entry_offset - 1, nowait) if position else 0
-        return offset_order.find_over_damage(
-            opened.log, position, self.size, offset, offset_min=self.base_offset, offset_end=offset_end
-        )
-
-    def _walk_to(self, log: File, position: int, offset: int, offset_end: int | None, nowait: bool) -> Batch | None:
-        """Walk from `position` on; raise when the chain breaks, or offsets do not rise: then it is not to be believed.
-
-        Where the offset is in none of them, the batch before is verified, too: a damaged header hides how far it goes.
-        """
-        passed: tuple[int, BatchHeader, memoryview] | None = None
-        for place, header, seen in batch_chain.headers(log, position, self.size, nowait=nowait):
-            if passed is not None and header.base_offset <= passed[1].last_offset:
-                raise MalformedBatch(f"offset {header.base_offset} stands too late", path=log.path, position=place)
-            if header.last_offset >= offset:
-                found = batch_chain.load(log, place, header, seen, nowait=nowait)
-                if found.base_offset > offset:
-                    if passed is None:  # a log that was compacted, or batches that strayed to its beginning
-                        raise MalformedBatch(f"offset {found.base_offset} comes first", path=log.path, position=place)
-                    batch_chain.load(log, *passed, nowait=nowait)
-                if not self.ends_in_order(log, place, header, seen, offset_end, nowait):
-                    raise MalformedBatch(f"{header.last_offset} is not the end", path=log.path, position=place)
-                return found
-            passed = place, header, seen
-        if passed is not None:
-            batch_chain.load(log, *passed, nowait=nowait)
-        return None
-
-    def ends_in_order(
-        self, log: File, place: int, header: BatchHeader, seen: memoryview, offset_end: int | None, nowait: bool
-    ) -> bool:
-        """Whether the next batch, and the next segment at `offset_end`, begin where this batch has ended.
-
-        `seen`: bytes of the log file from `place` on.
-        """
-        behind, following = place + header.size, offset_end
-        if behind + OFFSET_SIZE <= self.size:
-            begins = seen[header.size : header.size + OFFSET_SIZE]
-            if len(begins) < OFFSET_SIZE:
-                begins = memoryview(log.read(behind, OFFSET_SIZE, nowait=nowait))
-            following = min(int.from_bytes(begins, "big"), OFFSET_END if offset_end is None else offset_end)
-        return following is None or following > header.last_offset
-
-    def _find_directly(self, opened: SegmentFiles, offset: int, offset_end: int | None, nowait: bool) -> Batch | None:
-        """Return the batch of an index entry that holds `offset`: the entry's own offset, or the batch is large.
-
-        An entry has the last offset of its batch, so the batch of an offset between two entries is the later one's,
-        unless small batches lie between them. One read instead of three, and of no more than lies before the next
-        entry, and the offset there: an index that was made from a damaged log names batches that stand too early. None:
-        look the long way.
-        """
-        entries = opened.index.bracket(offset)
-        if entries[0][0] != offset or entries[0][1] <= 0:
-            before = entries.pop(0)[1]
-            if not entries or entries[0][1] - before < 2 * self.config.index_interval_bytes or entries[0][1] <= 0:
-                return None
-        last_offset, position = entries[0]
-        room = max(entries[1][1] - position, HEADER_SIZE) if len(entries) > 1 else batch_chain.PROBE_BYTES
-        block_bytes = min(room + OFFSET_SIZE, batch_chain.PROBE_BYTES)
-        chain = batch_chain.headers(opened.log, position, self.size, nowait=nowait, block_bytes=block_bytes)
-        try:
-            for place, header, seen in chain:
-                holds = header.base_offset <= offset <= header.last_offset == last_offset
-                if not holds or header.is_wrapper:
-                    return None
-                if not self.ends_in_order(opened.log, place, header, seen, offset_end, nowait):
-                    return None
-                return batch_chain.load(opened.log, place, header, seen, nowait=nowait)
-        except (MalformedBatch, UnsupportedFormat):
-            pass  # the entry lies, or the batch is damaged: the long way says which
-        return None
+        return offset_search.find(self, offset, offset_end=offset_end, nowait=nowait)
 
     def batch_at_position(self, position: int, *, nowait: bool = False) -> Batch:
         """Return the batch that begins at byte `position`, checksum verified."""
@@ -286,7 +202,7 @@ class Segment:
     def position_of(self, offset: int, *, nowait: bool = False) -> int:
         """Return the byte position of the batch that `find` would return, or `size`."""
         opened = self.open_files(nowait=nowait)
-        position = self.floor_position(opened, offset, nowait)
+        position = offset_search.floor_position(self, opened, offset, nowait)
         for place, header, _ in batch_chain.walk(opened.log, position, self.size, nowait=nowait):
             if header.last_offset >= offset:
                 return place
@@ -294,35 +210,8 @@ class Segment:
 
     def last_indexed_position(self) -> int:
         """Return the byte position of the last batch that the index knows: the end is at most an interval away."""
-        return self.floor_position(self.open_files(), self.base_offset + RELATIVE_OFFSET_MAX, nowait=False)
-
-    def floor_position(self, opened: SegmentFiles, offset: int, nowait: bool) -> int:
-        """Return where to start looking for `offset`: what the index says, when the batch there agrees."""
-        entry_offset, position = opened.index.lookup(offset)
-        if position == 0 or self._agrees(opened.log, entry_offset, position, offset, nowait):
-            return position
-        opened = self._distrust(nowait)
-        entry_offset, position = opened.index.lookup(offset)
-        return position if self._agrees(opened.log, entry_offset, position, offset, nowait) else 0
-
-    def _agrees(self, log: File, entry_offset: int, position: int, offset: int, nowait: bool) -> bool:
-        """Whether a batch begins at `position` that does not lie beyond what the index entry promises.
-
-        Before 0.11 the entry of a compressed set had the offset of its first record, which only its inside knows. The
-        set is inflated when that matters: when it ends behind `offset`, and might be the one that is looked for.
-        """
-        if not 0 <= position < self.size or entry_offset > offset:  # the latter where the index is out of order
-            return False
-        try:
-            for place, header, seen in batch_chain.headers(log, position, self.size, nowait=nowait, block_bytes=64):
-                if header.is_wrapper and header.last_offset > offset:
-                    first = batch_chain.load(log, place, header, seen, nowait=nowait).base_offset
-                else:
-                    first = header.base_offset
-                return self.base_offset <= first <= (offset if header.is_wrapper else entry_offset)
-        except offset_order.UNREADABLE:
-            pass
-        return False
+        last = self.base_offset + RELATIVE_OFFSET_MAX
+        return offset_search.floor_position(self, self.open_files(), last, nowait=False)
 
     # --- time --------------------------------------------------------------------------------------------------------
 
@@ -439,7 +328,7 @@ class Segment:
         time_index = TimeIndex.open(self.path(".timeindex"), self.base_offset, bytes_max=limit, followed=followed)
         return index, time_index
 
-    def _distrust(self, nowait: bool) -> SegmentFiles:
+    def distrust_indexes(self, *, nowait: bool = False) -> SegmentFiles:
         """Make the indexes anew from the log, because an entry proved wrong."""
         if nowait:
             raise WouldBlock("the index has to be made anew", path=self.log_path)
@@ -489,7 +378,7 @@ class Segment:
             return
         opened = self.open_files()  # what is missing is made anew
         if not self._ends_agree(opened):
-            self._distrust(nowait=False)
+            self.distrust_indexes()
         self.max_timestamp()
         limit = self.config.segment_index_bytes
         index = OffsetIndex.open(self.path(".index"), self.base_offset, bytes_max=limit, writable=True, create=True)
@@ -503,8 +392,9 @@ class Segment:
 
     def _ends_agree(self, opened: SegmentFiles) -> bool:
         """Whether the last entry of each index is true: new ones come behind it, and must be able to."""
-        offset, position = opened.index.lookup(self.base_offset + RELATIVE_OFFSET_MAX)
-        if position and not self._agrees(opened.log, offset, position, self.base_offset + RELATIVE_OFFSET_MAX, False):
+        last = self.base_offset + RELATIVE_OFFSET_MAX
+        offset, position = opened.index.lookup(last)
+        if position and not offset_search.agrees(self, opened.log, offset, position, last, False):
             return False
         entry = opened.time_index.last_entry
         return time_search.sound_entry(self, opened, entry, nowait=False) == entry

@@ -14,12 +14,13 @@ it names agrees.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
 
 from offsetfs.storage.errors import CorruptIndex, InvalidIndexAppend
-from offsetfs.storage.segments.mapped_index import MappedIndex, View, relative
+from offsetfs.storage.segments.index_search import time_floor
+from offsetfs.storage.segments.mapped_index import MappedIndex, relative
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
 
 ENTRY = Struct(">qi")
@@ -89,17 +90,12 @@ class TimeIndex:
 
     def lookup(self, timestamp: int) -> tuple[Timestamp, Offset]:
         """Return the entry with the largest timestamp ≤ `timestamp`; `(-1, base_offset)` when none. O(log n)."""
-        view, count = self._index.view()
-        place = bisect_right(range(count), timestamp, key=lambda slot: ENTRY.unpack_from(view, slot * 12)[0]) - 1
-        return self._entry(view, place) if place >= 0 else (NO_TIMESTAMP, self.base_offset)
+        found, offset = time_floor(*self._index.view(), self.base_offset, timestamp)
+        return Timestamp(found), Offset(offset)
 
     def entries(self) -> Iterator[tuple[Timestamp, Offset]]:
         """Yield the entries there are now, as (timestamp, offset)."""
         return ((Timestamp(first), Offset(self.base_offset + second)) for first, second in self._index.entries())
-
-    def _entry(self, view: View, place: int) -> tuple[Timestamp, Offset]:
-        first, second = ENTRY.unpack_from(view, place * ENTRY.size)
-        return Timestamp(first), Offset(self.base_offset + second)
 
     def _read_last_entry(self) -> tuple[Timestamp, Offset]:
         ends = self._index.ends()

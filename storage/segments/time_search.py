@@ -15,6 +15,7 @@ from offsetfs.storage.records import batch_chain, chain, row_walk
 from offsetfs.storage.records.batch import Batch, BatchHeader
 from offsetfs.storage.records.codec import COLUMNS
 from offsetfs.storage.records.legacy import RUNS, TIMELESS_RUNS
+from offsetfs.storage.segments import offset_search
 from offsetfs.storage.units import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def find_timestamp(
     entry = opened.time_index.lookup(timestamp)
     in_order = entry[0] <= timestamp
     _, offset = sound_entry(segment, opened, entry if in_order else (NO_TIMESTAMP, 0), nowait=nowait)
-    position = segment.floor_position(opened, max(offset, offset_min), nowait)
+    position = offset_search.floor_position(segment, opened, max(offset, offset_min), nowait)
     before = None if position else segment.base_offset - 1
     for place, header, seen in batch_chain.walk(opened.log, position, segment.size, nowait=nowait, runs=RUNS):
         rises = before < header.base_offset if before is not None else _is_indexed(opened, header)
@@ -61,7 +62,7 @@ def find_timestamp(
             found = _first_at_or_after(batch, timestamp, offset_min)
             if found is None:
                 continue
-            if rises and segment.ends_in_order(opened.log, place, header, seen, offset_end, nowait):
+            if rises and offset_search.ends_in_order(segment, opened.log, place, header, seen, offset_end, nowait):
                 return found
             holder = segment.find(found[0], offset_end=offset_end, nowait=nowait)
         except (CorruptBatch, MalformedBatch, UnsupportedFormat):
@@ -99,7 +100,7 @@ def measure_max_timestamp(segment: Segment) -> tuple[int, int]:
     """
     opened = segment.open_files()
     timestamp, offset = sound_entry(segment, opened, opened.time_index.last_entry, nowait=False)
-    position = segment.floor_position(opened, offset, nowait=False) if timestamp >= 0 else 0
+    position = offset_search.floor_position(segment, opened, offset, nowait=False) if timestamp >= 0 else 0
     for rows in row_walk.header_rows(opened.log, position, segment.size, runs=TIMELESS_RUNS):
         times = rows.column(chain.MAX_TIMESTAMP)
         latest = max(times)
@@ -123,7 +124,7 @@ def sound_entry(segment: Segment, opened: SegmentFiles, entry: tuple[int, int], 
     timestamp, offset = entry
     if timestamp < 0:
         return NO_TIMESTAMP, segment.base_offset
-    position = segment.floor_position(opened, offset, nowait)
+    position = offset_search.floor_position(segment, opened, offset, nowait)
     for _, header, _ in batch_chain.walk(opened.log, position, segment.size, nowait=nowait):
         if header.last_offset >= offset:
             agrees = header.base_offset <= offset and header.max_timestamp == timestamp

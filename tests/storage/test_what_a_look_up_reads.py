@@ -12,7 +12,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records import batch_chain
 from offsetfs.storage.records.batch import build
 from offsetfs.storage.records.batch_builder import SealedBatch
-from offsetfs.storage.segments.segment import OFFSET_SIZE
+from offsetfs.storage.segments.offset_search import OFFSET_SIZE
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,48 @@
+"""Searching the entries of an index file, in plain Python: the specification of the compiled `_index_search`.
+
+`view` holds at least `count` entries; `ValueError` when it does not. They are searched by halves, so what is in no
+order is found somewhere, as `bisect.bisect_right` finds it. O(log n).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from struct import Struct
+
+from offsetfs.storage import files
+
+OFFSET_ENTRY = Struct(">ii")
+TIME_ENTRY = Struct(">qi")
+
+View = files.Map | bytes
+
+
+def around(view: View, count: int, base_offset: int, offset: int) -> list[tuple[int, int]]:
+    """Return the (offset, position) with the largest offset ≤ `offset`, and the two behind it, as far as there are any.
+
+    The first is `(base_offset, 0)` where all offsets are above.
+    """
+    _check(view, count, OFFSET_ENTRY)
+    key = OFFSET_ENTRY.unpack_from
+    place = bisect_right(range(count), offset - base_offset, key=lambda slot: key(view, slot * OFFSET_ENTRY.size)[0])
+    floor = [] if place else [(base_offset, 0)]
+    for slot in range(max(place - 1, 0), min(place + 2, count)):
+        first, second = OFFSET_ENTRY.unpack_from(view, slot * OFFSET_ENTRY.size)
+        floor.append((base_offset + first, second))
+    return floor
+
+
+def time_floor(view: View, count: int, base_offset: int, timestamp: int) -> tuple[int, int]:
+    """Return the (timestamp, offset) with the largest timestamp ≤ `timestamp`; `(-1, base_offset)` when none."""
+    _check(view, count, TIME_ENTRY)
+    key = TIME_ENTRY.unpack_from
+    place = bisect_right(range(count), timestamp, key=lambda slot: key(view, slot * TIME_ENTRY.size)[0])
+    if not place:
+        return -1, base_offset
+    first, second = TIME_ENTRY.unpack_from(view, (place - 1) * TIME_ENTRY.size)
+    return first, base_offset + second
+
+
+def _check(view: View, count: int, entry: Struct) -> None:
+    if not 0 <= count <= len(view) // entry.size:
+        raise ValueError("more entries than bytes")

@@ -1,0 +1,149 @@
+"""Finding the batch of an offset in a segment.
+
+An index entry is a hint, and believed only when the batch at its position agrees; else the index is made anew from the
+log. Neither is a batch believed that does not end where the next one, or the next segment, begins: the checksum does
+not cover its offset. Where the chain of batches breaks, `offset_order` looks over the damage.
+
+Follows Kafka's LogSegment.translateOffset, which walks on from the index entry and reads the batch afterwards. Most
+look-ups here take one read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetfs.storage.errors import MalformedBatch, UnsupportedFormat, WouldBlock
+from offsetfs.storage.files import File
+from offsetfs.storage.records import batch_chain
+from offsetfs.storage.records.batch import HEADER_SIZE, Batch, BatchHeader
+from offsetfs.storage.segments import offset_order
+
+if TYPE_CHECKING:
+    from offsetfs.storage.segments.segment import Segment, SegmentFiles
+
+OFFSET_SIZE = 8
+OFFSET_END = 2**63
+
+
+def find(segment: Segment, offset: int, *, offset_end: int | None = None, nowait: bool = False) -> Batch | None:
+    """Return the first batch whose last offset is ≥ `offset`, checksum verified; see `Segment.find`."""
+    opened = segment.open_files(nowait=nowait)
+    direct = _find_directly(segment, opened, offset, offset_end, nowait)
+    if direct is not None:
+        return direct
+    position = floor_position(segment, opened, offset, nowait)
+    try:
+        return _walk_to(segment, opened.log, position, offset, offset_end, nowait)
+    except offset_order.UNREADABLE:
+        if nowait:
+            raise WouldBlock("looks over damage", path=segment.log_path) from None
+    entry_offset, _ = opened.index.lookup(offset)
+    position = floor_position(segment, opened, entry_offset - 1, nowait) if position else 0
+    return offset_order.find_over_damage(
+        opened.log, position, segment.size, offset, offset_min=segment.base_offset, offset_end=offset_end
+    )
+
+
+def _find_directly(
+    segment: Segment, opened: SegmentFiles, offset: int, offset_end: int | None, nowait: bool
+) -> Batch | None:
+    """Return the batch of an index entry that holds `offset`: the entry's own offset, or the batch is large.
+
+    An entry has the last offset of its batch, so the batch of an offset between two entries is the later one's,
+    unless small batches lie between them. One read instead of three, and of no more than lies before the next
+    entry, and the offset there: an index that was made from a damaged log names batches that stand too early. None:
+    look the long way.
+    """
+    entries = opened.index.around(offset)
+    if entries[0][0] != offset or entries[0][1] <= 0:
+        before = entries.pop(0)[1]
+        if not entries or entries[0][1] - before < 2 * segment.config.index_interval_bytes or entries[0][1] <= 0:
+            return None
+    last_offset, position = entries[0]
+    room = max(entries[1][1] - position, HEADER_SIZE) if len(entries) > 1 else batch_chain.PROBE_BYTES
+    block_bytes = min(room + OFFSET_SIZE, batch_chain.PROBE_BYTES)
+    try:
+        header, seen = batch_chain.header_at(opened.log, position, segment.size, block_bytes, nowait=nowait)
+        holds = header.base_offset <= offset <= header.last_offset == last_offset and not header.is_wrapper
+        if holds and ends_in_order(segment, opened.log, position, header, seen, offset_end, nowait):
+            return batch_chain.load(opened.log, position, header, seen, nowait=nowait)
+    except (MalformedBatch, UnsupportedFormat):
+        pass  # the entry lies, or the batch is damaged: the long way says which
+    return None
+
+
+def _walk_to(
+    segment: Segment, log: File, position: int, offset: int, offset_end: int | None, nowait: bool
+) -> Batch | None:
+    """Walk from `position` on; raise when the chain breaks, or offsets do not rise: then it is not to be believed.
+
+    Where the offset is in none of them, the batch before is verified, too: a damaged header hides how far it goes.
+    """
+    passed: tuple[int, BatchHeader, memoryview] | None = None
+    for place, header, seen in batch_chain.headers(log, position, segment.size, nowait=nowait):
+        if passed is not None and header.base_offset <= passed[1].last_offset:
+            raise MalformedBatch(f"offset {header.base_offset} stands too late", path=log.path, position=place)
+        if header.last_offset >= offset:
+            found = batch_chain.load(log, place, header, seen, nowait=nowait)
+            if found.base_offset > offset:
+                if passed is None:  # a log that was compacted, or batches that strayed to its beginning
+                    raise MalformedBatch(f"offset {found.base_offset} comes first", path=log.path, position=place)
+                batch_chain.load(log, *passed, nowait=nowait)
+            if not ends_in_order(segment, log, place, header, seen, offset_end, nowait):
+                raise MalformedBatch(f"{header.last_offset} is not the end", path=log.path, position=place)
+            return found
+        passed = place, header, seen
+    if passed is not None:
+        batch_chain.load(log, *passed, nowait=nowait)
+    return None
+
+
+def ends_in_order(
+    segment: Segment,
+    log: File,
+    place: int,
+    header: BatchHeader,
+    seen: memoryview,
+    offset_end: int | None,
+    nowait: bool,
+) -> bool:
+    """Whether the next batch, and the next segment at `offset_end`, begin where this batch has ended.
+
+    `seen`: bytes of the log file from `place` on.
+    """
+    behind, following = place + header.size, offset_end
+    if behind + OFFSET_SIZE <= segment.size:
+        begins = seen[header.size : header.size + OFFSET_SIZE]
+        if len(begins) < OFFSET_SIZE:
+            begins = memoryview(log.read(behind, OFFSET_SIZE, nowait=nowait))
+        following = min(int.from_bytes(begins, "big"), OFFSET_END if offset_end is None else offset_end)
+    return following is None or following > header.last_offset
+
+
+def floor_position(segment: Segment, opened: SegmentFiles, offset: int, nowait: bool) -> int:
+    """Return where to start looking for `offset`: what the index says, when the batch there agrees."""
+    entry_offset, position = opened.index.lookup(offset)
+    if position == 0 or agrees(segment, opened.log, entry_offset, position, offset, nowait):
+        return position
+    opened = segment.distrust_indexes(nowait=nowait)
+    entry_offset, position = opened.index.lookup(offset)
+    return position if agrees(segment, opened.log, entry_offset, position, offset, nowait) else 0
+
+
+def agrees(segment: Segment, log: File, entry_offset: int, position: int, offset: int, nowait: bool) -> bool:
+    """Whether a batch begins at `position` that does not lie beyond what the index entry promises.
+
+    Before 0.11 the entry of a compressed set had the offset of its first record, which only its inside knows. The
+    set is inflated when that matters: when it ends behind `offset`, and might be the one that is looked for.
+    """
+    if not 0 <= position < segment.size or entry_offset > offset:  # the latter where the index is out of order
+        return False
+    try:
+        header, seen = batch_chain.header_at(log, position, segment.size, HEADER_SIZE, nowait=nowait)
+        if header.is_wrapper and header.last_offset > offset:
+            first = batch_chain.load(log, position, header, seen, nowait=nowait).base_offset
+        else:
+            first = header.base_offset
+    except offset_order.UNREADABLE:
+        return False
+    return segment.base_offset <= first <= (offset if header.is_wrapper else entry_offset)

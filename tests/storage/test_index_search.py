@@ -1,0 +1,61 @@
+"""Searching index entries: what is found, and that the compiled search finds what its twin finds."""
+
+from __future__ import annotations
+
+import random
+import struct
+from types import ModuleType
+
+import pytest
+
+from offsetfs.storage.segments import index_search, index_search_pure
+
+pytestmark = pytest.mark.unit
+
+_OFFSETS = struct.pack(">6i", 4, 100, 9, 200, 30, 300)
+_TIMES = struct.pack(">qiqi", 1000, 4, 2**40, 30)
+
+AROUND = {
+    "below all": (103, [(100, 0), (104, 100), (109, 200)]),
+    "the first": (104, [(104, 100), (109, 200), (130, 300)]),
+    "between two": (108, [(104, 100), (109, 200), (130, 300)]),
+    "the last but one": (109, [(109, 200), (130, 300)]),
+    "above all": (5000, [(130, 300)]),
+    "further than an entry reaches": (2**80, [(130, 300)]),
+    "as far below": (-(2**80), [(100, 0), (104, 100), (109, 200)]),
+}
+
+
+@pytest.mark.parametrize("search", [index_search, index_search_pure], ids=["in use", "plain"])
+@pytest.mark.parametrize("case", AROUND)
+def test_an_offset_lies_between_its_floor_and_the_two_entries_behind_it(case: str, search: ModuleType) -> None:
+    offset, expected = AROUND[case]
+    assert search.around(_OFFSETS, 3, 100, offset) == expected
+
+
+def test_no_entries_stand_for_the_beginning() -> None:
+    assert index_search.around(b"", 0, 100, 104) == [(100, 0)]
+    assert index_search.time_floor(b"", 0, 100, 104) == (-1, 100)
+
+
+@pytest.mark.parametrize("timestamp, expected", [(999, (-1, 100)), (1000, (1000, 104)), (2**70, (2**40, 130))])
+def test_a_time_has_the_latest_entry_that_is_not_after_it(timestamp: int, expected: tuple[int, int]) -> None:
+    assert index_search.time_floor(_TIMES, 2, 100, timestamp) == expected
+
+
+def test_entries_that_are_not_there_are_not_looked_for() -> None:
+    with pytest.raises(ValueError):
+        index_search.around(_OFFSETS, 4, 0, 5)
+    with pytest.raises(ValueError):
+        index_search.time_floor(_TIMES, 3, 0, 5)
+
+
+def test_both_searches_find_the_same_in_entries_of_no_order() -> None:
+    numbers = random.Random(11)
+    for _ in range(300):
+        count = numbers.randrange(20)
+        offsets = b"".join(struct.pack(">ii", *(numbers.randrange(-50, 50) for _ in range(2))) for _ in range(count))
+        times = b"".join(struct.pack(">qi", *(numbers.randrange(-50, 50) for _ in range(2))) for _ in range(count))
+        wanted = numbers.randrange(-60, 60)
+        assert index_search.around(offsets, count, 7, wanted) == index_search_pure.around(offsets, count, 7, wanted)
+        assert index_search.time_floor(times, count, 7, wanted) == index_search_pure.time_floor(times, count, 7, wanted)
