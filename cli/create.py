@@ -81,8 +81,7 @@ def _missing(log_directory: str, wanted: list[TopicPartition], if_not_exists: bo
 def _create(log_directory: str, missing: list[TopicPartition], properties: dict[str, str]) -> None:
     directory = open_for_writing(log_directory)
     try:
-        for partition in missing:
-            directory.create_partition(partition, properties)
+        directory.create_partitions(missing, properties)
     finally:
         directory.close()
 

@@ -89,8 +89,7 @@ class Directory:
         Raises `PartitionExists`, `InvalidName`, `InvalidConfig`, `ReadOnlyLog`, OSError.
         """
         wanted = [TopicPartition(topic, number) for number in range(partitions)]
-        for each in wanted:
-            self._directory.create_partition(each, settings)
+        self._directory.create_partitions(wanted, settings)
         return [self._of(each) for each in wanted]
 
     def sync(self) -> None:

@@ -153,8 +153,7 @@ def _make_topic(path: str, topic: str, partitions: int) -> None:
     directory = open_when_published(path)
     try:
         if not any(each.topic == topic for each in directory.partitions()):
-            for number in range(partitions):
-                directory.create_partition(TopicPartition(topic, number))
+            directory.create_partitions([TopicPartition(topic, number) for number in range(partitions)])
     finally:
         directory.close()
 

@@ -69,9 +69,9 @@ def read_epochs(path: str) -> list[tuple[int, int]]:
     return epochs
 
 
-def write_epochs(path: str, epochs: Iterable[tuple[int, int]]) -> None:
-    """Replace a leader-epoch checkpoint. On disk after return."""
-    _write_entries(path, (f"{epoch} {start}" for epoch, start in epochs))
+def write_epochs(path: str, epochs: Iterable[tuple[int, int]], *, sync_name: bool = True) -> None:
+    """Replace a leader-epoch checkpoint. On disk after return; `sync_name` as of `replace_file`."""
+    _write_entries(path, (f"{epoch} {start}" for epoch, start in epochs), sync_name=sync_name)
 
 
 def _parse_offset(fields: list[str]) -> tuple[TopicPartition, int]:
@@ -115,9 +115,10 @@ def _parse_line(path: str, number: int, line: str, parse: Callable[[list[str]], 
         raise InvalidCheckpoint(f"line {number}: {line[:300]!r}: {error}", path=path) from None
 
 
-def _write_entries(path: str, entries: Iterable[str]) -> None:
+def _write_entries(path: str, entries: Iterable[str], *, sync_name: bool = True) -> None:
     body = list(entries)
-    files.replace_file(path, "".join(f"{line}\n" for line in (_VERSION, len(body), *body)).encode())
+    text = "".join(f"{line}\n" for line in (_VERSION, len(body), *body))
+    files.replace_file(path, text.encode(), sync_name=sync_name)
 
 
 # --- the clean-shutdown mark -----------------------------------------------------------------------------------------
@@ -219,11 +220,12 @@ def read_topic_id(path: str) -> bytes | None:
         raise InvalidCheckpoint(str(error), path=path) from None
 
 
-def write_topic_id(path: str, topic_id: bytes) -> None:
-    """Replace a `partition.metadata` with one for `topic_id`, 16 bytes not all zero. On disk after return."""
+def write_topic_id(path: str, topic_id: bytes, *, sync_name: bool = True) -> None:
+    """Replace a `partition.metadata` with one for `topic_id`, 16 bytes not all zero. On disk as of `replace_file`."""
     assert len(topic_id) == TOPIC_ID_SIZE and any(topic_id)
     text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
-    files.replace_file(path, f"version: {_VERSION}\ntopic_id: {text}".encode())  # no newline at the end: as Kafka's
+    content = f"version: {_VERSION}\ntopic_id: {text}"  # no newline at the end: as Kafka's
+    files.replace_file(path, content.encode(), sync_name=sync_name)
 
 
 def _decode_topic_id(text: str) -> bytes:

@@ -22,7 +22,7 @@ from unittest import mock
 
 from simdisk import ROOT, SimDirectory, SimDisk, SimFile
 
-from offsetfs.storage import files, lock
+from offsetfs.storage import files, lock, side_by_side
 
 
 @dataclass(slots=True)
@@ -321,6 +321,7 @@ def simulated(disk: SimDisk) -> Iterator[System]:
     with contextlib.ExitStack() as patches:
         for name in ("os", "mmap", "tempfile", "fcntl"):
             patches.enter_context(mock.patch.object(files, name, system))
+        patches.enter_context(mock.patch.object(side_by_side, "THREADS", 1))
         patches.enter_context(mock.patch.object(lock.DirectoryLock, "acquire", lambda _self: None))
         patches.enter_context(mock.patch.object(lock, "holder", lambda _directory: None))
         try:

@@ -80,5 +80,6 @@ def home_of(directory: LogDirectory, group: str, *, may_create: bool) -> TopicPa
 
 def _create(directory: LogDirectory, there: set[int]) -> None:
     directory.configure(OFFSETS_TOPIC, SETTINGS)
-    for number in sorted(set(range(PARTITIONS)) - there, reverse=True):
-        directory.create_partition(TopicPartition(OFFSETS_TOPIC, number))
+    missing = set(range(PARTITIONS)) - there
+    for numbers in (sorted(missing - {0}), sorted(missing & {0})):
+        directory.create_partitions([TopicPartition(OFFSETS_TOPIC, number) for number in numbers])

@@ -13,10 +13,10 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from offsetfs.storage import files
+from offsetfs.storage import files, side_by_side
 from offsetfs.storage.cautious_clock import CautiousClock
 from offsetfs.storage.checkpoint import (
     META_PROPERTIES,
@@ -35,7 +35,7 @@ from offsetfs.storage.errors import (
     UnknownPartition,
 )
 from offsetfs.storage.lock import DirectoryLock
-from offsetfs.storage.names import TopicPartition, check_topic
+from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.log_home import LogHome
 from offsetfs.storage.recovery.log_loader import Opening, open_log
@@ -174,7 +174,7 @@ class LogDirectory:
         """Return all partitions, sorted. Costs a listing when the directory has changed."""
         changed = files.status(self.path).st_mtime_ns
         if changed != self._listing[0]:
-            self._listing = (changed, sorted(partitions_in(self.path)))
+            self._listing = (changed, sorted(partitions_in(self.path), key=lambda each: (each.topic, each.partition)))
         return self._listing[1]
 
     def has(self, partition: TopicPartition) -> bool:
@@ -273,24 +273,35 @@ class LogDirectory:
 
         Raises `PartitionExists`, `InvalidName`, `InvalidConfig`, `ReadOnlyLog`, OSError.
         """
+        self.create_partitions([partition], properties)
+        return self.log(partition)
+
+    def create_partitions(
+        self, partitions: Sequence[TopicPartition], properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Make empty partitions, all or none; on disk after return. `properties` become settings of their topics.
+
+        Costs little more a partition than the files do: their syncs wait for the disk together. After a crash amid it
+        some of them are there, whole. Raises as `create_partition`.
+        """
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
-        check_topic(partition.topic)
-        self._check_free(partition)
-        if properties:
-            self.configure(partition.topic, properties)
+        self._check_free(partitions)
+        for topic in sorted({each.topic for each in partitions}) if properties else ():
+            self.configure(topic, properties or {})
         with self._mutex:
-            self._check_free(partition)
+            self._check_free(partitions)
             self._mark_changed()
-            self._checkpoints.forget(partition)
+            self._checkpoints.forget(set(partitions))
             others = self.partitions()
             self._listing = (-1, [])
             try:
-                partition_creation.make(self.path, partition, self.config_of(partition.topic), self._pool, others)
+                partition_creation.make(self.path, partitions, others)
             except OSError as error:
-                self._undo_creation(partition, error)
+                for each in partitions:
+                    self._undo_creation(each, error)
                 raise
-        return self.log(partition)
+            self._checkpoints.begin(partitions)
 
     def _undo_creation(self, partition: TopicPartition, error: OSError) -> None:
         """Remove what there is of a partition; what stays takes no records: nobody knows what of it is on disk."""
@@ -299,9 +310,10 @@ class LogDirectory:
         except OSError:
             self.failed[partition] = error
 
-    def _check_free(self, partition: TopicPartition) -> None:
-        if self.has(partition):
-            raise PartitionExists("the partition exists already", path=self._file(str(partition)))
+    def _check_free(self, partitions: Iterable[TopicPartition]) -> None:
+        for each in partitions:
+            if self.has(each):
+                raise PartitionExists("the partition exists already", path=self._file(str(each)))
 
     def delete_partition(self, partition: TopicPartition) -> None:
         """Delete a partition: its name is free after return, on disk; its content goes after `file.delete.delay.ms`.
@@ -323,7 +335,7 @@ class LogDirectory:
             self._listing = (-1, [])
             files.sync_directory(self.path)  # while it may come back nothing of it goes
             self._remove_later(renamed, delay_ms, log)
-            self._checkpoints.forget(partition)
+            self._checkpoints.forget({partition})
             if not any(other.topic == partition.topic for other in self.partitions()):
                 self._settings.forget(partition.topic)
 
@@ -458,8 +470,7 @@ class LogDirectory:
             try:
                 for close in self.closing:
                     _try(close, errors)
-                for log in self._logs.values():
-                    _try(log.close, errors)
+                errors += _close_all(list(self._logs.values()))
                 _try(self.checkpoint, errors)
                 if self._marked:  # else what waits is another's, and nothing is to change
                     _try(self._remove_what_waits, errors)
@@ -476,6 +487,20 @@ class LogDirectory:
     def _remove_what_waits(self) -> None:
         """Remove what waits for its removal: nobody reads here any more, and no queue outlives the process."""
         self.deletions.run_all()
+
+
+def _close_all(logs: Sequence[Log]) -> list[Exception]:
+    """Close logs, several at a time; return what kept some of them from being closed."""
+    errors: list[tuple[int, Exception]] = []
+
+    def close(number: int) -> None:
+        try:
+            logs[number].close()
+        except (StorageError, OSError) as error:
+            errors.append((number, error))
+
+    side_by_side.for_each(range(len(logs)), close)
+    return [error for _, error in sorted(errors, key=lambda each: each[0])]
 
 
 def _try(action: Callable[[], None], errors: list[Exception]) -> None:

@@ -37,6 +37,7 @@ class DirectoryCheckpoints:
         self._read_only = read_only
         self._clock = clock
         self._lock = threading.Lock()
+        self._begun: Offsets = {}  # partitions that were made since the last `save`, to be told of by it
         self._saved: tuple[Offsets, Offsets, Offsets] | None = None  # what `save` wrote, if nothing else was since
         self._next_look_at_starts = 0.0
         self._changed: dict[str, int] = {}
@@ -100,11 +101,11 @@ class DirectoryCheckpoints:
         """
         with self._lock:
             synced = {log.partition: log.recovery_point for log in logs}
-            points, starts = self._offsets[RECOVERY_POINTS] | synced, self._telling_starts(logs)
+            points, starts = self._begun | self._offsets[RECOVERY_POINTS] | synced, self._telling_starts(logs)
             if self._saved == (points, starts, synced):
                 return
             self._write(RECOVERY_POINTS, points)
-            self._offsets[RECOVERY_POINTS] = points
+            self._offsets[RECOVERY_POINTS], self._begun = points, {}
             self._write(LOG_STARTS, starts)
             self._write(HIGH_WATERMARKS, self._read(HIGH_WATERMARKS) | synced)
             self._saved = points, starts, synced
@@ -147,7 +148,7 @@ class DirectoryCheckpoints:
         with self._lock:
             for name in (LOG_STARTS, RECOVERY_POINTS):
                 self._change(name, self._offsets[name] | {partition: offset})
-            self._change(CLEANER_OFFSETS, _without(self._offsets[CLEANER_OFFSETS], partition))
+            self._change(CLEANER_OFFSETS, _without(self._offsets[CLEANER_OFFSETS], {partition}))
 
     def set_cleaner_offset(
         self, partition: TopicPartition, offset: int | None, existing: Collection[TopicPartition]
@@ -157,18 +158,24 @@ class DirectoryCheckpoints:
             kept = {p: known for p, known in self._offsets[CLEANER_OFFSETS].items() if p in existing and p != partition}
             self._change(CLEANER_OFFSETS, kept if offset is None else kept | {partition: offset})
 
-    def forget(self, partition: TopicPartition) -> None:
-        """Drop what is said of a partition that was removed: one that is made under its name begins at 0."""
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop what is said of partitions that were removed: those that are made under their names begin at 0."""
         with self._lock:
+            self._begun = _without(self._begun, partitions)
             for name, offsets in self._offsets.items():
-                self._change(name, _without(offsets, partition))
+                self._change(name, _without(offsets, partitions))
             watermarks = self._read(HIGH_WATERMARKS)
-            if partition in watermarks:
-                self._write(HIGH_WATERMARKS, _without(watermarks, partition))
+            if not watermarks.keys().isdisjoint(partitions):
+                self._write(HIGH_WATERMARKS, _without(watermarks, partitions))
+
+    def begin(self, partitions: Collection[TopicPartition]) -> None:
+        """Have the next `save` tell of partitions that were just made: all of nothing is on disk."""
+        with self._lock:
+            self._begun |= dict.fromkeys(partitions, 0)
 
 
-def _without(offsets: Offsets, partition: TopicPartition) -> Offsets:
-    return {p: offset for p, offset in offsets.items() if p != partition}
+def _without(offsets: Offsets, partitions: Collection[TopicPartition]) -> Offsets:
+    return {p: offset for p, offset in offsets.items() if p not in partitions}
 
 
 def _changed_ns(path: str) -> int:

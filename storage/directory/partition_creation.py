@@ -1,44 +1,63 @@
-"""Making a partition: what a broker finds in one that has just been created.
+"""Making partitions: what a broker finds in one that has just been created.
 
-    <base offset>.log (empty)   leader-epoch-checkpoint (no epochs)   partition.metadata (the id of the topic)
+    <base offset>.log  .index  .timeindex (empty)  leader-epoch-checkpoint (no epochs)  partition.metadata (topic id)
+
+    orders-0.5f0c…(32 hex)…-delete   →   orders-0, once all in it is on disk
+
+Until it is whole a partition has the name of a deleted one: what a crash leaves of it is removed by whoever opens the
+log directory next, be it a broker, and no half of a partition is ever taken for one.
 
 Follows Kafka's LogManager.getOrCreateLog; the id is a random UUID, as the controller gives it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from offsetfs.storage import checkpoint, files
+from offsetfs.storage import checkpoint, files, side_by_side
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.segment import Segment, SegmentFiles
-from offsetfs.storage.settings.config import LogConfig
+from offsetfs.storage.directory import partition_deletion
+from offsetfs.storage.names import TopicPartition, segment_name
 
 
-def make(
-    directory: str,
-    partition: TopicPartition,
-    config: LogConfig,
-    pool: Pool[SegmentFiles],
-    others: Iterable[TopicPartition],
-) -> None:
-    """Make an empty partition in log directory `directory`, which has `others`; on disk after return."""
-    path = os.path.join(directory, str(partition))
-    topic_id = _topic_id(directory, partition.topic, others)
-    files.make_directory(path)
-    Segment.create(path, 0, config, pool)
-    checkpoint.write_epochs(os.path.join(path, LEADER_EPOCHS), [])
-    checkpoint.write_topic_id(os.path.join(path, PARTITION_METADATA), topic_id)
-    files.sync_directory(path)
+def make(directory: str, partitions: Sequence[TopicPartition], others: Iterable[TopicPartition]) -> None:
+    """Make empty partitions in log directory `directory`, which has `others`; all are on disk after return.
+
+    On an OSError some of them may be there, nobody knows whether on disk: the caller removes them.
+    """
+    topic_ids = _topic_ids(directory, {each.topic for each in partitions}, others)
+    unborn = {each: os.path.join(directory, partition_deletion.deletion_name(each)) for each in partitions}
+    try:
+        side_by_side.for_each(partitions, lambda each: _fill(unborn[each], topic_ids[each.topic]))
+        for partition, path in unborn.items():
+            files.rename(path, os.path.join(directory, str(partition)))
+    except OSError:
+        for path in unborn.values():
+            with contextlib.suppress(OSError):  # what stays goes with the next opening
+                partition_deletion.remove_tree(path)
+        raise
     files.sync_directory(directory)
 
 
-def _topic_id(directory: str, topic: str, partitions: Iterable[TopicPartition]) -> bytes:
+def _fill(path: str, topic_id: bytes) -> None:
+    """Make a directory with all that a partition has; but for its own name it is on disk after return."""
+    files.make_directory(path)
+    for suffix in (".log", ".index", ".timeindex"):
+        files.open_file(os.path.join(path, segment_name(0, suffix)), create=True).close()
+    checkpoint.write_epochs(os.path.join(path, LEADER_EPOCHS), [], sync_name=False)
+    checkpoint.write_topic_id(os.path.join(path, PARTITION_METADATA), topic_id, sync_name=False)
+    files.sync_directory(path)
+
+
+def _topic_ids(directory: str, topics: set[str], others: Iterable[TopicPartition]) -> dict[str, bytes]:
     """All partitions of a topic carry one id, made for the first of them."""
-    siblings = [os.path.join(directory, str(each), PARTITION_METADATA) for each in partitions if each.topic == topic]
-    known = (checkpoint.read_topic_id(path) for path in siblings)
-    return next(filter(None, known), None) or uuid.uuid4().bytes
+    known: dict[str, bytes] = {}
+    for each in others:
+        if each.topic in topics and each.topic not in known:
+            topic_id = checkpoint.read_topic_id(os.path.join(directory, str(each), PARTITION_METADATA))
+            if topic_id is not None:
+                known[each.topic] = topic_id
+    return {topic: known.get(topic) or uuid.uuid4().bytes for topic in topics}

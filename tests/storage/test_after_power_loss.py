@@ -129,6 +129,50 @@ def test_a_partition_that_is_found_after_a_kill_is_there_after_a_power_cut(syste
     assert number > 10
 
 
+def test_partitions_made_together_are_there_whole_or_not_at_all_after_a_power_cut(system: System) -> None:
+    wanted = [TopicPartition("orders", number) for number in range(3)]
+    number, goes_on, found = 0, True, set()
+    while goes_on:
+        system.disk = SimDisk()
+        system.disk.do("create", ROOT, "logs", True)
+        system.disk.do("sync", ROOT)
+        goes_on = kill_at(system, number, lambda: opened().create_partitions(wanted))
+        killed = system.disk
+        for kind, seed in [
+            ("all", 0),
+            ("none", 0),
+            *((kind, n) for kind in ("until", "names", "each") for n in range(3)),
+        ]:
+            system.disk = killed.clone().crash(Random(seed), kind)
+            tree = system.disk.tree("logs") if "logs" in system.disk.directory(ROOT).names else {}
+            ids = {
+                content for path, content in tree.items() if _is_alive(path) and path.endswith("/partition.metadata")
+            }
+            there = {path.split("/")[1] for path in tree if _is_alive(path)}
+            assert len(ids) == bool(there), f"killed at change {number}, {kind} {seed}"
+            for name in there:
+                assert {path.split("/")[2] for path in tree if f"/{name}/" in path} == WHOLE
+                assert tree[f"logs/{name}/leader-epoch-checkpoint"] == b"0\n0\n"
+            directory = opened()
+            assert {str(each) for each in directory.partitions()} == there
+            directory.create_partitions([each for each in wanted if not directory.has(each)])
+            directory.close()
+            found.add(len(there))
+        number += 1
+    assert found == {0, 1, 2, 3}
+
+
+WHOLE = {"00000000000000000000" + suffix for suffix in (".log", ".index", ".timeindex")} | {
+    "leader-epoch-checkpoint",
+    "partition.metadata",
+}
+"""What a partition has that was just made."""
+
+
+def _is_alive(path: str) -> bool:
+    return path.startswith("logs/orders-") and not path.split("/")[1].endswith("-delete")
+
+
 def test_a_reader_is_shown_what_stands_before_a_batch_of_which_only_the_index_entry_is_left(system: System) -> None:
     log = opened().create_partition(ORDERS, {"index.interval.bytes": "0"})
     append(log, *((b"k", b"%d" % number) for number in range(4)))

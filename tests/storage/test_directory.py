@@ -1,13 +1,17 @@
 """The log directory: who may open it, what opening and closing leave behind."""
 
+import errno
+import itertools
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from offsetfs.storage import files
 from offsetfs.storage.checkpoint import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -137,6 +141,63 @@ def test_a_created_partition_is_what_kafka_makes(tmp_path: Path) -> None:
     assert (path / "leader-epoch-checkpoint").read_text() == "0\n0\n"
     ids = {read_topic_id(str(tmp_path / name / PARTITION_METADATA)) for name in ("orders-0", "orders-1")}
     assert len(ids) == 1 and None not in ids
+
+
+def test_partitions_made_together_are_all_there_or_none(tmp_path: Path) -> None:
+    directory = LogDirectory.open(str(tmp_path))
+    wanted = [TopicPartition("orders", number) for number in range(40)]
+    directory.create_partition(wanted[20])
+    with pytest.raises(PartitionExists, match="orders-20"):
+        directory.create_partitions(wanted)
+    assert directory.partitions() == [wanted[20]]
+    with pytest.raises(InvalidConfig):
+        directory.create_partitions(wanted[:20], {"segment.bytes": "-3"})
+    directory.create_partitions([each for each in wanted if each != wanted[20]], {"segment.bytes": "5000"})
+    assert directory.partitions() == wanted and directory.config_of("orders").segment_bytes == 5000
+    directory.close()
+    assert len({read_topic_id(str(tmp_path / str(each) / PARTITION_METADATA)) for each in wanted}) == 1
+    assert read_offsets(str(tmp_path / RECOVERY_POINTS)) == dict.fromkeys(wanted, 0)
+    again = LogDirectory.open(str(tmp_path))
+    assert [again.log(each).next_offset for each in wanted] == [0] * 40
+    again.close()
+
+
+@pytest.mark.parametrize("fails", ["fsync", "rename"])
+def test_of_partitions_that_cannot_be_made_nothing_stays(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = LogDirectory.open(str(tmp_path))
+    directory.create_partition(PARTITION)
+    calls, call = itertools.count(), getattr(os, fails)
+
+    def failing(*arguments: object) -> object:
+        if next(calls) == 30:
+            raise OSError(errno.EIO, "injected")
+        return call(*arguments)
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="injected"):
+        patched.setattr(os, fails, failing)
+        directory.create_partitions([TopicPartition("other", number) for number in range(40)])
+    assert directory.partitions() == [PARTITION]
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["orders-0"]
+
+
+def test_partitions_made_together_cost_one_listing_and_one_sync_of_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = LogDirectory.open(str(tmp_path))
+    directory.create_partition(PARTITION)
+    said: list[str] = []
+
+    def telling(name: str, call: Callable[[str], object]) -> Callable[[str], object]:
+        return lambda path: (said.append(f"{name} {path}"), call(path))[1]
+
+    for name in ("directory_names", "names", "sync_directory"):
+        monkeypatch.setattr(files, name, telling(name, getattr(files, name)))
+    directory.create_partitions([TopicPartition("other", number) for number in range(100)])
+    own = [each for each in said if each.endswith(f" {tmp_path}")]
+    assert sorted(own) == [f"directory_names {tmp_path}", f"sync_directory {tmp_path}"]
+    assert len(said) == 102, "and one sync for each partition"
 
 
 def test_settings_of_a_topic_are_kept_and_hold_for_all_its_partitions(tmp_path: Path) -> None:
