@@ -69,12 +69,12 @@ def _moment(timestamp_ms: int | None) -> str:
     return "" if timestamp_ms is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(timestamp_ms // 1000))
 
 
-@click.command("verify", short_help="Check logs, indexes and checkpoints, a partition a task.")
+@click.command("verify", short_help="Check logs, indexes and checkpoints, in all cores.")
 @click.argument("source", metavar="LOGDIR")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC-PARTITION …]")
 @spark_session.job
 def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: tuple[str, ...], as_json: bool) -> int:
-    """Find what `offsetfs verify` finds, in as many partitions at a time as there are cores.
+    """Find what `offsetfs verify` finds, in all cores, also where one partition is large.
 
     \b
     offsetfs spark verify /var/lib/kafka/data

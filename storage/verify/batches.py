@@ -62,10 +62,15 @@ class _Blocks:
         self._start = position
 
 
-def sound_batches(file: File, end: int, on_break: OnBreak) -> Iterator[Batch]:
-    """Yield every batch in the first `end` bytes whose checksum holds; each is valid until the next is asked for."""
-    blocks, position = _Blocks(file, end), 0
-    while position < end:
+def sound_batches(
+    file: File, end: int, on_break: OnBreak, *, start: int = 0, stop: int | None = None
+) -> Iterator[Batch]:
+    """Yield every batch in the first `end` bytes whose checksum holds; each is valid until the next is asked for.
+
+    Or only those that begin in `[start, stop)`; a batch has to begin at `start`.
+    """
+    blocks, position = _Blocks(file, end), start
+    while position < (end if stop is None else min(stop, end)):
         try:
             batch = _batch_at(file, blocks, position, end)
         except (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit) as error:

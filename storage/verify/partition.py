@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, astuple, dataclass
+from types import MappingProxyType
 
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.checkpoint import PARTITION_METADATA
@@ -20,12 +21,13 @@ from offsetfs.storage.names import segment_name
 from offsetfs.storage.records.batch import HEADER_SIZE, PAYLOAD_BYTES_MAX, Batch, parse_header
 from offsetfs.storage.records.batch_header import MAGIC, BatchHeader
 from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX
-from offsetfs.storage.verify import batches as verify_batches
+from offsetfs.storage.verify.batches import Fault
 from offsetfs.storage.verify.epochs import EpochsCheck
 from offsetfs.storage.verify.files import INDEXES, PartitionFiles
 from offsetfs.storage.verify.finding import Report, Reporter
 from offsetfs.storage.verify.indexes import IndexCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
 from offsetfs.storage.verify.producers import ProducersCheck
+from offsetfs.storage.verify.stretches import Inspected, looked_into
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,12 @@ class PartitionCheck:
         report: Report,
         tally: Tally,
         on_bytes: Callable[[int], None] = lambda count: None,
+        inspected: Mapping[int, Inspected] = MappingProxyType({}),
     ) -> None:
-        """`on_bytes` is called with the bytes of a log that were read since the last call."""
+        """`on_bytes` is called with the bytes of a log that were read since the last call.
+
+        `inspected`: what is known of segments, by their base offsets.
+        """
         self.path = path
         self.next_offset = 0
         self._has_gap = False
@@ -81,6 +87,7 @@ class PartitionCheck:
         self._report = report
         self._tally = tally
         self._on_bytes = on_bytes
+        self._inspected = inspected
 
     def run(self) -> None:
         """Look at everything. Raises OSError where the directory cannot be read at all."""
@@ -198,16 +205,17 @@ class _SegmentCheck:
         if self._base < partition.next_offset:
             meaning = f"begins at {self._base}, but the segment before it goes to {partition.next_offset - 1}"
             self._reporter.damage("segment-overlap", meaning, offset=self._base)
-        for batch in verify_batches.sound_batches(self._log, self._size, self._on_break):
-            self._batch(batch)
+        inspected, bytes_max = partition._inspected.get(self._base), partition._at.inflated_bytes_max
+        walk = looked_into(self._log, self._size, self._on_break, inspected, inflated_bytes_max=bytes_max)
+        for batch, faults, count in walk:
+            self._batch(batch, faults, count)
         partition._on_bytes(self._size - self._told)
         for index in self._indexes:
             index.finish(is_whole=self._is_whole)
         partition.next_offset = max(partition.next_offset, self._base)
 
-    def _batch(self, batch: Batch) -> None:
+    def _batch(self, batch: Batch, faults: list[Fault], count: int) -> None:
         partition, header, position = self._partition, batch.header, batch.position or 0
-        faults, count = verify_batches.faults(batch, partition._at.inflated_bytes_max)
         for kind, meaning in faults:
             self._reporter.damage(kind, meaning, position=position, offset=header.base_offset)
         first = _first_offset(batch, is_readable=bool(count))

@@ -8,6 +8,7 @@ may only be read. The parts:
     verify_partition    a partition: its files, its segments in their order
     verify_files        what each file of a partition is
     verify_batches      the walk over a log, and what must hold inside a batch
+    stretches           the same, of a log that several have looked into
     verify_indexes      offset, time and transaction index, told of each batch
     verify_producers    sequences and snapshots, told of each batch
     verify_epochs       leader epochs, told of each batch
@@ -19,8 +20,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from offsetfs.storage import checkpoint, files, lock
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, CleanShutdown
@@ -31,6 +33,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX
 from offsetfs.storage.verify.finding import Report, Reporter
 from offsetfs.storage.verify.partition import Circumstances, PartitionCheck, Tally
+from offsetfs.storage.verify.stretches import Inspected
 
 _OFFSETS = {
     checkpoint.RECOVERY_POINTS: "everything is verified at the next start",
@@ -56,8 +59,12 @@ class Verification:
         report: Report,
         on_progress: OnProgress = lambda done, total: None,
         inflated_bytes_max: int = PAYLOAD_BYTES_MAX,
+        inspected: Mapping[TopicPartition, Mapping[int, Inspected]] = MappingProxyType({}),
     ) -> None:
-        """Raises `NotALogDirectory`, `UnknownPartition`, OSError: there is nothing to look at."""
+        """Raises `NotALogDirectory`, `UnknownPartition`, OSError: there is nothing to look at.
+
+        `inspected`: what others have found out about segments, by partition and base offset.
+        """
         check_log_directory(path, read_only=True)
         self.path = path
         self.tally = Tally()
@@ -65,6 +72,7 @@ class Verification:
         self._on_progress = on_progress
         self._is_whole = partitions is None
         self._inflated_bytes_max = inflated_bytes_max
+        self._inspected = inspected
         self.partitions = self._all_partitions() if partitions is None else list(partitions)
         for partition in self.partitions:
             if not files.is_directory(self._file(str(partition))):
@@ -89,7 +97,8 @@ class Verification:
     def _verify(self, partition: TopicPartition, circumstances: Circumstances) -> None:
         path = self._file(str(partition))
         try:
-            PartitionCheck(path, circumstances, self._report, self.tally, self._add_bytes).run()
+            inspected = self._inspected.get(partition, {})
+            PartitionCheck(path, circumstances, self._report, self.tally, self._add_bytes, inspected).run()
         except OSError as error:
             if circumstances.is_live and not files.is_directory(path):
                 return  # deleted meanwhile

@@ -54,16 +54,21 @@ def test_stats_is_the_same_however_the_work_is_cut(spark: Any, golden: Path, mon
     assert stats(spark, str(golden), ["segments", "wide"]) == whole
 
 
-def test_verify_finds_what_the_command_finds(spark: Any, golden_copy: Path) -> None:
-    from offsetfs.pipeline.jobs.verify import verify
+@pytest.mark.parametrize("task_bytes", [3_000, 64 << 20])
+def test_verify_finds_what_the_command_finds_however_the_work_is_cut(
+    spark: Any, golden_copy: Path, monkeypatch: pytest.MonkeyPatch, task_bytes: int
+) -> None:
+    from offsetfs.pipeline.jobs import verify as job
 
-    log = next(golden_copy.glob("keyed-1/*.log"))
-    data = bytearray(log.read_bytes())
-    data[200] ^= 1
-    log.write_bytes(data)
+    monkeypatch.setattr(job, "TASK_BYTES", task_bytes)
+    for log in [next(golden_copy.glob("keyed-1/*.log")), *sorted(golden_copy.glob("segments-0/*.log"))[3:5]]:
+        data = bytearray(log.read_bytes())
+        data[200] ^= 1
+        log.write_bytes(data)
+    (golden_copy / "recovery-point-offset-checkpoint").write_text("0\nno number\n")
     wanted: list[Any] = []
     tally = Verification(str(golden_copy), report=wanted.append).run()
-    found = verify(spark, str(golden_copy))
+    found = job.verify(spark, str(golden_copy))
     assert sorted(map(str, found.findings)) == sorted(map(str, wanted))
     assert (found.tally, found.damage > 0) == (tally, True)
 
