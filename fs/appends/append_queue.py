@@ -37,8 +37,9 @@ from offsetfs.storage.records.batch import HEADER_SIZE
 _log = logging.getLogger(__name__)
 
 QUEUED_MAX = 2  # batches: one is written, one waits; a third one fills
-COMPRESSED_QUEUED_MAX = AHEAD_MAX + 1
-"""Where they are compressed: as many as are at once, and one that is written or waits."""
+COMPRESSED_QUEUED_MAX = 3 * AHEAD_MAX
+"""Where they are compressed: as many as are at once, and more that wait for it, or for their turn to be written: while
+every core compresses, it takes a while until the loop and the writer have made the next one."""
 
 HERE_BYTES_MAX = 2 << 20
 """A batch up to this size is appended on the event loop: a megabyte takes 0.2 ms, and handing it to a thread as long
@@ -103,12 +104,8 @@ class AppendQueue:
             batch.seal_ahead(self._means.nursery, self._means.seal_limiter, self._means.buffers)
         if self._is_appending:
             return
-        if not batch.is_in_work and self._may_append_here(batch.builder.size):
-            begun = time.perf_counter()
-            outcome = self._append([batch])
-            if time.perf_counter() - begun > SLOW_S:
-                self._slow_until = begun + THREAD_FOR_S
-            self._finish(*outcome)
+        if self._may_append_here([batch]):
+            self._finish(*self._append_here([batch]))
         else:
             self._is_appending = True
             self._means.nursery.start_soon(self._append_all)
@@ -127,25 +124,36 @@ class AppendQueue:
         self._means.space.settle(batch.builder.size - HEADER_SIZE)
         batch.finish(self._means.buffers)
 
-    def _may_append_here(self, size: int) -> bool:
+    def _may_append_here(self, batches: list[Batch]) -> bool:
         """Whether appending is a mere write to the page cache: nothing to wait for, to compress, to sync, to roll."""
-        config = self._log.config
+        size = sum(batch.size for batch in batches)
         return (
             size <= HERE_BYTES_MAX
+            and all(batch.is_quickly_sealed for batch in batches)
             and time.perf_counter() >= self._slow_until
             and self._has_appended
-            and not config.compression.codec
             and not self._log.is_held
             and self._means.options.flush_ms != 0
-            and self._log.snapshot().active.size + size <= config.segment_bytes
+            and self._log.snapshot().active.size + size <= self._log.config.segment_bytes
         )
+
+    def _append_here(self, batches: list[Batch]) -> tuple[list[Appended], Exception | None]:
+        begun = time.perf_counter()
+        outcome = self._append(batches)
+        if time.perf_counter() - begun > SLOW_S:
+            self._slow_until = begun + THREAD_FOR_S
+        return outcome
 
     async def _append_all(self) -> None:
         try:
             while self._queue:
                 with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled: hear what it did
                     batches = await self._next()
-                    outcome = await trio.to_thread.run_sync(self._append, batches, limiter=self._means.append_limiter)
+                    if self._may_append_here(batches):
+                        outcome = self._append_here(batches)
+                    else:
+                        limiter = self._means.append_limiter
+                        outcome = await trio.to_thread.run_sync(self._append, batches, limiter=limiter)
                 self._finish(*outcome)
         finally:
             self._is_appending = False

@@ -49,6 +49,16 @@ class Batch:
             self._sealed = self.builder.seal()
         return self._sealed
 
+    @property
+    def size(self) -> int:
+        """The bytes that it takes in the file, as far as that is known: before compression where it is not sealed."""
+        return self.builder.size if self._sealed is None else self._sealed.size
+
+    @property
+    def is_quickly_sealed(self) -> bool:
+        """Whether `seal` costs no more than a checksum: it was done, or nothing is to be compressed."""
+        return self._sealed is not None or not self.builder.compression.codec
+
     # --- ahead of its turn -------------------------------------------------------------------------------------------
 
     @property

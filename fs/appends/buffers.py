@@ -18,7 +18,7 @@ import trio
 from offsetfs.storage.records.batch_builder import BatchBuilder
 from offsetfs.storage.records.compression import Compression
 
-_KEPT_MAX = 4  # free builders kept for the next batch; a write at full speed turns three over
+_KEPT_MAX = 8  # free builders kept for the next batch; a write at full speed turns three over, compressed more
 
 
 @dataclass(slots=True, eq=False)

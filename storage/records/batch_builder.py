@@ -33,8 +33,8 @@ Buffer = bytes | bytearray | memoryview
 class SealedBatch:
     """A finished batch, base offset 0 and leader epoch -1, for `Log.append`.
 
-    `data` is writable and, when not compressed, is the builder's own buffer: it holds until `reset`. `size` is
-    `len(data)`; `values_bytes` is what the records take in `values`, a newline each.
+    `data` is writable and, but for a compressed batch that came out larger than it may be, the builder's own buffer: it
+    holds until `reset`. `size` is `len(data)`; `values_bytes` is what the records take in `values`, a newline each.
     """
 
     data: memoryview
@@ -68,7 +68,7 @@ class BatchBuilder:
         self.reset()
 
     def reset(self) -> None:
-        """Start anew in the same buffer; a `SealedBatch` that was not compressed is overwritten from now on."""
+        """Start anew in the same buffer; a `SealedBatch` is overwritten from now on."""
         self.count = 0
         self.size = HEADER_SIZE
         self.values_bytes = 0
@@ -172,10 +172,17 @@ class BatchBuilder:
         data = self._buffer[: self.size]
         if self.compression.codec:
             payload = compress(self.compression.name, data[HEADER_SIZE:], self.compression.level)
-            data = memoryview(bytearray(HEADER_SIZE) + payload)
+            data = self._placed(payload)
         write_header(data, self._header(len(data)))
         seal_checksum(data)
         return SealedBatch(data, self.count, self.values_bytes, self.max_timestamp, len(data))
+
+    def _placed(self, payload: bytes) -> memoryview:
+        """Return a batch of compressed records, where the plain ones were: their memory is this batch's already."""
+        size = HEADER_SIZE + len(payload)
+        data = self._buffer[:size] if size <= self.bytes_max else memoryview(bytearray(size))
+        data[HEADER_SIZE:] = payload
+        return data
 
     def _header(self, size: int) -> BatchHeader:
         return BatchHeader(

@@ -12,7 +12,8 @@ from fake_appends import appends_in
 from trio.testing import wait_all_tasks_blocked
 
 from offsetfs.fs.appends.append_queue import COMPRESSED_QUEUED_MAX
-from offsetfs.fs.appends.batches import Batch
+from offsetfs.fs.appends.batches import AHEAD_MAX, Batch
+from offsetfs.fs.options import MountOptions
 from offsetfs.storage.records.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.unit
@@ -90,8 +91,10 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("offsetfs.fs.appends.append_queue.COMPRESSED_QUEUED_MAX", 3)
 
 
-def test_as_many_are_queued_as_are_compressed_at_once_and_one_more() -> None:
-    assert len(os.sched_getaffinity(0)) + 1 >= COMPRESSED_QUEUED_MAX >= 2
+def test_some_wait_behind_those_that_are_compressed_and_leave_memory_to_other_partitions() -> None:
+    options = MountOptions()
+    assert len(os.sched_getaffinity(0)) >= AHEAD_MAX
+    assert 2 * AHEAD_MAX <= COMPRESSED_QUEUED_MAX <= options.buffer_bytes // options.batch_bytes // 2
 
 
 async def test_the_second_is_compressed_while_the_first_is_and_waits_for_its_turn(appends) -> None:
