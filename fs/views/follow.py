@@ -6,9 +6,12 @@
     follow@-15m        those of the last quarter of an hour first; any time that `by-time` knows
     ….ndjson           lines as in `records.ndjson` instead of values
 
-What is opened is a stream: past the page cache, without a size or a position. A read returns whole records, as many as
-fit, and waits until there is one (`waiting`); with O_NONBLOCK it answers EAGAIN. Where retention overtakes the reader,
-EPIPE tells him once that records are missing, and he reads on at the log start. When the partition is deleted, ESTALE.
+What is opened is a stream: past the page cache, without a size. A read returns whole records, as many as fit, and waits
+until there is one (`waiting`); with O_NONBLOCK it answers EAGAIN. Where retention overtakes the reader, EPIPE tells him
+once that records are missing, and he reads on at the log start. When the partition is deleted, ESTALE.
+
+Programs that take lines from a regular file read more than they need and seek back to what they leave (head, the `read`
+of bash): so what the last read gave can be read again. Any other place is ESPIPE.
 
 Followers of one partition share what they read: the first one that wakes joins the records, the others take them.
 """
@@ -106,7 +109,7 @@ class FollowFiles:
         start = self.names.at(number)
         place = Place(await self._offset(start.text))
         handle = FollowHandle(self._shared, self, self._partition, place, opening, is_json=start.is_json)
-        return Opened(handle, direct=True, is_stream=True)
+        return Opened(handle, direct=True)
 
     async def _offset(self, text: bytes) -> int:
         """Return the offset of the first record to be shown, as of now; not below the log start."""
@@ -173,23 +176,35 @@ class FollowHandle:
         self._is_json = is_json
         self._stretch: Stretch | None = None  # what was read and not handed out, from `_done` on
         self._done = 0
+        self._position = 0  # bytes that were handed out
+        self._last: Buffer = b""  # the last of them
         shared.waiting.followers += 1
         self._counts = shared.counters.of(partition.name)
         self._counts.followers += 1
 
     async def read(self, position: int, size: int) -> Buffer:
-        """Return whole records, at most `size` bytes of them, when there are some; the position says nothing."""
+        """Return whole records, at most `size` bytes of them, when there are some; or again what the last read gave."""
         size_max = size if size < SPLIT_READ_BYTES else size - 1
-        while True:
+        while position == self._position:
             self._partition.log.refresh()
             seen = state_of(self._partition)
             if await self._fetch():
+                if position != self._position:
+                    break  # another reader of this handle was faster
                 return self._hand_out(size_max)
             if self._partition.is_gone:
                 raise FUSEError(errno.ESTALE)
             if self._opening.is_nonblocking and not self._shared.waiting.is_over:
                 raise FUSEError(errno.EAGAIN)
             await self._shared.waiting.wait(self._partition, seen, self._opening.pid)
+        return self._again(position, size)
+
+    def _again(self, position: int, size: int) -> Buffer:
+        """Return what the last read gave, from a byte of it on."""
+        begin = position - self._position + len(self._last)
+        if not 0 <= begin < len(self._last):
+            raise FUSEError(errno.ESPIPE)
+        return memoryview(self._last)[begin : begin + size]
 
     async def _fetch(self) -> bool:
         """See that there is something to hand out; False when nothing has come yet."""
@@ -229,7 +244,9 @@ class FollowHandle:
         begin, self._done = self._done, stretch.cut(self._done, size)
         if self._done == len(stretch.data):
             self._stretch = None
-        return memoryview(stretch.data)[begin : self._done]
+        self._last = memoryview(stretch.data)[begin : self._done]
+        self._position += len(self._last)
+        return self._last
 
     async def poll(self, number: int, poll: PollHandle | None) -> int:
         """Answer poll(2): readable when a read would not wait."""

@@ -438,7 +438,7 @@ class Log:
             self.flush()
             self._index_transactions()
             self._segments.active.deactivate()
-            self._producers.save(self)
+            self._producers.save(self, sync_name=False)
             files.sync_directory(self.path)
 
     def check(self) -> None:

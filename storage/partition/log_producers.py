@@ -52,11 +52,14 @@ class LogProducers:
             if marker is not None and marker[0] == ABORT and self.aborted_from is None:
                 self.aborted_from = header.base_offset
 
-    def save(self, log: Log) -> None:
-        """Write `<next offset>.snapshot`, so that a broker need not read the log to know its producers."""
+    def save(self, log: Log, *, sync_name: bool = True) -> None:
+        """Write `<next offset>.snapshot`, so that a broker need not read the log to know its producers.
+
+        On disk after return; `sync_name` as of `replace_file`.
+        """
         if self.state is not None:
             path = os.path.join(log.path, segment_name(log.next_offset, ".snapshot"))
-            files.replace_file(path, self.state.dump())
+            files.replace_file(path, self.state.dump(), sync_name=sync_name)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget idle producers, as far as any are known; return how many."""

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import pty
+import re
 import selectors
 import signal
 import subprocess
@@ -72,12 +73,12 @@ def running(command: list[str], cwd: Path, **more: Any) -> Iterator[subprocess.P
 # --- what it shows ---------------------------------------------------------------------------------------------------
 
 SHOWN = {
-    "head": ("head -n 3 follow@-3 2> /dev/null", "one\ntwo\nthree\n"),
-    "from an offset": ("head -n 2 follow@1 2> /dev/null", "two\nthree\n"),
-    "from all twenty digits": ("head -n 1 follow@00000000000000000002 2> /dev/null", "three\n"),
-    "more than there are": ("head -n 3 follow@-1000 2> /dev/null", "one\ntwo\nthree\n"),
-    "a time": ("head -n 3 follow@-15m 2> /dev/null", "one\ntwo\nthree\n"),
-    "a date": ("head -n 3 follow@2020-01-01 2> /dev/null", "one\ntwo\nthree\n"),
+    "head": ("head -n 3 follow@-3 2>&1", "one\ntwo\nthree\n"),
+    "from an offset": ("head -n 2 follow@1 2>&1", "two\nthree\n"),
+    "from all twenty digits": ("head -n 1 follow@00000000000000000002 2>&1", "three\n"),
+    "more than there are": ("head -n 3 follow@-1000 2>&1", "one\ntwo\nthree\n"),
+    "a time": ("head -n 3 follow@-15m 2>&1", "one\ntwo\nthree\n"),
+    "a date": ("head -n 3 follow@2020-01-01 2>&1", "one\ntwo\nthree\n"),
     "grep": ("grep -m1 t follow@0", "two\n"),
     "sed": ("sed -n '2{p;q}' follow@0", "two\n"),
     "cat that is timed out": ("timeout 0.5 cat follow@2; echo $?", "three\n124\n"),
@@ -86,12 +87,14 @@ SHOWN = {
     "dd without waiting": ("dd if=follow iflag=nonblock status=none 2>&1 | grep -o 'Resource.*'", None),
     "json": ("grep -m1 two follow@0.ndjson | jq -c '[.offset, .value]'", '[1,"two"]\n'),
     "bash": (
-        "exec 3< follow@0; read -r a <&3; read -r b <&3; echo $a $b; exec head -n 1 <&3 2> /dev/null",
+        "exec 3< follow@0; read -r a <&3; read -r b <&3; echo $a $b; exec head -n 1 <&3 2>&1",
         "one two\nthree\n",
     ),
     "bash that times out": ("exec 3< <(exec cat follow); read -r -t 0.3 a <&3; echo $?; kill $!", "142\n"),
     "stat": ("stat -c '%s %F %a' follow", "0 regular empty file 440\n"),
-    "no seeking": ("python3 -c 'import os; os.lseek(os.open(\"follow\", 0), 0, 0)' 2>&1 | tail -n 1", None),
+    "what head has left": ("exec 3< follow@0; head -n 1 <&3; echo; head -n 2 <&3", "one\n\ntwo\nthree\n"),
+    "lines in a loop": ("while read -r a; do echo $a; [ $a = three ] && break; done < follow@0", "one\ntwo\nthree\n"),
+    "seeking far": ("dd if=follow@0 bs=2 skip=1 status=none 2>&1", None),
     "no such": ("cat follow@ follow@x follow@-3x follow.json 2>&1 | grep -c 'No such file'", "4\n"),
     "not listed": ("ls | grep -c follow", "0\n"),
 }
@@ -139,6 +142,34 @@ def test_records_come_whole_where_they_fit(orders: Path) -> None:
         assert [file.read(150), file.read(150)] == [b"x" * 100 + b"\n", b"y" * 100 + b"\n"]
     with open(orders / "follow@3", "rb", buffering=0) as file:
         assert b"".join(file.read(60) for _ in range(4)) == b"%s\n%s\n" % (b"x" * 100, b"y" * 100)
+
+
+def test_what_the_last_read_gave_can_be_read_again_and_nothing_else(orders: Path) -> None:
+    with open(orders / "follow@0", "rb", buffering=0) as file:
+        assert [file.read(4), file.read(100)] == [b"one\n", b"two\nthree\n"]
+        for place in (4, 8, 13):
+            file.seek(place)
+            assert file.read(3) == b"one\ntwo\nthree\n"[place : place + 3]
+        for place in (0, 3, 15):
+            file.seek(place)
+            with pytest.raises(OSError, match="Illegal seek"):
+                file.read(100)
+        append(orders, b"four\n")
+        file.seek(14)
+        assert file.read(100) == b"four\n"
+
+
+def test_a_loop_of_a_shell_costs_a_read_for_each_line_and_not_for_each_byte(orders: Path) -> None:
+    append(orders, b"".join(b"%098d\n" % number for number in range(100)))
+    metrics = orders.parent / ".offsetfs" / "metrics"
+
+    def reads() -> int:
+        found = re.search(r'^offsetfs_requests_total\{operation="read"\} (\S+)$', metrics.read_text(), re.MULTILINE)
+        return int(float(found[1])) if found else 0
+
+    before = reads()
+    assert sh("for n in $(seq 100); do read -r a; done < follow@3; echo $a", orders).stdout == f"{99:098d}\n"
+    assert reads() - before < 150
 
 
 def test_a_long_read_does_not_hold_back_what_is_there(orders: Path) -> None:

@@ -62,9 +62,14 @@ WAITING = [
     ),
     Said(
         "`head -n 3 follow@-3` gives three lines and ends; "
-        "that it cannot seek back there, as it says, does not matter.",
-        "head -n 2 orders-0/follow@-2 2> $s/said; grep -c seek $s/said",
-        '{"id":10,"state":"paid"}\n{"id":11,"state":"refused"}\n1\n',
+        "what it read and did not print, the next command that has the file open reads.",
+        "exec 3< orders-0/follow@-3; head -n 2 <&3 2>&1; echo; head -n 1 <&3 2>&1",
+        '{"id":9,"state":"paid"}\n{"id":10,"state":"paid"}\n\n{"id":11,"state":"refused"}\n',
+    ),
+    Said(
+        "`while read -r line; do …; done < follow` gets each line as it comes.",
+        "while read -r line; do echo $line; [ ${line:6:2} = 11 ] && break; done < orders-0/follow@-2",
+        '{"id":10,"state":"paid"}\n{"id":11,"state":"refused"}\n',
     ),
     Said(
         "`follow.ndjson` and `follow@A.ndjson` give lines of JSON.",
