@@ -18,7 +18,7 @@ from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.verify.finding import DAMAGE, NOTICE, Finding
 
 if TYPE_CHECKING:
-    from offsetfs.storage.verify.partition import Tally
+    from offsetfs.storage.verify.circumstances import Tally
 
 FOUND = 1
 """Something was found. The same number as a wrong call: neither is 0, and stderr tells them apart."""
@@ -71,7 +71,7 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
 
 def _verify(wanted: Selection, report: Callable[[Finding], None], inflated_bytes_max: int) -> Tally:
     from offsetfs.cli.progress import bytes_progress
-    from offsetfs.storage.verify.partition import Tally
+    from offsetfs.storage.verify.circumstances import Tally
     from offsetfs.storage.verify.verify import Verification
 
     total = Tally()

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from offsetfs.pipeline.jobs.workers import Answer, check_sight, spread
 from offsetfs.storage import files
 from offsetfs.storage.names import TopicPartition, parse_segment_name, segment_name
+from offsetfs.storage.verify.circumstances import Tally
 from offsetfs.storage.verify.finding import DAMAGE, Finding
-from offsetfs.storage.verify.partition import Tally
 from offsetfs.storage.verify.stretches import Inspected, Stretch, cuts, inspect
 from offsetfs.storage.verify.verify import Verification
 

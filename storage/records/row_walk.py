@@ -69,6 +69,11 @@ class Rows:
         return self.numbers[chain.POSITION]
 
     @property
+    def base_offset(self) -> int:
+        """The offset of the first batch."""
+        return self.numbers[chain.BASE_OFFSET]
+
+    @property
     def end(self) -> int:
         """Where the last batch ends in the file."""
         last = self.numbers[-chain.COLUMNS :]
@@ -79,6 +84,17 @@ class Rows:
         """The offset behind the last batch."""
         last = self.numbers[-chain.COLUMNS :]
         return last[chain.BASE_OFFSET] + last[chain.LAST_OFFSET_DELTA] + 1
+
+    @property
+    def block(self) -> tuple[memoryview, int]:
+        """Bytes around the batches, and where those begin in the file."""
+        return self._seen, self._start
+
+    def part(self, first: int, last: int) -> Rows:
+        """Return the batches from number `first` up to number `last`, which is no more one of them."""
+        if (first, last) == (0, len(self)):
+            return self
+        return Rows(self.numbers[first * chain.COLUMNS : last * chain.COLUMNS], self._seen, self._start, self._header)
 
     def without_last(self) -> Rows:
         """Return the rows before the last batch, which may be none."""
@@ -109,6 +125,11 @@ class Rows:
         position = self.numbers[row * chain.COLUMNS + chain.POSITION]
         seen = self._seen[position - self._start :]
         return position, self._header or parse_header(seen, file_position=position), seen
+
+    def whole_batch(self, row: int, path: str) -> Batch:
+        """Return one batch of those that were read whole; `path` is that of the file, for messages."""
+        position, header, seen = self.batch(row)
+        return Batch(header, seen[: header.size], path, position)
 
 
 def sound_rows(

@@ -1,117 +1,24 @@
-"""Verifying batches: a walk over every byte of a log file, and what must hold inside one batch.
+"""Verifying a batch: what must hold inside one whose checksum holds.
 
-The walk reads blocks into one buffer that it uses again, verifies checksums, and steps over what is not sound to the
-next batch that is (`batch_chain.next_sound`), so that one fault hides nothing behind it. Nothing is kept of a batch:
-a segment of any length costs the same memory.
-
-Inside, the whole structure is walked (`codec.scan`), whatever the codec, inflated under a bound. Rows are compared as
-columns, so that a bulk batch makes no Python object per record. Follows what Kafka's DefaultRecordBatch and
-LogValidator ask of a batch, with the freedom that its cleaner has: records may be missing from a batch.
+The whole structure is walked (`codec.scan`), whatever the codec, inflated under a bound. Rows are compared as columns,
+so that a bulk batch makes no Python object per record. Follows what Kafka's DefaultRecordBatch and LogValidator ask of
+a batch, with the freedom that its cleaner has: records may be missing from a batch.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import lt
 
-from crc32c import crc32c
-
-from offsetfs.storage.errors import CorruptBatch, DecompressionLimit, MalformedBatch, StorageError, UnsupportedFormat
-from offsetfs.storage.files import File
+from offsetfs.storage.errors import DecompressionLimit, MalformedBatch, StorageError
 from offsetfs.storage.partition.producers import ABORT, COMMIT
-from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import HEADER_SIZE, MAGIC, Batch, parse_header
-from offsetfs.storage.records.batch_header import APPEND_TIME_FLAG, CRC_START, BatchHeader
+from offsetfs.storage.records.batch import MAGIC, Batch
+from offsetfs.storage.records.batch_header import APPEND_TIME_FLAG, BatchHeader
 from offsetfs.storage.records.codec import COLUMNS
-
-BATCH_BYTES_MAX = 128 << 20
-"""The largest batch that is held in memory: a damaged length may claim the rest of a gigabyte."""
 
 Fault = tuple[str, str]
 """The kind of a finding, and what it means."""
-
-OnBreak = Callable[[StorageError, int, int], None]
-"""Called with what is wrong, where it begins, and where the next sound batch begins (the end when there is none)."""
-
-
-class _Blocks:
-    """A window on a file that moves forward."""
-
-    __slots__ = ("_buffer", "_end", "_file", "_length", "_start")
-
-    def __init__(self, file: File, end: int) -> None:
-        self._file = file
-        self._end = end
-        self._buffer = memoryview(bytearray(min(4 * batch_chain.BLOCK_BYTES, max(end, 1))))
-        self._start = self._length = 0
-
-    def view(self, position: int, size: int) -> memoryview:
-        """Return `size` bytes from `position`, fewer at the end; they stay until the next call."""
-        size = min(size, self._end - position)
-        if position < self._start or position + size > self._start + self._length:
-            self._fill(position, size)
-        return self._buffer[position - self._start : min(position - self._start + size, self._length)]
-
-    def _fill(self, position: int, size: int) -> None:
-        if size > len(self._buffer):
-            self._buffer = memoryview(bytearray(size))
-        wanted = min(len(self._buffer), self._end - position)
-        self._length = self._file.read_into(self._buffer[:wanted], position)
-        self._start = position
-
-
-def sound_batches(
-    file: File, end: int, on_break: OnBreak, *, start: int = 0, stop: int | None = None
-) -> Iterator[Batch]:
-    """Yield every batch in the first `end` bytes whose checksum holds; each is valid until the next is asked for.
-
-    Or only those that begin in `[start, stop)`; a batch has to begin at `start`.
-    """
-    blocks, position = _Blocks(file, end), start
-    while position < (end if stop is None else min(stop, end)):
-        try:
-            batch = _batch_at(file, blocks, position, end)
-        except (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit) as error:
-            following = batch_chain.next_sound(file, position, end)
-            on_break(error, position, following)
-            position = following
-            continue
-        yield batch
-        position += batch.header.size
-
-
-def _batch_at(file: File, blocks: _Blocks, position: int, end: int) -> Batch:
-    header = parse_header(blocks.view(position, HEADER_SIZE), path=file.path, file_position=position)
-    if header.size > end - position:
-        raise MalformedBatch(batch_chain.UNFINISHED, path=file.path, position=position, offset=header.base_offset)
-    if header.size > BATCH_BYTES_MAX:
-        _check_giant(file, header, position)
-        reason = f"a batch of {header.size} bytes, at most {BATCH_BYTES_MAX} are looked into"
-        raise DecompressionLimit(reason, path=file.path, position=position, offset=header.base_offset)
-    data = blocks.view(position, header.size)
-    if len(data) < header.size:  # cut by another process meanwhile
-        raise MalformedBatch(batch_chain.UNFINISHED, path=file.path, position=position, offset=header.base_offset)
-    batch = Batch(header, data, file.path, position)
-    batch.check()
-    return batch
-
-
-def _check_giant(file: File, header: BatchHeader, position: int) -> None:
-    """Raise `CorruptBatch` for a length that is a lie, without holding what it claims."""
-    place, checksum = position + CRC_START, 0
-    while header.magic == MAGIC and place < position + header.size:
-        block = file.read(place, min(batch_chain.BLOCK_BYTES, position + header.size - place))
-        if not block:
-            break
-        checksum, place = crc32c(block, checksum), place + len(block)
-    if header.magic != MAGIC or checksum != header.crc:
-        reason = f"a length of {header.size} bytes that the checksum does not confirm"
-        raise CorruptBatch(reason, path=file.path, position=position, offset=header.base_offset)
-
-
-# --- inside a batch --------------------------------------------------------------------------------------------------
 
 
 def faults(batch: Batch, inflated_bytes_max: int) -> tuple[list[Fault], int]:

@@ -10,7 +10,9 @@ from bisect import bisect_right
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.errors import InvalidCheckpoint
+from offsetfs.storage.records import chain
 from offsetfs.storage.records.batch import BatchHeader
+from offsetfs.storage.records.row_walk import Rows
 from offsetfs.storage.verify.finding import Report, Reporter
 
 
@@ -29,6 +31,21 @@ class EpochsCheck:
             self._entries = []
             self._reporter.damage("checkpoint", f"{error.reason}: epochs are taken from the batches")
         self._starts = [start for _, start in self._entries]
+
+    def passes(self, rows: Rows) -> bool:
+        """Take note of batches of one epoch that follow each other; False, and nothing is noted, where there may be
+        something to say of one."""
+        epoch, first, last = rows.numbers[chain.LEADER_EPOCH], rows.base_offset, rows.column(chain.BASE_OFFSET)[-1]
+        if epoch < 0:
+            return True
+        if epoch < self._latest:
+            return False
+        if self._entries and last >= self._log_start_offset:
+            place = bisect_right(self._starts, first) - 1
+            if place != bisect_right(self._starts, last) - 1 or place < 0 or self._entries[place][0] != epoch:
+                return False
+        self._latest = epoch
+        return True
 
     def batch(self, header: BatchHeader, log: Reporter, position: int | None) -> None:
         """Take note of the next batch of the log."""

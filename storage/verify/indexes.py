@@ -19,7 +19,9 @@ from struct import Struct
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex
+from offsetfs.storage.records import chain
 from offsetfs.storage.records.batch import BatchHeader
+from offsetfs.storage.records.row_walk import Rows
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.time_index import TimeIndex
 from offsetfs.storage.verify.finding import Reporter
@@ -72,8 +74,17 @@ class OffsetIndexCheck:
             self._faults.add(place, offset, f"offset {offset}, position {position} does not rise above {self._last}")
         return None
 
+    def stretch(self, rows: Rows) -> None:
+        """Take note of sound batches that follow each other."""
+        columns = (rows.column(column) for column in (chain.POSITION, chain.BASE_OFFSET, chain.LAST_OFFSET_DELTA))
+        for position, first, delta in zip(*columns, strict=True):
+            self._take(position, first, first + delta)
+
     def batch(self, position: int, header: BatchHeader, first_offset: int) -> None:
         """Take note of the sound batch at `position`."""
+        self._take(position, first_offset, header.last_offset)
+
+    def _take(self, position: int, first_offset: int, last_offset: int) -> None:
         while self._next is not None and self._next[2] < position:
             place, offset, wanted = self._next
             self._faults.add(place, offset, f"no batch begins at position {wanted}")
@@ -86,9 +97,9 @@ class OffsetIndexCheck:
             else:
                 self._open = place, offset
             self._next = self._pull()
-        if self._open is not None and self._open[1] in (header.last_offset, first_offset):
+        if self._open is not None and self._open[1] in (last_offset, first_offset):
             self._open = None
-        self._last_offset = header.last_offset
+        self._last_offset = last_offset
 
     def _close(self) -> None:
         if self._open is not None:
@@ -134,6 +145,17 @@ class TimeIndexCheck:
                 return place, timestamp, offset
             self._faults.add(place, offset, f"time {timestamp}, offset {offset} does not rise above {self._last}")
         return None
+
+    def stretch(self, rows: Rows) -> None:
+        """Take note of sound batches of v2 that follow each other."""
+        columns = (rows.column(column) for column in (chain.BASE_OFFSET, chain.LAST_OFFSET_DELTA, chain.MAX_TIMESTAMP))
+        for number, (first, delta, largest) in enumerate(zip(*columns, strict=True)):
+            if self._next is not None and self._next[2] <= first + delta:
+                position, header, _ = rows.batch(number)
+                self.batch(position, header, first)
+            elif largest > self._largest:
+                self._largest = largest
+        self._skipped = False
 
     def batch(self, _position: int, header: BatchHeader, first_offset: int) -> None:
         """Take note of the next sound batch."""
@@ -197,6 +219,14 @@ class TransactionIndexCheck:
                 return place, producer_id, last
             self._faults.add(place, last, f"version {version}, offsets {first} to {last} behind {self._last_offset}")
         return None
+
+    def stretch(self, rows: Rows) -> None:
+        """Take note of sound batches of data that follow each other."""
+        if self._next is not None and self._next[2] < rows.next_offset:
+            for number in range(len(rows)):
+                position, header, _ = rows.batch(number)
+                self.batch(position, header, header.base_offset)
+        self._skipped = False
 
     def batch(self, _position: int, header: BatchHeader, first_offset: int) -> None:
         """Take note of the next sound batch."""

@@ -15,7 +15,9 @@ from offsetfs.storage import files
 from offsetfs.storage.errors import InvalidSnapshot, MalformedBatch
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition.producers import NONE, ProducerEntry, ProducerState
+from offsetfs.storage.records import chain
 from offsetfs.storage.records.batch import Batch, BatchHeader
+from offsetfs.storage.records.row_walk import Rows
 from offsetfs.storage.verify.batches import marker
 from offsetfs.storage.verify.finding import Report, Reporter
 
@@ -32,6 +34,15 @@ class ProducersCheck:
         self._report = report
         self._state = ProducerState.empty()
         self._hole = first_offset - 1  # the last offset that is missing; what came before it is not known
+
+    def stretch(self, rows: Rows, log: Reporter) -> None:
+        """Take note of batches of data that follow each other."""
+        self.reach(rows.base_offset)
+        if max(rows.column(chain.PRODUCER_ID)) < 0:
+            self.reach(rows.column(chain.BASE_OFFSET)[-1])
+            return
+        for number in range(len(rows)):
+            self.batch(rows.whole_batch(number, log.path), log)
 
     def batch(self, batch: Batch, log: Reporter) -> None:
         """Take note of the next batch of the log."""

@@ -25,7 +25,7 @@ from offsetfs.storage.recovery.recovery_plan import RecoveryPlan
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.segment import Segment, SegmentFiles
 from offsetfs.storage.settings.config import DEFAULTS
-from offsetfs.storage.verify import batches as verify_batches
+from offsetfs.storage.verify import walk
 from offsetfs.storage.verify.finding import DAMAGE, Finding
 
 CURED_BY_INDEXES = frozenset(
@@ -203,11 +203,11 @@ def readable_ranges(path: str) -> Iterator[tuple[int, int]]:
     parsed = (parse_segment_name(name) for name in files.names(path))
     for base in sorted(each[0] for each in parsed if each is not None and each[1] == ".log"):
         with files.opened(os.path.join(path, segment_name(base, ".log"))) as log:
-            for batch in verify_batches.sound_batches(log, log.size(), on_break):
+            for rows in walk.sound_rows(log, log.size(), on_break):
                 if broken and first >= 0:
                     yield first, last
                     first = -1
-                broken, last = False, batch.header.last_offset
-                first = batch.header.base_offset if first < 0 else first
+                broken, last = False, rows.next_offset - 1
+                first = rows.base_offset if first < 0 else first
     if first >= 0:
         yield first, last

@@ -22,9 +22,13 @@ from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptBatch, CorruptIndex, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
+from offsetfs.storage.records import chain
 from offsetfs.storage.records.batch import HEADER_SIZE, MAGIC, PAYLOAD_BYTES_MAX, Batch, parse_header
+from offsetfs.storage.records.row_walk import Rows
 from offsetfs.storage.segments.offset_index import OffsetIndex
-from offsetfs.storage.verify.batches import Fault, OnBreak, faults, sound_batches
+from offsetfs.storage.verify.batches import Fault, faults
+from offsetfs.storage.verify.quiet import parted
+from offsetfs.storage.verify.walk import OnBreak, sound_rows
 
 _NO_LIMIT = 1 << 31
 
@@ -84,17 +88,23 @@ def inspect(path: str, start: int, stop: int | None, *, inflated_bytes_max: int 
     try:
         with files.opened(path) as log:
             status = log.stat()
-            for batch in sound_batches(log, status.st_size, on_break, start=start, stop=stop):
-                position, header = batch.position or 0, batch.header
-                if header.magic != MAGIC:
+            for rows in sound_rows(log, status.st_size, on_break, start=start, stop=stop):
+                if rows.numbers[chain.MAGIC_BYTE] != MAGIC:
                     return None
-                found, count = faults(batch, inflated_bytes_max)
-                if found or count != header.count:
-                    odd.append((position, found, count))
-                end = position + header.size
+                odd += _odd(rows, path, inflated_bytes_max)
+                end = rows.end
     except OSError:
         return None
     return Stretch(status.st_ino, start, end, breaks, odd)
+
+
+def _odd(rows: Rows, path: str, inflated_bytes_max: int) -> Iterator[Odd]:
+    for part, is_quiet in parted(rows):
+        if not is_quiet:
+            batch = part.whole_batch(0, path)
+            found, count = faults(batch, inflated_bytes_max)
+            if found or count != batch.header.count:
+                yield part.position, found, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +152,13 @@ class Inspected:
         return position
 
 
-def looked_into(
-    log: File, size: int, on_break: OnBreak, inspected: Inspected | None, *, inflated_bytes_max: int
-) -> Iterator[Looked]:
-    """Yield the sound batches in the first `size` bytes, each valid until the next is asked for."""
+def looked_into(log: File, size: int, on_break: OnBreak, inspected: Inspected | None) -> Iterator[Looked | Rows]:
+    """Yield the sound batches in the first `size` bytes, each valid until the next is asked for; `Rows` are to be
+    looked into."""
     position = 0
     if inspected is not None and inspected.inode == log.stat().st_ino and inspected.end <= size:
         position = yield from inspected.known(log, on_break)
-    for batch in sound_batches(log, size, on_break, start=position):
-        yield batch, *faults(batch, inflated_bytes_max)
+    yield from sound_rows(log, size, on_break, start=position)
 
 
 def _headed(log: File, position: int) -> Batch:

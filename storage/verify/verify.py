@@ -4,14 +4,17 @@
 each contradiction as a `Finding`; it never stops at the first. It works beside a running broker and on a directory that
 may only be read. The parts:
 
-    verify              the directory: checkpoints, names, whether somebody is writing
-    verify_partition    a partition: its files, its segments in their order
-    verify_files        what each file of a partition is
-    verify_batches      the walk over a log, and what must hold inside a batch
-    stretches           the same, of a log that several have looked into
-    verify_indexes      offset, time and transaction index, told of each batch
-    verify_producers    sequences and snapshots, told of each batch
-    verify_epochs       leader epochs, told of each batch
+    verify      the directory: checkpoints, names, whether somebody is writing
+    partition   a partition: its files, its segments in their order
+    files       what each file of a partition is
+    segment     a segment: its batches in their order, told to all that follow
+    walk        every byte of a log, from one sound batch to the next
+    stretches   the same, of a log that several have looked into
+    quiet       batches of which there is nothing to say, passed over by the block
+    batches     what must hold inside a batch
+    indexes     offset, time and transaction index, told of each batch
+    producers   sequences and snapshots, told of each batch
+    epochs      leader epochs, told of each batch
 
 docs/verify.md lists the findings. Mending is `repair`.
 """
@@ -31,8 +34,9 @@ from offsetfs.storage.directory.directory_listing import check_log_directory
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidConfig, InvalidName, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX
+from offsetfs.storage.verify.circumstances import Circumstances, Tally
 from offsetfs.storage.verify.finding import Report, Reporter
-from offsetfs.storage.verify.partition import Circumstances, PartitionCheck, Tally
+from offsetfs.storage.verify.partition import PartitionCheck
 from offsetfs.storage.verify.stretches import Inspected
 
 _OFFSETS = {

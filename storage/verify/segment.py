@@ -1,0 +1,222 @@
+"""Verifying one segment: its batches in their order, told to everybody who wants to know of them.
+
+Stretches of quiet batches (`quiet`) are passed over by the block, as columns, where they go on as they should; every
+other batch is taken in hand. What is said, and in which order, does not depend on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offsetfs.storage.errors import MalformedBatch, StorageError, UnsupportedFormat
+from offsetfs.storage.files import File
+from offsetfs.storage.records import chain
+from offsetfs.storage.records.batch import HEADER_SIZE, Batch, parse_header
+from offsetfs.storage.records.batch_header import MAGIC, BatchHeader
+from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX
+from offsetfs.storage.verify.batches import Fault, faults
+from offsetfs.storage.verify.circumstances import Circumstances, Tally
+from offsetfs.storage.verify.epochs import EpochsCheck
+from offsetfs.storage.verify.finding import Reporter
+from offsetfs.storage.verify.indexes import IndexCheck
+from offsetfs.storage.verify.producers import ProducersCheck
+from offsetfs.storage.verify.quiet import parted
+from offsetfs.storage.verify.stretches import Inspected, looked_into
+
+_TELL_BYTES = 8 << 20
+
+
+@dataclass(slots=True)
+class SoFar:
+    """What a segment takes over from those before it, and leaves to the next."""
+
+    at: Circumstances
+    tally: Tally
+    on_bytes: Callable[[int], None]
+    epochs: EpochsCheck
+    producers: ProducersCheck
+    next_offset: int
+    has_gap: bool = False
+    """Whether missing offsets were told of."""
+
+
+class SegmentCheck:
+    """The verification of one segment; `run` says the findings as they are found."""
+
+    def __init__(
+        self,
+        so_far: SoFar,
+        log: File,
+        base: int,
+        following: int | None,
+        reporter: Reporter,
+        indexes: list[IndexCheck],
+    ) -> None:
+        """`following`: where the next segment begins, None behind the last."""
+        self._so_far = so_far
+        self._log = log
+        self._base = base
+        self._following = following
+        self._reporter = reporter
+        self._indexes = indexes
+        self._size = log.size()
+        self._is_whole = True
+        self._broke = False
+        self._told = 0
+
+    def run(self, inspected: Inspected | None) -> None:
+        """Look at every byte; what is `inspected` already is not looked into once more."""
+        so_far = self._so_far
+        so_far.tally.segments += 1
+        so_far.tally.bytes += self._size
+        if self._base > so_far.next_offset:
+            so_far.producers.miss(self._base - 1)
+        if self._base < so_far.next_offset:
+            meaning = f"begins at {self._base}, but the segment before it goes to {so_far.next_offset - 1}"
+            self._reporter.damage("segment-overlap", meaning, offset=self._base)
+        for looked in looked_into(self._log, self._size, self._on_break, inspected):
+            if isinstance(looked, Rows):
+                self._rows(looked)
+            else:
+                self._batch(*looked)
+        self._tell(self._size)
+        for index in self._indexes:
+            index.finish(is_whole=self._is_whole)
+        so_far.next_offset = max(so_far.next_offset, self._base)
+
+    def _tell(self, position: int) -> None:
+        self._so_far.on_bytes(position - self._told)
+        self._told = position
+
+    # --- many batches ------------------------------------------------------------------------------------------------
+
+    def _rows(self, rows: Rows) -> None:
+        for part, is_quiet in parted(rows):
+            if is_quiet:
+                self._stretch(part)
+            else:
+                self._look_into(part, 0)
+
+    def _stretch(self, rows: Rows) -> None:
+        """Take note of quiet batches. What there is to say of how they go on is mostly to be said of the first."""
+        if self._passes(rows):
+            return
+        self._look_into(rows, 0)
+        if len(rows) > 1 and not self._passes(rows.part(1, len(rows))):
+            for number in range(1, len(rows)):
+                self._look_into(rows, number)
+
+    def _passes(self, rows: Rows) -> bool:
+        """Take note of quiet batches that go on where the log was; False, and nothing is noted, where it must be asked
+        of each."""
+        so_far, highest = self._so_far, rows.next_offset - 1
+        if self._broke or not self._base <= so_far.next_offset == rows.base_offset:
+            return False
+        if highest - self._base > RELATIVE_OFFSET_MAX or (self._following is not None and highest >= self._following):
+            return False
+        if not so_far.epochs.passes(rows):
+            return False
+        so_far.producers.stretch(rows, self._reporter)
+        for index in self._indexes:
+            index.stretch(rows)
+        self._is_whole = True
+        so_far.next_offset = rows.next_offset
+        so_far.tally.batches += len(rows)
+        so_far.tally.records += sum(rows.column(chain.COUNT))
+        if rows.position - self._told > _TELL_BYTES:
+            self._tell(rows.position)
+        return True
+
+    # --- one batch ---------------------------------------------------------------------------------------------------
+
+    def _look_into(self, rows: Rows, number: int) -> None:
+        batch = rows.whole_batch(number, self._log.path)
+        self._batch(batch, *faults(batch, self._so_far.at.inflated_bytes_max))
+
+    def _batch(self, batch: Batch, found: list[Fault], count: int) -> None:
+        so_far, header, position = self._so_far, batch.header, batch.position or 0
+        for kind, meaning in found:
+            self._reporter.damage(kind, meaning, position=position, offset=header.base_offset)
+        first = _first_offset(batch, is_readable=bool(count))
+        is_in_order = self._check_order(header, first, position)
+        if first > so_far.next_offset or self._broke:
+            so_far.producers.miss(first - 1)
+        if first > so_far.next_offset and is_in_order and not self._broke:
+            self._note_gap(so_far.next_offset, first, position)
+        self._broke = not is_in_order
+        self._is_whole = is_in_order
+        if is_in_order:
+            if found:
+                so_far.producers.miss(header.last_offset)
+            else:
+                so_far.producers.batch(batch, self._reporter)
+            so_far.epochs.batch(header, self._reporter, position)
+            for index in self._indexes:
+                index.batch(position, header, first)
+            so_far.next_offset = header.next_offset
+        else:
+            for index in self._indexes:
+                index.skip(position, position + header.size)
+        so_far.tally.batches += 1
+        so_far.tally.records += count
+        if position - self._told > _TELL_BYTES:
+            self._tell(position)
+
+    def _check_order(self, header: BatchHeader, first: int, position: int) -> bool:
+        """Whether the offsets of a batch fit where it stands. The checksum does not cover them."""
+        expected = max(self._so_far.next_offset, self._base)
+        meaning = ""
+        if first < expected:
+            meaning = f"offset {first} where {expected} is the lowest that may follow"
+        elif header.last_offset - self._base > RELATIVE_OFFSET_MAX:
+            meaning = f"offset {header.last_offset} is more than {RELATIVE_OFFSET_MAX} above the segment's {self._base}"
+        elif self._following is not None and header.last_offset >= self._following:
+            meaning = f"offset {header.last_offset} belongs into the next segment, which begins at {self._following}"
+        elif first > expected and self._is_overtaken(header, expected, position):
+            meaning = f"offset {first} is above those of the batch behind it, where {expected} would follow"
+        if meaning:
+            self._reporter.damage("offset-order", meaning, position=position, offset=header.base_offset)
+        return not meaning
+
+    def _is_overtaken(self, header: BatchHeader, expected: int, position: int) -> bool:
+        """Whether, after a gap, the next batch goes on before it: then this one is wrong, and not all that follow."""
+        place = position + header.size
+        try:
+            head = self._log.read(place, min(HEADER_SIZE, self._size - place))
+            return expected <= parse_header(head).last_offset < header.last_offset
+        except (MalformedBatch, UnsupportedFormat):
+            return False
+
+    def _note_gap(self, expected: int, first: int, position: int) -> None:
+        """Say the first gap of a log that was never cleaned: only compaction takes offsets away in the middle."""
+        so_far = self._so_far
+        if so_far.at.cleaner is None and not so_far.has_gap:
+            so_far.has_gap = True
+            meaning = f"offsets {expected} to {first - 1} are missing, and nothing says that the log was ever compacted"
+            self._reporter.notice("offset-gap", meaning, position=position, offset=first)
+
+    def _on_break(self, error: StorageError, position: int, following: int) -> None:
+        """Say what is not sound, unless it is what a running broker is writing."""
+        at, next_offset = self._so_far.at, max(self._so_far.next_offset, self._base)
+        self._broke = True
+        for index in self._indexes:
+            index.skip(position, following)
+        is_tail = following >= self._size
+        self._is_whole = not is_tail
+        size = following - position
+        if is_tail and self._following is None and next_offset >= (at.recovery_point or 0):
+            if not at.is_live:
+                meaning = f"{error.reason}; {size} bytes that were not finished: the next writer sets them aside"
+                self._reporter.damage("unfinished-tail", meaning, position=position, offset=next_offset)
+            return
+        rest = "to the end of the file" if is_tail else "what follows can"
+        meaning = f"{error.reason}; {size} bytes cannot be read, {rest}"
+        offset = error.offset if error.offset is not None and error.offset >= 0 else next_offset
+        self._reporter.damage("unreadable-batch", meaning, position=position, offset=offset)
+
+
+def _first_offset(batch: Batch, *, is_readable: bool) -> int:
+    """Return the first offset of the batch; that of a set of v0 or v1 only when it can be inflated."""
+    return batch.base_offset if batch.header.magic == MAGIC or is_readable else batch.header.base_offset

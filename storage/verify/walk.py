@@ -1,0 +1,129 @@
+"""Verifying batches: a walk over every byte of a log file, from one sound batch to the next.
+
+The walk reads blocks into one buffer that it uses again, verifies checksums, and steps over what is not sound to the
+next batch that is (`batch_chain.next_sound`), so that one fault hides nothing behind it. Batches of v2 come by the
+block, as rows (`chain`), all others one by one. Nothing is kept of them: a segment of any length costs the same memory.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+
+from crc32c import crc32c
+
+from offsetfs.storage.errors import CorruptBatch, DecompressionLimit, MalformedBatch, StorageError, UnsupportedFormat
+from offsetfs.storage.files import File
+from offsetfs.storage.records import batch_chain, chain
+from offsetfs.storage.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_END, Batch, parse_header
+from offsetfs.storage.records.batch_header import CRC_START, BatchHeader
+from offsetfs.storage.records.row_walk import Rows
+
+BATCH_BYTES_MAX = 128 << 20
+"""The largest batch that is held in memory: a damaged length may claim the rest of a gigabyte."""
+
+BLOCK_BYTES = 4 << 20
+"""How much is read at once."""
+
+_MAGIC = bytes([MAGIC])
+
+OnBreak = Callable[[StorageError, int, int], None]
+"""Called with what is wrong, where it begins, and where the next sound batch begins (the end when there is none)."""
+
+
+def sound_rows(file: File, end: int, on_break: OnBreak, *, start: int = 0, stop: int | None = None) -> Iterator[Rows]:
+    """Yield every batch in the first `end` bytes whose checksum holds; each row with the whole of its batch.
+
+    Or only those that begin in `[start, stop)`; a batch has to begin at `start`.
+    """
+    blocks, position, stop = _Blocks(file, end), start, end if stop is None else min(stop, end)
+    while position < stop:
+        try:
+            rows = blocks.rows(position) or _single(_batch_at(file, blocks, position, end))
+        except (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit) as error:
+            following = batch_chain.next_sound(file, position, end)
+            on_break(error, position, following)
+            position = following
+            continue
+        if rows.end > stop:
+            rows = rows.part(0, bisect_left(rows.column(chain.POSITION), stop))
+        yield rows
+        position = rows.end
+
+
+class _Blocks:
+    """A window on a file that moves forward."""
+
+    __slots__ = ("_buffer", "_end", "_file", "_length", "_start")
+
+    def __init__(self, file: File, end: int) -> None:
+        self._file = file
+        self._end = end
+        self._buffer = memoryview(bytearray(min(BLOCK_BYTES, max(end, 1))))
+        self._start = self._length = 0
+
+    def rows(self, position: int) -> Rows | None:
+        """Return the sound batches of v2 from `position` on; None when there is none that the window holds."""
+        if (position != self._start or not self._length) and not self._holds_batch(position):
+            self._fill(position, 0)
+        place = position - self._start
+        if self._buffer[place + MAGIC_END - 1 : min(place + MAGIC_END, self._length)] != _MAGIC:
+            return None  # many calls for nothing otherwise, in an old log
+        numbers, _ = chain.sound(self._buffer, place, self._length, self._start, *chain.ANY_OFFSETS)
+        return Rows(numbers, self._buffer[: self._length], self._start) if numbers else None
+
+    def _holds_batch(self, position: int) -> bool:
+        """Whether the batch at `position` is in the window as far as its length says."""
+        place = position - self._start
+        left = self._length - place
+        if place < 0 or left < MAGIC_END:
+            return False
+        return LOG_OVERHEAD + int.from_bytes(self._buffer[place + 8 : place + 12], "big", signed=True) <= left
+
+    def view(self, position: int, size: int) -> memoryview:
+        """Return `size` bytes from `position`, fewer at the end; they stay until the next call."""
+        size = min(size, self._end - position)
+        if position < self._start or position + size > self._start + self._length:
+            self._fill(position, size)
+        return self._buffer[position - self._start : min(position - self._start + size, self._length)]
+
+    def _fill(self, position: int, size: int) -> None:
+        if size > len(self._buffer):
+            self._buffer = memoryview(bytearray(size))
+        wanted = min(len(self._buffer), self._end - position)
+        self._length = self._file.read_into(self._buffer[:wanted], position)
+        self._start = position
+
+
+def _single(batch: Batch) -> Rows:
+    position = batch.position or 0
+    return Rows(chain.row(position, batch.header), batch.data, position, batch.header)
+
+
+def _batch_at(file: File, blocks: _Blocks, position: int, end: int) -> Batch:
+    header = parse_header(blocks.view(position, HEADER_SIZE), path=file.path, file_position=position)
+    if header.size > end - position:
+        raise MalformedBatch(batch_chain.UNFINISHED, path=file.path, position=position, offset=header.base_offset)
+    if header.size > BATCH_BYTES_MAX:
+        _check_giant(file, header, position)
+        reason = f"a batch of {header.size} bytes, at most {BATCH_BYTES_MAX} are looked into"
+        raise DecompressionLimit(reason, path=file.path, position=position, offset=header.base_offset)
+    data = blocks.view(position, header.size)
+    if len(data) < header.size:  # cut by another process meanwhile
+        raise MalformedBatch(batch_chain.UNFINISHED, path=file.path, position=position, offset=header.base_offset)
+    batch = Batch(header, data, file.path, position)
+    batch.check()
+    return batch
+
+
+def _check_giant(file: File, header: BatchHeader, position: int) -> None:
+    """Raise `CorruptBatch` for a length that is a lie, without holding what it claims."""
+    place, checksum = position + CRC_START, 0
+    while header.magic == MAGIC and place < position + header.size:
+        block = file.read(place, min(batch_chain.BLOCK_BYTES, position + header.size - place))
+        if not block:
+            break
+        checksum, place = crc32c(block, checksum), place + len(block)
+    if header.magic != MAGIC or checksum != header.crc:
+        reason = f"a length of {header.size} bytes that the checksum does not confirm"
+        raise CorruptBatch(reason, path=file.path, position=position, offset=header.base_offset)
