@@ -81,6 +81,29 @@ async def test_a_full_batch_goes_without_waiting(appends, autojump_clock: MockCl
     assert autojump_clock.current_time() < 1
 
 
+async def test_after_the_first_a_small_batch_is_in_the_log_at_once_and_costs_no_thread(appends) -> None:
+    world = appends(linger_ms=0)
+    take(world.accumulator(), b"first\n")
+    await world.accumulator().drain()
+    threads = world.threads.calls
+    take(world.accumulator(), b"second\n")
+    assert world.log().values == [b"first", b"second"]
+    assert world.threads.calls == threads
+
+
+async def test_a_large_batch_leaves_its_writer_the_time_to_be_answered_and_costs_no_thread(appends) -> None:
+    world = appends(linger_ms=0)
+    take(world.accumulator(), b"first\n")
+    await world.accumulator().drain()
+    threads = world.threads.calls
+    large = b"x" * (100 * KIB)
+    take(world.accumulator(), large + b"\n")
+    assert world.log().values == [b"first"]
+    await world.accumulator().drain()
+    assert world.log().values == [b"first", large]
+    assert world.threads.calls == threads
+
+
 async def test_drain_returns_when_everything_taken_is_in_the_log(appends) -> None:
     world = appends(linger_ms=60_000)
     take(world.accumulator(), b"one\ntwo\n")
