@@ -165,7 +165,7 @@ def tail(
     offsetfs spark tail /var/lib/kafka/data /lake/orders --topic orders
     offsetfs spark tail /var/lib/kafka/data --topic orders --once
     """
-    with spark_session.begun(master, conf, as_json) as spark:
+    with spark_session.begun(master, conf, as_json, has_bar=False) as spark:
         from offsetfs.pipeline.jobs.tail import tail as job
 
         result = job(spark, source, destination, topics, is_once=once)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from offsetfs.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from offsetfs.cli.spark_log import SparkLog
 
 _Command = Callable[..., int]
 
@@ -41,36 +44,80 @@ def tell(fields: Mapping[str, Any], sentence: str, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def begun(master: str | None, conf: tuple[str, ...], as_json: bool) -> Iterator[SparkSession]:
-    """Yield the session that there is, or one that is stopped at the end; what a job raises becomes a sentence."""
+def begun(master: str | None, conf: tuple[str, ...], as_json: bool, *, has_bar: bool = True) -> Iterator[SparkSession]:
+    """Yield the session that there is, or one that is stopped at the end; what a job raises becomes a sentence.
+
+    What Spark itself says goes to a file, unless the user wants it here; a failure that is Spark's names it. `has_bar`:
+    whether a bar is shown on a terminal.
+    """
     if importlib.util.find_spec("pyspark") is None:
         raise Failure("PySpark is not installed: pip install 'offsetfs[spark]'")
     from pyspark.sql import SparkSession
 
+    from offsetfs.cli.spark_log import SparkLog
+
+    settings, log = _settings(conf), SparkLog()
+    is_ours = SparkSession.getActiveSession() is None
+    spark = _session(master, settings, log)
+    is_watched = has_bar and sys.stderr.isatty() and not as_json and not _is_remote(master)
+    try:
+        with _bar(spark) if is_watched else contextlib.nullcontext():
+            yield spark
+        log.remove()
+    except (OSError, Failure):
+        log.remove()
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        raise _failure(error, log) from error
+    finally:
+        if is_ours:
+            spark.stop()
+
+
+def _session(master: str | None, settings: dict[str, str], log: SparkLog) -> SparkSession:
+    from pyspark import SparkContext
+
     from offsetfs.pipeline.jobs.workers import sentence_of
     from offsetfs.pipeline.session import session
 
-    is_watched = sys.stderr.isatty() and not as_json
-    ours = {"spark.ui.showConsoleProgress": str(is_watched).lower(), "spark.log.level": "OFF"}
-    is_remote = master is not None and master.startswith("sc://")
-    was_there = SparkSession.getActiveSession() is not None
+    has_jvm = "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None or _is_remote(master)
+    is_told_here = "spark.log.level" in settings or has_jvm
+    quiet = {"spark.ui.showConsoleProgress": "false", **({"spark.log.level": "OFF"} if has_jvm else {})}
     try:
-        spark = session(master, {**({} if is_remote else ours), **_settings(conf)})
+        with contextlib.nullcontext() if is_told_here else log.catching():
+            return session(master, {**({} if _is_remote(master) else quiet), **settings})
     except Exception as error:
-        raise Failure(f"Spark does not start: {sentence_of(error)}") from error
-    try:
-        yield spark
-    except (StorageError, ValueError) as error:
-        raise Failure(str(error), WRONG_CALL if isinstance(error, ValueError) else FAILED) from error
-    except KeyboardInterrupt:
-        raise Failure("interrupted", INTERRUPTED) from None
-    except OSError:
-        raise
-    except Exception as error:
-        raise Failure(sentence_of(error)) from error
-    finally:
-        if not was_there:
-            spark.stop()
+        log.add(error)
+        told = f"{log.reason() or sentence_of(error)} (the stack is in {log.path})"
+        raise Failure(f"Spark does not start: {told}") from error
+
+
+def _is_remote(master: str | None) -> bool:
+    return master is not None and master.startswith("sc://")
+
+
+def _bar(spark: SparkSession) -> contextlib.AbstractContextManager[None]:
+    from rich.console import Console
+
+    from offsetfs.cli.spark_progress import shown
+
+    return shown(spark, Console(stderr=True))
+
+
+def _failure(error: BaseException, log: SparkLog) -> Failure:
+    """Return what ends the command: our own errors are sentences; one of Spark's becomes one that names the log."""
+    from pyspark.errors import PySparkException
+
+    from offsetfs.pipeline.jobs.workers import JobFailed, sentence_of
+
+    if isinstance(error, (StorageError, ValueError, JobFailed)) and not isinstance(error, PySparkException):
+        log.remove()
+        return Failure(str(error), WRONG_CALL if isinstance(error, ValueError) else FAILED)
+    if isinstance(error, KeyboardInterrupt):
+        log.remove()
+        return Failure("interrupted", INTERRUPTED)
+    log.add(error)
+    return Failure(f"{sentence_of(error)} (the stack is in {log.path})")
 
 
 def _settings(conf: tuple[str, ...]) -> dict[str, str]:

@@ -54,9 +54,10 @@ def unclean_copy(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
-    """What a read-only mount keeps goes into a cache of this run, not into that of who runs it."""
+    """What a read-only mount keeps, and logs of Spark, go into folders of this run, not into those of who runs it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
         yield
 
 

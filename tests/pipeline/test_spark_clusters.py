@@ -31,9 +31,10 @@ def environment() -> dict[str, str]:
     return {**os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 
 
-def run(*command: object) -> subprocess.CompletedProcess[str]:
+def run(*command: object, **variables: Path) -> subprocess.CompletedProcess[str]:
     words = [str(word) for word in command]
-    return subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=SECONDS_MAX)
+    env = {**environment(), **{name: str(value) for name, value in variables.items()}}
+    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=SECONDS_MAX)
 
 
 def free_port() -> int:
@@ -176,18 +177,28 @@ def test_damage_that_a_task_meets_is_one_sentence_as_well(tmp_path: Path) -> Non
         data.create("orders")[0].append(b"value")
     segment = logs / "orders-0" / f"{0:020}.log"
     segment.write_bytes(segment.read_bytes().replace(b"value", b"VALUE"))
-    done = run(OFFSETFS, "spark", "export", logs, tmp_path / "parquet")
+    done = run(OFFSETFS, "spark", "export", logs, tmp_path / "parquet", XDG_STATE_HOME=tmp_path / "state")
+    log = next((tmp_path / "state" / "offsetfs").iterdir())
     assert done.returncode == 32
-    assert re.search(
-        rf"offsetfs spark: {segment}, position 0, offset 0: checksum 0x\w+ where 0x\w+ is stored$", done.stderr
-    )
-    assert "Traceback" not in done.stderr and "\tat " not in done.stderr
+    sentence = rf"offsetfs spark: {segment}, position 0, offset 0: checksum 0x\w+ where 0x\w+ is stored"
+    assert re.fullmatch(rf"{sentence} \(the stack is in {log}\)\n", done.stderr)
+    stacks = log.read_text()
+    assert "\tat org.apache.spark." in stacks and "Traceback (most recent call last)" in stacks
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_but_a_sentence_is_said_where_spark_does_not_start(tmp_path: Path) -> None:
+    done = run(OFFSETFS, "spark", "stats", GOLDEN, "--master", "nonsense", XDG_STATE_HOME=tmp_path / "state")
+    sentence = "offsetfs spark: Spark does not start: Master must either be yarn or start with"
+    assert (done.returncode, done.stderr.count("\n"), done.stderr.startswith(sentence)) == (32, 1, True), done
 
 
 def test_import_and_stats_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\nb\n")
-    done = run(OFFSETFS, "spark", "import", tmp_path / "in.txt", tmp_path / "logs", "lines", "--partitions", 1)
-    assert (done.returncode, done.stdout) == (0, "2 records imported, 0 lines rejected\n"), done.stderr
+    words = ("spark", "import", tmp_path / "in.txt", tmp_path / "logs", "lines", "--partitions", 1)
+    done = run(OFFSETFS, *words, XDG_STATE_HOME=tmp_path / "state")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2 records imported, 0 lines rejected\n", "")
+    assert os.listdir(tmp_path / "state" / "offsetfs") == []  # nobody asks for a log when all goes well
     shown = run(OFFSETFS, "spark", "stats", tmp_path / "logs")
     assert re.search(r"lines-0 +2 ", shown.stdout), shown
 
