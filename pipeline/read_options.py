@@ -24,6 +24,11 @@ FAILFAST, PERMISSIVE, DROPMALFORMED = "FAILFAST", "PERMISSIVE", "DROPMALFORMED"
 SPLIT_BYTES = 128 << 20
 """How many bytes of segments one task reads, unless `partitionBytes` says otherwise."""
 
+TRIGGER_DELAY_MAX_MS = 15 * 60_000
+"""How long a micro-batch waits for `minOffsetsPerTrigger`, unless `maxTriggerDelay` says otherwise."""
+
+_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
 Ends = Literal["starting", "ending"]
 ByPartition = dict[tuple[str, int], int]
 """An offset or a timestamp for each partition that was named."""
@@ -50,7 +55,7 @@ _COMMON = (
     "partitionBytes",
 )
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-_STREAM_ONLY = ("maxOffsetsPerTrigger",)
+_STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 KNOWN = (*_COMMON, *_BATCH_ONLY, *_STREAM_ONLY)
 """Every option that there is."""
 
@@ -95,6 +100,9 @@ class ReadOptions:
     records_per_split_max: int | None
     bytes_per_split: int
     records_per_trigger_max: int | None
+    records_per_trigger_min: int | None
+    trigger_delay_max_ms: int
+    """How long a micro-batch waits for that many, in all."""
     fails_on_data_loss: bool
     has_headers: bool
     is_committed_only: bool
@@ -114,6 +122,8 @@ class ReadOptions:
             records_per_split_max=given.number("maxRecordsPerPartition"),
             bytes_per_split=given.number("partitionBytes") or SPLIT_BYTES,
             records_per_trigger_max=given.number("maxOffsetsPerTrigger"),
+            records_per_trigger_min=_trigger_min(given),
+            trigger_delay_max_ms=_trigger_delay_ms(given),
             fails_on_data_loss=given.flag("failOnDataLoss", True),
             has_headers=given.flag("includeHeaders", False),
             is_committed_only=_is_committed_only(given),
@@ -264,6 +274,25 @@ def _json_object(given: _Given, name: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise OptionError(f"option {name}: {text!r} is no JSON object")
     return found
+
+
+def _trigger_min(given: _Given) -> int | None:
+    least, most = given.number("minOffsetsPerTrigger"), given.number("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise OptionError(
+            f"options minOffsetsPerTrigger, {least}, and maxOffsetsPerTrigger, {most}, contradict each other"
+        )
+    return least
+
+
+def _trigger_delay_ms(given: _Given) -> int:
+    text = given.text("maxTriggerDelay")
+    if text is None:
+        return TRIGGER_DELAY_MAX_MS
+    found = re.fullmatch(r"([0-9]{1,12})\s*([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in _UNITS_MS:
+        raise OptionError(f"option maxTriggerDelay: {text!r} is no time such as 30s or 15m")
+    return int(found[1]) * _UNITS_MS[found[2]]
 
 
 def _is_committed_only(given: _Given) -> bool:

@@ -8,11 +8,18 @@ for the start of a stream whose first batch never ended, and by then the latest 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from offsetfs.pipeline.read_options import ReadOptions
@@ -26,10 +33,12 @@ Offsets = dict[str, dict[str, int]]
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in the driver, reads them in the tasks."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType, *, now: Callable[[], float] = time.monotonic) -> None:
         self._options = options
         self._schema = schema
+        self._now = now
         self._target: Offsets | None = None
+        self._triggered: float | None = None  # when a micro-batch was last let go, by `now`
 
     def initialOffset(self) -> Offsets:
         with opened(self._options.path) as directory:
@@ -42,14 +51,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return found
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        limit = self._options.records_per_trigger_max
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        least, most = self._options.records_per_trigger_min, self._options.records_per_trigger_max
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         end = self._target if self._target is not None else self._ends()
         with opened(self._options.path) as directory:
             begins = self._begins(directory, start, end)
+        if self._waits(begins, end, limit):
+            return start
         return _limited(begins, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else _no_less(begins, end)
+
+    def _waits(self, begins: Offsets, end: Offsets, limit: ReadLimit) -> bool:
+        """Whether more has to come before there is a micro-batch: as in Kafka's source never for the first one, nor
+        for longer than `maxTriggerDelay`. A limit that says "all" is that of a stream which shall end.
+        """
+        least, now = self._options.records_per_trigger_min, self._now()
+        if least is None or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        is_early = self._triggered is not None and now - self._triggered < self._options.trigger_delay_max_ms / 1000
+        if is_early and sum(_ahead(begins, end).values()) < least:
+            return True
+        self._triggered = now
+        return False
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._ends()
@@ -125,13 +151,18 @@ def _no_less(begins: Offsets, end: Offsets) -> Offsets:
     }
 
 
-def _limited(begins: Offsets, end: Offsets, rows_max: int) -> Offsets:
-    """Return how far about `rows_max` offsets go, shared out by how many each has left."""
-    ahead = {
+def _ahead(begins: Offsets, end: Offsets) -> dict[tuple[str, str], int]:
+    """Return how many offsets each partition has left."""
+    return {
         (topic, number): max(stop - begins[topic][number], 0)
         for topic, each in end.items()
         for number, stop in each.items()
     }
+
+
+def _limited(begins: Offsets, end: Offsets, rows_max: int) -> Offsets:
+    """Return how far about `rows_max` offsets go, shared out by how many each has left."""
+    ahead = _ahead(begins, end)
     total = sum(ahead.values())
     if total <= rows_max:
         return _no_less(begins, end)

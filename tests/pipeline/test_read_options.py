@@ -78,6 +78,18 @@ def test_a_stream_has_no_end_and_may_begin_at_the_latest() -> None:
     assert parse(is_stream=None, endingOffsets="latest", maxOffsetsPerTrigger="5").records_per_trigger_max == 5
 
 
+def test_a_micro_batch_waits_for_so_many_offsets_and_so_long() -> None:
+    assert parse(is_stream=True).records_per_trigger_min is None
+    options = parse(is_stream=True, minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5")
+    assert (options.records_per_trigger_min, options.trigger_delay_max_ms) == (5, 15 * 60_000)
+    for text, wanted in ("250", 250), ("90s", 90_000), ("2 h", 7_200_000), ("1D", 86_400_000):
+        assert parse(is_stream=True, maxTriggerDelay=text).trigger_delay_max_ms == wanted
+    with pytest.raises(OptionError, match="maxTriggerDelay: 'soon' is no time such as 30s"):
+        parse(is_stream=True, maxTriggerDelay="soon")
+    with pytest.raises(OptionError, match="minOffsetsPerTrigger, 6, and maxOffsetsPerTrigger, 5, contradict"):
+        parse(is_stream=True, minOffsetsPerTrigger="6", maxOffsetsPerTrigger="5")
+
+
 def test_the_page_names_every_option_and_no_other() -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     table = page.split("### Options", 1)[1].split("\n\n", 2)[1]
