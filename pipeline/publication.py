@@ -18,8 +18,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from offsetfs.pipeline.journal import (
     INTENT,
@@ -50,7 +51,12 @@ WAIT_SECONDS = 120.0
 """How long a publication waits for another one."""
 GRACE_SECONDS = 2.0
 """For so long a publication may hold the directory before its intent is there, and after."""
+THREADS_MAX = 4
+"""How many partitions are read and written at once: more of them only wait for the disk."""
 _WHAT_NOW = "the next write from Spark finishes what was begun; run this job again only by its txnAppId"
+
+_Wanted = TypeVar("_Wanted")
+_Done = TypeVar("_Done")
 
 
 class PublicationUnfinished(StorageError):
@@ -148,25 +154,35 @@ def _carry_out(directory: LogDirectory, intent: dict[str, Any]) -> Published:
 
 def _check(directory: LogDirectory, intent: dict[str, Any]) -> None:
     """Raise `PublicationFailed` for a staged batch that is damaged: once an intent is there it has to be done."""
-    with contextlib.closing(_Staging(directory.path)) as staging:
-        for wanted in intent["partitions"].values():
-            for file, batch in batches_of(wanted):
-                staging.batch(file, batch)
+    list(_side_by_side(lambda wanted: _check_batches(directory.path, wanted), intent["partitions"].values()))
+
+
+def _check_batches(path: str, wanted: dict[str, Any]) -> None:
+    with contextlib.closing(_Staging(path)) as staging:
+        for file, batch in batches_of(wanted):
+            staging.batch(file, batch)
 
 
 def _append_all(directory: LogDirectory, intent: dict[str, Any]) -> Published:
-    """Append the batches of the intent, in order; on disk after return."""
-    ends, logs = {}, []
-    with contextlib.closing(_Staging(directory.path)) as staging:
-        for name, wanted in intent["partitions"].items():
-            log = directory.log(TopicPartition.parse(name))
-            for file, batch in batches_of(wanted):
-                log.append(_sealed(staging.batch(file, batch), batch))
-            logs.append(log)
-            ends[name] = (wanted["start"], log.next_offset)
-    for log in logs:
-        log.flush()
-    return Published(intent["records"], ends)
+    """Append the batches of the intent, those of a partition in order; on disk after return."""
+    logs = {name: directory.log(TopicPartition.parse(name)) for name in intent["partitions"]}
+    spans = _side_by_side(lambda name: _append(directory.path, logs[name], intent["partitions"][name]), logs)
+    return Published(intent["records"], dict(zip(logs, spans, strict=True)))
+
+
+def _append(path: str, log: Log, wanted: dict[str, Any]) -> tuple[int, int]:
+    """Append the batches of one partition; return where they begin and end. On disk after return."""
+    with contextlib.closing(_Staging(path)) as staging:
+        for file, batch in batches_of(wanted):
+            log.append(_sealed(staging.batch(file, batch), batch))
+    log.flush()
+    return wanted["start"], log.next_offset
+
+
+def _side_by_side(work: Callable[[_Wanted], _Done], each: Iterable[_Wanted]) -> Iterator[_Done]:
+    """Yield what `work` makes of each, in their order: while one partition waits for the disk another is copied."""
+    with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), THREADS_MAX)) as pool:
+        yield from pool.map(work, each)
 
 
 def _already_there(log: Log, start: int, batches: list[tuple[str, StagedBatch]], staging: _Staging) -> int:
@@ -194,7 +210,7 @@ def _is_same(found: Batch, offset: int, staged: Batch) -> bool:
 
 
 def _sealed(batch: Batch, staged: StagedBatch) -> SealedBatch:
-    return SealedBatch(memoryview(bytearray(batch.data)), staged.count, 0, batch.header.max_timestamp, staged.size)
+    return SealedBatch(batch.data, staged.count, 0, batch.header.max_timestamp, staged.size)
 
 
 class _Staging:
@@ -203,14 +219,19 @@ class _Staging:
     def __init__(self, path: str) -> None:
         self._path = path
         self._opened: dict[str, files.File] = {}
+        self._buffer = bytearray()
 
     def batch(self, name: str, where: StagedBatch) -> Batch:
-        """Return a staged batch, its checksum verified."""
+        """Return a staged batch, its checksum verified. It is the caller's until the next one is asked for."""
         if name not in self._opened:
             self._opened[name] = files.open_file(os.path.join(self._path, os.path.basename(name)))
         file = self._opened[name]
+        if len(self._buffer) < where.size:
+            self._buffer = bytearray(where.size)
+        data = memoryview(self._buffer)[: where.size]
         try:
-            found = read_batch(file.read(where.position, where.size), path=file.path, file_position=where.position)
+            count = file.read_into(data, where.position)
+            found = read_batch(data[:count], path=file.path, file_position=where.position)
         except StorageError as error:
             raise PublicationFailed(error.reason, path=error.path, position=error.position) from None
         if found.header.count != where.count or found.header.size != where.size:
