@@ -6,8 +6,18 @@ import crowds
 import lines_in
 import lines_out
 import mounts
+import pipelines
 import single
 import surface
 import upkeep
 
-ROWS = (*lines_in.ROWS, *lines_out.ROWS, *single.ROWS, *upkeep.ROWS, *surface.ROWS, *crowds.ROWS, *mounts.ROWS)
+ROWS = (
+    *lines_in.ROWS,
+    *lines_out.ROWS,
+    *single.ROWS,
+    *upkeep.ROWS,
+    *surface.ROWS,
+    *crowds.ROWS,
+    *mounts.ROWS,
+    *pipelines.ROWS,
+)
