@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,12 +22,21 @@ FOUND = 1
 @click.command("stats", short_help="Count records, bytes, keys and codecs.")
 @click.argument("source", metavar="LOGDIR")
 @spark_session.TOPIC
+@click.option("--plot", metavar="FILE", help="Draw it, as SVG.")
 @spark_session.job
-def stats(source: str, topics: tuple[str, ...], master: str | None, conf: tuple[str, ...], as_json: bool) -> int:
+def stats(
+    source: str,
+    topics: tuple[str, ...],
+    plot: str | None,
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> int:
     """Count what is in each partition: records, bytes, times, different keys, the most frequent one, codecs.
 
     \b
     offsetfs spark stats /var/lib/kafka/data
+    offsetfs spark stats /var/lib/kafka/data --plot data.svg
     offsetfs spark stats /var/lib/kafka/data --topic orders --json | jq '.partitions[].records'
     """
     with spark_session.begun(master, conf, as_json) as spark:
@@ -34,11 +44,27 @@ def stats(source: str, topics: tuple[str, ...], master: str | None, conf: tuple[
 
         result = job(spark, source, topics)
     rows = [dataclasses.asdict(each) for each in result.partitions]
+    if plot is not None:
+        from offsetfs.cli.spark_plot import svg
+
+        Path(plot).write_text(svg(rows, f"{source}: {_in_all(rows)}"), encoding="utf-8")
     if as_json:
         click.echo(json.dumps({"records": result.records, "partitions": rows}))
     else:
         _print_stats(rows)
+        click.echo(_in_all(rows))
     return DONE
+
+
+def _in_all(rows: list[dict[str, Any]]) -> str:
+    """Return a sentence on all partitions, and how unevenly they share."""
+    records = sum(row["records"] for row in rows)
+    told = f"{records:,} records, {size(sum(row['bytes'] for row in rows))} in {len(rows)} partitions"
+    if len(rows) < 2 or not records:
+        return told
+    largest = max(rows, key=lambda row: int(row["records"]))
+    times = largest["records"] * len(rows) / records
+    return f"{told}; {largest['topic']}-{largest['partition']} has {times:.1f} times its share"
 
 
 def _print_stats(rows: list[dict[str, Any]]) -> None:
