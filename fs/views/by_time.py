@@ -70,8 +70,12 @@ class TimeDirectories:
         return None if found is None else self._links.entry(found)
 
     async def _find(self, timestamp: int) -> int | None:
-        found = await self._shared.answer(self._partition.view.find_timestamp, timestamp)
-        return None if found is None else found[0]
+        source = self._partition.source
+        found = await self._shared.answer(self._partition.view.find_record, timestamp)
+        if found is None:
+            return None
+        self._shared.batches.keep(source, found.batch)  # who follows the link wants it next
+        return found.offset
 
     async def listing(self, number: int) -> Listing:
         span = _span(number)

@@ -16,6 +16,7 @@ from offsetfs.storage.dump.log import LOG_SUFFIX, LogOptions
 from offsetfs.storage.dump.pure import LONG_MAX, LONG_MIN
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import parse_segment_name
+from offsetfs.storage.segments import time_search
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.segment import Segment, SegmentFiles
 from offsetfs.storage.settings.config import DEFAULTS
@@ -84,7 +85,7 @@ def _offset(bound: Bound | None, segments: Iterable[Segment], without: int) -> i
         return bound.offset or 0
     for segment in segments:
         if segment.max_timestamp()[0] >= bound.timestamp:
-            found = segment.find_timestamp(bound.timestamp, 0)
+            found = time_search.find_record(segment, bound.timestamp, 0)
             if found is not None:
-                return found[0]
+                return found.offset
     return LONG_MAX

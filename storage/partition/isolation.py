@@ -7,9 +7,10 @@ batches are no records and are shown to nobody.
 
 from __future__ import annotations
 
+from offsetfs.storage.partition import list_offsets
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import BatchHeader
-from offsetfs.storage.segments.time_search import Shows, shows_data
+from offsetfs.storage.segments.time_search import Found, Shows, shows_data
 
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 
@@ -33,6 +34,11 @@ class LogView:
 
     def find_timestamp(self, timestamp: int, *, nowait: bool = False) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record shown with a timestamp ≥ `timestamp`; see `Log`."""
+        found = self.find_record(timestamp, nowait=nowait)
+        return None if found is None else (found.offset, found.timestamp)
+
+    def find_record(self, timestamp: int, *, nowait: bool = False) -> Found | None:
+        """Return the first record shown with a timestamp ≥ `timestamp`, and its batch; see `Log.find_timestamp`."""
         end = self.end_offset(nowait=nowait)
-        found = self.log.find_timestamp(timestamp, shows=self.shows, nowait=nowait)
-        return found if found is not None and found[0] < end else None
+        found = list_offsets.find_record(self.log, timestamp, shows=self.shows, nowait=nowait)
+        return found if found is not None and found.offset < end else None

@@ -15,20 +15,28 @@ if TYPE_CHECKING:
     from offsetfs.storage.partition.log import Log
 
 
-def find_timestamp(
+def find_record(
     log: Log, timestamp: int, *, shows: time_search.Shows = time_search.shows_data, nowait: bool = False
-) -> tuple[int, int] | None:
-    """Return (offset, timestamp) of the first record, in offset order, with a timestamp ≥ `timestamp`; or None."""
-    segments = log.snapshot()
+) -> time_search.Found | None:
+    """Return the first record, in offset order, with a timestamp ≥ `timestamp`; or None."""
+    segments, offset_min = log.snapshot(), log.log_start_offset
     for segment in segments:
         if segment.has_timestamp(timestamp, nowait=nowait):
             offset_end = segments.base_behind(segment)
-            found = segment.find_timestamp(
-                timestamp, log.log_start_offset, shows=shows, offset_end=offset_end, nowait=nowait
+            found = time_search.find_record(
+                segment, timestamp, offset_min, shows=shows, offset_end=offset_end, nowait=nowait
             )
             if found is not None:
                 return found
     return None
+
+
+def find_timestamp(
+    log: Log, timestamp: int, *, shows: time_search.Shows = time_search.shows_data, nowait: bool = False
+) -> tuple[int, int] | None:
+    """Return (offset, timestamp) of what `find_record` returns."""
+    found = find_record(log, timestamp, shows=shows, nowait=nowait)
+    return None if found is None else (found.offset, found.timestamp)
 
 
 def list_offset(log: Log, timestamp: int) -> tuple[int, int] | None:

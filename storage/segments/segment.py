@@ -247,23 +247,6 @@ class Segment:
         largest = self.max_timestamp()[0]
         return (largest if largest >= 0 else self.modified_ns // 1_000_000) >= timestamp
 
-    def find_timestamp(
-        self,
-        timestamp: int,
-        offset_min: int,
-        *,
-        shows: time_search.Shows = time_search.shows_data,
-        offset_end: int | None = None,
-        nowait: bool = False,
-    ) -> tuple[int, int] | None:
-        """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
-
-        `offset_end` as for `find`.
-        """
-        return time_search.find_timestamp(
-            self, timestamp, offset_min, shows=shows, offset_end=offset_end, nowait=nowait
-        )
-
     def note_growth(self, header: BatchHeader) -> None:
         """Take in a batch that another process wrote behind the last one."""
         if self._max_timestamp is not None and header.max_timestamp > self._max_timestamp[0]:

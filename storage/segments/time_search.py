@@ -8,7 +8,7 @@ over: their neighbours still answer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, UnsupportedFormat
 from offsetfs.storage.records import batch_chain, chain, row_walk
@@ -20,6 +20,9 @@ from offsetfs.storage.units import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from offsetfs.storage.segments.segment import Segment, SegmentFiles
+
+_NEAR_BYTES = 1 << 10
+"""How much is read at once to see the header of a batch that the index leads to, or one soon behind it."""
 
 
 class Shows(Protocol):
@@ -33,7 +36,15 @@ def shows_data(header: BatchHeader, *, nowait: bool = False) -> bool:
     return not header.is_control
 
 
-def find_timestamp(
+class Found(NamedTuple):
+    """A record that was looked for by its time, and the batch that holds it, its checksum verified."""
+
+    offset: int
+    timestamp: int
+    batch: Batch
+
+
+def find_record(
     segment: Segment,
     timestamp: int,
     offset_min: int,
@@ -41,17 +52,13 @@ def find_timestamp(
     shows: Shows = shows_data,
     offset_end: int | None = None,
     nowait: bool = False,
-) -> tuple[int, int] | None:
-    """Return (offset, timestamp) of the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
+) -> Found | None:
+    """Return the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
 
     A batch may lie about its offset: where it does not stand in order, it is looked for by that (see `offset_order`).
     """
     opened = segment.open_files(nowait=nowait)
-    entry = opened.time_index.lookup(timestamp)
-    in_order = entry[0] <= timestamp
-    _, offset = sound_entry(segment, opened, entry if in_order else (NO_TIMESTAMP, 0), nowait=nowait)
-    position = offset_search.floor_position(segment, opened, max(offset, offset_min), nowait)
-    before = None if position else segment.base_offset - 1
+    position, before = _start(segment, opened, timestamp, offset_min, nowait)
     for place, header, seen in batch_chain.walk(opened.log, position, segment.size, nowait=nowait, runs=RUNS):
         rises = before < header.base_offset if before is not None else _is_indexed(opened, header)
         before = header.last_offset
@@ -64,7 +71,7 @@ def find_timestamp(
                 continue
             if rises and offset_search.ends_in_order(segment, opened.log, place, header, seen, offset_end, nowait):
                 return found
-            holder = segment.find(found[0], offset_end=offset_end, nowait=nowait)
+            holder = segment.find(found.offset, offset_end=offset_end, nowait=nowait)
         except (CorruptBatch, MalformedBatch, UnsupportedFormat):
             continue
         if holder is not None and place <= (holder.position or 0) < place + header.size:
@@ -72,18 +79,35 @@ def find_timestamp(
     return None
 
 
+def _start(
+    segment: Segment, opened: SegmentFiles, timestamp: int, offset_min: int, nowait: bool
+) -> tuple[int, int | None]:
+    """Return the position to walk from, and the last offset before it, None where that is not known.
+
+    Behind the batch of the time index's entry, when that has an earlier time.
+    """
+    entry = opened.time_index.lookup(timestamp)
+    in_order = entry[0] <= timestamp
+    known = _batch_of(segment, opened, entry, nowait) if in_order else None
+    if known is not None and offset_min <= entry[1]:
+        place, header = known
+        return (place + header.size, header.last_offset) if entry[0] < timestamp else (place, None)
+    position = offset_search.floor_position(segment, opened, max(offset_min, segment.base_offset), nowait)
+    return position, None if position else segment.base_offset - 1
+
+
 def _is_indexed(opened: SegmentFiles, header: BatchHeader) -> bool:
     """Whether the offset index has an entry of the batch's last offset: two that agree."""
     return opened.index.lookup(header.last_offset)[0] == header.last_offset
 
 
-def _first_at_or_after(batch: Batch, timestamp: int, offset_min: int) -> tuple[int, int] | None:
+def _first_at_or_after(batch: Batch, timestamp: int, offset_min: int) -> Found | None:
     rows = batch.rows()
     base = batch.header.base_offset
     for row in range(0, len(rows), COLUMNS):
         offset, record_timestamp = base + rows[row], batch.timestamp_of(rows[row + 1])
         if record_timestamp >= timestamp and offset >= offset_min:
-            return offset, record_timestamp
+            return Found(offset, record_timestamp, batch)
     return None
 
 
@@ -121,12 +145,21 @@ def max_data_timestamp(segment: Segment, offset_min: int) -> int:
 
 def sound_entry(segment: Segment, opened: SegmentFiles, entry: tuple[int, int], *, nowait: bool) -> tuple[int, int]:
     """Return `entry` when the batch it names has its timestamp, else an entry that stands for the beginning."""
+    known = _batch_of(segment, opened, entry, nowait)
+    return (NO_TIMESTAMP, segment.base_offset) if known is None else entry
+
+
+def _batch_of(
+    segment: Segment, opened: SegmentFiles, entry: tuple[int, int], nowait: bool
+) -> tuple[int, BatchHeader] | None:
+    """Return the position and the header of the batch that an entry names, when it has the entry's timestamp."""
     timestamp, offset = entry
     if timestamp < 0:
-        return NO_TIMESTAMP, segment.base_offset
+        return None
     position = offset_search.floor_position(segment, opened, offset, nowait)
-    for _, header, _ in batch_chain.walk(opened.log, position, segment.size, nowait=nowait):
+    chain = batch_chain.walk(opened.log, position, segment.size, nowait=nowait, block_bytes=_NEAR_BYTES)
+    for place, header, _ in chain:
         if header.last_offset >= offset:
             agrees = header.base_offset <= offset and header.max_timestamp == timestamp
-            return entry if agrees else (NO_TIMESTAMP, segment.base_offset)
-    return NO_TIMESTAMP, segment.base_offset
+            return (place, header) if agrees else None
+    return None
