@@ -31,6 +31,7 @@ import trio
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.shared_sync import Left
 from offsetfs.fs.control.control import set_level
+from offsetfs.fs.mounting import turns
 from offsetfs.fs.mounting.duty_runner import DutyRunner
 from offsetfs.fs.mounting.mount_table import mount_at
 from offsetfs.fs.mounting.operations import Operations
@@ -158,7 +159,7 @@ class _Session:
 
     async def _answer(self) -> None:
         try:
-            await pyfuse3.main(max_tasks=REQUESTS_MAX)
+            await turns.answer(REQUESTS_MAX)
             self._end("unmounted" if self._is_gone() else "the kernel ended the session")
         except Exception as error:
             _log.exception("requests are no longer read")
