@@ -2,7 +2,7 @@
 """Batches of which a verification has nothing to say: the compiled twin of `quiet_pure`, which is the specification.
 
 Bytes arrive from disks, so nothing they say is believed: rows are compared with the block before anything is read, and
-every read of a record is checked against the end of its batch. The GIL is released meanwhile.
+every read of a record is checked against the end of its batch. The GIL is released meanwhile, but for inflating.
 """
 
 from cpython.array cimport array
@@ -10,6 +10,9 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from offsetfs.storage.records._record cimport FINE, RECORD_BYTES_MIN, Cursor, Row, read_record
+
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.records.compression import decompress
 
 cdef enum:  # as in `chain_pure`
     POSITION
@@ -35,46 +38,81 @@ cdef enum:
     CONTROL_BIT = 0x20
 
 
-def quiet_until(block, int64_t file_position, array rows not None, Py_ssize_t first):
+def quiet_until(block, int64_t file_position, array rows not None, Py_ssize_t first, inflated_bytes_max):
     """Return the number of the first batch from `first` on that may not be passed over. See `quiet_pure`."""
     cdef Py_buffer source
-    cdef Py_ssize_t count = len(rows) // COLUMN_COUNT
-    if rows.typecode != "q" or not 0 <= first <= count:
+    cdef Py_ssize_t number = first
+    cdef Walk walk
+    walk.first, walk.count = first, len(rows) // COLUMN_COUNT
+    if rows.typecode != "q" or not 0 <= first <= walk.count:
         raise ValueError("no rows")
     PyObject_GetBuffer(block, &source, PyBUF_SIMPLE)
     try:
-        with nogil:
-            first = walk(
-                <const uint8_t*>source.buf, source.len, file_position, <const int64_t*>rows.data.as_voidptr, first, count
-            )
-        if first < 0:
-            raise ValueError("rows of another block")
-        return first
+        walk.block, walk.length, walk.file_position = <const uint8_t*>source.buf, source.len, file_position
+        walk.rows = <const int64_t*>rows.data.as_voidptr
+        while True:
+            with nogil:
+                number = plain_until(&walk, number)
+            if number < 0:
+                raise ValueError("rows of another block")
+            if number == walk.count or not is_quiet_inflated(&walk, number, block, inflated_bytes_max):
+                return number
+            number += 1
     finally:
         PyBuffer_Release(&source)
 
 
-cdef Py_ssize_t walk(
-    const uint8_t* block,
-    Py_ssize_t length,
-    int64_t file_position,
-    const int64_t* rows,
-    Py_ssize_t first,
-    Py_ssize_t count,
-) noexcept nogil:
-    """Return the number of the first batch that is not quiet, -1 for one that reaches out of the block."""
-    cdef const int64_t* row = rows + first * COLUMN_COUNT
-    cdef Py_ssize_t number = first
-    while number < count:
-        if row[MAGIC_BYTE] != 2 or (number > first and not follows(row - COLUMN_COUNT, row)):
-            break
-        if not is_inside(row, file_position, length):
+cdef struct Walk:
+    const uint8_t* block
+    Py_ssize_t length
+    int64_t file_position
+    const int64_t* rows
+    Py_ssize_t first
+    Py_ssize_t count
+
+
+cdef Py_ssize_t plain_until(const Walk* walk, Py_ssize_t number) noexcept nogil:
+    """Return the number of the first batch that is not quiet, or compressed; -1 for one that reaches out of the block.
+    """
+    cdef const int64_t* row = walk.rows + number * COLUMN_COUNT
+    cdef const uint8_t* batch
+    while number < walk.count and row[MAGIC_BYTE] == 2:
+        if not is_inside(row, walk.file_position, walk.length):
             return -1
-        if not is_quiet(block + (row[POSITION] - file_position), row):
+        if row[ATTRIBUTES] & CODEC_BITS or not goes_on(walk, number):
+            break
+        batch = walk.block + (row[POSITION] - walk.file_position)
+        if not records_are_quiet(batch + HEADER_BYTES, row[SIZE] - HEADER_BYTES, row, base_timestamp(batch)):
             break
         row += COLUMN_COUNT
         number += 1
     return number
+
+
+cdef bint is_quiet_inflated(const Walk* walk, Py_ssize_t number, block, inflated_bytes_max) except -1:
+    cdef const int64_t* row = walk.rows + number * COLUMN_COUNT
+    cdef Py_ssize_t start = row[POSITION] - walk.file_position
+    cdef Py_buffer payload
+    cdef bint is_quiet
+    if row[MAGIC_BYTE] != 2 or not row[ATTRIBUTES] & CODEC_BITS or not goes_on(walk, number):
+        return False
+    if row[COUNT] == 0:
+        return True
+    try:
+        inflated = decompress(
+            row[ATTRIBUTES] & CODEC_BITS, memoryview(block)[start + HEADER_BYTES : start + row[SIZE]], inflated_bytes_max
+        )
+    except StorageError:
+        return False
+    PyObject_GetBuffer(inflated, &payload, PyBUF_SIMPLE)
+    try:
+        with nogil:
+            is_quiet = records_are_quiet(
+                <const uint8_t*>payload.buf, payload.len, row, base_timestamp(walk.block + start)
+            )
+        return is_quiet
+    finally:
+        PyBuffer_Release(&payload)
 
 
 cdef inline bint is_inside(const int64_t* row, int64_t file_position, Py_ssize_t length) noexcept nogil:
@@ -83,33 +121,35 @@ cdef inline bint is_inside(const int64_t* row, int64_t file_position, Py_ssize_t
     return row[SIZE] <= length - (row[POSITION] - file_position)
 
 
-cdef inline bint follows(const int64_t* before, const int64_t* row) noexcept nogil:
-    cdef uint64_t expected = <uint64_t>before[BASE_OFFSET] + <uint64_t>before[LAST_OFFSET_DELTA] + 1
-    return <uint64_t>row[BASE_OFFSET] == expected and row[LEADER_EPOCH] == before[LEADER_EPOCH]
-
-
-cdef inline bint is_quiet(const uint8_t* batch, const int64_t* row) noexcept nogil:
-    if row[ATTRIBUTES] & (CODEC_BITS | CONTROL_BIT):
+cdef inline bint goes_on(const Walk* walk, Py_ssize_t number) noexcept nogil:
+    """Whether the batch is one of data that follows the one before it, and says who made it."""
+    cdef const int64_t* row = walk.rows + number * COLUMN_COUNT
+    cdef const int64_t* before = row - COLUMN_COUNT
+    if number > walk.first:
+        if <uint64_t>row[BASE_OFFSET] != <uint64_t>before[BASE_OFFSET] + <uint64_t>before[LAST_OFFSET_DELTA] + 1:
+            return False
+        if row[LEADER_EPOCH] != before[LEADER_EPOCH]:
+            return False
+    if row[ATTRIBUTES] & CONTROL_BIT:
         return False
     if row[PRODUCER_ID] < 0:
-        if row[ATTRIBUTES] & TRANSACTIONAL_BIT:
-            return False
-    elif row[PRODUCER_EPOCH] < 0 or row[BASE_SEQUENCE] < 0:
-        return False
-    return row[COUNT] == 0 or records_are_quiet(batch, row)
+        return not row[ATTRIBUTES] & TRANSACTIONAL_BIT
+    return row[PRODUCER_EPOCH] >= 0 and row[BASE_SEQUENCE] >= 0
 
 
-cdef bint records_are_quiet(const uint8_t* batch, const int64_t* row) noexcept nogil:
+cdef bint records_are_quiet(
+    const uint8_t* payload, Py_ssize_t size, const int64_t* row, uint64_t base_timestamp
+) noexcept nogil:
     cdef Cursor cursor
     cdef Row record
     cdef int64_t number, before = -1, largest = 0
-    if row[COUNT] > row[LAST_OFFSET_DELTA] + 1:
+    if row[COUNT] == 0:
+        return True
+    if not 0 < row[COUNT] <= size // RECORD_BYTES_MIN or row[COUNT] > row[LAST_OFFSET_DELTA] + 1:
         return False
-    if not 0 < row[COUNT] <= (row[SIZE] - HEADER_BYTES) // RECORD_BYTES_MIN:
-        return False
-    cursor.data = batch
-    cursor.position = HEADER_BYTES
-    cursor.end = row[SIZE]
+    cursor.data = payload
+    cursor.position = 0
+    cursor.end = size
     for number in range(row[COUNT]):
         if read_record(&cursor, &record) != FINE or record.offset_delta <= before:
             return False
@@ -118,13 +158,11 @@ cdef bint records_are_quiet(const uint8_t* batch, const int64_t* row) noexcept n
             largest = record.timestamp_delta
     if cursor.position != cursor.end or before > row[LAST_OFFSET_DELTA]:
         return False
-    if row[ATTRIBUTES] & APPEND_TIME_BIT:
-        return True
-    return <uint64_t>long_at(batch + BASE_TIMESTAMP_POSITION) + <uint64_t>largest == <uint64_t>row[MAX_TIMESTAMP]
+    return row[ATTRIBUTES] & APPEND_TIME_BIT or base_timestamp + <uint64_t>largest == <uint64_t>row[MAX_TIMESTAMP]
 
 
-cdef inline uint64_t long_at(const uint8_t* data) noexcept nogil:
+cdef inline uint64_t base_timestamp(const uint8_t* batch) noexcept nogil:
     cdef uint64_t number = 0
-    for place in range(8):
-        number = number << 8 | data[place]
+    for place in range(BASE_TIMESTAMP_POSITION, BASE_TIMESTAMP_POSITION + 8):
+        number = number << 8 | batch[place]
     return number

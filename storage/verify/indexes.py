@@ -75,7 +75,7 @@ class OffsetIndexCheck:
         return None
 
     def stretch(self, rows: Rows) -> None:
-        """Take note of sound batches that follow each other."""
+        """Take note of sound batches that follow each other, and those before them."""
         columns = (rows.column(column) for column in (chain.POSITION, chain.BASE_OFFSET, chain.LAST_OFFSET_DELTA))
         for position, first, delta in zip(*columns, strict=True):
             self._take(position, first, first + delta)
@@ -147,37 +147,36 @@ class TimeIndexCheck:
         return None
 
     def stretch(self, rows: Rows) -> None:
-        """Take note of sound batches of v2 that follow each other."""
+        """Take note of sound batches of v2 that follow each other, and those before them."""
         columns = (rows.column(column) for column in (chain.BASE_OFFSET, chain.LAST_OFFSET_DELTA, chain.MAX_TIMESTAMP))
-        for number, (first, delta, largest) in enumerate(zip(*columns, strict=True)):
+        for first, delta, largest in zip(*columns, strict=True):
             if self._next is not None and self._next[2] <= first + delta:
-                position, header, _ = rows.batch(number)
-                self.batch(position, header, first)
+                self._take(first, first + delta, largest, is_timed=True)
             elif largest > self._largest:
                 self._largest = largest
-        self._skipped = False
 
     def batch(self, _position: int, header: BatchHeader, first_offset: int) -> None:
         """Take note of the next sound batch."""
-        while self._next is not None and self._next[2] <= header.last_offset:
-            place, timestamp, offset = self._next
-            meaning = self._contradiction(timestamp, offset, header, first_offset)
-            if meaning:
-                self._faults.add(place, offset, meaning)
-            self._next = self._pull()
-        self._largest = max(self._largest, header.max_timestamp)
+        self._take(first_offset, header.last_offset, header.max_timestamp, is_timed=header.magic > 0)
         self._skipped = False
 
-    def _contradiction(self, timestamp: int, offset: int, header: BatchHeader, first_offset: int) -> str:
-        if self._largest > timestamp:
-            return f"says that no record up to offset {offset} is above {timestamp}, and one has {self._largest}"
-        if header.magic == 0 or (self._skipped and offset < first_offset):
-            return ""
-        if offset < first_offset:
-            return f"there is no batch with offset {offset}"
-        if header.max_timestamp != timestamp:
-            return f"the batch with offset {offset} has the largest timestamp {header.max_timestamp}, not {timestamp}"
-        return ""
+    def _take(self, first_offset: int, last_offset: int, largest: int, *, is_timed: bool) -> None:
+        while self._next is not None and self._next[2] <= last_offset:
+            place, timestamp, offset = self._next
+            if self._largest > timestamp:
+                meaning = f"says that no record up to offset {offset} is above {timestamp}, and one has {self._largest}"
+                self._faults.add(place, offset, meaning)
+            elif is_timed and (largest != timestamp or offset < first_offset):
+                self._contradict(place, offset, timestamp, first_offset, largest)
+            self._next = self._pull()
+        self._largest = max(self._largest, largest)
+
+    def _contradict(self, place: int, offset: int, timestamp: int, first_offset: int, largest: int) -> None:
+        if offset >= first_offset:
+            meaning = f"the batch with offset {offset} has the largest timestamp {largest}, not {timestamp}"
+            self._faults.add(place, offset, meaning)
+        elif not self._skipped:
+            self._faults.add(place, offset, f"there is no batch with offset {offset}")
 
     def skip(self, _position: int, _following: int) -> None:
         """Believe the entries for offsets that a stretch took which is not sound."""
@@ -221,12 +220,11 @@ class TransactionIndexCheck:
         return None
 
     def stretch(self, rows: Rows) -> None:
-        """Take note of sound batches of data that follow each other."""
+        """Take note of sound batches of data that follow each other, and those before them."""
         if self._next is not None and self._next[2] < rows.next_offset:
             for number in range(len(rows)):
                 position, header, _ = rows.batch(number)
                 self.batch(position, header, header.base_offset)
-        self._skipped = False
 
     def batch(self, _position: int, header: BatchHeader, first_offset: int) -> None:
         """Take note of the next sound batch."""

@@ -13,7 +13,9 @@ from collections import deque
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import InvalidSnapshot, MalformedBatch
+from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
+from offsetfs.storage.partition.producer_loading import replay
 from offsetfs.storage.partition.producers import NONE, ProducerEntry, ProducerState
 from offsetfs.storage.records import chain
 from offsetfs.storage.records.batch import Batch, BatchHeader
@@ -35,14 +37,38 @@ class ProducersCheck:
         self._state = ProducerState.empty()
         self._hole = first_offset - 1  # the last offset that is missing; what came before it is not known
 
-    def stretch(self, rows: Rows, log: Reporter) -> None:
-        """Take note of batches of data that follow each other."""
+    def stretch(self, rows: Rows, file: File, log: Reporter) -> None:
+        """Take note of batches of data that follow each other, and those before them; `file` is the log's."""
         self.reach(rows.base_offset)
-        if max(rows.column(chain.PRODUCER_ID)) < 0:
-            self.reach(rows.column(chain.BASE_OFFSET)[-1])
+        if self._goes_on(rows):
+            replay(self._state, rows, file)
             return
         for number in range(len(rows)):
             self.batch(rows.whole_batch(number, log.path), log)
+
+    def _goes_on(self, rows: Rows) -> bool:
+        """Whether no snapshot stands amid the batches, and every sequence is the one that is next."""
+        if self._snapshots and self._snapshots[0] <= rows.column(chain.BASE_OFFSET)[-1]:
+            return False
+        producers, following = rows.column(chain.PRODUCER_ID), dict[int, tuple[int, int]]()
+        if max(producers) < 0:
+            return True
+        sequences = (rows.column(each) for each in (chain.PRODUCER_EPOCH, chain.BASE_SEQUENCE, chain.LAST_OFFSET_DELTA))
+        for producer, epoch, first, delta in zip(producers, *sequences, strict=True):
+            if producer < 0:
+                continue
+            if (following.get(producer) or self._next_sequence(producer) or (epoch, first)) != (epoch, first):
+                return False
+            following[producer] = epoch, (first + delta + 1) & _SEQUENCE_MAX
+        return True
+
+    def _next_sequence(self, producer: int) -> tuple[int, int] | None:
+        """Return the epoch and sequence that follow, (epoch, -1) where only the replay can tell; None of a new one."""
+        entry = self._state.entries.get(producer)
+        if entry is None:
+            return None
+        following = NONE if entry.last_sequence == NONE else (entry.last_sequence + 1) & _SEQUENCE_MAX
+        return entry.producer_epoch, following
 
     def batch(self, batch: Batch, log: Reporter) -> None:
         """Take note of the next batch of the log."""

@@ -22,12 +22,12 @@ else:
 __all__ = ["parted", "quiet_until"]
 
 
-def parted(rows: Rows) -> Iterator[tuple[Rows, bool]]:
+def parted(rows: Rows, inflated_bytes_max: int) -> Iterator[tuple[Rows, bool]]:
     """Yield all batches in order: quiet ones that follow each other together, any other alone; and which it is."""
     block, start = rows.block
     first = 0
     while first < len(rows):
-        behind = quiet_until(block, start, rows.numbers, first)
+        behind = quiet_until(block, start, rows.numbers, first, inflated_bytes_max)
         is_quiet = behind > first
         yield rows.part(first, max(behind, first + 1)), is_quiet
         first = max(behind, first + 1)

@@ -1,7 +1,7 @@
 """Batches of which a verification has nothing to say, in plain Python: `_quiet.pyx` is held equal to it by tests.
 
-Nearly all batches of nearly all logs are quiet: sound, plain, each going on where the one before it ended. They are
-passed over by the block, and only what is not so is taken in hand, batch by batch.
+Nearly all batches of nearly all logs are quiet: sound, nothing wrong inside, each going on where the one before it
+ended. They are passed over by the block, and only what is not so is taken in hand, batch by batch.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from array import array
 
 from offsetfs.storage.records import chain
-from offsetfs.storage.records.batch import HEADER_SIZE, MAGIC, PAYLOAD_BYTES_MAX, Batch, parse_header
+from offsetfs.storage.records.batch import HEADER_SIZE, MAGIC, Batch, parse_header
 from offsetfs.storage.records.batch_header import Buffer
 from offsetfs.storage.verify.batches import faults
 
 
-def quiet_until(block: Buffer, file_position: int, rows: array[int], first: int) -> int:
+def quiet_until(block: Buffer, file_position: int, rows: array[int], first: int, inflated_bytes_max: int) -> int:
     """Return the number of the first batch from `first` on that may not be passed over; of all, when there is none.
 
     `rows` (`chain`) are of whole batches, their checksums verified, those of v2 in `block`, which begins at
-    `file_position`; `ValueError` for others. A quiet batch is of v2, holds data that is not compressed, and has no
-    `faults`; behind another one its offsets go on without a gap, in the same leader epoch.
+    `file_position`; `ValueError` for others. A quiet batch is of v2, holds data, and has no `faults`; behind another
+    one its offsets go on without a gap, in the same leader epoch.
     """
     count = len(rows) // chain.COLUMNS
     if not 0 <= first <= count:
@@ -27,9 +27,10 @@ def quiet_until(block: Buffer, file_position: int, rows: array[int], first: int)
     before: array[int] | None = None
     for number in range(first, count):
         row = rows[number * chain.COLUMNS : (number + 1) * chain.COLUMNS]
-        if row[chain.MAGIC_BYTE] != MAGIC or (before is not None and not _follows(before, row)):
+        if row[chain.MAGIC_BYTE] != MAGIC:
             return number
-        if not _is_quiet(_bytes(block, row[chain.POSITION] - file_position, row[chain.SIZE])):
+        data = _bytes(block, row[chain.POSITION] - file_position, row[chain.SIZE])
+        if (before is not None and not _follows(before, row)) or not _is_quiet(data, inflated_bytes_max):
             return number
         before = row
     return count
@@ -46,6 +47,6 @@ def _follows(before: array[int], row: array[int]) -> bool:
     return row[chain.BASE_OFFSET] == expected and row[chain.LEADER_EPOCH] == before[chain.LEADER_EPOCH]
 
 
-def _is_quiet(data: memoryview) -> bool:
+def _is_quiet(data: memoryview, inflated_bytes_max: int) -> bool:
     header = parse_header(data)
-    return not (header.codec or header.is_control or faults(Batch(header, data), PAYLOAD_BYTES_MAX)[0])
+    return not (header.is_control or faults(Batch(header, data), inflated_bytes_max)[0])

@@ -93,7 +93,7 @@ class SegmentCheck:
     # --- many batches ------------------------------------------------------------------------------------------------
 
     def _rows(self, rows: Rows) -> None:
-        for part, is_quiet in parted(rows):
+        for part, is_quiet in parted(rows, self._so_far.at.inflated_bytes_max):
             if is_quiet:
                 self._stretch(part)
             else:
@@ -118,7 +118,7 @@ class SegmentCheck:
             return False
         if not so_far.epochs.passes(rows):
             return False
-        so_far.producers.stretch(rows, self._reporter)
+        so_far.producers.stretch(rows, self._log, self._reporter)
         for index in self._indexes:
             index.stretch(rows)
         self._is_whole = True

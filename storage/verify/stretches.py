@@ -99,7 +99,7 @@ def inspect(path: str, start: int, stop: int | None, *, inflated_bytes_max: int 
 
 
 def _odd(rows: Rows, path: str, inflated_bytes_max: int) -> Iterator[Odd]:
-    for part, is_quiet in parted(rows):
+    for part, is_quiet in parted(rows, inflated_bytes_max):
         if not is_quiet:
             batch = part.whole_batch(0, path)
             found, count = faults(batch, inflated_bytes_max)
