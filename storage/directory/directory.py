@@ -12,21 +12,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import MappingProxyType
 
-from offsetfs.storage import files, side_by_side
+from offsetfs.storage import files
 from offsetfs.storage.cautious_clock import CautiousClock
-from offsetfs.storage.checkpoint import (
-    META_PROPERTIES,
-    CleanShutdown,
-)
+from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.directory import partition_creation, partition_deletion
+from offsetfs.storage.directory.clean_mark import CleanMark
 from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from offsetfs.storage.directory.directory_listing import check_log_directory, partitions_in
 from offsetfs.storage.directory.live_settings import LiveSettings
+from offsetfs.storage.directory.log_table import LogTable
 from offsetfs.storage.errors import (
     LogFenced,
     PartitionExists,
@@ -80,17 +79,10 @@ class LogDirectory:
         self._defaults = LogConfig.from_properties(defaults, DEFAULTS)
         self._given = frozenset(defaults)
         self._lock = DirectoryLock(path)
-        self._mutex = threading.RLock()
         self.closing: list[Callable[[], None]] = []
         """Called when the directory is closed, before its logs are: closes what was made over them."""
-        self._logs: dict[TopicPartition, Log] = {}
-        self._lent: dict[TopicPartition, int] = {}  # open for the sake of a duty alone, and in which thread
-        self._given_back: dict[TopicPartition, Log] = {}  # closed since the last checkpoint, which is to know them
         self._pool: Pool[SegmentFiles] = Pool(open_segments_max, finds_held=True)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
-        self._clean_mark: CleanShutdown | None = None
-        self._unclean = False
-        self._marked = False
 
     @classmethod
     def open(
@@ -129,30 +121,30 @@ class LogDirectory:
         return directory
 
     def _load(self, on_progress: OnProgress | None) -> None:
-        self._clean_mark = CleanShutdown.read(self.path)
+        self._mark = CleanMark(self.path)
         self._checkpoints = DirectoryCheckpoints(self.path, read_only=self.read_only, clock=self.clock)
         self._settings = LiveSettings(
             TopicSettings(self.path, self._defaults, self.clock),
             self._given,
-            lambda: list(self._logs.values()),
+            lambda: self._logs.all(),
             self._checkpoints.is_cleaned,
         )
+        self._logs = LogTable(self._open_log, self._settings.apply, self._checkpoints.recovery_point)
         self._is_brokers = files.exists(self._file(META_PROPERTIES))
-        self._unclean = self._clean_mark is None
         if self.read_only:
             return
         files.trust(self.path)
         files.sync_directory(self.path)  # whoever died had not told anybody yet that a name was there; we do
         for left_over in partition_deletion.deleted_directories(self.path):
             self._remove_later(left_over, self._defaults.file_delete_delay_ms)
-        if self._unclean:
+        if not self._mark.was_there:
             self._recover_all(on_progress)
 
     def _recover_all(self, on_progress: OnProgress | None) -> None:
         """Open every log, several at a time. What fails is raised again by `log`; its neighbours are served."""
 
         def recover(partition: TopicPartition, on_bytes: OnBytes) -> None:
-            self._logs[partition] = self._open_log(partition, on_bytes)
+            self._logs.put(self._open_log(partition, on_bytes))
 
         threads = self.config.num_recovery_threads_per_data_dir
         sizes = {partition: self._bytes_to_verify(partition) for partition in self.partitions()}
@@ -179,62 +171,24 @@ class LogDirectory:
 
     def has(self, partition: TopicPartition) -> bool:
         """Whether the partition is there; costs one lstat."""
-        if not self.read_only and partition in self._logs:
+        if not self.read_only and self._logs.opened(partition) is not None:
             return True
         return files.is_directory(self._file(str(partition)))
 
     def log(self, partition: TopicPartition) -> Log:
         """Return the log of `partition`, opening it when it is first asked for (which may wait for the disk)."""
-        log = self._logs.get(partition)
-        if log is not None and not log.is_gone and partition not in self._lent and self._logs.get(partition) is log:
-            return log
-        with self._mutex:
-            if self._lent.get(partition) != threading.get_ident():
-                self._lent.pop(partition, None)  # there is another who keeps it
-            log = self._logs.get(partition)
-            if log is not None and not log.is_gone:
-                return log
-            log = self._logs[partition] = self._open_log(partition)
-        self._settings.apply(log)
-        return log
+        return self._logs.log(partition)
 
-    @contextlib.contextmanager
-    def borrowed(self, partition: TopicPartition) -> Iterator[Log]:
+    def borrowed(self, partition: TopicPartition) -> AbstractContextManager[Log]:
         """Lend the log of `partition` to a duty. One that nobody else had open, or asked for meanwhile, is closed then.
 
         So a pass over ten thousand partitions leaves no more logs open than it found.
         """
-        with self._mutex:
-            log = self._logs.get(partition)
-            is_new = log is None or log.is_gone
-            if log is None or is_new:
-                log = self._logs[partition] = self._open_log(partition)
-                self._lent[partition] = threading.get_ident()
-            elif self._lent.get(partition) != threading.get_ident():
-                self._lent.pop(partition, None)  # two have it now, and neither closes it under the other
-        try:
-            self._settings.apply(log)
-            yield log
-        finally:
-            if is_new:
-                self._take_back(log)
-
-    def _take_back(self, log: Log) -> None:
-        """Close a lent log, unless somebody uses it by now. One that is fenced stays: `close` has to know of it."""
-        partition = log.partition
-        with self._mutex:
-            try:
-                if partition in self._lent and self._logs.get(partition) is log and log.fenced is None:
-                    log.close()
-                    del self._logs[partition]
-                    if log.recovery_point != self._checkpoints.recovery_point(partition):
-                        self._given_back[partition] = log
-            finally:
-                self._lent.pop(partition, None)  # at last: until then nobody takes the log without the mutex
+        return self._logs.borrowed(partition)
 
     def opened(self, partition: TopicPartition) -> Log | None:
         """Return the log when it is open already; never waits."""
-        return self._logs.get(partition)
+        return self._logs.opened(partition)
 
     def _open_log(self, partition: TopicPartition, on_bytes: OnBytes = lambda count: None) -> Log:
         if partition in self.failed:
@@ -248,7 +202,7 @@ class LogDirectory:
             recovery_point=self._checkpoints.recovery_point(partition),
             has_recovery_point=self._checkpoints.has_recovery_point(partition),
             log_start=lambda: self._checkpoints.log_start(partition),
-            clean=not self._unclean,
+            clean=self._mark.was_there,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
             is_compacted=self._settings.is_compacted(partition),
             is_brokers=self._is_brokers,
@@ -261,7 +215,7 @@ class LogDirectory:
         return LogHome(
             clock=self.clock,
             deletions=self.deletions,
-            before_change=self._mark_changed,
+            before_change=self._mark.before_change,
             save_log_start=lambda offset: self._checkpoints.raise_log_starts({partition: offset}),
             save_recovery_point=functools.partial(self._checkpoints.raise_recovery_point, partition),
             cut_checkpoints=functools.partial(self._checkpoints.cut, partition),
@@ -289,26 +243,19 @@ class LogDirectory:
         self._check_free(partitions)
         for topic in sorted({each.topic for each in partitions}) if properties else ():
             self.configure(topic, properties or {})
-        with self._mutex:
+        with self._logs.mutex:
             self._check_free(partitions)
-            self._mark_changed()
+            self._mark.before_change()
             self._checkpoints.forget(set(partitions))
             others = self.partitions()
             self._listing = (-1, [])
             try:
                 partition_creation.make(self.path, partitions, others)
             except OSError as error:
-                for each in partitions:
-                    self._undo_creation(each, error)
+                # Nobody knows what is on disk of one that stays: it takes no records.
+                self.failed |= dict.fromkeys(partition_creation.unmake(self.path, partitions), error)
                 raise
             self._checkpoints.begin(partitions)
-
-    def _undo_creation(self, partition: TopicPartition, error: OSError) -> None:
-        """Remove what there is of a partition; what stays takes no records: nobody knows what of it is on disk."""
-        try:
-            partition_deletion.remove_tree(self._file(str(partition)))
-        except OSError:
-            self.failed[partition] = error
 
     def _check_free(self, partitions: Iterable[TopicPartition]) -> None:
         for each in partitions:
@@ -323,14 +270,13 @@ class LogDirectory:
         """
         if self.read_only or partition.topic == METADATA_TOPIC:
             raise ReadOnlyLog("opened for reading", path=self.path)
-        with self._hold(partition) as log:
+        with self._logs.held(partition) as log:
             if not self.has(partition):
                 raise UnknownPartition(f"no partition {partition}", path=self.path)
-            self._mark_changed()
+            self._mark.before_change()
             delay_ms = self.config_of(partition.topic).file_delete_delay_ms
             renamed = partition_deletion.rename_partition(self.path, partition, log)
-            self._logs.pop(partition, None)
-            self._given_back.pop(partition, None)
+            self._logs.forget(partition)
             self.failed.pop(partition, None)
             self._listing = (-1, [])
             files.sync_directory(self.path)  # while it may come back nothing of it goes
@@ -338,18 +284,6 @@ class LogDirectory:
             self._checkpoints.forget({partition})
             if not any(other.topic == partition.topic for other in self.partitions()):
                 self._settings.forget(partition.topic)
-
-    @contextlib.contextmanager
-    def _hold(self, partition: TopicPartition) -> Iterator[Log | None]:
-        """Hold a log, if it is open, and the table of logs. In this order: a log that changes asks the directory."""
-        while True:
-            with self._mutex:
-                self._lent.pop(partition, None)  # a duty that gives it back holds the table first, and would close it
-                log = self._logs.get(partition)
-            with contextlib.nullcontext() if log is None else log.held(), self._mutex:
-                if self._logs.get(partition) is log:
-                    yield log
-                    return
 
     def _remove_later(self, path: str, delay_ms: int, log: Log | None = None) -> None:
         def remove() -> None:
@@ -391,26 +325,10 @@ class LogDirectory:
 
     # --- checkpoints and the end -------------------------------------------------------------------------------------
 
-    def _mark_changed(self) -> None:
-        """Take the mark of the clean shutdown away, on disk, before the first change."""
-        if self._marked:
-            return  # without the mutex: logs ask while they are held
-        with self._mutex:
-            if self._marked:
-                return
-            if self._clean_mark is not None:
-                CleanShutdown.remove(self.path)
-            self._marked = True
-
     def checkpoint(self) -> None:
         """Write recovery points, log starts and high watermarks of the open logs; others keep what they have."""
-        if self.read_only or not self._marked:
-            return
-        with self._mutex:
-            # Of a log that is fenced nobody knows how far it is on disk: what the checkpoints say of it stays.
-            logs = [log for log in self._logs.values() if not log.read_only and log.fenced is None]
-            self._checkpoints.save([*self._given_back.values(), *logs])
-            self._given_back.clear()
+        if not self.read_only and self._mark.is_changed:
+            self._logs.save(self._checkpoints.save)
 
     def raise_log_starts(self, starts: Mapping[TopicPartition, int]) -> None:
         """Let logs begin at later offsets, which they do after return and after any crash; files stay where they are.
@@ -421,7 +339,7 @@ class LogDirectory:
         for partition, start in starts.items():
             if start > logs[partition].recovery_point:
                 logs[partition].flush()
-        self._mark_changed()
+        self._mark.before_change()
         self._checkpoints.raise_log_starts(starts)
         for partition, start in starts.items():
             with contextlib.suppress(OSError):  # of the leader epochs: that log is fenced, its neighbours are not
@@ -436,7 +354,7 @@ class LogDirectory:
 
         A checkpoint that lies, beyond the log or below its start, says nothing: that costs a compaction of all of it.
         """
-        offset, log = self._checkpoints.cleaner_offset(partition), self._logs.get(partition)
+        offset, log = self._checkpoints.cleaner_offset(partition), self._logs.opened(partition)
         if offset is None or (log is not None and not log.log_start_offset <= offset <= log.next_offset):
             return None
         return offset
@@ -445,13 +363,13 @@ class LogDirectory:
         """Note how far the partition was compacted; on disk after return. None: compact all of it the next time."""
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
-        self._mark_changed()
+        self._mark.before_change()
         self._checkpoints.set_cleaner_offset(partition, offset, set(self.partitions()))
 
     def flush(self) -> None:
         """Make everything appended so far survive power loss. The first failure is raised after all were tried."""
         errors = []
-        for log in list(self._logs.values()):
+        for log in self._logs.all():
             try:
                 log.flush()
             except (OSError, LogFenced) as error:
@@ -466,17 +384,17 @@ class LogDirectory:
         first such error is raised at the end.
         """
         errors: list[Exception] = list(self.failed.values())
-        with self._mutex:
+        with self._logs.mutex:
             try:
                 for close in self.closing:
                     _try(close, errors)
-                errors += _close_all(list(self._logs.values()))
+                errors += self._logs.close()
                 _try(self.checkpoint, errors)
-                if self._marked:  # else what waits is another's, and nothing is to change
+                if self._mark.is_changed:  # else what waits is another's, and nothing is to change
                     _try(self._remove_what_waits, errors)
-                errors += [log.fenced for log in self._logs.values() if log.fenced is not None]
-                if self._marked and not errors:
-                    (self._clean_mark or CleanShutdown()).write(self.path)
+                errors += [log.fenced for log in self._logs.all() if log.fenced is not None]
+                if self._mark.is_changed and not errors:
+                    self._mark.put_back()
             finally:
                 self._logs.clear()
                 self._pool.clear()
@@ -487,20 +405,6 @@ class LogDirectory:
     def _remove_what_waits(self) -> None:
         """Remove what waits for its removal: nobody reads here any more, and no queue outlives the process."""
         self.deletions.run_all()
-
-
-def _close_all(logs: Sequence[Log]) -> list[Exception]:
-    """Close logs, several at a time; return what kept some of them from being closed."""
-    errors: list[tuple[int, Exception]] = []
-
-    def close(number: int) -> None:
-        try:
-            logs[number].close()
-        except (StorageError, OSError) as error:
-            errors.append((number, error))
-
-    side_by_side.for_each(range(len(logs)), close)
-    return [error for _, error in sorted(errors, key=lambda each: each[0])]
 
 
 def _try(action: Callable[[], None], errors: list[Exception]) -> None:

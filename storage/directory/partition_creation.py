@@ -26,7 +26,7 @@ from offsetfs.storage.names import TopicPartition, segment_name
 def make(directory: str, partitions: Sequence[TopicPartition], others: Iterable[TopicPartition]) -> None:
     """Make empty partitions in log directory `directory`, which has `others`; all are on disk after return.
 
-    On an OSError some of them may be there, nobody knows whether on disk: the caller removes them.
+    On an OSError some of them may be there, nobody knows whether on disk: see `unmake`.
     """
     topic_ids = _topic_ids(directory, {each.topic for each in partitions}, others)
     unborn = {each: os.path.join(directory, partition_deletion.deletion_name(each)) for each in partitions}
@@ -40,6 +40,17 @@ def make(directory: str, partitions: Sequence[TopicPartition], others: Iterable[
                 partition_deletion.remove_tree(path)
         raise
     files.sync_directory(directory)
+
+
+def unmake(directory: str, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Remove what there is of partitions that could not be made; return those of which something stays."""
+    left = []
+    for partition in partitions:
+        try:
+            partition_deletion.remove_tree(os.path.join(directory, str(partition)))
+        except OSError:
+            left.append(partition)
+    return left
 
 
 def _fill(path: str, topic_id: bytes) -> None:

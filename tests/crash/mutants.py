@@ -55,12 +55,13 @@ MUTANTS = (
         "a new partition's name is not synced",
         "storage/directory/partition_creation.py",
         _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
-        (
-            (
-                "    files.sync_directory(path)\n    files.sync_directory(directory)\n",
-                "    files.sync_directory(path)\n",
-            ),
-        ),
+        (("    files.sync_directory(directory)\n", ""),),
+    ),
+    Mutant(
+        "a new partition has its name before all in it is on disk",
+        "storage/directory/partition_creation.py",
+        _POWER + "test_partitions_made_together_are_there_whole_or_not_at_all_after_a_power_cut",
+        (("    files.sync_directory(path)\n", ""),),
     ),
     Mutant(
         "records count as synced before the sync",
@@ -126,7 +127,7 @@ MUTANTS = (
         _SYNC + "test_no_mark_of_a_clean_end_is_left_where_a_log_is_fenced",
         (
             (
-                "                errors += [log.fenced for log in self._logs.values() if log.fenced is not None]\n",
+                "                errors += [log.fenced for log in self._logs.all() if log.fenced is not None]\n",
                 "",
             ),
         ),
@@ -137,17 +138,16 @@ MUTANTS = (
         _SYNC + "test_a_mark_of_a_clean_end_is_never_on_disk_before_what_was_appended",
         (
             (
-                "                for log in self._logs.values():\n                    _try(log.close",
-                "                CleanShutdown().write(self.path)\n"
-                "                for log in self._logs.values():\n                    _try(log.close",
+                "                errors += self._logs.close()\n",
+                "                self._mark.put_back()\n                errors += self._logs.close()\n",
             ),
         ),
     ),
     Mutant(
         "the clean mark stays when the first change comes",
-        "storage/directory/directory.py",
+        "storage/directory/clean_mark.py",
         _DIRECTORY + "test_the_first_write_takes_the_clean_mark_away_and_closing_brings_it_back",
-        (("                CleanShutdown.remove(self.path)\n", "                pass\n"),),
+        (("                    CleanShutdown.remove(self._path)\n", "                    pass\n"),),
     ),
     Mutant(
         "the clean mark is removed, but not on disk",
