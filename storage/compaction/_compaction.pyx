@@ -49,7 +49,7 @@ MORE, OTHER, FULL, NO_ROOM = MORE_BYTES, OTHER_BATCH, MAP_FULL, OUT_OF_ROOM
 
 
 cdef class OffsetMap:
-    """From the hash of a key to the latest offset. See `compaction_pure.OffsetMap`."""
+    """From the hash of a key to the latest offset. See `offset_map_pure.OffsetMap`."""
 
     cdef Table table
 
@@ -87,14 +87,14 @@ cdef class OffsetMap:
         self.table.latest_offset = offset
 
     def put(self, key, int64_t offset):
-        """See `compaction_pure.OffsetMap.put`."""
+        """See `offset_map_pure.OffsetMap.put`."""
         cdef Held held = Held(key)
         cdef uint64_t digest[2]
         look_up(&self.table, held.data, held.size, digest)
         return bool(put(&self.table, digest, offset))
 
     def get(self, key):
-        """See `compaction_pure.OffsetMap.get`."""
+        """See `offset_map_pure.OffsetMap.get`."""
         cdef Held held = Held(key)
         cdef uint64_t digest[2]
         look_up(&self.table, held.data, held.size, digest)
@@ -166,7 +166,7 @@ cdef struct Seen:  # a record that was read, and whose slot in the map is on the
 
 
 cdef class Indexer:
-    """Puts the keys of the dirty part of a log into the map. See `compaction_pure.Indexer`."""
+    """Puts the keys of the dirty part of a log into the map. See `offset_map_pure.Indexer`."""
 
     cdef OffsetMap offset_map
     cdef Table* table
@@ -180,7 +180,7 @@ cdef class Indexer:
         self.first_dirty = first_dirty
 
     def expect(self, int64_t floor, int64_t limit):
-        """See `compaction_pure.Indexer.expect`."""
+        """See `offset_map_pure.Indexer.expect`."""
         self.bounds.floor, self.bounds.limit = floor, limit
 
     @property
@@ -188,7 +188,7 @@ cdef class Indexer:
         return self.bounds.floor
 
     def run(self, block, Py_ssize_t start, Py_ssize_t end):
-        """See `compaction_pure.Indexer.run`."""
+        """See `offset_map_pure.Indexer.run`."""
         cdef Held held = Held(block)
         cdef Status status
         if not 0 <= start <= end <= held.size:
@@ -221,11 +221,11 @@ cdef class Indexer:
         self.bounds.floor = last_offset + 1
 
     def passed(self, int64_t last_offset):
-        """See `compaction_pure.Indexer.passed`."""
+        """See `offset_map_pure.Indexer.passed`."""
         self.step(last_offset)
 
     def add(self, payload, int64_t count, int64_t base_offset, int64_t last_offset_delta):
-        """See `compaction_pure.Indexer.add`."""
+        """See `offset_map_pure.Indexer.add`."""
         cdef Held held = held_records(payload, count)
         cdef int64_t number = 0
         cdef int fault
@@ -283,7 +283,7 @@ cdef class Indexer:
         return FINE
 
     def add_rows(self, messages, array rows not None, int64_t base_offset):
-        """See `compaction_pure.Indexer.add_rows`."""
+        """See `offset_map_pure.Indexer.add_rows`."""
         cdef Held held = Held(messages)
         cdef const Row* all_rows = <const Row*>rows.data.as_longlongs
         cdef Py_ssize_t number, count = len(rows) // COLUMN_COUNT

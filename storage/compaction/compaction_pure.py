@@ -1,220 +1,50 @@
 """What compaction does to records, in plain Python: the specification that `_compaction.pyx` is held equal to by tests.
 
-Two walks over blocks of a log, and a map between them. The first puts the keys of the dirty part into the map, each
-with the latest offset it has. The second copies what is to stay. Both take v2 batches that are plain: whole, sound,
-neither compressed nor part of a transaction. They stop before any other, which the caller takes in hand: inflates,
-decides what its transaction means for it, and hands over the records; or finds out what is wrong with it.
-
-    run → MORE      what is left of the block is no whole batch
-          OTHER     a batch that is not plain, or not sound: the caller's
-          FULL      the map takes no further key (`Indexer`)
-          NO_ROOM   the next batch needs `room_needed` bytes of output (`Filter`)
-
-A batch that lies outside the bounds the caller expects is not sound: base offsets are not covered by the checksum, and
-a wrong one would make every older record of its keys go. Follows Kafka's Cleaner (cleanInto, buildOffsetMapForSegment)
-and MemoryRecords.filterTo.
+Two walks over blocks of a log, and a map between them. The first puts the keys of the dirty part into the map
+(`offset_map_pure`). The second, here, copies what is to stay. Both take plain batches only (`plain_batch_pure` says
+which), and leave the others to the caller. Follows Kafka's Cleaner (cleanInto) and MemoryRecords.filterTo.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
 
-from offsetfs.storage.compaction.rewritten_batch import empty_batch, horizon_of, rebuilt, wrapped
-from offsetfs.storage.errors import MalformedBatch, StorageError
-from offsetfs.storage.records import varint
-from offsetfs.storage.records.batch import Batch, read_batch
-from offsetfs.storage.records.batch_header import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
-    MAGIC_END,
-    BatchHeader,
-    Buffer,
-    parse_header,
+from offsetfs.storage.compaction.offset_map_pure import SLOT_SIZE, Indexer, OffsetMap
+from offsetfs.storage.compaction.plain_batch_pure import (
+    FULL,
+    MORE,
+    NO_ROOM,
+    OTHER,
+    Bounds,
+    check_inside,
+    plain_batch,
+    rising_rows,
 )
-from offsetfs.storage.records.codec_pure import COLUMNS, RECORD_SIZE_MIN, scan
+from offsetfs.storage.compaction.rewritten_batch import empty_batch, horizon_of, rebuilt, wrapped
+from offsetfs.storage.errors import MalformedBatch
+from offsetfs.storage.records import varint
+from offsetfs.storage.records.batch import Batch
+from offsetfs.storage.records.batch_header import BatchHeader, Buffer, parse_header
+from offsetfs.storage.records.codec_pure import COLUMNS
 
-MORE, OTHER, FULL, NO_ROOM = range(4)
+__all__ = [  # all that `_compaction` has
+    "FULL",
+    "MORE",
+    "NO_ROOM",
+    "OTHER",
+    "SLOT_SIZE",
+    "Filter",
+    "Indexer",
+    "OffsetMap",
+    "OutputIndexer",
+    "rebase",
+]
 
-SLOT_SIZE = 24
-"""Bytes of a key in the map: its hash, 16, and its offset, 8."""
-
-_SIZE = Struct(">i")
-_SIZE_POSITION = 8
-_MAGIC_POSITION = 16
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
-
-
-class OffsetMap:
-    """A bounded map from keys to offsets: 24 bytes a key, of whatever size the keys are.
-
-    A key is known by 128 bits of keyed hash alone. The hash key is drawn anew for each map, so that nobody can make
-    keys that meet (docs/decisions/0009-keys-are-known-by-a-keyed-hash.md).
-    """
-
-    def __init__(self, bytes_max: int, load_factor: float = 0.9, *, hash_key: bytes | None = None) -> None:
-        """Make a map of `bytes_max` bytes that takes keys until `load_factor` of its slots are in use.
-
-        ValueError when that is not even one.
-        """
-        slots = max(bytes_max, 0) // SLOT_SIZE
-        self._hash_key = os.urandom(16) if hash_key is None else hash_key
-        if not 0 < load_factor <= 1 or len(self._hash_key) != 16:
-            raise ValueError(f"a load factor of {load_factor}, a hash key of {len(self._hash_key)} bytes")
-        self.count_max = int(slots * load_factor)
-        if self.count_max < 1:
-            raise ValueError(f"an offset map of {bytes_max} bytes has no room for a key")
-        self.latest_offset = -1
-        """Up to here the log has been looked at: the map knows every key in the dirty part up to this offset."""
-        self._offsets: dict[bytes, int] = {}
-
-    @property
-    def count(self) -> int:
-        """Number of keys."""
-        return len(self._offsets)
-
-    def put(self, key: Buffer, offset: int) -> bool:
-        """Note that `key` was last seen at `offset`, which also is the latest offset now.
-
-        False, and nothing is noted, when the map is full: then it takes no key any more, known or not, as Kafka's.
-        """
-        if self.count >= self.count_max:
-            return False
-        self._offsets[self._hash(key)] = offset
-        self.latest_offset = offset
-        return True
-
-    def get(self, key: Buffer) -> int:
-        """Return the offset of `key`; -1 when it is not there."""
-        return self._offsets.get(self._hash(key), -1)
-
-    def _hash(self, key: Buffer) -> bytes:
-        return hashlib.blake2b(key, digest_size=16, key=self._hash_key).digest()
-
-
-# --- batches -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Bounds:
-    floor: int = 0
-    limit: int = 0
-
-
-def _plain(block: memoryview, start: int, bounds: _Bounds) -> tuple[Batch | None, int]:
-    """Return the sound, plain batch that begins the block behind `start`, or None and the status."""
-    left = len(block) - start
-    if left < MAGIC_END or _SIZE.unpack_from(block, start + _SIZE_POSITION)[0] + LOG_OVERHEAD > left:
-        return None, MORE
-    if block[start + _MAGIC_POSITION] != MAGIC:
-        return None, OTHER
-    try:
-        batch = read_batch(block, start)
-    except StorageError:
-        return None, OTHER
-    header = batch.header
-    is_plain = not (header.codec or header.is_transactional or header.is_control)
-    is_inside = bounds.floor <= header.base_offset and header.last_offset < bounds.limit
-    is_countable = header.count <= (header.size - HEADER_SIZE) // RECORD_SIZE_MIN
-    return (batch, MORE) if is_plain and is_inside and is_countable else (None, OTHER)
-
-
-def _rows(payload: Buffer, count: int, last_offset_delta: int) -> Iterator[tuple[int, ...]]:
-    """Return the rows of the records of a batch (`codec.scan`), whose offsets rise inside of it."""
-    rows, before = scan(payload, count), -1
-    for at in range(0, len(rows), COLUMNS):
-        if not before < rows[at] <= last_offset_delta:
-            raise MalformedBatch(f"record {at // COLUMNS} has an offset that does not rise, or lies outside its batch")
-        before = rows[at]
-        yield tuple(rows[at : at + COLUMNS])
-
-
-# --- pass 1: what is the latest offset of a key --------------------------------------------------------------------
-
-
-class Indexer:
-    """Puts the keys of the dirty part of a log, from `first_dirty` on, into the map."""
-
-    def __init__(self, offset_map: OffsetMap, first_dirty: int) -> None:
-        self._map = offset_map
-        self._first_dirty = first_dirty
-        self._bounds = _Bounds()
-        self.records_read = 0
-
-    def expect(self, floor: int, limit: int) -> None:
-        """Say where batches may lie from now on: none begins below `floor`, none reaches `limit`."""
-        self._bounds = _Bounds(floor, limit)
-
-    @property
-    def floor(self) -> int:
-        """The offset below which the next batch cannot begin."""
-        return self._bounds.floor
-
-    def run(self, block: Buffer, start: int, end: int) -> tuple[int, int]:
-        """Walk over the plain batches of `block[start:end]`; return where the next one begins, and the status.
-
-        Of a batch whose records are none, some keys may be in the map when it is left to the caller: who finds it so
-        throws the map away.
-        """
-        if not 0 <= start <= end <= len(block):
-            raise ValueError("a walk outside of its block")
-        view = memoryview(block)[:end]
-        while True:
-            batch, status = _plain(view, start, self._bounds)
-            if batch is None:
-                return start, status
-            header = batch.header
-            try:
-                if not self.add(batch.payload(), header.count, header.base_offset, header.last_offset_delta):
-                    return start, FULL
-            except MalformedBatch:
-                return start, OTHER
-            start += header.size
-
-    def passed(self, last_offset: int) -> None:
-        """Take note that everything up to `last_offset` has been seen."""
-        if last_offset >= self._first_dirty:
-            self._map.latest_offset = last_offset
-        self._bounds.floor = last_offset + 1
-
-    def add(self, payload: Buffer, count: int, base_offset: int, last_offset_delta: int) -> bool:
-        """Put the keys of an inflated batch and step behind it; False when the map is full.
-
-        `MalformedBatch` for records that are none, or whose offsets do not rise inside the batch.
-        """
-        for delta, _, position, size, *_ in _rows(payload, count, last_offset_delta):
-            if size >= 0 and base_offset + delta >= self._first_dirty:
-                key = memoryview(payload)[position : position + size]
-                if not self._map.put(key, base_offset + delta):
-                    return False
-            self.records_read += 1
-        self.passed(base_offset + last_offset_delta)
-        return True
-
-    def add_rows(self, messages: Buffer, rows: array[int], base_offset: int) -> bool:
-        """Put the keys of messages of v0 or v1, which `rows` describe; False when the map is full."""
-        for at in range(0, len(rows), COLUMNS):
-            delta, _, position, size = rows[at : at + 4]
-            if size >= 0 and base_offset + delta >= self._first_dirty:
-                _check_inside(messages, position, size)
-                if not self._map.put(memoryview(messages)[position : position + size], base_offset + delta):
-                    return False
-            self.records_read += 1
-        return True
-
-
-def _check_inside(messages: Buffer, position: int, size: int) -> None:
-    if not 0 <= position <= len(messages) or size > len(messages) - position:
-        raise ValueError("a row outside of its messages")
-
-
-# --- pass 2: which records stay ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +79,7 @@ class Filter:
         self._now_ms = now_ms
         self._new_horizon_ms = new_horizon_ms
         self._last_offsets = dict(last_offsets)
-        self._bounds = _Bounds()
+        self._bounds = Bounds()
         self.records_read = 0
         self.records_kept = 0
         self.records_without_key = 0
@@ -258,7 +88,7 @@ class Filter:
 
     def expect(self, floor: int, limit: int) -> None:
         """As `Indexer.expect`."""
-        self._bounds = _Bounds(floor, limit)
+        self._bounds = Bounds(floor, limit)
 
     @property
     def floor(self) -> int:
@@ -286,7 +116,7 @@ class Filter:
             raise ValueError("a walk outside of its buffers")
         view, room = memoryview(block)[:end], memoryview(out)
         while True:
-            batch, status = _plain(view, start, self._bounds)
+            batch, status = plain_batch(view, start, self._bounds)
             if batch is None:
                 return start, position, status
             header = batch.header
@@ -354,7 +184,7 @@ class Filter:
     ) -> _Kept:
         tombstones_stay = not has_horizon or self._now_ms < base_timestamp
         records, kept, without_key, max_timestamp, has_tombstone, end = bytearray(), 0, 0, -1, False, 0
-        for row in _rows(payload, count, last_offset_delta):
+        for row in rising_rows(payload, count, last_offset_delta):
             start, end = end, _end_of_record(payload, end)
             stays = self._stays(payload, row, base_offset, tombstones_stay)
             without_key += stays is None
@@ -383,7 +213,7 @@ class Filter:
         marks = bytearray()
         for at in range(0, len(rows), COLUMNS):
             row = tuple(rows[at : at + COLUMNS])
-            _check_inside(messages, row[2], row[3])
+            check_inside(messages, row[2], row[3])
             stays = self._stays(messages, row, base_offset, tombstones_stay)
             self.records_without_key += stays is None
             marks.append(bool(stays))

@@ -1,0 +1,73 @@
+"""Batches that compaction takes as they are, in plain Python: part of the twin of `_compaction.pyx`.
+
+A walk takes v2 batches that are plain: whole, sound, neither compressed nor part of a transaction. It stops before any
+other, which the caller takes in hand: inflates, decides what its transaction means for it, and hands over the records;
+or finds out what is wrong with it.
+
+    run → MORE      what is left of the block is no whole batch
+          OTHER     a batch that is not plain, or not sound: the caller's
+          FULL      the map takes no further key (`Indexer`)
+          NO_ROOM   the next batch needs `room_needed` bytes of output (`Filter`)
+
+A batch that lies outside the bounds the caller expects is not sound: base offsets are not covered by the checksum, and
+a wrong one would make every older record of its keys go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+
+from offsetfs.storage.errors import MalformedBatch, StorageError
+from offsetfs.storage.records.batch import Batch, read_batch
+from offsetfs.storage.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_END, Buffer
+from offsetfs.storage.records.codec_pure import COLUMNS, RECORD_SIZE_MIN, scan
+
+MORE, OTHER, FULL, NO_ROOM = range(4)
+
+_SIZE = Struct(">i")
+_SIZE_POSITION = 8
+_MAGIC_POSITION = 16
+
+
+@dataclass(slots=True)
+class Bounds:
+    """Where batches may lie: none begins below `floor`, none reaches `limit`."""
+
+    floor: int = 0
+    limit: int = 0
+
+
+def plain_batch(block: memoryview, start: int, bounds: Bounds) -> tuple[Batch | None, int]:
+    """Return the sound, plain batch that begins the block behind `start`, or None and the status."""
+    left = len(block) - start
+    if left < MAGIC_END or _SIZE.unpack_from(block, start + _SIZE_POSITION)[0] + LOG_OVERHEAD > left:
+        return None, MORE
+    if block[start + _MAGIC_POSITION] != MAGIC:
+        return None, OTHER
+    try:
+        batch = read_batch(block, start)
+    except StorageError:
+        return None, OTHER
+    header = batch.header
+    is_plain = not (header.codec or header.is_transactional or header.is_control)
+    is_inside = bounds.floor <= header.base_offset and header.last_offset < bounds.limit
+    is_countable = header.count <= (header.size - HEADER_SIZE) // RECORD_SIZE_MIN
+    return (batch, MORE) if is_plain and is_inside and is_countable else (None, OTHER)
+
+
+def rising_rows(payload: Buffer, count: int, last_offset_delta: int) -> Iterator[tuple[int, ...]]:
+    """Return the rows of the records of a batch (`codec.scan`), whose offsets rise inside of it."""
+    rows, before = scan(payload, count), -1
+    for at in range(0, len(rows), COLUMNS):
+        if not before < rows[at] <= last_offset_delta:
+            raise MalformedBatch(f"record {at // COLUMNS} has an offset that does not rise, or lies outside its batch")
+        before = rows[at]
+        yield tuple(rows[at : at + COLUMNS])
+
+
+def check_inside(messages: Buffer, position: int, size: int) -> None:
+    """Refuse a row that reaches out of its messages: `ValueError`."""
+    if not 0 <= position <= len(messages) or size > len(messages) - position:
+        raise ValueError("a row outside of its messages")
