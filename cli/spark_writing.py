@@ -44,6 +44,8 @@ def import_(
     with spark_session.begun(master, conf, as_json) as spark:
         from offsetfs.pipeline.jobs.import_files import TooManyRejects, import_files, write_rejects
 
+        if rejects is not None:
+            write_rejects(rejects, ())  # where it cannot be written, that is to be known before anything is done
         try:
             result = import_files(
                 spark, source, destination, topic, format=kind, partitions=partitions, rejects_max=rejects_max

@@ -13,6 +13,7 @@ job is a hash of its input, so that the same input, given again, is not imported
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import glob
 import hashlib
@@ -177,7 +178,7 @@ def _through_a_frame(
     writer.option("txnAppId", application).option("txnVersion", 0).save(options.path)
     published = find_published(options.path, Job("", application, 0))
     assert published is not None
-    return ImportResult(published, 0, ())
+    return ImportResult(dataclasses.replace(published, is_repeated=False), 0, ())
 
 
 def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -190,7 +191,8 @@ def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 def _csv(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions
 
-    frame = spark.read.option("header", "true").csv(list(paths))
+    # Spark's default would leave out what it finds too much in a line, and fill in what is missing.
+    frame = spark.read.option("header", "true").option("mode", "FAILFAST").csv(list(paths))
     return frame.select(functions.to_json(functions.struct("*"), {"ignoreNullFields": "false"}).alias("value"))
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsetfs.pipeline.jobs.workers import JobFailed
+from offsetfs.pipeline.read_options import ReadOptions
+from offsetfs.pipeline.scan_range import opened, selected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,13 +41,17 @@ def tail(
 ) -> TailResult:
     """Carry over what comes until the stream is stopped; with `is_once` what there is now, and return.
 
-    Without a destination records are printed. Raises what ends the stream.
+    Without a destination records are printed. Raises `OptionError`, `NotALogDirectory`, `JobFailed`, and what
+    ends the stream.
     """
     options = {"startingOffsets": starting_offsets, "includeHeaders": "true"}
     if topics:
         options["subscribe"] = ",".join(topics)
     if records_per_batch_max is not None:
         options["maxOffsetsPerTrigger"] = str(records_per_batch_max)
+    known = ReadOptions.parse({**options, "path": source}, is_stream=True)
+    with opened(known.path) as directory:
+        selected(directory, known.selection)  # or a sentence, where a stream would end with a stack
     frame = spark.readStream.format("offsetfs").options(**options).load(os.path.abspath(source))
     if destination is None:
         text = ("topic", "partition", "offset", "timestamp", "cast(key AS string) key", "cast(value AS string) value")

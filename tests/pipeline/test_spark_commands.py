@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+import offsetfs
 from offsetfs.cli import run
 from offsetfs.cli.spark_progress import shown
 
@@ -72,3 +75,91 @@ def test_stats_are_a_table_and_a_picture(tmp_path: Path, capsys: pytest.CaptureF
     bars = [each for each in ElementTree.parse(picture).iter(f"{SVG}rect") if each.get("class") == "records"]
     widths = [float(each.get("width") or "") for each in bars]
     assert widths == [pytest.approx(240 * count / max(counted.values()), abs=0.1) for count in counted.values()]
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+BAD = {
+    "no such directory": ("stats nowhere", 32, "nowhere: there is no such directory"),
+    "no such directory to verify": ("verify nowhere", 32, "nowhere: there is no such directory"),
+    "no such directory to follow": ("tail nowhere", 32, "nowhere: there is no such directory"),
+    "no such directory to compact": ("compact nowhere", 32, "nowhere: there is no such directory"),
+    "no such directory to index": ("reindex nowhere", 32, "nowhere: there is no such directory"),
+    "no log directory": ("export other out", 32, "other: holds neither partitions (orders-0) nor"),
+    "a file": ("stats lines.txt", 32, "lines.txt: is not a directory"),
+    "no such topic": ("stats logs --topic nothing", 1, "option subscribe: "),
+    "no such topic to follow": ("tail logs --topic nothing --once", 1, "option subscribe: "),
+    "no such topic to import to": ("import lines.txt logs nothing", 1, "option topic: there is no topic nothing"),
+    "no such partition": ("verify logs orders-7", 32, "logs: no partition orders-7"),
+    "another number of partitions": ("repartition logs orders logs orders --partitions 3", 32, "has 2 partitions, not"),
+    "no files": ("import other/*.txt logs orders", 32, "other/*.txt: there is no file to import"),
+    "no UTF-8": (
+        "import bytes.ndjson logs orders --format ndjson",
+        32,
+        "bytes.ndjson, line 2: these bytes are not UTF-8",
+    ),
+    "no JSON": ("import words.ndjson logs orders --format ndjson", 32, "words.ndjson, line 1: "),
+    "rejects that cannot be written": ("import lines.txt logs orders --rejects no/file", 2, "no/file"),
+    "a line of CSV with too much in it": ("import long.csv logs orders --format csv", 32, "the stack is in "),
+    "no Parquet": ("import lines.txt logs orders --format parquet", 32, "lines.txt"),
+    "a destination that is a file": ("export logs lines.txt", 2, "lines.txt: File exists"),
+    "a setting that is none": ("stats logs --conf nonsense", 1, "--conf nonsense: KEY=VALUE is meant"),
+}
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: `logs` with a topic of two partitions, and what is no good."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("logs", "other"):
+        (tmp_path / name).mkdir()
+    with offsetfs.open(tmp_path / "logs", "a") as data:
+        data.create("orders", 2)
+    (tmp_path / "other" / "notes").write_text("")
+    (tmp_path / "lines.txt").write_text("a\nb\n")
+    (tmp_path / "bytes.ndjson").write_bytes(b'{"value":"x"}\n{"value":"\xff"}\n')
+    (tmp_path / "words.ndjson").write_text("no JSON\n")
+    (tmp_path / "long.csv").write_text("a,b\n1,2\n1,2,3\n")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("spark")
+def test_bad_input_is_one_sentence_and_an_exit_code(places: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name, (words, wanted, sentence) in BAD.items():
+        code = run(["spark", *words.split()])
+        printed, told = capfd.readouterr()
+        assert (code, printed) == (wanted, ""), (name, told)
+        assert sentence in told and told.count("\n") == 1 and told.startswith("offsetfs spark"), (name, told)
+    with offsetfs.open(places / "logs") as data:
+        assert [len(list(each.read())) for each in data.partitions()] == [0, 0]
+
+
+HOLDS = "import sys, offsetfs; held = offsetfs.open('logs', 'a'); print(flush=True); sys.stdin.read()"
+
+
+@pytest.mark.usefixtures("spark")
+def test_who_writes_is_told_the_pid_of_who_holds_the_directory(
+    places: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline()
+        for words in "import lines.txt logs orders", "compact logs", "reindex logs", "repartition logs orders logs x":
+            more = ["--partitions", "3"] if words.startswith("repartition") else []
+            assert run(["spark", *words.split(), *more]) == 32
+            assert f"in use by process {holder.pid}" in capsys.readouterr().err
+        assert run(["spark", "verify", "logs"]) == 0  # reading jobs go on
+        holder.communicate()
+
+
+def test_executors_that_see_other_files_are_named(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from offsetfs.pipeline.jobs import workers
+
+    def far(_spark: Any, work: Callable[[str], Any], paths: list[str]) -> list[Any]:
+        return [work(path) for path in paths] + [{"host": "far", "sees": False}, {"host": "other", "sees": ["x-0"]}]
+
+    monkeypatch.setattr(workers, "spark_is_local", lambda spark: False)
+    monkeypatch.setattr(workers, "spread", far)
+    for is_to_write in (False, True):
+        with pytest.raises(workers.JobFailed, match="logs is another one on far, other: all executors need the same"):
+            workers.check_sight(None, str(places / "logs"), is_to_write=is_to_write)
+    assert [each for each in (places / "logs").iterdir() if "nonce" in each.name] == []

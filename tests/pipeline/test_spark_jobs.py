@@ -232,7 +232,9 @@ def test_rows_of_csv_become_objects(spark: Any, tmp_path: Path) -> None:
     from offsetfs.pipeline.jobs.import_files import import_files
 
     (tmp_path / "in.csv").write_text("name,colour\nada,red\nbob,\n")
-    import_files(spark, str(tmp_path / "in.csv"), str(tmp_path / "logs"), "people", format="csv", partitions=1)
+    arguments = (spark, str(tmp_path / "in.csv"), str(tmp_path / "logs"), "people")
+    found = [import_files(*arguments, format="csv", partitions=1).published.is_repeated for _ in range(2)]
+    assert found == [False, True]
     rows = [json.loads(row.value or b"") for row in records(tmp_path / "logs", "people")["people-0"]]
     assert rows == [{"name": "ada", "colour": "red"}, {"name": "bob", "colour": None}]
 
