@@ -1,11 +1,10 @@
 """What the kernel asks, and who answers: the handlers of pyfuse3, by inode.
 
-Handlers find the node that an inode number names and let it do the work; what a node raises becomes an errno by the
-table in `errors`, and a line in `.offsetfs/errors`. Nothing but FUSEError ever leaves a handler, for pyfuse3 would end
-the mount; what nobody foresaw is EIO and a traceback in the log.
+Handlers find the node that an inode number names (`node_table`) and let it do the work; what a node raises becomes an
+errno by the table in `errors`, and a line in `.offsetfs/errors`. Nothing but FUSEError ever leaves a handler, for
+pyfuse3 would end the mount; what nobody foresaw is EIO and a traceback in the log.
 
 Nothing here waits for the disk: nodes ask the engine for what the page cache has and leave the rest to threads.
-There is no table of inodes but of those that are reached by name only (see `looked_up`).
 """
 
 from __future__ import annotations
@@ -32,20 +31,15 @@ from pyfuse3 import (
 
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.append_file import APPEND_FILES
-from offsetfs.fs.appends.topics import TopicsDirectory
-from offsetfs.fs.control.control import ControlDirectory
 from offsetfs.fs.counters import PartitionCounts
 from offsetfs.fs.errors import errno_of, is_fault, name_of
-from offsetfs.fs.groups.groups import GroupsDirectory
 from offsetfs.fs.inodes import Fixed, Kind, pack, unpack
-from offsetfs.fs.mounting.directories import PartitionDirectory, RootDirectory, key
-from offsetfs.fs.mounting.map_keeping import Kept, MapKeeper
+from offsetfs.fs.mounting.directories import key
+from offsetfs.fs.mounting.map_keeping import MapKeeper
+from offsetfs.fs.mounting.node_table import NodeTable
 from offsetfs.fs.nodes import (
-    Directory,
-    File,
     Handle,
     Listing,
-    Node,
     Opened,
     Opening,
     Reply,
@@ -55,32 +49,13 @@ from offsetfs.fs.nodes import (
     takes_writes,
 )
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.partitions import Partition, Partitions
-from offsetfs.fs.paths import path_of
 from offsetfs.fs.shared import Shared
-from offsetfs.fs.views.texts import mount_texts
 from offsetfs.fs.waiting import ALWAYS_READY
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 
 _log = logging.getLogger(__name__)
-
-_OPEN_LONG = frozenset(
-    {
-        Kind.RECORD,
-        Kind.RECORD_JSON,
-        Kind.RECORD_KEY,
-        Kind.RECORD_HEADERS,
-        Kind.VALUES,
-        Kind.RECORDS,
-        Kind.RANGE,
-        Kind.SEGMENT,
-        Kind.KEYED,
-        Kind.FOLLOW,
-    }
-)
-"""Kinds of files that are read over a time in which what they show may be removed."""
 
 _DESCRIBED = frozenset({Kind.RECORD, Kind.KEYED})
 """Kinds of files that have extended attributes."""
@@ -134,33 +109,12 @@ class Operations(pyfuse3.Operations):
 
     def __init__(self, directory: LogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
         self.shared = Shared(directory, options, nursery)
-        self._maps = MapKeeper(self.shared, self._kept)
+        self._maps = MapKeeper(self.shared, lambda name: self._nodes.kept(name))
         self.shared.look_for_maps = self._maps.look
         self.accumulators = Accumulators(
             directory, options, nursery, self._grown, counters=self.shared.counters, notes=self.shared.notes
         )
-        self._partitions = Partitions(self.shared)
-        self._partition_directories: dict[int, PartitionDirectory] = {}
-        texts = mount_texts(self.shared)
-        groups = self._groups = GroupsDirectory(self.shared, self.accumulators)
-        control = ControlDirectory(self.shared, texts, self.accumulators, lambda: len(self._handles))
-        topics = TopicsDirectory(self.shared, self._partitions, self.accumulators)
-        root = RootDirectory(self.shared, self._partitions, texts, groups, topics, self._directory_of)
-        self._directories: dict[int, Directory] = {
-            Fixed.DIRECTORY: root,
-            Fixed.CONTROL: control,
-            Fixed.GROUPS: groups,
-            Fixed.TOPICS: topics,
-            key(Kind.TOPIC, 0): topics.directories,
-            key(Kind.GROUP, 0): groups.directories,
-        }
-        self._files: dict[int, File] = {
-            **texts,
-            **control.files,
-            key(Kind.GROUP_LAG, 0): groups.lags,
-            key(Kind.GROUP_COMMIT, 0): groups.commits,
-            key(Kind.TOPIC_APPEND, 0): topics.appends,
-        }
+        self._nodes = NodeTable(self.shared, self.accumulators, lambda: len(self._handles))
         self._handles: dict[int, bytes | Handle] = {}
         self._counted: dict[int, PartitionCounts] = {}  # by handle: where reads of it count
         self._inodes: dict[int, int] = {}  # by handle, of directories too: what faults are told of
@@ -187,62 +141,12 @@ class Operations(pyfuse3.Operations):
         if handler in _BY_HANDLE:
             number = self._inodes.get(number, 0)
         name = args[1] if handler in _BY_NAME and isinstance(args[1], bytes) else b""
-        return path_of(number, self._partitions, name)
+        return self._nodes.path_of(number, name)
 
     def _grown(self, name: TopicPartition) -> None:
         """A partition was appended to, or is gone."""
         self.shared.waiting.grown(name)
         self._maps.look(name)
-
-    # --- from an inode to its node -----------------------------------------------------------------------------------
-
-    def _directory_of(self, partition: Partition) -> PartitionDirectory:
-        directory = self._partition_directories.get(partition.number)
-        if directory is None:
-            directory = PartitionDirectory(self.shared, partition, self.accumulators)
-            self._partition_directories[partition.number] = directory
-        return directory
-
-    def _kept(self, name: TopicPartition) -> Kept | None:
-        partition = self._partitions.seen(name)
-        directory = None if partition is None else self._partition_directories.get(partition.number)
-        return None if directory is None else directory.kept
-
-    def _numbered(self, number: int) -> PartitionDirectory:
-        directory = self._partition_directories.get(number)
-        if directory is None:
-            partition = self._partitions.numbered(number)
-            if partition is None:
-                raise FUSEError(errno.ESTALE)
-            directory = self._directory_of(partition)
-        return directory
-
-    async def _directory(self, kind: int, partition: int, number: int) -> Directory:
-        if not partition:
-            node = self._directories.get(key(kind, number))
-        elif kind == Kind.FIXED and number == Fixed.DIRECTORY:
-            return self._numbered(partition)
-        else:
-            node = (await self._numbered(partition).tree()).directories.get(key(kind, number))
-        if node is None:
-            raise FUSEError(errno.ENOTDIR)
-        return node
-
-    async def _node(self, kind: int, partition: int, number: int) -> Node:
-        if kind == Kind.FIXED and number == Fixed.DIRECTORY and partition:
-            return self._numbered(partition)
-        which = key(kind, number)
-        node: Node | None
-        if not partition:
-            node = self._directories.get(which) or self._files.get(which)
-        else:
-            directory = self._numbered(partition)
-            # Who has a file open asks for its attributes, too, and a partition may be gone by then.
-            tree = await (directory.remains() if kind in _OPEN_LONG else directory.tree())
-            node = tree.files.get(which) or tree.directories.get(which) or tree.links.get(which)
-        if node is None:
-            raise FUSEError(errno.ESTALE)
-        return node
 
     # --- names and attributes ----------------------------------------------------------------------------------------
 
@@ -251,7 +155,7 @@ class Operations(pyfuse3.Operations):
         if len(name) > NAME_BYTES_MAX:
             raise FUSEError(errno.ENAMETOOLONG)
         kind, partition, number = unpack(parent_inode)
-        entry = await (await self._directory(kind, partition, number)).lookup(number, name)
+        entry = await (await self._nodes.directory(kind, partition, number)).lookup(number, name)
         if entry is None:
             raise FUSEError(errno.ENOENT)
         return entry
@@ -259,7 +163,7 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         kind, partition, number = unpack(inode)
-        return await (await self._node(kind, partition, number)).attributes(number)
+        return await (await self._nodes.node(kind, partition, number)).attributes(number)
 
     @guarded
     async def setattr(
@@ -268,7 +172,7 @@ class Operations(pyfuse3.Operations):
         kind, partition, number = unpack(inode)
         if key(kind, number) not in _WRITABLE or not fields.update_size:
             raise self.shared.refusal()
-        node = cast(WritableFile, await self._node(kind, partition, number))
+        node = cast(WritableFile, await self._nodes.node(kind, partition, number))
         node.check_writable(number)
         handle = None if fh is None else self._handles.get(fh)
         if minds_places(handle):
@@ -280,7 +184,7 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
         kind, partition, number = unpack(inode)
-        link = (await self._numbered(partition).tree()).links.get(key(kind, number))
+        link = (await self._nodes.tree(partition)).links.get(key(kind, number))
         if link is None:
             raise FUSEError(errno.EINVAL)
         return link.target(number)
@@ -301,29 +205,27 @@ class Operations(pyfuse3.Operations):
         kind, partition, number = unpack(inode)
         if kind not in _DESCRIBED or not name.startswith(b"user.kafka."):
             raise FUSEError(ENOATTR)
-        return await (await self._numbered(partition).tree()).described[kind].xattr(number, name)
+        return await (await self._nodes.tree(partition)).described[kind].xattr(number, name)
 
     @guarded
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
         kind, partition, number = unpack(inode)
         if kind not in _DESCRIBED:
             return []
-        return await (await self._numbered(partition).tree()).described[kind].xattrs(number)
+        return await (await self._nodes.tree(partition)).described[kind].xattrs(number)
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         """Let go of what the kernel no longer knows. There is nobody to tell of an error, and none comes."""
         for inode, lookups in inode_list:
             kind, partition, number = unpack(inode)
-            directory = self._partition_directories.get(partition)
-            if directory is not None:
-                directory.forget(kind, number, lookups)
+            self._nodes.forget(kind, partition, number, lookups)
 
     # --- directories -------------------------------------------------------------------------------------------------
 
     @guarded
     async def opendir(self, inode: int, ctx: RequestContext) -> int:
         kind, partition, number = unpack(inode)
-        listing = await (await self._directory(kind, partition, number)).listing(number)
+        listing = await (await self._nodes.directory(kind, partition, number)).listing(number)
         self._last_handle += 1
         self._listings[self._last_handle] = listing
         self._inodes[self._last_handle] = inode
@@ -350,21 +252,21 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         if parent_inode == _GROUPS_INODE:
-            return await self._groups.make(name)
+            return await self._nodes.groups.make(name)
         if parent_inode != pyfuse3.ROOT_INODE:
             raise self.shared.refusal()
         if self.shared.is_read_only or not self.shared.options.create:
             raise self.shared.lacking("create", "mkdir", os.fsdecode(name))
         wanted = TopicPartition.parse(name.decode("utf-8", "surrogateescape"))
         await self.shared.in_thread(lambda: self.shared.directory.create_partition(wanted))
-        return self._directory_of(self._partitions.of(wanted)).entry()
+        return self._nodes.directory_of(self._nodes.partitions.of(wanted)).entry()
 
     @guarded
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         if parent_inode == _GROUPS_INODE:
-            await self._groups.remove(name)
+            await self._nodes.groups.remove(name)
             return
-        partition = self._partitions.find(name) if parent_inode == pyfuse3.ROOT_INODE else None
+        partition = self._nodes.partitions.find(name) if parent_inode == pyfuse3.ROOT_INODE else None
         if partition is None:
             raise self.shared.refusal()
         if self.shared.is_read_only or not self.shared.options.delete:
@@ -383,13 +285,10 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         kind, partition, number = unpack(inode)
-        opening, which = Opening(flags, ctx.pid), key(kind, number)
-        if opening.writes and which not in _WRITABLE:
+        opening = Opening(flags, ctx.pid)
+        if opening.writes and key(kind, number) not in _WRITABLE:
             raise self.shared.refusal()
-        files = (await self._numbered(partition).tree()).files if partition else self._files
-        node = files.get(which)
-        if node is None:
-            raise FUSEError(errno.ESTALE)
+        node = await self._nodes.file(kind, partition, number)
         return self._opened(inode, partition, await node.open(number, opening))
 
     @guarded
@@ -400,7 +299,7 @@ class Operations(pyfuse3.Operations):
         kind, partition, number = unpack(parent_inode)
         if kind != Kind.GROUP:
             raise self.shared.refusal()
-        entry, opened = await self._groups.directories.create(number, name, Opening(flags, ctx.pid))
+        entry, opened = await self._nodes.groups.directories.create(number, name, Opening(flags, ctx.pid))
         return self._opened(entry.st_ino, partition, opened), entry
 
     @guarded
@@ -409,12 +308,12 @@ class Operations(pyfuse3.Operations):
         kind, _, number = unpack(parent_inode)
         if kind != Kind.GROUP:
             raise self.shared.refusal()
-        await self._groups.directories.remove(number, name)
+        await self._nodes.groups.directories.remove(number, name)
 
     def _opened(self, inode: int, partition: int, opened: Opened) -> FileInfo:
         self._last_handle += 1
         self._handles[self._last_handle] = opened.handle
-        self._counted[self._last_handle] = self._counts_of(partition)
+        self._counted[self._last_handle] = self._nodes.counts_of(partition)
         self._inodes[self._last_handle] = inode
         return FileInfo(
             fh=self._last_handle,
@@ -422,10 +321,6 @@ class Operations(pyfuse3.Operations):
             keep_cache=not opened.direct,
             nonseekable=opened.is_stream,
         )
-
-    def _counts_of(self, partition: int) -> PartitionCounts:
-        counters, known = self.shared.counters, self._partitions.numbered(partition)
-        return counters.elsewhere if known is None else counters.of(known.name)
 
     @guarded
     async def read(self, fh: int, off: int, size: int) -> bytes:

@@ -66,7 +66,7 @@ class World:
 
     @property
     def known(self) -> int:
-        tree = self.operations._partition_directories[1]._tree
+        tree = self.operations._nodes._of_partitions[1]._tree
         assert tree is not None
         return len(tree.ranges.looked_up)
 
@@ -141,7 +141,7 @@ async def test_the_kernel_says_when_a_stretch_is_forgotten(world: World) -> None
     assert (await world.operations.getattr(again.st_ino, CTX)).st_size == again.st_size
     await world.operations.forget([(again.st_ino, 1)])
     assert world.known == 0
-    tree = world.operations._partition_directories[1]._tree
+    tree = world.operations._nodes._of_partitions[1]._tree
     assert tree is not None and tree.ranges._recent.bytes <= RECENT_MAX
     assert unpack((await world.look("range/0..")).st_ino).number > unpack(again.st_ino).number
 
