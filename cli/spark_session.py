@@ -7,12 +7,13 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from offsetfs.cli.exit_codes import FAILED, INTERRUPTED, WRONG_CALL, Failure
+from offsetfs.fs.figures import columns
 from offsetfs.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ def job(function: _Command) -> _Command:
     return function
 
 
-def tell(fields: Mapping[str, Any], sentence: str, as_json: bool) -> None:
-    """Print what a job came to."""
+def tell(fields: Mapping[str, Any], sentence: str, as_json: bool, table: Sequence[tuple[str, ...]] = ()) -> None:
+    """Print what a job came to: a table, if there is one with more than its head, and a sentence."""
+    for line in columns(table) if len(table) > 1 and not as_json else ():
+        click.echo(line.rstrip())
     click.echo(json.dumps(fields) if as_json else sentence)
 
 

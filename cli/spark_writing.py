@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import click
 
@@ -59,8 +60,15 @@ def import_(
     published = result.published
     done = "were imported before" if published.is_repeated else "imported"
     fields = {**published.fields(), "is_repeated": published.is_repeated, "rejected": result.rejected}
-    spark_session.tell(fields, f"{published.records} records {done}, {result.rejected} lines rejected", as_json)
+    sentence = f"{published.records} records {done}, {result.rejected} lines rejected"
+    spark_session.tell(fields, sentence, as_json, _offsets(published.partitions))
     return DONE
+
+
+def _offsets(partitions: Mapping[str, tuple[int, int]]) -> list[tuple[str, ...]]:
+    """Return a table of what each partition got."""
+    rows = [(name, f"{end - start:,}", str(start), str(end)) for name, (start, end) in sorted(partitions.items())]
+    return [("partition", "offsets", "from", "to before"), *rows]
 
 
 @click.command("repartition", short_help="Write a topic into one of another number of partitions.")
@@ -96,7 +104,7 @@ def repartition(
     published = result.published
     done = "were written before" if published.is_repeated else f"written; the offset map is {result.offset_map}"
     fields = {**published.fields(), "is_repeated": published.is_repeated, "offset_map": result.offset_map}
-    spark_session.tell(fields, f"{published.records} records {done}", as_json)
+    spark_session.tell(fields, f"{published.records} records {done}", as_json, _offsets(published.partitions))
     return DONE
 
 
@@ -118,12 +126,12 @@ def compact(source: str, partitions: tuple[str, ...], master: str | None, conf: 
 
         result = job(spark, source, partitions)
     rows = [dataclasses.asdict(each) for each in result.partitions]
-    lines = [
-        f"{row['partition']}: {row['records_kept']} of {row['records_read']} records stay,"
-        f" {size(row['bytes_before'])} → {size(row['bytes_after'])}"
-        for row in rows
-    ]
-    spark_session.tell({"partitions": rows}, "\n".join(lines) or "nothing is dirty", as_json)
+    table = [("partition", "records read", "that stay", "before", "after")]
+    for row in rows:
+        numbers = (f"{row['records_read']:,}", f"{row['records_kept']:,}")
+        table.append((row["partition"], *numbers, size(row["bytes_before"]), size(row["bytes_after"])))
+    sentence = f"{len(rows)} partitions compacted" if rows else "nothing is dirty"
+    spark_session.tell({"partitions": rows}, sentence, as_json, table)
     return DONE
 
 

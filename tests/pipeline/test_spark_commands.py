@@ -77,6 +77,27 @@ def test_stats_are_a_table_and_a_picture(tmp_path: Path, capsys: pytest.CaptureF
     assert widths == [pytest.approx(240 * count / max(counted.values()), abs=0.1) for count in counted.values()]
 
 
+@pytest.mark.usefixtures("spark")
+def test_writing_jobs_tell_what_each_partition_got(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "logs").mkdir()
+    with offsetfs.open("logs", "a", settings={"segment.bytes": "200"}) as data:
+        users = data.create("users", 1, {"cleanup.policy": "compact"})[0]
+        for number in range(9):
+            users.append(b"%d" % number, key=b"k%d" % (number % 2), timestamp=1000)
+    assert run(["spark", "repartition", "logs", "users", "logs", "wide", "--partitions", "2"]) == 0
+    head, *rows, last = capsys.readouterr().out.splitlines()
+    assert head.split() == ["partition", "offsets", "from", "to", "before"]
+    assert sum(int(row.split()[1]) for row in rows) == 9 and last.startswith("9 records written; the offset map is ")
+    assert run(["spark", "compact", "logs", "users-0"]) == 0
+    head, row, last = capsys.readouterr().out.splitlines()
+    assert (row.split()[0], last) == ("users-0", "1 partitions compacted") and "that stay" in head
+    assert run(["spark", "compact", "logs", "users-0"]) == 0
+    assert capsys.readouterr().out == "nothing is dirty\n"
+
+
 # --- bad input -------------------------------------------------------------------------------------------------------
 
 BAD = {
