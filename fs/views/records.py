@@ -40,20 +40,26 @@ class RecordFiles:
         self._open: dict[int, RecordHandle] = {}  # by number; a record that is open is shown whatever becomes of it
 
     async def lookup(self, offset: int) -> EntryAttributes | None:
-        shown = await self.find(offset)
-        return None if shown is None else self._attributes(self._partition.offset_inode(Kind.RECORD, offset), shown)
+        found = await self._find(offset)
+        return None if found is None else self._attributes(*found)
 
     async def find(self, offset: int) -> Shown | None:
         """Return the record for a name that the kernel is told of; None where there is none, or ENOENT."""
-        end = await self._shared.answer(self._partition.view.end_offset)
-        if not self._partition.log.log_start_offset <= offset < end:
+        found = await self._find(offset)
+        return None if found is None else found[1]
+
+    async def _find(self, offset: int) -> tuple[int, Shown] | None:
+        """Return what `find` returns, and its inode number."""
+        partition = self._partition
+        end = await self._shared.answer(partition.view.end_offset)
+        if not partition.log.log_start_offset <= offset < end:
             return None
-        inode = self._partition.offset_inode(Kind.RECORD, offset)
+        inode = partition.offset_inode(Kind.RECORD, offset)
         shown = await self._shown(inode, offset)
-        if offset < self._partition.log.log_start_offset:
+        if offset < partition.log.log_start_offset:
             return None  # it was deleted meanwhile, and nobody may be told its name any more
-        self._partition.named_at = trio.current_time()
-        return shown
+        partition.named_at = trio.current_time()
+        return inode, shown
 
     async def attributes(self, number: int) -> EntryAttributes:
         inode = self._partition.inode(Kind.RECORD, number)

@@ -70,7 +70,7 @@ class LiveSettings:
 
     def refresh(self) -> StorageError | OSError | None:
         """Take in what another process changed; return why what it wrote does not hold, or None."""
-        if self._mutex.acquire(blocking=False):  # else somebody is at it
+        if self._topics.is_due and self._mutex.acquire(blocking=False):  # else somebody is at it
             try:
                 changed = self._topics.refresh()
                 self._apply([log for log in self._open_logs() if log.partition.topic in changed] if changed else [])

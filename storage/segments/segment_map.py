@@ -6,9 +6,8 @@ Readers take the snapshot and keep it as long as they like; a writer that rolls 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-
-from sortedcontainers import SortedDict
 
 from offsetfs.storage.segments.segment import Segment
 
@@ -16,47 +15,46 @@ from offsetfs.storage.segments.segment import Segment
 class Segments:
     """An immutable sorted map of segments by base offset."""
 
-    __slots__ = ("_by_base",)
+    __slots__ = ("_bases", "_segments")
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
-        self._by_base = SortedDict((segment.base_offset, segment) for segment in segments)
+        by_base = {segment.base_offset: segment for segment in segments}
+        self._bases = sorted(by_base)
+        self._segments = [by_base[base] for base in self._bases]
 
     def __len__(self) -> int:
-        return len(self._by_base)
+        return len(self._bases)
 
     def __iter__(self) -> Iterator[Segment]:
-        return iter(self._by_base.values())
+        return iter(self._segments)
 
     def values(self) -> list[Segment]:
         """Return all segments, oldest first."""
-        return list(self._by_base.values())
+        return list(self._segments)
 
     def floor(self, offset: int) -> Segment | None:
         """Return the segment with the greatest base offset ≤ `offset`."""
-        place = self._by_base.bisect_right(offset) - 1
-        return self._by_base.peekitem(place)[1] if place >= 0 else None
+        place = bisect_right(self._bases, offset) - 1
+        return self._segments[place] if place >= 0 else None
 
     def from_floor(self, offset: int) -> Iterator[Segment]:
         """Yield the segment that may hold `offset` and all later ones; from the first when all lie above."""
-        place = max(self._by_base.bisect_right(offset) - 1, 0)
-        for base in self._by_base.islice(place):
-            yield self._by_base[base]
+        for place in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._segments)):
+            yield self._segments[place]
 
     def base_behind(self, segment: Segment) -> int | None:
         """Return where the segment behind `segment` begins; None behind the last."""
-        place = self._by_base.bisect_right(segment.base_offset)
-        return int(self._by_base.peekitem(place)[0]) if place < len(self._by_base) else None
+        place = bisect_right(self._bases, segment.base_offset)
+        return self._bases[place] if place < len(self._bases) else None
 
     @property
     def first(self) -> Segment:
-        segment: Segment = self._by_base.peekitem(0)[1]
-        return segment
+        return self._segments[0]
 
     @property
     def active(self) -> Segment:
         """The segment with the highest base offset, the only one that grows."""
-        segment: Segment = self._by_base.peekitem(-1)[1]
-        return segment
+        return self._segments[-1]
 
     def plus(self, segment: Segment) -> Segments:
         """Return a map with `segment` added, in the place of one with the same base offset."""

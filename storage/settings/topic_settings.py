@@ -71,16 +71,20 @@ class TopicSettings:
         if topic in self._topics:
             self.change(topic, dict.fromkeys(self._topics[topic]))
 
+    @property
+    def is_due(self) -> bool:
+        """Whether `refresh` would look."""
+        return self._clock.monotonic() >= self._next_look
+
     def refresh(self) -> set[str]:
         """Look whether another process changed the file; return the topics whose settings are others now.
 
         Costs one stat, at most every 10 ms. Never raises for what is in the file: see `problem`.
         """
-        now = self._clock.monotonic()
-        if now < self._next_look:
+        if not self.is_due:
             return set()
         with self._lock:
-            self._next_look = now + LOOK_INTERVAL_S
+            self._next_look = self._clock.monotonic() + LOOK_INTERVAL_S
             identity = _identity(self._path)
             if identity == self._seen:
                 return set()
