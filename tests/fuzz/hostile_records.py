@@ -17,11 +17,14 @@ from crc32c import crc32c
 from offsetfs.fs.options import MountOptions, OptionError
 from offsetfs.storage.checkpoint import CleanShutdown
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.records import _codec, _messages, codec_pure, message_set_pure, varint
+from offsetfs.storage.records import _codec, _messages, chain, codec_pure, message_set_pure, varint
+from offsetfs.storage.records.batch_header import HEADER_SIZE, MAGIC, BatchHeader, seal_checksum, write_header
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.settings.config import DEFAULTS
 from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings
+from offsetfs.storage.units import Offset, Timestamp
+from offsetfs.storage.verify import _quiet, quiet_pure
 from offsetfs.storage.views.form import VALUES
 from offsetfs.storage.views.view_blocks import join_block
 from offsetfs.storage.views.view_map import ViewMap
@@ -29,6 +32,7 @@ from offsetfs.storage.views.view_map import ViewMap
 _LOG = Path(__file__).parents[1] / "golden" / "kafka-4.1" / "codec-none-0" / f"{0:020d}.log"
 _PLACE = tempfile.mkdtemp(prefix="offsetfs-fuzz-", dir="/dev/shm")
 _BLOCKS_MAX = 100
+_INFLATED_BYTES_MAX = 1 << 20
 
 
 def records(data: bytes) -> None:
@@ -46,6 +50,24 @@ def records(data: bytes) -> None:
         lambda codec: codec.find(payload, count, 5),
     ):
         assert _outcome(ask, _codec) == _outcome(ask, codec_pure)
+    block = _in_a_batch(count, payload)
+    rows, _ = chain.sound(block, 0, len(block), 0, *chain.ANY_OFFSETS)
+    assert _quiet.quiet_until(block, 0, rows, 0, _INFLATED_BYTES_MAX) == quiet_pure.quiet_until(
+        block, 0, rows, 0, _INFLATED_BYTES_MAX
+    )
+
+
+def _in_a_batch(count: int, payload: bytes) -> bytearray:
+    """Return a sound batch that says it has so many records, of a codec that the payload chooses."""
+    codec = payload[-1] if payload and payload[-1] < 8 else 0
+    size, last_offset_delta = HEADER_SIZE + len(payload), max(count - 1, 0)
+    batch = bytearray(HEADER_SIZE) + payload
+    header = BatchHeader(
+        Offset(0), size, 0, MAGIC, 0, codec, last_offset_delta, Timestamp(0), Timestamp(0), -1, -1, -1, count
+    )
+    write_header(batch, header)
+    seal_checksum(batch)
+    return batch
 
 
 def messages(data: bytes) -> None:
