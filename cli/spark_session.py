@@ -67,14 +67,15 @@ def begun(master: str | None, conf: tuple[str, ...], as_json: bool, *, has_bar: 
         with _bar(spark) if is_watched else contextlib.nullcontext():
             yield spark
         log.remove()
-    except (OSError, Failure):
-        log.remove()
-        raise
     except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, (OSError, Failure)) and not isinstance(error, ConnectionError):
+            log.remove()
+            raise
         raise _failure(error, log) from error
     finally:
         if is_ours:
-            spark.stop()
+            with contextlib.suppress(Exception):  # where the JVM is gone there is nothing to stop
+                spark.stop()
 
 
 def _session(master: str | None, settings: dict[str, str], log: SparkLog) -> SparkSession:
@@ -120,6 +121,8 @@ def _failure(error: BaseException, log: SparkLog) -> Failure:
         log.remove()
         return Failure("interrupted", INTERRUPTED)
     log.add(error)
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return Failure(f"Spark's JVM has ended by itself; what it said last is in {log.path}")
     return Failure(f"{sentence_of(error)} (the stack is in {log.path})")
 
 

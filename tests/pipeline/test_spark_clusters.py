@@ -193,6 +193,25 @@ def test_nothing_but_a_sentence_is_said_where_spark_does_not_start(tmp_path: Pat
     assert (done.returncode, done.stderr.count("\n"), done.stderr.startswith(sentence)) == (32, 1, True), done
 
 
+LOSES_ITS_JVM = """
+from pyspark import SparkContext
+from offsetfs.cli import spark_session
+
+with spark_session.begun("local[1]", (), False) as spark:
+    SparkContext._gateway.proc.kill()
+    SparkContext._gateway.proc.wait()
+    spark.range(1).count()
+"""
+
+
+def test_a_jvm_that_ends_by_itself_is_told_with_where_its_last_words_are(tmp_path: Path) -> None:
+    done = run(sys.executable, "-c", LOSES_ITS_JVM, XDG_STATE_HOME=tmp_path)
+    log = next((tmp_path / "offsetfs").iterdir())
+    sentence = f"Spark's JVM has ended by itself; what it said last is in {log}"
+    assert done.stderr.splitlines()[-1] == f"offsetfs.cli.exit_codes.Failure: {sentence}"
+    assert "WARN" in log.read_text()
+
+
 def test_import_and_stats_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\nb\n")
     words = ("spark", "import", tmp_path / "in.txt", tmp_path / "logs", "lines", "--partitions", 1)
