@@ -15,6 +15,9 @@ from offsetfs.cli import spark_session
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.fs.figures import duration, size
 
+_BARS_WIDTH_MIN = 110
+"""How many columns a terminal has where there is room for bars."""
+
 FOUND = 1
 """Verify has found damage; the same number as that of `offsetfs verify`."""
 
@@ -71,16 +74,31 @@ def _print_stats(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    has_bars = console.width >= _BARS_WIDTH_MIN
     table = Table(box=None, header_style="bold")
-    for name in ("partition", "records", "", "bytes", "from", "to", "keys", "hottest", "codecs"):
-        table.add_column(name, justify="right" if name in ("records", "bytes", "keys", "hottest") else "left")
+    for name in (
+        "partition",
+        "records",
+        *([""] if has_bars else []),
+        "bytes",
+        "from",
+        "to",
+        "keys",
+        "hottest",
+        "codecs",
+    ):
+        is_number = name in ("records", "bytes", "keys", "hottest")
+        may_wrap = name in ("from", "to", "codecs")  # a number that is cut short is another one
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=not may_wrap, overflow="fold")
     most = max((row["records"] for row in rows), default=0)
     for row in rows:
         hottest = f"≤ {row['hottest_key_records'] / row['keyed']:.0%}" if row["keyed"] else ""
+        bar = "▇" * -(-12 * row["records"] // most) if most else ""
         table.add_row(
             f"{row['topic']}-{row['partition']}",
             f"{row['records']:,}",
-            "▇" * -(-12 * row["records"] // most) if most else "",
+            *([bar] if has_bars else []),
             size(row["bytes"]),
             _moment(row["earliest_ms"]),
             _moment(row["latest_ms"]),
@@ -88,11 +106,11 @@ def _print_stats(rows: list[dict[str, Any]]) -> None:
             hottest,
             " ".join(sorted(row["codecs"])) + (f" {row['unreadable']} unreadable" if row["unreadable"] else ""),
         )
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    console.print(table)
 
 
 def _moment(timestamp_ms: int | None) -> str:
-    return "" if timestamp_ms is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(timestamp_ms // 1000))
+    return "" if timestamp_ms is None else time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(timestamp_ms // 1000))
 
 
 @click.command("verify", short_help="Check logs, indexes and checkpoints, in all cores.")
