@@ -65,6 +65,8 @@ def read(partition: InputPartition, options: ReadOptions, schema: StructType) ->
     """Yield the records of one task as Arrow batches."""
     from offsetfs.pipeline.scan import scan
     from offsetfs.pipeline.schema import arrow_schema
+    from offsetfs.pipeline.task_process import settle
 
     assert isinstance(partition, Split)
+    settle()
     return scan(partition.ranges, options, arrow_schema(schema))

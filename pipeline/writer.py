@@ -21,6 +21,7 @@ from offsetfs.pipeline.publication import publish, withdraw
 from offsetfs.pipeline.read_options import OptionError
 from offsetfs.pipeline.rows import stage
 from offsetfs.pipeline.staging import Staged, Target
+from offsetfs.pipeline.task_process import settle
 from offsetfs.pipeline.write_options import WriteOptions, check_columns, topic_shapes
 
 
@@ -90,6 +91,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def _write(iterator: Iterator[pa.RecordBatch], target: Target) -> Written:
     context = TaskContext.get()
     assert context is not None
+    settle()
     return Written(stage(iterator, target, context.partitionId(), context.taskAttemptId()))
 
 

@@ -22,6 +22,7 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from offsetfs.pipeline.jobs.lines import FileRange, stage_lines
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = ("text", "ndjson", "parquet", "csv")
-SPLIT_BYTES = 64 << 20
+SPLIT_BYTES = 128 << 20
+"""About how much of a file a task takes; the last one gets no crumb."""
 REJECTS_SHOWN_MAX = 10_000
 """How many rejects of one task are kept."""
 
@@ -130,12 +132,7 @@ def _fingerprint(paths: Sequence[str], topic: str, format: str) -> str:
 def _by_lines(
     spark: SparkSession, paths: Sequence[str], target: Target, application: str, *, is_json: bool, rejects_max: int
 ) -> ImportResult:
-    ranges = [
-        FileRange(path, start, min(start + SPLIT_BYTES, size))
-        for path in paths
-        for size in (files.status(path).st_size,)
-        for start in range(0, size, SPLIT_BYTES)
-    ]
+    ranges = [each for path in paths for each in file_ranges(path, files.status(path).st_size)]
     work = functools.partial(_stage, target, is_json, rejects_max)
     try:
         answers = spread(spark, work, list(enumerate(ranges)))
@@ -151,6 +148,13 @@ def _by_lines(
         withdraw(target.path, Job(target.job, application, 0))
         raise
     return ImportResult(published, rejected, rejects)
+
+
+def file_ranges(path: str, size: int) -> list[FileRange]:
+    """Return ranges of a file that are about equal, none for an empty one."""
+    count = max(round(size / SPLIT_BYTES), 1)
+    ends = [size * number // count for number in range(count + 1)]
+    return [FileRange(path, start, end) for start, end in pairwise(ends) if start < end]
 
 
 def _stage(target: Target, is_json: bool, rejects_max: int, numbered: tuple[int, FileRange]) -> Answer:

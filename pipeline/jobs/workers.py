@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from offsetfs.pipeline.task_process import settle
 from offsetfs.storage import files
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def spread(
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 answer = json.dumps(work(descriptors[number]))
+                settle()
                 yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64()), pa.array([answer])], ["id", "answer"])
 
     count = len(descriptors)

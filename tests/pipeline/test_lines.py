@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import offsetfs
-from offsetfs.pipeline.jobs import lines
+from offsetfs.pipeline.jobs import import_files, lines
 from offsetfs.pipeline.jobs.lines import FileRange, stage_lines
 from offsetfs.pipeline.journal import Job
 from offsetfs.pipeline.publication import publish
@@ -133,3 +133,12 @@ def test_tasks_by_records_have_no_more_than_that() -> None:
         tasks = cut(directory, ranges, splits_min=1, bytes_per_split=1 << 30, records_per_split_max=50)
     assert all(piece.end - piece.start <= 50 for (piece,) in tasks)
     assert sum(piece.end - piece.start for (piece,) in tasks) == sum(each.end - each.start for each in ranges)
+
+
+@pytest.mark.parametrize("size", [0, 1, 50, 99, 100, 149, 151, 260, 1001])
+def test_files_are_cut_into_ranges_that_are_about_equal(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_files, "SPLIT_BYTES", 100)
+    ranges = import_files.file_ranges("lines", size)
+    assert [each.start for each in ranges] == [0, *(each.end for each in ranges)][: len(ranges)]
+    assert sum(each.end - each.start for each in ranges) == size
+    assert all(75 <= each.end - each.start <= 150 for each in ranges) or (len(ranges) < 2 and size <= 150)
