@@ -24,6 +24,9 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _NOT_REGULAR = {errno.ELOOP: "a symbolic link, not a regular file", errno.ENXIO: "not a regular file"}
 """What the kernel answers for a link and for a socket, in words that are about the file."""
 
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
+_BLOCK_BYTES = 512  # of st_blocks, whatever the file system's are
+
 Buffer = bytes | bytearray | memoryview
 Map = mmap.mmap
 
@@ -83,6 +86,19 @@ class File:
     def truncate(self, size: int) -> None:
         os.ftruncate(self.fd, size)
 
+    def set_aside(self, position: int, size: int) -> None:
+        """Have room on the disk for `size` bytes from `position` on, behind the end, where writing then costs less.
+
+        The file gets no longer, and `truncate` to the length that it has gives the room back; nothing else does.
+        OSError ENOSPC, EDQUOT, EFBIG, and EOPNOTSUPP or another one where the file system has no such thing.
+        """
+        _fallocate(self.fd, _KEEP_SIZE, position, size)
+
+    def has_room_behind(self, size: int) -> bool:
+        """Whether more than `size` bytes are taken on the disk behind the end."""
+        status = os.fstat(self.fd)
+        return status.st_blocks * _BLOCK_BYTES > status.st_size + size
+
     def sync(self) -> None:
         """Make bytes and size survive power loss. After an error nobody may trust the file again."""
         os.fsync(self.fd)
@@ -100,6 +116,16 @@ class File:
     def __del__(self) -> None:
         # A pooled file is let go, not closed, while somebody may still read it: the last reference closes it.
         self.close()
+
+
+def _fallocate(fd: int, mode: int, position: int, size: int) -> None:
+    # os.posix_fallocate makes the file longer, which readers and recovery would take for records.
+    import ctypes
+
+    call = ctypes.CDLL(None, use_errno=True).fallocate
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    if call(fd, mode, position, size):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def open_file(path: str, *, writable: bool = False, create: bool = False) -> File:

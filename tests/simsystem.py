@@ -38,6 +38,10 @@ class SimStatus:
     st_gid: int = 0
 
     @property
+    def st_blocks(self) -> int:
+        return -(-self.st_size // 512)
+
+    @property
     def st_mtime(self) -> float:
         return self.st_mtime_ns / 1e9
 
@@ -54,7 +58,8 @@ SHORT = "short"
 
 Fault = Callable[[str, str], str | None]
 """Called before each call with its kind and its path; raises an OSError, or returns SHORT, or None. Kinds: open, create
-(opening a file that is not there yet), read, write, truncate, sync, rename, unlink, mkdir, rmdir, list, stat, map."""
+(opening a file that is not there yet), read, write, set aside, truncate, sync, rename, unlink, mkdir, rmdir, list,
+stat, map."""
 
 
 class System:
@@ -140,6 +145,10 @@ class System:
         opened = self._open[fd]
         self.fault("truncate", opened.path)
         opened.disk.do("truncate", opened.inode, size)
+
+    def fallocate(self, fd: int, _mode: int, _position: int, _size: int) -> None:
+        """Nobody sees what is set aside: neither content nor length change."""
+        self.fault("set aside", self._open[fd].path)
 
     def fsync(self, fd: int) -> None:
         opened = self._open[fd]
@@ -321,6 +330,7 @@ def simulated(disk: SimDisk) -> Iterator[System]:
     with contextlib.ExitStack() as patches:
         for name in ("os", "mmap", "tempfile", "fcntl"):
             patches.enter_context(mock.patch.object(files, name, system))
+        patches.enter_context(mock.patch.object(files, "_fallocate", system.fallocate))
         patches.enter_context(mock.patch.object(side_by_side, "THREADS", 1))
         patches.enter_context(mock.patch.object(lock.DirectoryLock, "acquire", lambda _self: None))
         patches.enter_context(mock.patch.object(lock, "holder", lambda _directory: None))

@@ -329,7 +329,7 @@ class Accumulators:
             nursery,
             Buffers(options.buffer_bytes, self._give_way),
             Deadlines(),
-            FreeSpace(directory.path),
+            FreeSpace(directory.path, self._give_back_room),
             trio.CapacityLimiter(APPEND_THREADS),
             trio.CapacityLimiter(CORES),
             trio.CapacityLimiter(SYNC_THREADS),
@@ -379,6 +379,10 @@ class Accumulators:
         """Somebody waits for memory: what lingers, lingers no longer."""
         for accumulator in list(self.filling):
             accumulator.seal()
+
+    def _give_back_room(self) -> None:
+        for accumulator in self._of.values():
+            accumulator.log.give_back_room()
 
     async def _keep_time(self) -> None:
         with self._scope:

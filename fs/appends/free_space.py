@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 
 RESERVE_BYTES = 64 << 10  # for index entries, and for blocks that are only partly used
 GROWTH_MIN = 1.25  # of lines that become records, 7 to 10 bytes each; short lines grow more, see `take`
@@ -17,8 +18,10 @@ GROWTH_MIN = 1.25  # of lines that become records, 7 to 10 bytes each; short lin
 class FreeSpace:
     """Room on the file system of one log directory."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, give_back: Callable[[], None] = lambda: None) -> None:
+        """`give_back` is called when the disk is full: let it have what was taken and is not needed."""
         self._path = path
+        self._give_back = give_back
         self._left_bytes = 0
         self._growth = GROWTH_MIN  # of what was taken last
         self._pending_bytes = 0  # taken, and not yet in a file
@@ -34,6 +37,9 @@ class FreeSpace:
         needed = size * self._growth
         if needed > self._left_bytes:
             self.measure()
+            if needed > self._left_bytes:
+                self._give_back()
+                self.measure()
             if needed > self._left_bytes:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
 

@@ -324,6 +324,7 @@ class Log:
                     self._check_writable()
                 target, dirty, names = self.next_offset, self._dirty, self._names_dirty
                 self._dirty, self._names_dirty = [], False
+                self._segments.active.give_back_room()
             try:
                 for segment in dirty:
                     segment.sync()
@@ -333,6 +334,12 @@ class Log:
                 self.fenced = error
                 raise
             self.recovery_point = max(self.recovery_point, target)
+
+    def give_back_room(self) -> None:
+        """Take no more of the disk than was appended: it is full, and others want to write."""
+        if self._segments.active.has_room_set_aside:
+            with self._lock:
+                self._segments.active.give_back_room()
 
     # --- later -------------------------------------------------------------------------------------------------------
 

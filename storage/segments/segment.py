@@ -37,6 +37,7 @@ from offsetfs.storage.records.legacy import NO_RUNS
 from offsetfs.storage.segments import offset_search, segment_indexes, time_search
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.room import Room, give_back_left
 from offsetfs.storage.segments.time_index import TimeIndex
 from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.units import NO_TIMESTAMP
@@ -76,6 +77,7 @@ class Segment:
         "_least_max_timestamp",
         "_max_timestamp",
         "_roll_jitter_ms",
+        "_room",
         "base_offset",
         "clock",
         "config",
@@ -126,6 +128,7 @@ class Segment:
         self._least_max_timestamp: int = NO_TIMESTAMP  # what the time index says, which may end early
         self._first_timestamp: int | None = None
         self._bytes_since_index_entry = 0
+        self._room = Room()
         self._created_ms = clock.now_ms()
         self.ends_torn = False
         """Whether the last bytes are of no whole batch, and stay: what is appended does not begin amid them."""
@@ -370,7 +373,9 @@ class Segment:
         )
         index.preallocate()
         time_index.preallocate()
-        self._files = SegmentFiles(files.open_file(self.log_path, writable=True), index, time_index)
+        log = files.open_file(self.log_path, writable=True)
+        give_back_left(log)
+        self._files = SegmentFiles(log, index, time_index)
         self.pool.drop(self)
 
     def _ends_agree(self, opened: SegmentFiles) -> bool:
@@ -390,6 +395,7 @@ class Segment:
         opened = self.open_files()
         last_offset = base_offset + batch.count - 1
         position = self.size
+        self._room.provide(opened.log, position, batch.size)
         try:
             opened.log.write(position, batch.data)
         except OSError:
@@ -413,6 +419,16 @@ class Segment:
         except (OSError, InvalidIndexAppend):
             return
         self._bytes_since_index_entry = 0
+
+    @property
+    def has_room_set_aside(self) -> bool:
+        """Whether more of the disk is taken than was appended."""
+        return self._room.is_set_aside
+
+    def give_back_room(self) -> None:
+        """Take no more of the disk than was appended; until more is."""
+        if self._files is not None:
+            self._room.give_back(self._files.log, self.size)
 
     def must_roll(self, batch_size: int, last_offset: int, timestamp: int) -> bool:
         """Whether the next batch belongs into a new segment (Kafka's LogSegment.shouldRoll)."""
@@ -460,6 +476,7 @@ class Segment:
         """
         if self._files is None:
             return
+        self.give_back_room()
         opened, self._files = self._files, None
         try:
             opened.time_index.maybe_append(*self.max_timestamp(), skip_full=True)

@@ -452,6 +452,22 @@ async def test_what_is_accepted_and_not_yet_written_counts_as_taken_from_the_dis
     assert caught.value.errno == errno.ENOSPC
 
 
+async def test_a_full_disk_is_given_what_logs_have_set_aside_before_a_writer_is_refused(appends, monkeypatch) -> None:
+    world, left = appends(), 20
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bfree=left, f_bavail=left, f_frsize=4096))
+    take(world.accumulator(), b"first\n")
+
+    def give_back() -> None:
+        nonlocal left
+        left = 1000
+
+    world.log().give_back_room = give_back
+    take(world.accumulator(), b"x" * (200 * KIB) + b"\n")
+    assert left == 1000
+    await world.accumulator().drain()
+    assert [len(value) for value in world.log().values] == [5, 200 * KIB]
+
+
 @pytest.mark.parametrize("line", [b"%099d\n" % 1, b"a\n", b"\n"], ids=["100 bytes", "2 bytes", "empty"])
 async def test_what_a_disk_cannot_hold_is_refused_by_a_write_and_never_lost_later(
     appends, monkeypatch: pytest.MonkeyPatch, line: bytes
