@@ -29,7 +29,8 @@ from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.swap import CLEANED
 from offsetfs.storage.recovery.log_loader import Opening, open_log
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.segment import SUFFIXES, Segment
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import SUFFIXES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

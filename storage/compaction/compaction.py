@@ -32,7 +32,8 @@ from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import MAGIC, Batch
 from offsetfs.storage.records.batch_header import Buffer
-from offsetfs.storage.segments.segment import LOG_BYTES_MAX, RELATIVE_OFFSET_MAX, Segment
+from offsetfs.storage.segments.segment import LOG_BYTES_MAX, Segment
+from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 
 __all__ = ["Cleanable", "Cleaned", "Throttle", "clean", "cleanable", "groups", "most_dirty"]
 

@@ -18,7 +18,8 @@ from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition.swap import CLEANED
 from offsetfs.storage.records.batch_header import Buffer, parse_header
-from offsetfs.storage.segments.segment import LOG_BYTES_MAX, RELATIVE_OFFSET_MAX, SUFFIXES, Segment
+from offsetfs.storage.segments.segment import LOG_BYTES_MAX, Segment
+from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX, SUFFIXES
 from offsetfs.storage.segments.transaction_index import AbortedTransaction
 
 BUFFER_BYTES = 1 << 20

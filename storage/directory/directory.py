@@ -42,7 +42,7 @@ from offsetfs.storage.recovery.recover_all import OnProgress, bytes_to_verify, r
 from offsetfs.storage.recovery.recovery import OnBytes
 from offsetfs.storage.segments.deletions import Deletions
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.segment import SegmentFiles
+from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.settings.config import DEFAULTS, LogConfig
 from offsetfs.storage.settings.directory_config import DIRECTORY_DEFAULTS, DirectoryConfig
 from offsetfs.storage.settings.topic_settings import Changes, TopicSettings

@@ -18,7 +18,8 @@ from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import parse_segment_name
 from offsetfs.storage.segments import time_search
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.segment import Segment, SegmentFiles
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.settings.config import DEFAULTS
 
 _OPEN_SEGMENTS_MAX = 8

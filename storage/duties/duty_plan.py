@@ -16,7 +16,7 @@ from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.retention import expired_segments
-from offsetfs.storage.segments.segment import REMOVED
+from offsetfs.storage.segments.segment_files import REMOVED
 
 
 @dataclass(frozen=True, slots=True)

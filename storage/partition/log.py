@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from offsetfs.storage import files
 from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge, UnknownPartition
 from offsetfs.storage.names import OFFSET_MAX, TopicPartition
-from offsetfs.storage.partition import list_offsets, record_deletion, replacement, rolling, truncation
+from offsetfs.storage.partition import batch_search, list_offsets, record_deletion, replacement, rolling, truncation
 from offsetfs.storage.partition.epochs import LeaderEpochCache
 from offsetfs.storage.partition.log_home import LogHome
 from offsetfs.storage.partition.log_producers import Load, LogProducers
@@ -29,12 +29,12 @@ from offsetfs.storage.partition.log_values import Damage as Damage
 from offsetfs.storage.partition.log_values import Follower
 from offsetfs.storage.partition.producers import ProducerEntry
 from offsetfs.storage.partition.transactions import Transactions
-from offsetfs.storage.records import batch_chain
 from offsetfs.storage.records.batch import Batch, set_append_time, stamp
 from offsetfs.storage.records.batch_builder import SealedBatch
 from offsetfs.storage.segments import time_search
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.segment import FULL, Segment, SegmentFiles
+from offsetfs.storage.segments.segment import FULL, Segment
+from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.settings.config import LogConfig
 
@@ -137,35 +137,14 @@ class Log:
         The batch may begin above `offset` where compaction left a gap. Raises `OffsetOutOfRange`, and for a damaged
         batch `CorruptBatch` or `MalformedBatch`; with `nowait` `WouldBlock` instead of waiting for the disk.
         """
-        self._check_range(offset)
-        if offset == self.next_offset:
-            return None
-        segments = self._segments
-        for segment in segments.from_floor(offset):
-            batch = segment.find(offset, offset_end=segments.base_behind(segment), nowait=nowait)
-            if batch is not None:
-                return batch
-        return None
+        return batch_search.batch_at(self, offset, nowait=nowait)
 
     def read(self, offset: int, bytes_max: int, *, nowait: bool = False) -> bytes:
         """Return whole batches from the one that holds `offset` on, at most `bytes_max` bytes but at least one batch.
 
         b"" at the end of the log. Batches are not cut and not checked beyond the first; never crosses a segment.
         """
-        first = self.batch_at(offset, nowait=nowait)
-        if first is None:
-            return b""
-        segment = self._segments.floor(first.header.base_offset)
-        if segment is None:  # the batch begins below its segment's name
-            return bytes(first.data)
-        start = first.position or 0
-        end = start + first.header.size
-        log = segment.open_files(nowait=nowait).log
-        for position, header, _ in batch_chain.headers(log, end, segment.size, nowait=nowait):
-            if position + header.size - start > bytes_max:
-                break
-            end = position + header.size
-        return bytes(log.read(start, end - start, nowait=nowait))
+        return batch_search.read(self, offset, bytes_max, nowait=nowait)
 
     def find_timestamp(
         self, timestamp: int, *, shows: time_search.Shows = time_search.shows_data, nowait: bool = False
@@ -200,10 +179,6 @@ class Log:
         `[offset_from, offset_to)`."""
         found = self.transactions.aborted(offset_from, offset_to, nowait=nowait)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
-
-    def _check_range(self, offset: int) -> None:
-        if not self.log_start_offset <= offset <= self.next_offset:
-            raise OffsetOutOfRange(offset, self.log_start_offset, self.next_offset, self.path)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,8 @@ from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.partition.log_values import Damage
 from offsetfs.storage.records import batch_chain, row_walk
 from offsetfs.storage.segments import offset_search
-from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 
 
 def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damage | None]:

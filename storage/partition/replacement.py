@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from offsetfs.storage.errors import SegmentsChanged
 from offsetfs.storage.partition import swap
 from offsetfs.storage.segments import segment_names
-from offsetfs.storage.segments.segment import LIVE, Segment
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import LIVE
 from offsetfs.storage.segments.segment_map import Segments
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.partition.log_producers import LogProducers
+from offsetfs.storage.segments import segment_files
 from offsetfs.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def begin_segment(log: Log, producers: LogProducers) -> Segment:
         producers.save(log)
     except OSError:
         with contextlib.suppress(OSError), log.fencing():
-            Segment.remove_files(log.path, log.next_offset)
+            segment_files.remove(log.path, log.next_offset)
             files.sync_directory(log.path)  # a name that a power cut brings back would hide what is appended from here
         raise
     return new

@@ -28,7 +28,8 @@ from offsetfs.storage.partition.producer_loading import load_producers
 from offsetfs.storage.recovery import leftovers, overflow
 from offsetfs.storage.recovery.recovery import OnBytes, Recovery
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.segment import Segment, SegmentFiles
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.segments.transaction_index import SUFFIX as TRANSACTION_INDEX
 from offsetfs.storage.settings.config import LogConfig

@@ -26,7 +26,8 @@ from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition import swap
 from offsetfs.storage.partition.log_end import end_of_chain
 from offsetfs.storage.records import chain, row_walk
-from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.segments.segment_indexes import IndexBuilder
 from offsetfs.storage.segments.transaction_index import SUFFIX, TransactionIndex
 

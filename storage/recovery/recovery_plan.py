@@ -17,7 +17,8 @@ from offsetfs.storage.partition import cut_tail
 from offsetfs.storage.records import batch_chain, chain, row_walk
 from offsetfs.storage.recovery import leftovers, overflow
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.segment import Segment, SegmentFiles
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.settings.config import DEFAULTS
 
 _OFFSET_MAX = 2**63 - 1

@@ -19,7 +19,8 @@ from offsetfs.storage.records.batch import HEADER_SIZE, Batch, BatchHeader
 from offsetfs.storage.segments import offset_order
 
 if TYPE_CHECKING:
-    from offsetfs.storage.segments.segment import Segment, SegmentFiles
+    from offsetfs.storage.segments.segment import Segment
+    from offsetfs.storage.segments.segment_files import SegmentFiles
 
 OFFSET_SIZE = 8
 OFFSET_END = 2**63

@@ -7,7 +7,8 @@ is made anew from the log.
 A segment that is taken out of its log lives on as long as somebody holds it: its files are renamed (`.deleted`), the
 object follows them, and after they are unlinked what was not open answers ESTALE.
 
-Not here: which segments a log has, offsets and epochs of new batches (log), what to do after a crash (recovery).
+Not here: how its files are opened (segment_files) and searched (offset_search, time_search); which segments a log has,
+offsets and epochs of new batches (log); what to do after a crash (recovery).
 """
 
 from __future__ import annotations
@@ -15,55 +16,31 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import random
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from offsetfs.storage import files
 from offsetfs.storage.clock import SYSTEM, Clock
-from offsetfs.storage.errors import (
-    CorruptIndex,
-    InvalidIndexAppend,
-    MalformedBatch,
-    WouldBlock,
-)
+from offsetfs.storage.errors import InvalidIndexAppend, MalformedBatch, WouldBlock
 from offsetfs.storage.files import File
-from offsetfs.storage.names import MAP_SUFFIXES, segment_name
+from offsetfs.storage.names import segment_name
 from offsetfs.storage.records import batch_chain
 from offsetfs.storage.records.batch import Batch, BatchHeader
 from offsetfs.storage.records.batch_builder import SealedBatch
 from offsetfs.storage.records.legacy import NO_RUNS
-from offsetfs.storage.segments import offset_search, segment_indexes, time_search
-from offsetfs.storage.segments.offset_index import OffsetIndex
+from offsetfs.storage.segments import offset_search, segment_files, segment_indexes, time_search
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.room import Room, give_back_left
-from offsetfs.storage.segments.time_index import TimeIndex
+from offsetfs.storage.segments.roll_age import RollAge
+from offsetfs.storage.segments.room import Room
+from offsetfs.storage.segments.segment_files import LIVE, RELATIVE_OFFSET_MAX, REMOVED, SegmentFiles
 from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.units import NO_TIMESTAMP
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """What a full disk answers: the caller's to solve, and no reason to distrust the disk."""
 
-RELATIVE_OFFSET_MAX = 2**31 - 1
 LOG_BYTES_MAX = 2**31 - 1
 REOPEN_BYTES = 1 << 20
-
-LIVE, REMOVED = "", ".deleted"
-SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
-"""The files of a segment, in the order in which Kafka renames them: indexes without a log are no segment."""
-
-BESIDE = (".snapshot", *MAP_SUFFIXES)
-"""What lies beside a segment and is named like it: the producers before it, and the maps of its views."""
-
-
-@dataclass(slots=True, weakref_slot=True, eq=False)
-class SegmentFiles:
-    """The open files of a segment. They close when the last reader lets go."""
-
-    log: File
-    index: OffsetIndex
-    time_index: TimeIndex
 
 
 class Segment:
@@ -71,12 +48,10 @@ class Segment:
 
     __slots__ = (
         "_bytes_since_index_entry",
-        "_created_ms",
         "_files",
-        "_first_timestamp",
         "_least_max_timestamp",
         "_max_timestamp",
-        "_roll_jitter_ms",
+        "_roll_age",
         "_room",
         "base_offset",
         "clock",
@@ -126,19 +101,16 @@ class Segment:
         self._files: SegmentFiles | None = None
         self._max_timestamp: tuple[int, int] | None = None
         self._least_max_timestamp: int = NO_TIMESTAMP  # what the time index says, which may end early
-        self._first_timestamp: int | None = None
         self._bytes_since_index_entry = 0
         self._room = Room()
-        self._created_ms = clock.now_ms()
+        self._roll_age = RollAge(config, clock)
         self.ends_torn = False
         """Whether the last bytes are of no whole batch, and stay: what is appended does not begin amid them."""
         self.names_lock = threading.Lock()
-        self._roll_jitter_ms = _draw_jitter_ms(config)
 
     def configure(self, config: LogConfig) -> None:
         """Go by other settings from now on. How long open index files may get stays as it is."""
-        if (config.segment_jitter_ms, config.segment_ms) != (self.config.segment_jitter_ms, self.config.segment_ms):
-            self._roll_jitter_ms = _draw_jitter_ms(config)
+        self._roll_age.configure(config)
         self.config = config
 
     def path(self, suffix: str) -> str:
@@ -269,7 +241,7 @@ class Segment:
             if opened is None:
                 raise WouldBlock("the segment's files are not open", path=self.log_path)
             return opened
-        return self.pool.get(self, self._open)
+        return self.pool.get(self, lambda: segment_files.open_for_reading(self))
 
     @contextlib.contextmanager
     def open_log(self) -> Iterator[File]:
@@ -278,41 +250,11 @@ class Segment:
         if opened is not None:
             yield opened.log
             return
-        log = self._open_log()
+        log = segment_files.open_log(self)
         try:
             yield log
         finally:
             log.close()
-
-    def _open(self) -> SegmentFiles:
-        log = self._open_log()
-        try:
-            index, time_index = self._open_indexes()
-        except (FileNotFoundError, CorruptIndex):
-            index, time_index = segment_indexes.rebuild(self, log)
-        return SegmentFiles(log, index, time_index)
-
-    def _open_log(self) -> File:
-        # The file may be renamed on its way out while this looks for it, or was by a broker that we only follow: first
-        # the old name, then the new one.
-        removed = os.path.join(self.directory, segment_name(self.base_offset, ".log" + REMOVED))
-        for path in (self.log_path, removed):
-            try:
-                log = files.open_file(path)
-            except FileNotFoundError:
-                if self.inode is None:
-                    raise
-            else:
-                if self.inode in (None, log.stat().st_ino):
-                    return log
-        raise OSError(errno.ESTALE, "the segment was removed or replaced meanwhile", self.log_path)
-
-    def _open_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        limit = self.config.segment_index_bytes
-        followed = self.read_only
-        index = OffsetIndex.open(self.path(".index"), self.base_offset, bytes_max=limit, followed=followed)
-        time_index = TimeIndex.open(self.path(".timeindex"), self.base_offset, bytes_max=limit, followed=followed)
-        return index, time_index
 
     def distrust_indexes(self, *, nowait: bool = False) -> SegmentFiles:
         """Make the indexes anew from the log, because an entry proved wrong."""
@@ -345,47 +287,21 @@ class Segment:
         ending: str = LIVE,
     ) -> Segment:
         """Make an empty segment; leftovers of one with the same base offset go first. Its name is not synced."""
-        cls.remove_files(directory, base_offset, ending)
+        segment_files.remove(directory, base_offset, ending)
         with files.opened(os.path.join(directory, segment_name(base_offset, ".log" + ending)), create=True) as log:
             inode = log.stat().st_ino
         return cls(directory, base_offset, config, pool, size=0, inode=inode, clock=clock, ending=ending)
-
-    @staticmethod
-    def remove_files(directory: str, base_offset: int, ending: str = LIVE) -> None:
-        """Remove the files of a segment that is no log's: a leftover, or one that could not be made."""
-        for suffix in SUFFIXES:
-            path = os.path.join(directory, segment_name(base_offset, suffix + ending))
-            if files.exists(path):
-                files.remove_file(path)
 
     def activate(self) -> None:
         """Open for appends: indexes at their full length, as Kafka's active segment has them."""
         if self._files is not None:
             return
         opened = self.open_files()  # what is missing is made anew
-        if not self._ends_agree(opened):
+        if not segment_files.ends_agree(self, opened):
             self.distrust_indexes()
         self.max_timestamp()
-        limit = self.config.segment_index_bytes
-        index = OffsetIndex.open(self.path(".index"), self.base_offset, bytes_max=limit, writable=True, create=True)
-        time_index = TimeIndex.open(
-            self.path(".timeindex"), self.base_offset, bytes_max=limit, writable=True, create=True
-        )
-        index.preallocate()
-        time_index.preallocate()
-        log = files.open_file(self.log_path, writable=True)
-        give_back_left(log)
-        self._files = SegmentFiles(log, index, time_index)
+        self._files = segment_files.open_for_appends(self)
         self.pool.drop(self)
-
-    def _ends_agree(self, opened: SegmentFiles) -> bool:
-        """Whether the last entry of each index is true: new ones come behind it, and must be able to."""
-        last = self.base_offset + RELATIVE_OFFSET_MAX
-        offset, position = opened.index.lookup(last)
-        if position and not offset_search.agrees(self, opened.log, offset, position, last, False):
-            return False
-        entry = opened.time_index.last_entry
-        return time_search.sound_entry(self, opened, entry, nowait=False) == entry
 
     def append(self, batch: SealedBatch, base_offset: int, timestamp: int) -> None:
         """Write a stamped batch, whose largest timestamp is `timestamp`, at the end.
@@ -405,7 +321,7 @@ class Segment:
         if timestamp > self.max_timestamp()[0]:
             self._max_timestamp = (timestamp, last_offset)
         if position == 0:
-            self._first_timestamp = timestamp
+            self._roll_age.begin(timestamp)
         if self._bytes_since_index_entry > self.config.index_interval_bytes:
             self._index(opened, last_offset, position)
         self._bytes_since_index_entry += batch.size
@@ -437,37 +353,27 @@ class Segment:
         opened = self.open_files()
         if self.size > self.config.segment_bytes - batch_size or self.size + batch_size > LOG_BYTES_MAX:
             return self.size > 0
-        if self.size > 0 and self._waited_ms(timestamp) > self.config.roll_ms - self._roll_jitter_ms:
+        if self.size > 0 and self._roll_age.is_reached(timestamp, self._measure_first_timestamp):
             return True
         if opened.index.is_full or opened.time_index.is_full:
             return self.size > 0
         return last_offset - self.base_offset > RELATIVE_OFFSET_MAX
 
-    def _waited_ms(self, timestamp: int) -> int:
-        if self._first_timestamp is None:
-            first = next(self.headers(over_damage=True), None)
-            self._first_timestamp = -1 if first is None else first[1].max_timestamp
-        if self._first_timestamp >= 0 and timestamp >= 0:
-            return timestamp - self._first_timestamp
-        return self.clock.now_ms() - self._created_ms
+    def _measure_first_timestamp(self) -> int:
+        first = next(self.headers(over_damage=True), None)
+        return -1 if first is None else first[1].max_timestamp
 
     def sync(self) -> None:
         """Make log and indexes survive power loss. After an error nobody may trust the files again."""
         opened = self.open_files()
         if self._files is None:  # rolled since: synced through a descriptor of its own
             with self.names_lock:
-                self._sync_sealed()
+                if not self.is_removed:
+                    segment_files.sync_closed(self)
             return
         opened.log.sync()
         opened.index.flush()
         opened.time_index.flush()
-
-    def _sync_sealed(self) -> None:
-        if self.is_removed:
-            return
-        for suffix in (".log", ".index", ".timeindex"):
-            with files.opened(self.path(suffix), writable=True) as file:
-                file.sync()
 
     def deactivate(self) -> None:
         """End appends (roll, close): the last time entry, indexes cut to what is valid, files let go.
@@ -500,9 +406,3 @@ class Segment:
         assert size == self.size, self.log_path
         for offset, position in self.open_files().index.entries():
             assert self.batch_at_position(position).base_offset <= offset, (self.log_path, offset)
-
-
-def _draw_jitter_ms(config: LogConfig) -> int:
-    """Return by how much this segment is rolled early, so that the segments of many logs do not roll at once."""
-    jitter_max = min(config.segment_jitter_ms, config.segment_ms)
-    return random.randrange(jitter_max) if jitter_max > 0 else 0

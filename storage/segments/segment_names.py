@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from offsetfs.storage import files
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.segments.deletions import Deletions
-from offsetfs.storage.segments.segment import BESIDE, REMOVED, SUFFIXES, Segment
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import BESIDE, REMOVED, SUFFIXES
 
 
 def rename(segment: Segment, ending: str, suffixes: Sequence[str] = SUFFIXES) -> None:

@@ -19,7 +19,8 @@ from offsetfs.storage.segments import offset_search
 from offsetfs.storage.units import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from offsetfs.storage.segments.segment import Segment, SegmentFiles
+    from offsetfs.storage.segments.segment import Segment
+    from offsetfs.storage.segments.segment_files import SegmentFiles
 
 _NEAR_BYTES = 1 << 10
 """How much is read at once to see the header of a batch that the index leads to, or one soon behind it."""

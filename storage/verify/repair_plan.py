@@ -23,7 +23,8 @@ from offsetfs.storage.recovery import overflow
 from offsetfs.storage.recovery.leftovers import PendingSwaps, pending_swaps
 from offsetfs.storage.recovery.recovery_plan import RecoveryPlan
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.segment import Segment, SegmentFiles
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.settings.config import DEFAULTS
 from offsetfs.storage.verify import walk
 from offsetfs.storage.verify.finding import DAMAGE, Finding

@@ -15,7 +15,7 @@ from offsetfs.storage.records import chain
 from offsetfs.storage.records.batch import HEADER_SIZE, Batch, parse_header
 from offsetfs.storage.records.batch_header import MAGIC, BatchHeader
 from offsetfs.storage.records.row_walk import Rows
-from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX
+from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.verify.batches import Fault, faults
 from offsetfs.storage.verify.circumstances import Circumstances, Tally
 from offsetfs.storage.verify.epochs import EpochsCheck

@@ -35,7 +35,8 @@ from offsetfs.storage.records.batch import MAGIC as BATCH_MAGIC
 from offsetfs.storage.records.batch_header import Buffer
 from offsetfs.storage.records.row_walk import Rows
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.segment import REMOVED, Segment
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import REMOVED
 from offsetfs.storage.segments.time_search import Shows, shows_data
 from offsetfs.storage.views import map_file
 from offsetfs.storage.views.form import VALUES, Form

@@ -12,7 +12,7 @@ from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch import build
-from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX
+from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 
 pytestmark = pytest.mark.interop
 

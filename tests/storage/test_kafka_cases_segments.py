@@ -14,7 +14,8 @@ from offsetfs.storage.errors import CorruptIndex
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ProducerEntry, ProducerState
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.segment import Segment, SegmentFiles
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.segments.transaction_index import AbortedTransaction, TransactionIndex, entries
 from offsetfs.storage.settings.config import DEFAULTS, LogConfig

@@ -17,7 +17,8 @@ from offsetfs.storage.partition import swap
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.recovery import leftovers, overflow
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.segments.transaction_index import SUFFIX, AbortedTransaction
 from offsetfs.storage.settings.config import DEFAULTS
 

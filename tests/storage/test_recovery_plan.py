@@ -12,7 +12,8 @@ from planted_logs import PARTITION, batch, plant
 from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.settings.config import DEFAULTS
 from offsetfs.storage.verify.repair import carry_out, plan
 

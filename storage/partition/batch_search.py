@@ -1,0 +1,44 @@
+"""Batches of a log by offset: the one that holds an offset, and as many as are wanted from there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetfs.storage.errors import OffsetOutOfRange
+from offsetfs.storage.records import batch_chain
+from offsetfs.storage.records.batch import Batch
+
+if TYPE_CHECKING:
+    from offsetfs.storage.partition.log import Log
+
+
+def batch_at(log: Log, offset: int, *, nowait: bool) -> Batch | None:
+    """See `Log.batch_at`."""
+    if not log.log_start_offset <= offset <= log.next_offset:
+        raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)
+    if offset == log.next_offset:
+        return None
+    segments = log.snapshot()
+    for segment in segments.from_floor(offset):
+        batch = segment.find(offset, offset_end=segments.base_behind(segment), nowait=nowait)
+        if batch is not None:
+            return batch
+    return None
+
+
+def read(log: Log, offset: int, bytes_max: int, *, nowait: bool) -> bytes:
+    """See `Log.read`."""
+    first = batch_at(log, offset, nowait=nowait)
+    if first is None:
+        return b""
+    segment = log.snapshot().floor(first.header.base_offset)
+    if segment is None:  # the batch begins below its segment's name
+        return bytes(first.data)
+    start = first.position or 0
+    end = start + first.header.size
+    file = segment.open_files(nowait=nowait).log
+    for position, header, _ in batch_chain.headers(file, end, segment.size, nowait=nowait):
+        if position + header.size - start > bytes_max:
+            break
+        end = position + header.size
+    return bytes(file.read(start, end - start, nowait=nowait))
