@@ -23,6 +23,7 @@ from unittest import mock
 from simdisk import ROOT, SimDirectory, SimDisk, SimFile
 
 from offsetfs.storage import files, lock, side_by_side
+from offsetfs.storage.segments import room
 
 
 @dataclass(slots=True)
@@ -331,6 +332,7 @@ def simulated(disk: SimDisk) -> Iterator[System]:
         for name in ("os", "mmap", "tempfile", "fcntl"):
             patches.enter_context(mock.patch.object(files, name, system))
         patches.enter_context(mock.patch.object(files, "_fallocate", system.fallocate))
+        patches.enter_context(mock.patch.object(room, "STEP_BYTES_MIN", 1))  # so that it is met with little data, too
         patches.enter_context(mock.patch.object(side_by_side, "THREADS", 1))
         patches.enter_context(mock.patch.object(lock.DirectoryLock, "acquire", lambda _self: None))
         patches.enter_context(mock.patch.object(lock, "holder", lambda _directory: None))
