@@ -43,7 +43,13 @@ MUTANTS = (
         "a flush does not sync the log files that rolled",
         "storage/segments/segment.py",
         _SYNC + "test_what_was_flushed_is_there_after_a_power_cut",
-        (("            with self.names_lock:\n                self._sync_sealed()\n", ""),),
+        (
+            (
+                "            with self.names_lock:\n                if not self.is_removed:\n"
+                "                    segment_files.sync_closed(self)\n",
+                "",
+            ),
+        ),
     ),
     Mutant(
         "no directory is ever synced",
