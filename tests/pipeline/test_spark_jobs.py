@@ -93,9 +93,9 @@ def test_compact_leaves_what_the_cleaner_leaves_byte_for_byte(spark: Any, tmp_pa
                 partition.extend(rows)
     shutil.copytree(ours, cleaners)
     directory = LogDirectory.open(str(cleaners), defaults={"segment.bytes": "4000"})
-    for partition in directory.partitions():
+    for partition in [each for each in directory.partitions() if each.topic == "users"]:
         log = directory.log(partition)
-        if partition.topic == "users" and (found := cleanable(log, None, 5000)).cleanable_bytes:
+        if (found := cleanable(log, None, 5000)).cleanable_bytes:
             directory.set_cleaner_offset(partition, clean(log, found, now_ms=5000).end_offset)
     directory.close()
     done = compact(spark, str(ours))
