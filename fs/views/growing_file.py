@@ -8,6 +8,8 @@ one; whoever has the old one open keeps its numbering and reads on: `file.delete
 last, and the one it is at to its end. Then it reads ESTALE. As long as somebody reads on, stat(2) shows the number of
 his inode for the name, too: `tail -F` takes another one for another file, and would begin anew (decision 0019).
 
+What grows is read past the page cache: it would show zeros where records have just come (decision 0023).
+
 Reading (also of `range/…` and `last/N`): blocks of joined lines, a few megabytes of them kept. What the page cache
 holds is joined on the event loop: a megabyte takes a fifth of a millisecond, and handing it to a thread as long again.
 When a block had to be waited for, the next one of a reader that goes forward is fetched in a thread while the kernel
@@ -146,7 +148,7 @@ class GrowingFile:
         view = self._view(number)
         self._readers[number] = self._readers.get(number, 0) + 1
         handle = ViewHandle(self._shared, view, self._partition.inode(self._kind, number), self._closed)
-        return Opened(PolledView(self._shared, self._partition, view, handle))
+        return Opened(PolledView(self._shared, self._partition, view, handle), direct=True)
 
     def _closed(self, inode: int) -> None:
         number = unpack(inode).number

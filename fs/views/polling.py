@@ -1,13 +1,11 @@
 """poll(2), select and epoll on growing views: readable when there is more.
 
-A growing view is read through the kernel's page cache, so what a reader has read nobody knows: only what the kernel has
-fetched for him, which may be more. So a view is readable
+Where a reader reads next nobody knows: lseek(2) is between him and the kernel. What he has read is known. So a view is
+readable
 
-* while there is more than the kernel has fetched, and so after each growth, at once;
-* and else five times a second: a reader that has everything finds the end, one that has not reads on.
+* while there is more than the furthest that was read, and so after each growth, at once;
+* and else five times a second: a reader that has everything finds the end, one that went back reads on.
 
-The page cache fetches 128 KiB ahead: who polls before each read and reads little gets the last of them that slowly, who
-reads until read(2) returns 0, as for epoll's edges, gets all at once.
 docs/decisions/0017-what-a-reader-has-read-of-a-growing-file.md has the roads not taken.
 """
 
@@ -41,12 +39,12 @@ class PolledView:
         self._partition = partition
         self._view = view
         self._handle = handle
-        self._fetched = 0
+        self._read_to = 0
         self._again = trio.current_time() + AGAIN_S
 
     async def read(self, position: int, size: int) -> Buffer:
         answer = await self._handle.read(position, size)
-        self._fetched = max(self._fetched, position + len(answer))
+        self._read_to = max(self._read_to, position + len(answer))
         return answer
 
     async def poll(self, number: int, poll: PollHandle | None) -> int:
@@ -61,7 +59,7 @@ class PolledView:
 
     def _is_readable(self) -> bool:
         now = trio.current_time()
-        if self._fetched >= self._view.size and now < self._again:
+        if self._read_to >= self._view.size and now < self._again:
             return False
         self._again = now + AGAIN_S * 0.9  # when it is asked again, that time has come
         return True

@@ -4,6 +4,8 @@ Attributes of sealed files are believed for ever by a mount that is the only wri
 every file of a read-only mount, which a broker may compact under it, are asked for each time. Names are believed for a
 second: retention removes what they name, and compaction puts another file in its place. That one is another inode, so
 whoever has the old file open, or found it before, reads the old one on until it is unlinked, then ESTALE.
+
+The log that still grows is read past the page cache (decision 0023). Its indexes are not: Kafka's tools map them.
 """
 
 from __future__ import annotations
@@ -127,9 +129,7 @@ class SegmentFiles:
         return status
 
     def _entry(self, number: int, file: _File, status: os.stat_result) -> EntryAttributes:
-        is_sealed = (
-            not self._shared.is_read_only and file.base_offset < self._partition.log.snapshot().active.base_offset
-        )
+        is_sealed = not self._shared.is_read_only and self._is_sealed(file)
         return self._shared.attributes.file(
             self._partition.inode(Kind.SEGMENT, number),
             status.st_size,
@@ -138,6 +138,10 @@ class SegmentFiles:
             attr_timeout_s=FOREVER_S if is_sealed else NEVER_S,
             entry_timeout_s=REMOVABLE_S if is_sealed else NEVER_S,
         )
+
+    def _is_sealed(self, file: _File) -> bool:
+        """Whether the file does not grow any more."""
+        return file.base_offset < self._partition.log.snapshot().active.base_offset
 
     # --- listing and opening -----------------------------------------------------------------------------------------
 
@@ -153,7 +157,7 @@ class SegmentFiles:
             raise FUSEError(errno.ESTALE) from None
         if opened.stat().st_ino != file.identity[0]:
             raise FUSEError(errno.ESTALE)
-        return Opened(SegmentHandle(self._shared, opened))
+        return Opened(SegmentHandle(self._shared, opened), direct=file.suffix == ".log" and not self._is_sealed(file))
 
 
 def _segment_files(directory: str) -> Iterator[tuple[bytes, int, str, os.stat_result]]:

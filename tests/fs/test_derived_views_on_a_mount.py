@@ -210,7 +210,10 @@ def test_jq_reads_records(tree: Path) -> None:
 
 @pytest.mark.parametrize("name", ["records.ndjson", "range/100..700.ndjson", "last/300"])
 def test_they_are_seekable_and_can_be_mapped(tree: Path, name: str) -> None:
-    with open(tree / "segments-0" / name, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+    with (
+        open(tree / "segments-0" / name, "rb") as file,
+        mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as mapped,
+    ):
         content = file.read()
         assert bytes(mapped) == content
         for place in (len(content) // 2, 1, len(content) - 1, 0):

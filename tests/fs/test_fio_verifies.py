@@ -16,6 +16,9 @@ import pytest
 pytestmark = pytest.mark.mount
 
 NAME = "00000000000000000000.log"
+NEXT = "00000000000000001000.log"
+"""The active segment: what may grow has no shared mapping."""
+
 COMMON = (
     "--name=segment",
     "--size=4m",
@@ -46,6 +49,7 @@ def segment(tmp_path: Path) -> Path:
     path = tmp_path / "log" / "orders-0" / NAME
     path.parent.mkdir(parents=True)
     assert fio(path, "--rw=write", "--ioengine=psync", "--do_verify=0") == 0
+    (path.parent / NEXT).touch()
     return path
 
 

@@ -116,7 +116,7 @@ def test_values_is_every_value_and_a_newline(tree: Path, partition: str) -> None
     assert values.stat().st_size == len(joined)
     assert values.read_bytes() == joined
     if joined:
-        with open(values, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        with open(values, "rb") as file, mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ) as mapped:
             assert bytes(mapped) == joined
 
 

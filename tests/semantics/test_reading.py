@@ -104,11 +104,14 @@ VIEWS = [
         f"{LINES[0]}3\n{LINES[2]}12\n{LINES[9]}12\n 9 paid\n 3 refused\n",
     ),
     Said(
-        "Python reads, seeks in and maps it.",
-        'python3 -c \'import mmap; f = open("orders-0/values", "rb"); '
-        "m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); "
-        'f.seek(-5, 2); print(len(m), m[:6].decode(), f.read().decode(), end="")\'',
-        f"{len(ALL)} {ALL[:6]} {ALL[-5:]}",
+        "Python reads, seeks in and maps it, privately: what grows has no shared mapping. `range/0..` has.",
+        'python3 -c \'import mmap; f = open("orders-0/values", "rb"); r = open("orders-0/range/0..", "rb"); '
+        "m = mmap.mmap(f.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ); "
+        "s = mmap.mmap(r.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ); "
+        'f.seek(-5, 2); print(len(m), m[:6].decode(), m[:] == s[:], f.read().decode(), end="")\'; '
+        'python3 -c \'import mmap; f = open("orders-0/values", "rb"); mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)\' '
+        "2>&1 | tail -n 1",
+        f"{len(ALL)} {ALL[:6]} True {ALL[-5:]}OSError: [Errno 19] No such device\n",
     ),
     Said(
         "`records.ndjson` is every record as a line of JSON, with key, headers, offset and timestamp.",
