@@ -20,14 +20,13 @@ def find_record(
 ) -> time_search.Found | None:
     """Return the first record, in offset order, with a timestamp ≥ `timestamp`; or None."""
     segments, offset_min = log.snapshot(), log.log_start_offset
-    for segment in segments:
-        if segment.has_timestamp(timestamp, nowait=nowait):
-            offset_end = segments.base_behind(segment)
-            found = time_search.find_record(
-                segment, timestamp, offset_min, shows=shows, offset_end=offset_end, nowait=nowait
-            )
-            if found is not None:
-                return found
+    for segment in segments.from_timestamp(timestamp, nowait=nowait):
+        offset_end = segments.base_behind(segment)
+        found = time_search.find_record(
+            segment, timestamp, offset_min, shows=shows, offset_end=offset_end, nowait=nowait
+        )
+        if found is not None:
+            return found
     return None
 
 

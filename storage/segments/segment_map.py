@@ -6,7 +6,8 @@ Readers take the snapshot and keep it as long as they like; a writer that rolls 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import threading
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 from offsetfs.storage.segments.segment import Segment
@@ -15,12 +16,14 @@ from offsetfs.storage.segments.segment import Segment
 class Segments:
     """An immutable sorted map of segments by base offset."""
 
-    __slots__ = ("_bases", "_segments")
+    __slots__ = ("_bases", "_latest", "_learning", "_segments")
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
         by_base = {segment.base_offset: segment for segment in segments}
         self._bases = sorted(by_base)
         self._segments = [by_base[base] for base in self._bases]
+        self._latest: list[int] = []  # of the first segments, as far as asked for: the largest timestamp up to each
+        self._learning = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._bases)
@@ -46,6 +49,23 @@ class Segments:
         """Return where the segment behind `segment` begins; None behind the last."""
         place = bisect_right(self._bases, segment.base_offset)
         return self._bases[place] if place < len(self._bases) else None
+
+    def from_timestamp(self, timestamp: int, *, nowait: bool = False) -> Iterator[Segment]:
+        """Yield the segments that have a record of `timestamp` or later, oldest first.
+
+        What was learnt of sealed segments is kept, so that the first of a thousand is found by halving.
+        """
+        for place in range(bisect_left(self._latest, timestamp), len(self._segments)):
+            segment = self._segments[place]
+            if segment.has_timestamp(timestamp, nowait=nowait):
+                yield segment
+            elif segment is not self.active:
+                self._learn(place, segment.max_timestamp()[0])
+
+    def _learn(self, place: int, latest: int) -> None:
+        with self._learning:
+            if place == len(self._latest):
+                self._latest.append(max(latest, self._latest[-1] if place else latest))
 
     @property
     def first(self) -> Segment:

@@ -46,6 +46,32 @@ def test_a_time_that_it_does_not_reach_is_looked_for_behind_it(small: SmallLog) 
     small.directory.close()
 
 
+def test_of_a_hundred_segments_a_search_asks_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = SmallLog(tmp_path / "logs", FakeClock(2_000_000), index_interval_bytes="0")
+    times = [1_000_000 + (number if number % 7 else -number) for number in range(100)]
+    for time in times:
+        small.segment(time)
+    log, asked = small.reopen(), list[int]()
+    has_timestamp = Segment.has_timestamp
+    monkeypatch.setattr(
+        Segment,
+        "has_timestamp",
+        lambda self, *words, **named: (asked.append(self.base_offset), has_timestamp(self, *words, **named))[1],
+    )
+    for _ in range(2):
+        for wanted in sorted({*times, 0, 1_000_050, 1_000_100}):
+            first = next(((offset, time) for offset, time in enumerate(times) if time >= wanted), None)
+            asked.clear()
+            assert log.find_timestamp(wanted) == first
+    assert len(asked) <= 2, "the last search of the second round"
+    asked.clear()
+    assert log.find_timestamp(1_000_064) == (64, 1_000_064)
+    assert asked == [64]
+    small.segment(1_000_200)
+    assert log.find_timestamp(1_000_150) == (100, 1_000_200)
+    small.directory.close()
+
+
 def test_the_latest_time_is_that_of_the_first_batch_that_has_it_also_behind_damage(small: SmallLog) -> None:
     log = small.reopen()
     path = Path(log.snapshot().values()[1].log_path)
