@@ -15,6 +15,7 @@ Lz4BlockInputStream, and snappy-java's SnappyInputStream.
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -226,6 +227,10 @@ _ZSTD_STEP_BYTES = 1 << 20
 _ZSTD_BLOCK_HEADER_SIZE = 3
 _ZSTD_CHECKSUM_SIZE = 4
 _ZSTD_RUN = 1  # a block that repeats one byte
+_ZSTD_KEPT_WINDOW_BYTES = 4 << 20
+"""Twice what Kafka's default level asks for. Making a decompressor takes as long as inflating 16 KiB."""
+
+_of_thread = threading.local()
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
@@ -238,10 +243,10 @@ def _unzstd(data: Buffer, bytes_max: int) -> bytes:
 
     The one-shot call believes the content size a frame declares, and its `max_output_size` does not bound the output.
     """
-    _check_zstd_frames(memoryview(data))
+    decompressor = _decompressor(_check_zstd_frames(memoryview(data)))
     inflated = bytearray()
     try:
-        with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+        with decompressor.stream_reader(data, read_across_frames=True) as reader:
             while step := reader.read(min(_ZSTD_STEP_BYTES, bytes_max + 1 - len(inflated))):
                 inflated += step
                 if len(inflated) > bytes_max:
@@ -251,19 +256,34 @@ def _unzstd(data: Buffer, bytes_max: int) -> bytes:
     return bytes(inflated)
 
 
-def _check_zstd_frames(data: memoryview) -> None:
-    """Walk over the block sizes: the stream reader would take a stream that ends too early for a short one."""
-    position = 0
+def _decompressor(window_bytes: int) -> zstandard.ZstdDecompressor:
+    """Return this thread's, which keeps the memory of the largest window it had; for larger ones a new one."""
+    if window_bytes > _ZSTD_KEPT_WINDOW_BYTES:
+        return zstandard.ZstdDecompressor()
+    if not hasattr(_of_thread, "decompressor"):
+        _of_thread.decompressor = zstandard.ZstdDecompressor()
+    kept: zstandard.ZstdDecompressor = _of_thread.decompressor
+    return kept
+
+
+def _check_zstd_frames(data: memoryview) -> int:
+    """Walk over the block sizes: the stream reader would take a stream that ends too early for a short one.
+
+    Return the bytes of the largest window that a frame asks for.
+    """
+    position = window_bytes = 0
     while position < len(data) or position == 0:
         try:
             header = bytes(data[position : position + 18])
             parameters = zstandard.get_frame_parameters(header)
             position += zstandard.frame_header_size(header)
+            window_bytes = max(window_bytes, parameters.window_size)
         except zstandard.ZstdError as error:
             raise MalformedBatch(f"zstd: {error}") from None
         position = _zstd_blocks_end(data, position) + parameters.has_checksum * _ZSTD_CHECKSUM_SIZE
         if position > len(data):
             raise MalformedBatch("zstd: the stream ends too early")
+    return window_bytes
 
 
 def _zstd_blocks_end(data: memoryview, position: int) -> int:
