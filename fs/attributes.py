@@ -18,6 +18,8 @@ REMOVABLE_S = 1.0
 and a running broker remove it, and no later than this the name is gone for everybody. A `cat` pays nothing for it, or,
 when the last one is longer ago than this, one request in twenty times its own length."""
 
+PREFERRED_READ_BYTES = 1 << 20
+"""What st_blksize says of long files: cat and cp then read a megabyte at a time, in an eighth of the requests."""
 
 RECORD_MODE = 0o444
 APPEND_MODE = 0o220

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import trio
 from pyfuse3 import EntryAttributes, FUSEError, PollHandle
 
+from offsetfs.fs.attributes import PREFERRED_READ_BYTES
 from offsetfs.fs.inodes import Kind
 from offsetfs.fs.looked_up import LookedUp
 from offsetfs.fs.nodes import Buffer, Opened, Opening
@@ -40,7 +41,6 @@ from offsetfs.storage.names import OFFSET_MAX
 from offsetfs.storage.views.form import VALUES, Form, JsonLines
 from offsetfs.storage.views.stretch import Place, Stretch, read_stretch
 
-PREFERRED_READ_BYTES = 1 << 20
 STRETCH_BYTES_MIN, STRETCH_BYTES_MAX = 64 << 10, 1 << 20
 STRETCHES_BYTES_MAX = 64 << 20
 """What all open followers of a mount hold together, each at a place of its own, unless batches are larger."""

@@ -26,6 +26,7 @@ from typing import Protocol
 import trio
 from pyfuse3 import EntryAttributes, FUSEError
 
+from offsetfs.fs.attributes import PREFERRED_READ_BYTES
 from offsetfs.fs.inodes import Kind, unpack
 from offsetfs.fs.nodes import Buffer, Opened, Opening
 from offsetfs.fs.partitions import Partition
@@ -42,9 +43,6 @@ from offsetfs.storage.views.view_parts import Located
 LISTING_BYTES_MAX = {Kind.VALUES: AT_ONCE_BYTES, Kind.RECORDS: AT_ONCE_BYTES // 2}
 """How much log a listing reads to learn whether a view can be shown: some milliseconds, and nothing of a segment of
 which more is to be read. Lines of JSON take twice as long to measure as values."""
-
-PREFERRED_READ_BYTES = 1 << 20
-"""What st_blksize says: cat and cp then read a megabyte at a time, and ask for the size as much less often."""
 
 AHEAD_BYTES = 1 << 20
 """What is joined at once for a reader that goes forward, where blocks are smaller."""

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from pyfuse3 import EntryAttributes, FUSEError
 
-from offsetfs.fs.attributes import FOREVER_S
+from offsetfs.fs.attributes import FOREVER_S, PREFERRED_READ_BYTES
 from offsetfs.fs.inodes import Fixed, Kind
 from offsetfs.fs.looked_up import LookedUp
 from offsetfs.fs.lru import Lru
@@ -33,7 +33,7 @@ from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.tree import Point, parse_last, parse_range
 from offsetfs.fs.views.ends import newest_start
-from offsetfs.fs.views.growing_file import PREFERRED_READ_BYTES, GrowingFile, ViewHandle
+from offsetfs.fs.views.growing_file import GrowingFile, ViewHandle
 from offsetfs.fs.views.map_making import MapMaking
 from offsetfs.storage.views.range_view import RangeView
 

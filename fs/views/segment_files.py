@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from pyfuse3 import EntryAttributes, FUSEError
 
-from offsetfs.fs.attributes import FOREVER_S, NEVER_S, REMOVABLE_S
+from offsetfs.fs.attributes import FOREVER_S, NEVER_S, PREFERRED_READ_BYTES, REMOVABLE_S
 from offsetfs.fs.inodes import Fixed, Kind
 from offsetfs.fs.nodes import Buffer, Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import Partition
@@ -130,7 +130,7 @@ class SegmentFiles:
 
     def _entry(self, number: int, file: _File, status: os.stat_result) -> EntryAttributes:
         is_sealed = not self._shared.is_read_only and self._is_sealed(file)
-        return self._shared.attributes.file(
+        entry = self._shared.attributes.file(
             self._partition.inode(Kind.SEGMENT, number),
             status.st_size,
             status.st_mtime_ns,
@@ -138,6 +138,8 @@ class SegmentFiles:
             attr_timeout_s=FOREVER_S if is_sealed else NEVER_S,
             entry_timeout_s=REMOVABLE_S if is_sealed else NEVER_S,
         )
+        entry.st_blksize = PREFERRED_READ_BYTES
+        return entry
 
     def _is_sealed(self, file: _File) -> bool:
         """Whether the file does not grow any more."""
