@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import trio
 from fake_appends import appends_in
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from offsetfs.fs.appends import append_queue
 from offsetfs.fs.appends.buffers import Buffers
 from offsetfs.fs.appends.shared_sync import Left
 from offsetfs.fs.options import MountOptions
@@ -160,6 +162,32 @@ async def test_what_takes_its_time_is_done_in_a_thread(appends, options, topic) 
         take(world.accumulator(), b"one\n")
         await world.accumulator().drain()
     assert world.threads.calls == 3
+
+
+@pytest.mark.parametrize(
+    ("waits", "threads"),
+    [pytest.param(1, 1, id="by waiting for the disk"), pytest.param(0, 0, id="because others have the processor")],
+)
+async def test_after_an_append_that_was_late_a_thread_appends_where_there_was_waiting(
+    appends, monkeypatch: pytest.MonkeyPatch, waits: int, threads: int
+) -> None:
+    world = appends(linger_ms=0)
+    take(world.accumulator(), b"first\n")
+    await world.accumulator().drain()
+    before, append = world.threads.calls, world.log().append
+    told = iter((0, waits, waits, waits))
+    monkeypatch.setattr(append_queue, "_waits", lambda: next(told))
+    monkeypatch.setattr(world.log(), "append", lambda sealed: (spin(append_queue.SLOW_S * 2), append(sealed))[1])
+    for line in (b"late\n", b"next\n"):
+        take(world.accumulator(), line)
+        await world.accumulator().drain()
+    assert world.threads.calls - before == threads
+
+
+def spin(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
 
 
 async def test_while_segments_are_swapped_a_thread_waits_and_not_the_mount(appends) -> None:
