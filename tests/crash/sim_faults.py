@@ -96,8 +96,13 @@ class FaultyLife(Life):
         self.fenced.clear()
         self.open()
         assert self.directory is not None
-        if not self.directory.failed:
-            observe(self.directory, self.timeline, len(self.system.disk.history), was_killed=True)
+        try:
+            if not self.directory.failed:
+                observe(self.directory, self.timeline, len(self.system.disk.history), was_killed=True)
+        except (OSError, StorageError):  # what is there is not known: nobody is promised anything of it
+            directory, self.directory = self.directory, None
+            directory.close()
+            raise
         for error in self.directory.failed.values():
             _forget_frames(error)
 
