@@ -109,21 +109,21 @@ def _of_parquet(bench: Bench) -> dict[str, Any]:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def _keyed_lines(bench: Bench) -> Path:
-    """Files of lines of JSON: a key and a value of about 80 bytes."""
+def _keyed_lines(bench: Bench, count: int) -> Path:
+    """Files of so many lines of JSON: a key and a value of about 80 bytes."""
 
     def make() -> Path:
         folder = bench.new("keyed-lines")
         folder.mkdir()
         for number in range(_FILES):
-            numbers = range(bench.count * number // _FILES, bench.count * (number + 1) // _FILES)
+            numbers = range(count * number // _FILES, count * (number + 1) // _FILES)
             with (folder / f"{number}.ndjson").open("w") as file:
                 for start in range(numbers.start, numbers.stop, 100_000):
                     part = range(start, min(start + 100_000, numbers.stop))
                     file.write("".join([_LINE % (n * 2_654_435_761 % _KEYS, n) for n in part]))
         return folder
 
-    return bench.once(("keyed-lines", bench.count), make)
+    return bench.once(("keyed-lines", count), make)
 
 
 _LINE = f'{{"key":"%08d","value":"%011d {_FILLING[:68]}"}}\n'
@@ -134,7 +134,7 @@ def import_lines(master: str = "local[*]") -> Opened:
 
     @contextlib.contextmanager
     def opened(bench: Bench) -> Iterator[Measure]:
-        spark, lines = _session(bench, master), _keyed_lines(bench)
+        spark, lines = _session(bench, master), _keyed_lines(bench, bench.count)
 
         def measure(number: int) -> float:
             log = {"log_directory": bench.new("log"), "topic": "T"}
@@ -152,7 +152,7 @@ def import_lines(master: str = "local[*]") -> Opened:
 @contextlib.contextmanager
 def kafka_sink(bench: Bench) -> Iterator[Measure]:
     """Spark's reader of JSON and its Kafka sink, into a new topic; acknowledged when it is done."""
-    spark, lines, broker = _session(bench), _keyed_lines(bench), bench.broker()
+    spark, lines, broker = _session(bench), _keyed_lines(bench, bench.count), bench.broker()
 
     def measure(number: int) -> float:
         topic = f"sink-{bench.count}-{number - WARM_UP}"
@@ -181,20 +181,20 @@ def verify(master: str) -> Opened:
 
     @contextlib.contextmanager
     def opened(bench: Bench) -> Iterator[Measure]:
-        spark = _session(bench, master)
+        spark, count = _session(bench, master), bench.count // _NAMES
 
         def make() -> Path:
             log_directory = bench.new("log")
-            words = {"lines": _keyed_lines(bench), "log_directory": log_directory, "topic": "T"}
+            words = {"lines": _keyed_lines(bench, count), "log_directory": log_directory, "topic": "T"}
             spark.result("import_lines", **words, partitions=WRITTEN_PARTITIONS)
             for folder in list(log_directory.glob("T-*")):
                 for name in range(1, _NAMES):
                     shutil.copytree(folder, log_directory / f"T{name}{folder.name[1:]}", copy_function=os.link)
             return log_directory
 
-        log_directory = bench.once(("imported-log", bench.count), make)
+        log_directory = bench.once(("imported-log", count), make)
         found = spark.result("verify", log_directory=log_directory)
-        assert (found["damage"], found["records"]) == (0, bench.count * _NAMES), found
+        assert (found["damage"], found["records"]) == (0, count * _NAMES), found
         yield lambda number: spark.seconds("verify", log_directory=log_directory)
 
     return opened
@@ -241,7 +241,7 @@ ROWS = (
     _row(
         "spark-two-verify",
         "`offsetfs spark verify` of 9 GB in 96 partitions with two executors of one core each, and with one",
-        count=10_000_000,
+        count=80_000_000,
         ours=Contender("two executors", verify(TWO)),
         peers=(Peer(Contender("one executor", verify(ONE)), times_as_fast(1.6)),),
     ),
