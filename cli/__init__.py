@@ -6,6 +6,8 @@ its traceback as well.
 
 from __future__ import annotations
 
+import difflib
+import errno
 import importlib
 import os
 import sys
@@ -65,6 +67,15 @@ class _Verbs(click.Group):
 
             prepare(command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        near = difflib.get_close_matches(name, VERBS, n=1, cutoff=0.7)
+        if name not in VERBS and near and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.UsageError(f"no such command {name!r}; did you mean {near[0]}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         from click.shell_completion import CompletionItem
@@ -137,4 +148,6 @@ def _sentence(error: click.UsageError) -> str:
 
 def _os_sentence(error: OSError) -> str:
     text = error.strerror or str(error)
+    if error.errno == errno.EROFS:
+        text += "; offsetfs mount -o ro, ls, cat and verify only read"
     return f"{error.filename}: {text}" if error.filename else text

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.cli.tree_access import READ_BYTES, Speaker, mount_options, put, writing
+from offsetfs.cli.settings_file import settings_options
+from offsetfs.cli.tree_access import READ_BYTES, Speaker, put, writing
 
 if TYPE_CHECKING:
     from offsetfs.fs.mounting.path_tree import OpenFile, Tree
@@ -20,19 +21,24 @@ if TYPE_CHECKING:
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("path", metavar="TREE_PATH")
 @click.option("--offsets", "tells", is_flag=True, help="For each line print `offset timestamp`.")
-@mount_options
-def command(log_directory: str, path: str, tells: bool, texts: tuple[str, ...]) -> int:
-    """Write standard input to a file of the tree that a mount of LOGDIR would show; a partition means its append.
+@click.option("--value-is-line", is_flag=True, help="Each whole line is a value, for append.ndjson too.")
+@settings_options
+def command(log_directory: str, path: str, tells: bool, value_is_line: bool, texts: tuple[str, ...]) -> int:
+    """Write standard input to a file of the tree that a mount of LOGDIR would show; a partition or
+    a topic means its append.
 
     LOGDIR is locked, as a mount for writing locks it: not while a broker or such a mount is using it. Records are in
     the log as soon as -o linger-ms says, and all of them are on disk when the command returns, one that has no newline
     too. With -o create a partition is made where there is none. Retention and compaction are left to mounts and to
-    offsetfs clean.
+    offsetfs clean. Lines for append.ndjson have the fields of records.ndjson: with --value-is-line each line is the
+    value, whatever it holds; with -o json-values=text a value that is a number, an object or a list is its text.
 
     \b
     echo hello | offsetfs append ~/logs orders-0
+    echo hello | offsetfs append ~/logs orders
     offsetfs append ~/logs orders-0/append < lines.txt
     jq -c '{value: .name}' people | offsetfs append ~/logs people-0/append.ndjson
+    offsetfs append ~/logs events-0/append.ndjson --value-is-line < events.json
     offsetfs append ~/logs photos-0/append.raw < photo.jpg
     tail -f access.log | offsetfs append ~/logs access-0/append -o create,linger-ms=100
     echo hello | offsetfs append ~/logs orders-0 --offsets
@@ -44,6 +50,8 @@ def command(log_directory: str, path: str, tells: bool, texts: tuple[str, ...]) 
     async def work(tree: Tree) -> None:
         try:
             name = await _file_at(tree, path)
+            if value_is_line:
+                name = _file_of_lines(name)
             async with tree.open(name, (os.O_RDWR if tells else os.O_WRONLY) | os.O_CREAT) as file:
                 await _fill(file, tells)
         except OSError as error:
@@ -56,8 +64,26 @@ async def _file_at(tree: Tree, path: str) -> str:
     try:
         entry = await tree.find(path)
     except FileNotFoundError:
-        return path  # some files are made when they are opened
+        return await _of_topic(tree, path)
     return f"{path.rstrip('/')}/append" if stat.S_ISDIR(entry.mode) else path
+
+
+def _file_of_lines(name: str) -> str:
+    """Return the append file that takes each line as a value, in the place of `name`."""
+    directory, _, file = name.rpartition("/")
+    if file not in ("append", "append.ndjson"):
+        raise click.UsageError(f"--value-is-line is for append and append.ndjson, not for {name}")
+    return f"{directory}/append"
+
+
+async def _of_topic(tree: Tree, path: str) -> str:
+    """Return the append file of the topic `path`; `path` itself where there is none: some files are made by opening."""
+    file = f"topics/{path.strip('/')}/append"
+    try:
+        await tree.find(file)
+    except OSError:
+        return path
+    return file
 
 
 async def _fill(file: OpenFile, tells: bool) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.cli.tree_access import Speaker, mount_options, pour, reading
+from offsetfs.cli.settings_file import settings_options
+from offsetfs.cli.tree_access import Speaker, pour, reading
 
 if TYPE_CHECKING:
     from offsetfs.fs.mounting.path_tree import Tree
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 @click.command("cat", short_help="Print files of the tree, without a mount.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("paths", metavar="TREE_PATH...", nargs=-1, required=True)
-@mount_options
+@settings_options
 def command(log_directory: str, paths: tuple[str, ...], texts: tuple[str, ...]) -> int:
     """Print files of the tree that a mount of LOGDIR would show, with the same names and bytes.
 
-    No mount and no /dev/fuse is needed. Nothing in LOGDIR is changed; a broker or a mount may be using it. What a mount
-    shows in .offsetfs/errors, such as damage that was stepped over, is told on stderr.
+    No mount and no /dev/fuse is needed. Nothing in LOGDIR is changed; a broker or a mount may be using it. Records that
+    cannot be read are left out: stderr names the damage, and the exit code is 1. With -o damage=eio a file ends there.
 
     \b
     offsetfs cat /var/lib/kafka/data orders-0/42
@@ -28,7 +29,7 @@ def command(log_directory: str, paths: tuple[str, ...], texts: tuple[str, ...]) 
     offsetfs cat /var/lib/kafka/data orders-0/by-time/-15m orders-0/latest
     offsetfs cat /var/lib/kafka/data orders-0/values -o isolation=read_committed
 
-    Exit codes: 1 wrong call, or a path could not be read; 2 system error, 8 interrupted.
+    Exit codes: 1 wrong call, or a path or some of its records could not be read; 2 system error, 8 interrupted.
     """
     speaker = Speaker("cat")
 

@@ -8,14 +8,19 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
+from offsetfs.cli.named_partitions import named
 from offsetfs.cli.served import in_use
-from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageError
+from offsetfs.cli.settings_file import parsed_options, settings_options
+from offsetfs.storage.counted import counted
+from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageError
 from offsetfs.storage.names import TopicPartition
 
 if TYPE_CHECKING:
+    from offsetfs.fs.options import MountOptions
     from offsetfs.storage.directory.directory import LogDirectory
     from offsetfs.storage.duties.duties import Done
 
+TOPICS_SHOWN = 10
 PROGRESS_S = 10.0
 """How often it says how far it is, where that is not rewritten in its place."""
 
@@ -27,13 +32,14 @@ _INSTEAD = (
 
 @click.command("clean", short_help="Remove and compact what is due.")
 @click.argument("log_directory", metavar="LOGDIR")
-@click.argument("names", metavar="[TOPIC-PARTITION]...", nargs=-1)
+@click.argument("names", metavar="[TOPIC[-PARTITION]]...", nargs=-1)
 @click.option("--now", is_flag=True, help="Do not wait for dirty ratios and rolls, see above.")
+@settings_options
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing; also while mounted.")
-def command(log_directory: str, names: tuple[str, ...], now: bool, dry_run: bool) -> int:
-    """Do what a mount or a broker does in the background, once, for all partitions of LOGDIR or those named:
-    remove segments by retention.ms, retention.bytes and log start, compact topics with cleanup.policy compact, unlink
-    what was deleted.
+def command(log_directory: str, names: tuple[str, ...], texts: tuple[str, ...], now: bool, dry_run: bool) -> int:
+    """Do once what a mount or a broker does in the background: remove segments by retention.ms, retention.bytes and log
+    start, compact topics with cleanup.policy compact, unlink what was deleted. It concerns all partitions of LOGDIR, or
+    those named; TOPIC stands for all its partitions.
 
     Without --now only what is due: topics are compacted when more of them than min.cleanable.dirty.ratio is dirty, or
     max.compaction.lag.ms is over, and never the active segment. With --now no ratio is waited for, and the active
@@ -41,24 +47,27 @@ def command(log_directory: str, names: tuple[str, ...], now: bool, dry_run: bool
     compacted; what was removed is unlinked without waiting for file.delete.delay.ms. Retention goes by age and size in
     either case.
 
-    In a broker's directory only topics are touched whose settings are known here (offsetfs config).
+    The directory of a stopped KRaft broker is cleaned by the settings in its metadata log (`__cluster_metadata-0` in
+    LOGDIR, or in -o metadata.log.dir=PATH) and in its server.properties (--config). Without --config only topics are
+    touched that set retention.ms or cleanup.policy=compact themselves, there, with -o or with offsetfs config.
 
     \b
     offsetfs clean ~/logs --dry-run
     offsetfs clean ~/logs
     offsetfs clean ~/logs --now users-0 users-1
+    offsetfs clean /var/lib/kafka/data --config /etc/kafka/server.properties
 
     Exit codes: 1 wrong call or permissions, 2 system error, 32 in use, or some partition failed.
     """
-    try:
-        wanted = [TopicPartition.parse(name) for name in names]
-    except InvalidName as error:
-        raise Failure(str(error), WRONG_CALL) from error
     preflight.check_directory(log_directory, read_only=dry_run, may_be_empty=True)
+    wanted = named(log_directory, names)
     try:
-        return _plan(log_directory, wanted, now) if dry_run else _clean(log_directory, wanted, now)
+        options = parsed_options(texts)
+        return _plan(log_directory, wanted, options, now) if dry_run else _clean(log_directory, wanted, options, now)
     except LogDirectoryLocked as error:
         raise in_use(error, log_directory, _INSTEAD) from error
+    except InvalidConfig as error:
+        raise Failure(str(error), WRONG_CALL) from error
     except StorageError as error:
         raise Failure(str(error)) from error
 
@@ -70,8 +79,26 @@ def _chosen(directory: LogDirectory, wanted: list[TopicPartition]) -> list[Topic
     return wanted or directory.partitions()
 
 
-def _clean(log_directory: str, wanted: list[TopicPartition], now: bool) -> int:
-    from offsetfs.cli.progress import Line, bytes_text, open_for_writing
+def _tell_untouched(directory: LogDirectory, chosen: list[TopicPartition]) -> None:
+    """Name the topics of a broker whose cleanup.policy is not known here, and which nothing was done to."""
+    topics = sorted({partition.topic for partition in chosen if not directory.knows_policy(partition.topic)})
+    topics = [topic for topic in topics if topic != "__cluster_metadata"]  # a controller's, and never cleaned here
+    if not topics:
+        return
+    more = f" and {len(topics) - TOPICS_SHOWN} more" if len(topics) > TOPICS_SHOWN else ""
+    shown = ", ".join(topics[:TOPICS_SHOWN]) + more
+    example = f"offsetfs config {directory.path} {topics[0]} cleanup.policy=delete retention.ms=604800000"
+    click.echo(
+        f"left alone: {shown}: retention and cleanup.policy are unknown here, because the broker keeps "
+        f"{'its' if len(topics) == 1 else 'their'} settings elsewhere; name its server.properties with --config, or "
+        f"set them with: {example}",
+        err=True,
+    )
+
+
+def _clean(log_directory: str, wanted: list[TopicPartition], options: MountOptions, now: bool) -> int:
+    from offsetfs.cli.progress import Line, bytes_text, recovery_progress
+    from offsetfs.storage.directory.directory import LogDirectory
     from offsetfs.storage.duties.duties import Duties
 
     done: list[Done] = []
@@ -84,13 +111,17 @@ def _clean(log_directory: str, wanted: list[TopicPartition], now: bool) -> int:
 
     def show(partition: TopicPartition | None, part: int, total: int) -> None:
         if partition is None:
-            line.show(f"retention, {part} of {total} partitions")
+            line.show(f"retention, {part} of {counted(total, 'partition')}")
         else:
             line.show(f"compacting {partition}, {bytes_text(part)} of at most {bytes_text(total)}")
 
-    directory = open_for_writing(log_directory)
+    with recovery_progress() as on_progress:
+        directory = LogDirectory.open(log_directory, on_progress=on_progress, **options.of_directory())
     try:
-        Duties(directory, tell).run_all(_chosen(directory, wanted), now=now, on_progress=show)
+        chosen = _chosen(directory, wanted)
+        Duties(directory, tell).run_all(chosen, now=now, on_progress=show)
+        line.clear()
+        _tell_untouched(directory, chosen)
     finally:
         line.clear()
         directory.close()
@@ -99,19 +130,21 @@ def _clean(log_directory: str, wanted: list[TopicPartition], now: bool) -> int:
     return FAILED if any(each.error is not None for each in done) else DONE
 
 
-def _plan(log_directory: str, wanted: list[TopicPartition], now: bool) -> int:
+def _plan(log_directory: str, wanted: list[TopicPartition], options: MountOptions, now: bool) -> int:
     from offsetfs.storage.directory.directory import LogDirectory
     from offsetfs.storage.duties.duty_plan import plan
 
-    directory = LogDirectory.open(log_directory, read_only=True)
+    directory = LogDirectory.open(log_directory, read_only=True, **options.of_directory())
     try:
-        planned = list(plan(directory, _chosen(directory, wanted), now=now))
+        chosen = _chosen(directory, wanted)
+        planned = list(plan(directory, chosen, now=now))
+        _tell_untouched(directory, chosen)
     finally:
         directory.close()
     for each in planned:
         why = f"{each.duty}: {', '.join(each.because)}" if each.because else each.duty
         verb = "would rewrite" if each.duty == "compaction" else "would remove"
-        click.echo(f"{each.name}: {verb} {each.segments} segments, {each.bytes} bytes ({why})")
+        click.echo(f"{each.name}: {verb} {counted(each.segments, 'segment')}, {counted(each.bytes, 'byte')} ({why})")
     if not planned:
         click.echo("nothing is due")
     return DONE

@@ -4,55 +4,75 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.printable import printable
 from offsetfs.cli.served import daemon_of
+from offsetfs.cli.settings_file import parsed_options, settings_options
+from offsetfs.fs.options import MountOptions
 from offsetfs.storage.checkpoint import META_PROPERTIES
+from offsetfs.storage.clock import SYSTEM
+from offsetfs.storage.cluster import metadata_log
+from offsetfs.storage.directory.inherited_settings import InheritedSettings, Layers
 from offsetfs.storage.errors import InvalidName, StorageError
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.settings.config import DEFAULTS, NAMES, LogConfig
+from offsetfs.storage.settings import broker_settings
+from offsetfs.storage.settings.config import NAMES
 from offsetfs.storage.settings.topic_settings import TopicSettings
 
-OF_TOPIC, OF_MOUNT, OF_KAFKA = "topic", "mount", "default"
+OF_TOPIC, OF_CLUSTER, OF_MOUNT, OF_BROKER, OF_KAFKA = "topic", "cluster", "mount", "broker", "default"
 
 
 @click.command("config", short_help="Show and change the settings of topics.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("topic", metavar="[TOPIC]", required=False)
 @click.argument("changes", metavar="[NAME=VALUE|NAME=]...", nargs=-1)
+@settings_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
-def command(log_directory: str, topic: str | None, changes: tuple[str, ...], as_json: bool) -> int:
+def command(
+    log_directory: str, topic: str | None, changes: tuple[str, ...], texts: tuple[str, ...], as_json: bool
+) -> int:
     """Show the settings of TOPIC, or of every topic that has some of its own; or change them.
 
     Names and values are Kafka's. NAME=VALUE sets one for the topic, NAME= takes it away, so that the default holds
-    again. All changes of one call are made, or none. They are on disk when the command returns, and a mount goes by
-    them from its next append or duty on; a broker has settings of its own and does not look at these.
+    again. A broker's name (log.retention.hours=24) sets the topic setting that it is the default of. All changes of one
+    call are made, or none. They are on disk when the command returns, and a mount applies them from its next append or
+    background task on; a broker has settings of its own and does not read these.
 
-    Shown is where each comes from: topic, the options of the mount that serves LOGDIR, or Kafka's default.
+    The settings of TOPIC are shown with their origin: topic (set here), cluster (the topic's settings in the metadata
+    log), mount (topic settings in -o, or in the options of the mount that serves LOGDIR), broker (server.properties, a
+    broker's names in -o, and the broker's settings in the metadata log), or Kafka's default. Earlier origins have
+    precedence.
 
     \b
     offsetfs config ~/logs
     offsetfs config ~/logs orders
     offsetfs config ~/logs orders retention.ms=86400000 segment.bytes=268435456
     offsetfs config ~/logs orders cleanup.policy=compact,delete retention.ms=
+    offsetfs config /var/lib/kafka/data orders --config /etc/kafka/server.properties
 
     Exit codes: 1 wrong call, an unknown setting, an illegal value, or permissions, 2 system error.
     """
     read_only = not changes
     preflight.check_directory(log_directory, read_only=read_only, may_be_empty=True)
     try:
-        settings = TopicSettings(os.path.realpath(log_directory))
+        options = _options(log_directory, texts)
+        layers = _layers(log_directory, options)
+        settings = TopicSettings(os.path.realpath(log_directory), inherited=layers.inherited())
+        if read_only and settings.problem is not None:
+            click.echo(f"offsetfs config: warning: {printable(str(settings.problem))}", err=True)
         if topic is None:
             _show_topics(log_directory, settings, as_json)
         elif changes:
             _change(log_directory, settings, topic, changes)
         else:
             _check_topic(log_directory, topic)
-            _show(_with_origins(log_directory, settings, topic), as_json)
+            _show(_with_origins(settings, layers, topic), as_json)
+            _tell_what_has_no_effect([*options.without_effect, *layers.problems])
     except StorageError as error:
         raise Failure(str(error), WRONG_CALL) from error
     return DONE
@@ -68,11 +88,7 @@ def _change(log_directory: str, settings: TopicSettings, topic: str, changes: tu
         name, equals, value = change.partition("=")
         if not equals:
             raise Failure(f"{change}: NAME=VALUE is meant, or NAME= to take a setting away", WRONG_CALL)
-        wanted[name] = value or None
-    daemon = daemon_of(log_directory)
-    if daemon is not None:  # what contradicts the options of the mount would not hold there
-        options = {name: value for name, value in daemon.options.items() if name in NAMES}
-        settings = TopicSettings(os.path.realpath(log_directory), LogConfig.from_properties(options, DEFAULTS))
+        _want(wanted, name, value)
     settings.change(topic, wanted)
     if os.path.exists(os.path.join(log_directory, META_PROPERTIES)):
         click.echo(
@@ -80,6 +96,50 @@ def _change(log_directory: str, settings: TopicSettings, topic: str, changes: tu
             "they hold where offsetfs writes",
             err=True,
         )
+
+
+def _want(wanted: dict[str, str | None], name: str, value: str) -> None:
+    """Add one change; a broker's name stands for the topic setting that it is the default of."""
+    if name in NAMES or not broker_settings.is_known(name):
+        wanted[name] = value or None
+        return
+    if not broker_settings.has_effect(name):
+        _tell_what_has_no_effect([name])
+        return
+    found = broker_settings.topic_setting(name, value or "1")
+    if found is None:
+        raise Failure(
+            f"{name} concerns the whole directory: give it to mount or clean, with -o or --config", WRONG_CALL
+        )
+    wanted[found[0]] = found[1] if value else None
+
+
+def _tell_what_has_no_effect(names: Sequence[str]) -> None:
+    for name in names:
+        click.echo(f"offsetfs config: {name}: has no effect here", err=True)
+
+
+def _options(log_directory: str, texts: tuple[str, ...]) -> MountOptions:
+    """Return the settings of this call, else those of the mount that serves the directory."""
+    daemon = daemon_of(log_directory)
+    if daemon is None:
+        return parsed_options(texts)
+    named = daemon.options.items()
+    of_mount = [f'{name}="{value}"' for name, value in named if name in NAMES or broker_settings.has_effect(name)]
+    if "config" in daemon.options and os.path.exists(daemon.options["config"]):
+        of_mount.insert(0, f'config="{daemon.options["config"]}"')
+    return parsed_options((*of_mount, *texts))
+
+
+def _layers(log_directory: str, options: MountOptions) -> Layers:
+    path = os.path.realpath(log_directory)
+    return InheritedSettings(
+        metadata_log.open_beside(path, options.metadata_log_directory, SYSTEM),
+        metadata_log.node_id(path),
+        broker=options.all_broker_settings,
+        is_broker_known=options.config_file is not None,
+        given=options.topic_defaults,
+    ).layers
 
 
 def _check_topic(log_directory: str, topic: str) -> None:
@@ -100,15 +160,18 @@ def _topics(log_directory: str) -> set[str]:
 # --- showing ---------------------------------------------------------------------------------------------------------
 
 
-def _with_origins(log_directory: str, settings: TopicSettings, topic: str) -> dict[str, tuple[str, str]]:
+def _with_origins(settings: TopicSettings, layers: Layers, topic: str) -> dict[str, tuple[str, str]]:
     """Return value and origin of each setting, by name."""
-    daemon = daemon_of(log_directory)
-    mounted = {name: value for name, value in (daemon.options if daemon else {}).items() if name in NAMES}
-    own = settings.of(topic)
-    values = LogConfig.from_properties({**mounted, **own}, DEFAULTS).properties()
+    places = (
+        (OF_TOPIC, settings.of(topic)),
+        (OF_CLUSTER, layers.cluster.get(topic, {})),
+        (OF_MOUNT, layers.given),
+        (OF_BROKER, layers.broker),
+    )
+    values = settings.config_of(topic).properties()
 
     def origin(name: str) -> str:
-        return OF_TOPIC if name in own else OF_MOUNT if name in mounted else OF_KAFKA
+        return next((place for place, named in places if name in named), OF_KAFKA)
 
     return {name: (values[name], origin(name)) for name in sorted(values)}
 

@@ -14,6 +14,6 @@ def require(question: str, *, is_given: bool) -> None:
     if is_given:
         return
     if not sys.stdin.isatty():
-        raise Failure("nothing was changed: it is done with --yes", WRONG_CALL)
+        raise Failure("nothing changed; add --yes to do it", WRONG_CALL)
     if not click.confirm(question, default=False, err=True):
-        raise Failure("nothing was changed", WRONG_CALL)
+        raise Failure("nothing changed", WRONG_CALL)

@@ -30,13 +30,13 @@ def clear(mount_point: str) -> str | None:
     """
     said = None
     while (mount := mount_at(mount_point)) is not None and is_dead(mount):
-        daemon = running.find(mount.device, running.own_directory())
+        served = running.serving(mount)
         _take_away(mount)
-        if daemon is not None and not daemon.is_alive:
-            running.unregister(daemon, running.own_directory())
-            said = f"{mount_point}: took away the mount that process {daemon.pid} left when it died"
+        if served is not None and not served[0].is_alive:
+            running.unregister(*served)
+            said = f"{mount_point}: removed the stale mount that process {served[0].pid} left when it died"
         else:
-            said = f"{mount_point}: took away a mount whose daemon is gone"
+            said = f"{mount_point}: removed a stale mount whose daemon is gone"
     return said
 
 
@@ -44,8 +44,8 @@ def is_dead(mount: Mount) -> bool:
     """Whether this is a mount of offsetfs that nobody answers for any more."""
     if mount.type != FILE_SYSTEM_TYPE:
         return False
-    daemon = running.find(mount.device, running.own_directory())
-    if daemon is not None and daemon.is_alive and daemon.mount_point == mount.path:
+    served = running.serving(mount)
+    if served is not None and served[0].is_alive and served[0].mount_point == mount.path:
         return False
     return _answer(mount.path) == errno.ENOTCONN
 

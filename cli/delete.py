@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import consent, preflight
-from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.exit_codes import DONE, Failure
+from offsetfs.cli.named_partitions import named
 from offsetfs.cli.served import daemon_of, in_use
-from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageError
-from offsetfs.storage.names import TopicPartition, check_topic
+from offsetfs.storage.counted import counted
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError
+from offsetfs.storage.names import TopicPartition
 
 if TYPE_CHECKING:
     from offsetfs.storage.directory.directory import LogDirectory
@@ -37,9 +39,9 @@ def command(log_directory: str, names: tuple[str, ...], yes: bool) -> int:
     Exit codes: 1 wrong call or permissions, 2 system error, 32 refused, for the reason it says.
     """
     preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
-    partitions = _named(log_directory, names)
+    partitions = named(log_directory, names)
     for partition in partitions:
-        click.echo(f"{partition}: {_content(os.path.join(log_directory, str(partition)))} go")
+        click.echo(f"{partition}: deletes {_content(os.path.join(log_directory, str(partition)))}")
     try:
         _in_directory(log_directory, partitions, yes)
     except LogDirectoryLocked as error:
@@ -54,33 +56,9 @@ def command(log_directory: str, names: tuple[str, ...], yes: bool) -> int:
     return DONE
 
 
-def _named(log_directory: str, names: tuple[str, ...]) -> list[TopicPartition]:
-    """Return the partitions that are meant; `Failure` for a name that means none, or two things."""
-    there = sorted(filter(None, map(_partition, os.listdir(log_directory))))
-    found: dict[TopicPartition, None] = {}
-    for name in names:
-        of_topic = [partition for partition in there if partition.topic == name]
-        itself = [partition for partition in there if str(partition) == name]
-        if of_topic and itself:
-            raise Failure(f"{name} is a partition and a topic: name the topic's partitions, such as {of_topic[0]}")
-        if not of_topic and not itself:
-            raise Failure(f"{name}: {log_directory} has no such topic or partition", WRONG_CALL)
-        found.update(dict.fromkeys([*of_topic, *itself]))
-    return list(found)
-
-
-def _partition(name: str) -> TopicPartition | None:
-    try:
-        partition = TopicPartition.parse(name)
-        check_topic(partition.topic)
-    except InvalidName:
-        return None
-    return partition
-
-
 def _content(path: str) -> str:
     sizes = [os.lstat(os.path.join(path, name)).st_size for name in os.listdir(path) if name.endswith(".log")]
-    return f"{sum(sizes)} bytes in {len(sizes)} segments"
+    return f"{counted(sum(sizes), 'byte')} in {counted(len(sizes), 'segment')}"
 
 
 def _in_directory(log_directory: str, partitions: list[TopicPartition], yes: bool) -> None:

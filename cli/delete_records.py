@@ -10,11 +10,14 @@ import click
 
 from offsetfs.cli import consent, preflight
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.named_partitions import named
 from offsetfs.cli.served import daemon_of, in_use
-from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageError
+from offsetfs.storage.counted import counted
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 from offsetfs.storage.names import TopicPartition
 
 END = -1
+OFFSET_DIGITS_MAX = 19  # of a 64-bit number
 _INSTEAD = "mount it with -o delete-records and write the offset to {mount}/TOPIC-PARTITION/start, or unmount it first"
 
 
@@ -34,10 +37,11 @@ class _Bounds(NamedTuple):
 
 @click.command("delete-records", short_help="Let partitions begin at a later offset.")
 @click.argument("log_directory", metavar="LOGDIR")
-@click.argument("wishes", metavar="TOPIC-PARTITION=OFFSET...", nargs=-1, required=True)
+@click.argument("wishes", metavar="TOPIC[-PARTITION]=OFFSET...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do it without asking.")
 def command(log_directory: str, wishes: tuple[str, ...], yes: bool) -> int:
-    """Delete the records below OFFSET: the partition's log start becomes OFFSET; -1 stands for its end.
+    """Delete the records below OFFSET: the partition's log start becomes OFFSET; -1 stands for its end, TOPIC
+    for all its partitions.
 
     The new start is on disk when the command returns, and never falls again. Segments that hold nothing else are
     removed by the next retention pass (offsetfs clean, or a mount). Only topics with cleanup.policy delete can do this.
@@ -49,8 +53,8 @@ def command(log_directory: str, wishes: tuple[str, ...], yes: bool) -> int:
 
     Exit codes: 1 wrong call or permissions, 2 system error, 32 refused, for the reason it says.
     """
-    wanted = [_parse(wish) for wish in wishes]
     preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
+    wanted = [each for wish in wishes for each in _parse(log_directory, wish)]
     try:
         _in_directory(log_directory, wanted, yes)
     except LogDirectoryLocked as error:
@@ -63,14 +67,12 @@ def command(log_directory: str, wishes: tuple[str, ...], yes: bool) -> int:
     return DONE
 
 
-def _parse(wish: str) -> _Wish:
-    name, equals, offset = wish.rpartition("=")
-    try:
-        if not equals or not offset.removeprefix("-").isascii() or not offset.removeprefix("-").isdigit():
-            raise InvalidName(f"{wish}: TOPIC-PARTITION=OFFSET is meant")
-        return _Wish(TopicPartition.parse(name), int(offset))
-    except InvalidName as error:
-        raise Failure(str(error), WRONG_CALL) from error
+def _parse(log_directory: str, wish: str) -> list[_Wish]:
+    name, equals, text = wish.rpartition("=")
+    digits = text.removeprefix("-")
+    if not equals or not digits.isascii() or not digits.isdigit() or len(digits) > OFFSET_DIGITS_MAX:
+        raise Failure(f"{wish}: give TOPIC-PARTITION=OFFSET, such as orders-0=1234", WRONG_CALL)
+    return [_Wish(partition, int(text)) for partition in named(log_directory, [name])]
 
 
 def _in_directory(log_directory: str, wanted: list[_Wish], yes: bool) -> None:
@@ -126,5 +128,9 @@ def _check(wish: _Wish, bounds: _Bounds) -> None:
 def _sentence(wish: _Wish, bounds: _Bounds) -> str:
     start = bounds.end if wish.offset == END else wish.offset
     if start <= bounds.start:
-        return f"{wish.partition}: begins at {bounds.start} already, nothing goes"
-    return f"{wish.partition}: offsets {bounds.start} to {start - 1} go, {bounds.end - start} of them stay"
+        return f"{wish.partition}: begins at {bounds.start} already; nothing to delete"
+    return f"{wish.partition}: deletes offsets {bounds.start} to {start - 1}; {_remain(bounds.end - start)}"
+
+
+def _remain(count: int) -> str:
+    return f"{counted(count, 'record')} {'remains' if count == 1 else 'remain'}"

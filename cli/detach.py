@@ -1,6 +1,7 @@
 """Going to the background, with the parent waiting for word: it ends when the work has begun, or could not begin.
 
     parent: fork ── reads lines of JSON from a pipe ── "ready" → 0, "failed" → its sentence and exit code, end → 4
+                     "warning" → its sentence is printed, and the parent reads on
     child:  no stray descriptors ── work ── new session, "ready", then standard streams go to /dev/null
 
 One fork is enough: the child leads a session of its own, without a terminal, and opens none. It begins that session
@@ -11,6 +12,7 @@ only when it is ready: until then it stays in the process group of whoever calle
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -42,6 +44,10 @@ class Word:
         """Tell a person who waits how far it is."""
         self._send("progress", text, 0)
 
+    def warn(self, sentence: str) -> None:
+        """Let the parent print a warning."""
+        self._send("warning", sentence, 0)
+
     def ready(self) -> None:
         """Let the parent go, and cut the last ties to its terminal."""
         if self._fd is not None:
@@ -66,8 +72,11 @@ class Word:
             self._fd = None
 
 
-def detach(work: Callable[[Word], int]) -> int:
-    """Run `work` in the background; return 0 once it says `ready`. `Failure` when it says `failed`, or nothing."""
+def detach(work: Callable[[Word], int], warn: Callable[[str], None]) -> int:
+    """Run `work` in the background; return 0 once it says `ready`. `Failure` when it says `failed`, or nothing.
+
+    `warn` prints the warnings of `work`.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     reader, writer = os.pipe()
@@ -77,6 +86,9 @@ def detach(work: Callable[[Word], int]) -> int:
         try:
             for number in _OF_THE_TERMINAL:
                 signal.signal(number, signal.SIG_IGN)
+            # Files that the parent no longer uses, in cycles that were not collected yet, would close their descriptors
+            # when they are collected here: by then the numbers are those of other files, such as /dev/fuse.
+            gc.freeze()
             _close_others(keep={0, 1, 2, writer})
             code = work(Word(writer))
         except BaseException:
@@ -86,13 +98,13 @@ def detach(work: Callable[[Word], int]) -> int:
     os.close(writer)
     with os.fdopen(reader) as words:
         try:
-            return _wait(words.readline)
+            return _wait(words.readline, warn)
         except KeyboardInterrupt:
             os.kill(pid, signal.SIGTERM)
             raise
 
 
-def _wait(next_line: Callable[[], str]) -> int:
+def _wait(next_line: Callable[[], str], warn: Callable[[str], None]) -> int:
     shown = False
     try:
         while line := next_line():
@@ -101,7 +113,11 @@ def _wait(next_line: Callable[[], str]) -> int:
                 return exit_codes.DONE
             if kind == "failed":
                 raise Failure(text, code)
-            if sys.stderr.isatty():
+            if kind == "warning":
+                if shown:
+                    click.echo(CLEAR_LINE, nl=False, err=True)
+                warn(text)
+            elif sys.stderr.isatty():
                 click.echo(CLEAR_LINE + text, nl=False, err=True)
                 shown = True
     finally:

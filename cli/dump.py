@@ -16,8 +16,8 @@ from offsetfs import __version__
 from offsetfs.cli.dump_paths import expanded, listed
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.fs.tree import parse_time
+from offsetfs.storage.cluster import cluster_metadata
 from offsetfs.storage.coordinators import (
-    cluster_metadata,
     consumer_offsets,
     coordinator_records,
     share_group_state,

@@ -7,6 +7,9 @@ import re
 from collections.abc import Sequence
 
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.cli.named_partitions import partitions_of
+from offsetfs.cli.preflight import check_not_mounted
+from offsetfs.fs.mounting.mount_table import mount_holding, resolved
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 
@@ -29,9 +32,17 @@ def expanded(arguments: Sequence[str], suffixes: Sequence[str]) -> list[str]:
     for argument in arguments:
         if groups and _is_partition(argument) and os.path.isdir(os.path.join(groups[-1][0], argument)):
             groups[-1][1].append(argument)
+        elif groups and (of_topic := _of_topic(groups[-1][0], argument)):
+            groups[-1][1].extend(of_topic)
         else:
             groups.append((argument, []))
     return [file for path, chosen in groups for file in _files(path, chosen, suffixes)]
+
+
+def _of_topic(directory: str, name: str) -> list[str]:
+    if os.sep in name or os.path.lexists(name) or not os.path.isdir(directory):
+        return []
+    return [str(partition) for partition in partitions_of(directory) if partition.topic == name]
 
 
 def _files(path: str, chosen: list[str], suffixes: Sequence[str]) -> list[str]:
@@ -39,6 +50,9 @@ def _files(path: str, chosen: list[str], suffixes: Sequence[str]) -> list[str]:
         raise Failure(f"{path}: there is no such file or directory")
     if not os.path.isdir(path):
         return [path]
+    mount = mount_holding(path)
+    if mount is not None and mount.path == resolved(path):
+        check_not_mounted(path)
     names = os.listdir(path)
     if not chosen and any(parse_segment_name(name) for name in names):
         return _partition_files(path, suffixes)

@@ -12,6 +12,7 @@ from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.duties.glance import Glance
 from offsetfs.storage.errors import InvalidName, StorageError
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.settings import broker_settings
 from offsetfs.storage.settings.config import DEFAULTS, LogConfig
 from offsetfs.storage.settings.topic_settings import TopicSettings
 
@@ -36,13 +37,14 @@ def warnings(log_directory: str, options: MountOptions) -> list[str]:
 
 
 def _going(log_directory: str, options: MountOptions) -> Iterator[TopicPartition]:
-    settings = TopicSettings(log_directory, LogConfig.from_properties(options.topic_defaults, DEFAULTS))
+    broker = broker_settings.resolve(options.all_broker_settings).topic_defaults
+    settings = TopicSettings(log_directory, LogConfig.from_properties({**broker, **options.topic_defaults}, DEFAULTS))
     now_ms = time.time_ns() // 1_000_000
     for name in sorted(files.directory_names(log_directory))[:PARTITIONS_MAX]:
         try:
             partition = TopicPartition.parse(name)
             config = settings.config_of(partition.topic)
-            if config.is_deleted and config.retention_ms >= 0:
+            if settings.is_known(partition.topic) and config.is_deleted and config.retention_ms >= 0:
                 latest_ms = Glance.at(os.path.join(log_directory, name)).latest_ms()
                 if 0 <= latest_ms < now_ms - config.retention_ms:
                     yield partition

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
-from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli import preflight
+from offsetfs.cli.exit_codes import DONE, Failure
+from offsetfs.cli.named_partitions import named
 from offsetfs.cli.served import UNMOUNT, in_use
-from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageError
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.counted import counted
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError
+
+if TYPE_CHECKING:
+    from offsetfs.storage.directory.hand_over import HandedOver
 
 
 @click.command("hand-over", short_help="Give a partition to a stopped Kafka broker.")
 @click.argument("log_directory", metavar="LOGDIR")
-@click.argument("name", metavar="TOPIC-PARTITION")
+@click.argument("name", metavar="TOPIC[-PARTITION]")
 @click.argument("broker_directory", metavar="BROKER_LOGDIR")
 def command(log_directory: str, name: str, broker_directory: str) -> int:
-    """Copy TOPIC-PARTITION of LOGDIR into the log directory of a stopped Kafka broker.
+    """Copy a partition of LOGDIR, or all partitions of a topic, into the log directory of a stopped Kafka broker.
 
-    A KRaft broker sets aside partitions that it did not create. So create the topic there, with as many partitions;
-    stop the broker; hand over each partition; start the broker. LOGDIR, which nobody may be writing to, stays as it
-    is. Every batch is verified on the way, and a partition of the broker's that holds records is refused.
+    A KRaft broker sets aside partitions that it did not create. Therefore create the topic there, with as many
+    partitions; stop the broker; hand over each partition; start the broker. No process may write to LOGDIR, which stays
+    as it is. Every batch is verified on the way, and a partition of the broker's that holds records is refused.
 
     \b
     kafka-topics.sh --create --topic orders --bootstrap-server localhost:9092
     systemctl stop kafka
     offsetfs hand-over ~/logs orders-0 /var/lib/kafka/data
+    offsetfs hand-over ~/logs orders /var/lib/kafka/data
     systemctl start kafka
 
     Exit codes: 1 wrong call or permissions, 2 system error, 32 refused, for the reason it says.
@@ -34,21 +41,25 @@ def command(log_directory: str, name: str, broker_directory: str) -> int:
     from offsetfs.cli.progress import bytes_progress
     from offsetfs.storage.directory.hand_over import hand_over
 
+    preflight.check_directory(log_directory, read_only=True, may_be_empty=True)
+    preflight.check_not_mounted(broker_directory)
     try:
-        partition = TopicPartition.parse(name)
-        with bytes_progress(f"Copying {name}") as on_progress:
-            result = hand_over(log_directory, partition, broker_directory, on_progress=on_progress)
-    except InvalidName as error:
-        raise Failure(str(error), WRONG_CALL) from error
+        for partition in named(log_directory, [name]):
+            with bytes_progress(f"Copying {partition}") as on_progress:
+                result = hand_over(log_directory, partition, broker_directory, on_progress=on_progress)
+            click.echo(f"{partition}: {_content(result)}; start the broker")
     except LogDirectoryLocked as error:
         locked = os.path.dirname(error.path or log_directory)
         raise in_use(error, locked, UNMOUNT) from error
     except StorageError as error:
         raise Failure(str(error)) from error
-    click.echo(
-        f"{name}: offsets {result.log_start_offset} to {result.next_offset - 1}, {result.bytes} bytes in "
-        f"{result.segments} segments; start the broker"
-        if result.next_offset > result.log_start_offset
-        else f"{name}: empty; start the broker"
-    )
     return DONE
+
+
+def _content(result: HandedOver) -> str:
+    if result.next_offset == result.log_start_offset:
+        return "empty"
+    return (
+        f"offsets {result.log_start_offset} to {result.next_offset - 1}, {counted(result.bytes, 'byte')} in "
+        f"{counted(result.segments, 'segment')}"
+    )

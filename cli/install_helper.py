@@ -24,7 +24,8 @@ PREFIX = "/usr/local"
 def command(remove: bool, dry_run: bool, force: bool, prefix: str, root: str, python: str | None) -> int:
     """Install what lets others find this offsetfs, as root.
 
-    /sbin/mount.offsetfs, so that `mount -t offsetfs` and lines in fstab work; manual pages; completion for bash, zsh
+    PREFIX/bin/offsetfs, so that the command is on the PATH; /sbin/mount.offsetfs, so that `mount -t offsetfs` and lines
+    in fstab work; manual pages, among them offsetfs-tree(7), the contract of the mounted tree; completion for bash, zsh
     and fish; the systemd units offsetfs@.service, of the system and of users. All of them call the interpreter that
     runs this command.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import logging.handlers
 import os
+import time
 from collections.abc import Mapping
 
 from offsetfs.cli import running
@@ -26,7 +27,11 @@ _PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))  # o
 
 
 class _Printable(logging.Formatter):
-    """One line per event: nothing in it can move the cursor or begin a line of its own."""
+    """One line per event: nothing in it can move the cursor or begin a line of its own. Times are UTC, with a Z."""
+
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
         return "\n  ".join(printable(line) for line in super().format(record).split("\n"))

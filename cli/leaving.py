@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from offsetfs.cli.progress import bytes_text
 from offsetfs.cli.service_manager import ServiceManager
+from offsetfs.storage.counted import counted
 
 if TYPE_CHECKING:
     from offsetfs.fs.appends.shared_sync import Left
@@ -39,8 +40,13 @@ class LeavingTeller:
     def begin(self, reason: str, left: Callable[[], Left]) -> None:
         """The mount has begun to end; `left` may be asked from any thread."""
         self._manager.stopping(f"ending ({reason}): {told(left())}", EXTEND_SECONDS)
-        self._thread = threading.Thread(target=self._tell, args=(left,), name="leaving", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._tell, args=(left,), name="leaving", daemon=True)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as error:  # the records matter more than their progress
+            _log.warning("ending without reports of progress: %s", error)
+        else:
+            self._thread = thread
 
     def end(self) -> None:
         """Everything is done: nothing is told after this returns."""
@@ -63,5 +69,4 @@ def told(left: Left) -> str:
     """Return in words what is not on disk yet."""
     if not left.batches:
         return _CLOSING
-    plural = "" if left.batches == 1 else "es"
-    return f"{left.batches} batch{plural}, {bytes_text(left.size)}, not on disk yet"
+    return f"{counted(left.batches, 'batch', 'batches')}, {bytes_text(left.size)}, not on disk yet"

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli.printable import printable
-from offsetfs.cli.tree_access import Speaker, mount_options, put, reading
+from offsetfs.cli.settings_file import settings_options
+from offsetfs.cli.tree_access import Speaker, put, reading
 
 if TYPE_CHECKING:
     from offsetfs.fs.mounting.path_tree import Entry, Tree
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("paths", metavar="[TREE_PATH]...", nargs=-1)
 @click.option("-l", "is_long", is_flag=True, help="Mode, owner, size and time of each, as ls -l shows them.")
-@mount_options
+@settings_options
 def command(log_directory: str, paths: tuple[str, ...], is_long: bool, texts: tuple[str, ...]) -> int:
     """List directories of the tree that a mount of LOGDIR would show, a name a line; of a file, itself.
 

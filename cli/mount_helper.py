@@ -19,6 +19,7 @@ import click
 from offsetfs.cli import mount as mounting
 from offsetfs.cli import preflight, run
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.log_directories import log_directories
 from offsetfs.cli.printable import printable
 
 NAME = "mount.offsetfs"
@@ -73,13 +74,14 @@ def command(
         raise Failure(
             f"a mount cannot be changed while it is there: umount {mount_point}, and mount it again", WRONG_CALL
         )
-    options = mounting.parsed(texts, sloppy=is_sloppy)
+    paths = log_directories(log_directory)
+    options = mounting.parsed(texts, log_directory, sloppy=is_sloppy)
     if namespace is not None:
         enter(namespace)
     if is_fake:
-        preflight.check(log_directory, mount_point, options)
+        preflight.check(paths, mount_point, options)
         return DONE
-    mounting.mount(NAME, log_directory, mount_point, options, foreground=False)
+    mounting.mount(NAME, paths, mount_point, options, foreground=False)
     if is_verbose:
         click.echo(printable(f"{NAME}: {log_directory} mounted on {mount_point}"))
     return DONE

@@ -8,18 +8,28 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from offsetfs.cli import expiring, running
 from offsetfs.cli.exit_codes import SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.served import daemon_of
-from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at, mount_holding, resolved
 from offsetfs.fs.options import MountOptions
+from offsetfs.storage.counted import counted
 from offsetfs.storage.directory.directory_listing import check_log_directory
 from offsetfs.storage.errors import InvalidName, NotALogDirectory
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 
 FUSE_DEVICE = "/dev/fuse"
 FUSE_CONFIG = "/etc/fuse.conf"
+CAPABILITIES = "/proc/self/status"
+CAP_SYS_ADMIN = 1 << 21
+NOT_PERMITTED = (
+    "this process may not mount: CAP_SYS_ADMIN is missing; start the container with --cap-add SYS_ADMIN (and "
+    "--security-opt apparmor=unconfined where AppArmor is in use), or do without a mount: offsetfs ls, cat, follow and "
+    "append show the same tree"
+)
 AUTOMOUNT_TYPE = "autofs"
 """Of a place that is mounted when somebody goes there, by systemd's x-systemd.automount or the automounter."""
 
@@ -34,31 +44,67 @@ _NEUTRAL = (".lock", "lost+found")
 _LEAVING = ("-delete", "-stray", "-future")  # Kafka's suffixes of partitions on their way out, or in
 
 
-def check(log_directory: str, mount_point: str, options: MountOptions) -> list[str]:
-    """Raise `Failure` when the mount cannot succeed; return what is odd about the log directory, as warnings."""
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The log directories that can be served, those that are left out and why, and warnings about the former."""
+
+    paths: list[str]
+    left_out: dict[str, Exception]
+    warnings: list[str]
+
+
+def check(log_directories: Sequence[str], mount_point: str, options: MountOptions) -> Checked:
+    """Raise `Failure` when the mount cannot succeed; return what can be mounted, with warnings."""
     check_mount_point(mount_point)
-    check_apart(log_directory, mount_point)
-    warnings = check_directory(log_directory, read_only=options.read_only, may_be_empty=options.create)
+    for path in log_directories:
+        check_apart(path, mount_point)
+    checked = check_directories(log_directories, read_only=options.read_only, may_be_empty=options.create)
+    checked.warnings.extend(hidden_entries(mount_point))
     if not options.read_only:
-        warnings += expiring.warnings(log_directory, options)
+        for path in checked.paths:
+            checked.warnings.extend(expiring.warnings(path, options))
     check_fuse(FUSE_DEVICE)
+    check_capability(CAPABILITIES)
     if options.allow_other and os.geteuid() != 0:
         check_allow_other(FUSE_CONFIG)
-    return warnings
+    return checked
+
+
+def check_directories(paths: Sequence[str], *, read_only: bool, may_be_empty: bool) -> Checked:
+    """Check each log directory. `Failure` when there is only one, or none of them can be served.
+
+    An empty directory among several is left out, unless partitions may be made in it.
+    """
+    checked, failures = Checked([], {}, []), []
+    for path in paths:
+        try:
+            warnings = check_directory(path, read_only=read_only, may_be_empty=may_be_empty)
+        except Failure as failure:
+            failures.append(failure)
+            cause = failure.__cause__
+            checked.left_out[path] = cause if isinstance(cause, NotALogDirectory) else failure
+            continue
+        checked.paths.append(path)
+        checked.warnings.extend(warnings)
+    if not checked.paths:
+        raise failures[0]
+    return checked
 
 
 def check_mount_point(path: str) -> None:
     """An existing directory, at which nothing is mounted yet but what waits for us to."""
     mounted = mount_at(path)
     if mounted is not None and mounted.type != AUTOMOUNT_TYPE:
-        daemon = running.find(mounted.device, running.own_directory()) if mounted.type == FILE_SYSTEM_TYPE else None
-        if daemon is not None and not daemon.is_alive:
+        served = running.serving(mounted) if mounted.type == FILE_SYSTEM_TYPE else None
+        if served is not None and not served[0].is_alive:
             raise Failure(f"{path}: the daemon of this mount is gone: offsetfs umount {path}")
+        if served is not None:
+            raise Failure(f"{path}: {served[0].directory} is mounted there already, by process {served[0].pid}")
         raise Failure(f"{path}: something is mounted there already ({mounted.type})")
     try:
         status = os.stat(path)
     except FileNotFoundError:
-        raise Failure(f"{path}: there is no such directory to mount at", WRONG_CALL) from None
+        raise Failure(f"{path}: no such directory to mount at: create it with mkdir", WRONG_CALL) from None
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}", WRONG_CALL) from error
     if not stat.S_ISDIR(status.st_mode):
@@ -71,7 +117,10 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[s
     `/etc/dbus-1` is a legal name of a partition. So where nothing says that this is a log directory, one of them has
     to hold a segment; and what is named like a partition and holds other things must not be opened for writing.
     """
+    check_not_mounted(path)
     needed = os.R_OK | os.X_OK | (0 if read_only else os.W_OK)
+    if os.path.isdir(path) and not read_only:
+        _check_writable(path)
     if os.path.isdir(path) and not os.access(path, needed):
         raise Failure(f"{path}: no permission to read{'' if read_only else ' and write'} it", WRONG_CALL)
     try:
@@ -88,6 +137,40 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[s
     return _warnings(path, [name for name in directories if not _is_known(name)])
 
 
+def check_not_mounted(path: str) -> None:
+    """`Failure` where `path` is a mount of offsetfs, or in one: it shows a log directory and is none."""
+    mount = mount_holding(path)
+    if mount is None:
+        return
+    served = running.serving(mount)
+    known = served[0].directory if served is not None else mount.source
+    name = f": give its log directory, {known}" if known.startswith("/") else ""
+    place = "is" if resolved(path) == mount.path else "is in"
+    raise Failure(f"{path}: {place} an offsetfs mount, not a log directory{name}", WRONG_CALL)
+
+
+def _check_writable(path: str) -> None:
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        raise Failure(
+            f"{path}: its file system is read-only: remount that for writing, or only read "
+            "(offsetfs mount -o ro, ls, cat, verify)",
+            WRONG_CALL,
+        )
+
+
+def hidden_entries(mount_point: str) -> list[str]:
+    """Return a warning where the mount hides files. A place that an automounter serves is not looked into."""
+    if mount_at(mount_point) is not None:
+        return []
+    try:
+        count = len(os.listdir(mount_point))
+    except OSError:
+        return []
+    if not count:
+        return []
+    return [f"{mount_point}: is not empty; the mount hides {counted(count, 'entry', 'entries')} until it is unmounted"]
+
+
 def _how_to_begin(path: str, read_only: bool) -> str:
     daemon = daemon_of(path)
     if daemon is not None:
@@ -96,8 +179,11 @@ def _how_to_begin(path: str, read_only: bool) -> str:
 
 
 def _check_partitions(path: str, partitions: list[str], read_only: bool) -> None:
-    for name in [] if read_only else partitions:
-        content = os.listdir(os.path.join(path, name))
+    """Refuse a directory that has none but directories of others; beside real partitions they are damaged ones."""
+    contents = {name: os.listdir(os.path.join(path, name)) for name in ([] if read_only else partitions)}
+    if any(_is_segment(entry) for content in contents.values() for entry in content):
+        return
+    for name, content in contents.items():
         if content and not any(_belongs_to_partition(entry) for entry in content):
             raise Failure(f"{path}/{name} is named like a partition and holds none: move it, or use -o ro", WRONG_CALL)
 
@@ -107,6 +193,11 @@ def _check_any_segment(path: str, partitions: list[str]) -> None:
         if any(parse_segment_name(entry) for entry in os.listdir(os.path.join(path, name))):
             return
     raise Failure(f"{path}: is no log directory: no partition in it holds a segment", WRONG_CALL)
+
+
+def _is_segment(name: str) -> bool:
+    parsed = parse_segment_name(name)
+    return parsed is not None and parsed[1] == ".log"
 
 
 def _belongs_to_partition(name: str) -> bool:
@@ -160,6 +251,16 @@ def check_fuse(device: str) -> None:
         os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
         raise Failure(f"{device}: {error.strerror}", WRONG_CALL) from error
+
+
+def check_capability(status_file: str) -> None:
+    """Root may mount; in a container it often may not, and mount(2) says only that it is not permitted."""
+    if os.geteuid() != 0:
+        return
+    with open(status_file) as lines:
+        effective = next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), CAP_SYS_ADMIN)
+    if not effective & CAP_SYS_ADMIN:
+        raise Failure(NOT_PERMITTED, SYSTEM)
 
 
 def check_allow_other(configuration: str) -> None:

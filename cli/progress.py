@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsetfs.cli.open_warnings import print_open_warnings
+from offsetfs.cli.printable import printable
+from offsetfs.storage.counted import counted
+
 if TYPE_CHECKING:
     from offsetfs.storage.directory.directory import LogDirectory
+    from offsetfs.storage.directory.log_directories import AnyLogDirectory
     from offsetfs.storage.recovery.recover_all import OnProgress, RecoveryProgress
 
 QUIET_SECONDS = 2.0
 CLEAR_LINE = "\r\x1b[K"
 """On a terminal: what comes next takes the place of the line."""
+
+CUTS_SHOWN_MAX = 20
+"""How many cuts of a recovery are shown one by one: a disk that failed may have thousands."""
 
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
@@ -55,11 +63,26 @@ def recovery_progress() -> Iterator[OnProgress]:
 
 
 def open_for_writing(log_directory: str) -> LogDirectory:
-    """Open a log directory as `LogDirectory.open` does, showing how far a recovery is."""
+    """Open a log directory as `LogDirectory.open` does, showing how far a recovery is, and what failed of it."""
     from offsetfs.storage.directory.directory import LogDirectory
 
     with recovery_progress() as on_progress:
-        return LogDirectory.open(log_directory, on_progress=on_progress)
+        directory = LogDirectory.open(log_directory, on_progress=on_progress)
+    print_open_warnings(directory)
+    for sentence in cut_sentences(directory):
+        click.echo(f"warning: {printable(sentence)}", err=True)
+    return directory
+
+
+def cut_sentences(directory: AnyLogDirectory) -> list[str]:
+    """Return a sentence for each piece that the recovery of `directory` cut: where it was, and which file keeps it."""
+    cuts = directory.cuts()
+    sentences = [
+        f"{cut.path}, position {cut.position}, offset {cut.offset}: {cut.reason}; `offsetfs dump {cut.kept}` shows it"
+        for cut in cuts[:CUTS_SHOWN_MAX]
+    ]
+    more = len(cuts) - len(sentences)
+    return sentences + ([f"recovery cut {more} pieces more: see offsetfs status {directory.path}"] if more else [])
 
 
 class RecoveryTeller:
@@ -100,7 +123,7 @@ def told(progress: RecoveryProgress, seconds: float) -> str:
 def bytes_text(size: int) -> str:
     """Return a number of bytes for people."""
     scale, unit = next(((scale, unit) for scale, unit in _UNITS if size >= scale), (1, ""))
-    return f"{size / scale:.1f} {unit}" if unit else f"{size} bytes"
+    return f"{size / scale:.1f} {unit}" if unit else counted(size, "byte")
 
 
 class Line:

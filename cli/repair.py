@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, SYSTEM, Failure
 from offsetfs.cli.served import UNMOUNT, in_use
 from offsetfs.storage.errors import LogDirectoryLocked, NotALogDirectory
@@ -41,12 +42,13 @@ def command(log_directory: str, dry_run: bool, as_json: bool) -> int:
     from offsetfs.cli.progress import bytes_progress, recovery_progress
     from offsetfs.storage.verify.repair import carry_out, plan
 
+    preflight.check_not_mounted(log_directory)
     try:
-        with bytes_progress("Looking") as on_progress:
+        with bytes_progress("Checking") as on_progress:
             planned = plan(log_directory, on_progress=on_progress)
         _show(planned, as_json)
         if dry_run:
-            _say(as_json, "nothing was changed", _what_next(planned), changed=False)
+            _say(as_json, "nothing changed", _what_next(planned), changed=False)
             return DONE if planned.is_empty and planned.is_sound else LEFT
         with recovery_progress() as on_recovery:
             outcome = carry_out(planned, on_progress=on_recovery)
@@ -59,7 +61,7 @@ def command(log_directory: str, dry_run: bool, as_json: bool) -> int:
 
 
 def _what_next(planned: Plan) -> str:
-    return "there is nothing to do" if planned.is_empty else "--yes does what is listed"
+    return "nothing to do" if planned.is_empty else "add --yes to do it"
 
 
 def _say(as_json: bool, *sentences: str, changed: bool) -> None:
@@ -71,7 +73,10 @@ def _say(as_json: bool, *sentences: str, changed: bool) -> None:
 
 def _show(planned: Plan, as_json: bool) -> None:
     if not planned.is_clean:
-        _line(as_json, "unclean", planned.path, "was not closed in order: every partition is recovered")
+        _line(as_json, "unclean", planned.path, "not cleanly closed: every partition will be recovered")
+    if planned.settings_path is not None:
+        meaning = "cannot be read: would be set aside; the topics whose settings are lost would have the defaults"
+        _line(as_json, "settings", planned.settings_path, meaning)
     for partition in planned.partitions.values():
         _show_partition(partition, as_json)
     for finding in planned.kept:
@@ -101,10 +106,13 @@ def _show_outcome(planned: Plan, outcome: Outcome, as_json: bool) -> None:
             click.echo(json.dumps({"kind": "done", **asdict(damage)}))
         else:
             click.echo(f"done: {damage.path}, {place}: {damage.reason}")
+    if outcome.settings_copy is not None:
+        meaning = "the damaged settings of topics; set them again (`offsetfs config`) before a mount or `clean`"
+        _line(as_json, "settings", outcome.settings_copy, meaning)
     for partition, reason in outcome.failed.items():
         _line(as_json, "failed", str(partition), f"could not be recovered: {reason}")
     if planned.is_empty:
-        _say(as_json, "there was nothing to do", changed=False)
+        _say(as_json, "nothing to do", changed=False)
         return
-    closed = "the directory stays unclean" if outcome.failed else "the directory is closed in order"
-    _say(as_json, "done", closed, "`offsetfs verify` looks at it again", changed=True)
+    closed = "the directory stays unclean" if outcome.failed else "the directory is cleanly closed"
+    _say(as_json, "done", closed, "check again with `offsetfs verify`", changed=True)

@@ -17,9 +17,10 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from offsetfs.fs.mounting.mount_table import Mount
 from offsetfs.storage import files
 
 
@@ -38,6 +39,8 @@ class Daemon:
     options: Mapping[str, str] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
     ending: str = ""
+    directories: tuple[str, ...] = ()
+    """The paths of the log directories, of which `directory` is the list with commas."""
 
     @property
     def since_s(self) -> float:
@@ -101,14 +104,14 @@ def unregister(daemon: Daemon, place: str) -> None:
         os.unlink(_path(daemon, place))
 
 
-def find(device: int, place: str) -> Daemon | None:
-    """Return what is known about the daemon of the mount with this st_dev.
+def find(device: int, place: str, owner: int | None = None) -> Daemon | None:
+    """Return what is known about the daemon of the mount with this st_dev; `owner` of the place, ours if left out.
 
     One that lives comes before one that died, and before one that still ends: its mount is gone, and the number is
     another's.
     """
     try:
-        _check_own(place)
+        _check_own(place, owner)
         known = _of_device(device, place)
     except OSError:
         return None
@@ -118,6 +121,34 @@ def find(device: int, place: str) -> Daemon | None:
 def reread(daemon: Daemon, place: str) -> Daemon | None:
     """Return what the file of `daemon` says now; None when it has removed it, having saved everything."""
     return _read(_path(daemon, place))
+
+
+def serving(mount: Mount) -> tuple[Daemon, str] | None:
+    """Return the daemon of a mount and where it is registered: of a mount of this user, and for root of any user.
+
+    A user's file is used only where the process it names belongs to that user: it could name any other.
+    """
+    for place, owner in _places(mount):
+        daemon = find(mount.device, place, owner)
+        if daemon is not None and (not daemon.is_alive or _owner_of(daemon.pid) == owner):
+            return daemon, place
+    return None
+
+
+def _places(mount: Mount) -> Iterator[tuple[str, int]]:
+    """Yield where the daemon of `mount` can be registered, and which user that is."""
+    own = os.geteuid()
+    yield own_directory(), own
+    if own == 0 and mount.owner:
+        yield f"/run/user/{mount.owner}/offsetfs", mount.owner
+        yield os.path.join(tempfile.gettempdir(), f"offsetfs-{mount.owner}"), mount.owner
+
+
+def _owner_of(pid: int) -> int | None:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return None
 
 
 def _of_device(device: int, place: str) -> list[Daemon]:
@@ -138,6 +169,7 @@ def _read(path: str) -> Daemon | None:
             {str(name): str(value) for name, value in content["options"].items()},
             tuple(str(each) for each in content["failures"]),
             str(content.get("ending", "")),
+            tuple(str(each) for each in content.get("directories", ())),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -146,7 +178,9 @@ def _read(path: str) -> Daemon | None:
 def _replace(path: str, data: bytes) -> None:
     """Put `data` in the place of `path`, whole for every reader."""
     temporary = path + ".tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with contextlib.suppress(FileNotFoundError):  # of a daemon that was killed, or planted
+        os.unlink(temporary)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
         file.write(data)
     os.replace(temporary, path)
@@ -156,8 +190,8 @@ def _path(daemon: Daemon, place: str) -> str:
     return os.path.join(place, f"{os.major(daemon.device)}-{os.minor(daemon.device)}-{daemon.pid}.json")
 
 
-def _check_own(place: str) -> None:
+def _check_own(place: str, owner: int | None = None) -> None:
     status = os.lstat(place)
-    is_own = status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o022
+    is_own = status.st_uid == (os.geteuid() if owner is None else owner) and not stat.S_IMODE(status.st_mode) & 0o022
     if not stat.S_ISDIR(status.st_mode) or not is_own:
         raise PermissionError(1, "is not a directory of ours alone", place)

@@ -48,14 +48,21 @@ def take_if_it_answers(mount_point: str) -> Sample | None:
 
     Another process does the reading: whoever waits for a file system that is stuck cannot even be killed.
     """
-    path = os.path.join(resolved(mount_point), METRICS)
-    reader = subprocess.Popen(["cat", "--", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    text = read_if_it_answers(mount_point, METRICS)
+    return None if text is None else parsed(text.decode(), time.monotonic())
+
+
+def read_if_it_answers(mount_point: str, *names: str) -> bytes | None:
+    """Return the content of small files of a mount, joined; None where `take_if_it_answers` returns None."""
+    root = resolved(mount_point)
+    paths = [os.path.join(root, name) for name in names]
+    reader = subprocess.Popen(["cat", "--", *paths], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
-        text, _ = reader.communicate(timeout=PATIENCE_S)
+        content, _ = reader.communicate(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
         reader.kill()
         return None
-    return parsed(text.decode(), time.monotonic()) if reader.returncode == 0 else None
+    return content if reader.returncode == 0 else None
 
 
 def parsed(text: str, taken_s: float) -> Sample:

@@ -1,32 +1,59 @@
-"""Who serves a log directory that a command finds in use, and what its user can do instead."""
+"""The process that serves a log directory which a command finds in use, and what the user can do instead."""
 
 from __future__ import annotations
 
 import os
+import pwd
 
 from offsetfs.cli import running
 from offsetfs.cli.exit_codes import Failure
-from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mounts
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mounts
 from offsetfs.storage.errors import LogDirectoryLocked
 
 UNMOUNT = "unmount it first: offsetfs umount {mount}"
-"""What helps whoever needs the directory for himself, for `in_use`."""
+"""The remedy of commands that need the directory for themselves, for `in_use`."""
 
 
 def daemon_of(log_directory: str) -> running.Daemon | None:
-    """Return the daemon of ours that has this log directory mounted for writing, if there is one."""
+    """Return the daemon that has this log directory mounted for writing, if this user may know it."""
     directory = os.path.realpath(log_directory)
-    ours = (running.find(mount.device, running.own_directory()) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE)
-    return next((d for d in ours if d and d.directory == directory and d.is_alive and "ro" not in d.options), None)
+    served = (running.serving(mount) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE)
+    daemons = (found[0] for found in served if found is not None)
+    return next((d for d in daemons if directory in d.directories and d.is_alive and "ro" not in d.options), None)
+
+
+def locked_directory(error: LogDirectoryLocked) -> str:
+    """Return the path of the log directory whose lock another process holds."""
+    return os.path.dirname(error.path or "")
 
 
 def in_use(error: LogDirectoryLocked, log_directory: str, instead: str) -> Failure:
-    """Return what to raise when somebody else has the directory: who it is, and what helps.
+    """Return what to raise when another process has the directory: which one, and the remedy.
 
-    `instead` is what to do where a mount of ours has it, with `{mount}` for its mount point; a broker is to be stopped.
+    `instead` is the remedy where an offsetfs mount has it, with `{mount}` for its mount point; a broker is to be
+    stopped.
     """
     daemon = daemon_of(log_directory)
-    if daemon is None:
-        return Failure(f"{error}: stop it first (a running broker has tools of its own for this)")
-    cure = instead.format(mount=daemon.mount_point)
-    return Failure(f"{log_directory} is mounted at {daemon.mount_point} by process {daemon.pid}: {cure}")
+    if daemon is not None:
+        cure = instead.format(mount=daemon.mount_point)
+        return Failure(f"{log_directory} is mounted at {daemon.mount_point} by process {daemon.pid}: {cure}")
+    mount = _mount_of(log_directory)
+    if mount is not None:
+        cure = instead.format(mount=mount.path)
+        return Failure(f"{log_directory} is mounted at {mount.path} by user {user_name(mount.owner)}: {cure}")
+    return Failure(f"{error}: stop it first (a running broker has tools of its own for this)")
+
+
+def _mount_of(log_directory: str) -> Mount | None:
+    """Return the mount for writing of this log directory, by the table of mounts alone: another user's, too."""
+    directory = os.path.realpath(log_directory)
+    ours = (mount for mount in mounts() if mount.type == FILE_SYSTEM_TYPE and directory in mount.source.split(","))
+    return next((mount for mount in ours if "ro" not in mount.options.split(",")), None)
+
+
+def user_name(uid: int | None) -> str:
+    """Return the name of a user, the number where there is no name."""
+    try:
+        return "unknown" if uid is None else pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -22,7 +22,7 @@ def command() -> None:
     offsetfs spark repartition /var/lib/kafka/data orders ~/logs orders-wide --partitions 48
     offsetfs spark tail /var/lib/kafka/data /lake/orders --topic orders --once
 
-    The same in SQL and DataFrames: spark.read.format("offsetfs").load("/var/lib/kafka/data"). docs/spark.md.
+    The same in SQL and DataFrames: spark.read.format("offsetfs").load("/var/lib/kafka/data"): offsetfs-datasource(7).
 
     Exit codes: 0 done, 1 wrong call, or damage found by verify, 2 system error, 32 not possible now.
     """

@@ -33,7 +33,7 @@ class SparkLog:
     """The file of one job. It is there as soon as somebody writes to it."""
 
     def __init__(self) -> None:
-        self.path = _folder() / f"spark-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
+        self.path = _folder() / f"spark-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}.log"
 
     @contextlib.contextmanager
     def catching(self) -> Iterator[None]:

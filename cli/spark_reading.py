@@ -6,14 +6,19 @@ import dataclasses
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from offsetfs.cli import spark_session
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.fs.figures import duration, size
+from offsetfs.storage.counted import counted
+
+if TYPE_CHECKING:
+    from offsetfs.pipeline.jobs.export import PartitionExported
 
 _BARS_WIDTH_MIN = 110
 """How many columns a terminal has where there is room for bars."""
@@ -62,7 +67,8 @@ def stats(
 def _in_all(rows: list[dict[str, Any]]) -> str:
     """Return a sentence on all partitions, and how unevenly they share."""
     records = sum(row["records"] for row in rows)
-    told = f"{records:,} records, {size(sum(row['bytes'] for row in rows))} in {len(rows)} partitions"
+    noun = "record" if records == 1 else "records"
+    told = f"{records:,} {noun}, {size(sum(row['bytes'] for row in rows))} in {counted(len(rows), 'partition')}"
     if len(rows) < 2 or not records:
         return told
     largest = max(rows, key=lambda row: int(row["records"]))
@@ -135,8 +141,8 @@ def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: t
     else:
         for finding in result.findings:
             click.echo(finding)
-        looked = ", ".join(f"{count} {name}" for name, count in result.tally.fields().items())
-        click.echo(f"{looked} in {duration(time.monotonic() - begun)}: {len(result.findings)} findings")
+        seconds = duration(time.monotonic() - begun)
+        click.echo(f"{result.tally} in {seconds}: {counted(len(result.findings), 'finding')}")
     return FOUND if result.damage else DONE
 
 
@@ -178,14 +184,34 @@ def export(
             from offsetfs.pipeline.jobs.export_table import export_table
 
             written = export_table(spark, source, destination, table, topics, isolation=isolation, is_to_append=append)
-            spark_session.tell(dataclasses.asdict(written), f"{written.records} records into {table}", as_json)
+            spark_session.tell(
+                dataclasses.asdict(written), f"{counted(written.records, 'record')} into {table}", as_json
+            )
             return DONE
         from offsetfs.pipeline.jobs.export import export as job
 
         result = job(spark, source, destination, topics, isolation=isolation)
-    made = f"{result.records_made} records, {size(result.bytes_made)} in {result.files_made} new files"
-    spark_session.tell(dataclasses.asdict(result), f"{made}; {result.files} files in all", as_json)
+    new_files = counted(result.files_made, "new file")
+    made = f"{counted(result.records_made, 'record')}, {size(result.bytes_made)} in {new_files}"
+    sentence = f"{made}; {counted(result.files, 'file')} in all"
+    spark_session.tell(dataclasses.asdict(result), sentence, as_json, _exported(result.partitions))
     return DONE
+
+
+def _exported(partitions: Sequence[PartitionExported]) -> list[tuple[str, ...]]:
+    """Return a table of what there is of each partition."""
+    rows = [
+        (
+            each.partition,
+            f"{each.records_made:,}",
+            size(each.bytes_made),
+            str(each.files_made),
+            str(each.start),
+            str(each.end),
+        )
+        for each in partitions
+    ]
+    return [("partition", "new records", "bytes", "files", "offsets from", "to before"), *rows]
 
 
 @click.command("tail", short_help="Carry over what comes, to Parquet or the console.")
@@ -213,5 +239,9 @@ def tail(
         from offsetfs.pipeline.jobs.tail import tail as job
 
         result = job(spark, source, destination, topics, is_once=once)
-    spark_session.tell(dataclasses.asdict(result), f"{result.records} records in {result.batches} batches", as_json)
+    spark_session.tell(
+        dataclasses.asdict(result),
+        f"{counted(result.records, 'record')} in {counted(result.batches, 'batch', 'batches')}",
+        as_json,
+    )
     return DONE

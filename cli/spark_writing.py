@@ -10,6 +10,7 @@ import click
 from offsetfs.cli import spark_session
 from offsetfs.cli.exit_codes import DONE
 from offsetfs.fs.figures import size
+from offsetfs.storage.counted import counted
 
 
 @click.command("import", short_help="Append files to a topic, each record once.")
@@ -19,6 +20,7 @@ from offsetfs.fs.figures import size
 @click.option(
     "--format", "kind", type=click.Choice(["text", "ndjson", "parquet", "csv"]), default="text", show_default=True
 )
+@click.option("--value-is-line", is_flag=True, help="Each whole line is a value, as with --format text.")
 @click.option("--partitions", type=click.IntRange(1, 100_000), metavar="N", help="Make the topic where it is missing.")
 @click.option("--rejects", metavar="FILE", help="Where lines that are wrong are told, as lines of JSON.")
 @click.option("--rejects-max", type=click.IntRange(0), default=0, show_default=True, help="How many may be wrong.")
@@ -28,6 +30,7 @@ def import_(
     destination: str,
     topic: str,
     kind: str,
+    value_is_line: bool,
     partitions: int | None,
     rejects: str | None,
     rejects_max: int,
@@ -42,6 +45,10 @@ def import_(
     offsetfs spark import 'dump/*.ndjson' ~/logs events --format ndjson --rejects bad.ndjson --rejects-max 100
     offsetfs spark import /backup/parquet/topic=orders ~/logs orders --format parquet --partitions 12
     """
+    if value_is_line:
+        if kind not in ("text", "ndjson"):
+            raise click.UsageError(f"--value-is-line is for lines of text, not for --format {kind}")
+        kind = "text"
     with spark_session.begun(master, conf, as_json) as spark:
         from offsetfs.pipeline.jobs.import_files import TooManyRejects, import_files, write_rejects
 
@@ -58,9 +65,9 @@ def import_(
         if rejects is not None:
             write_rejects(rejects, result.rejects)
     published = result.published
-    done = "were imported before" if published.is_repeated else "imported"
+    done = "imported before" if published.is_repeated else "imported"
     fields = {**published.fields(), "is_repeated": published.is_repeated, "rejected": result.rejected}
-    sentence = f"{published.records} records {done}, {result.rejected} lines rejected"
+    sentence = f"{counted(published.records, 'record')} {done}, {counted(result.rejected, 'line')} rejected"
     spark_session.tell(fields, sentence, as_json, _offsets(published.partitions))
     return DONE
 
@@ -102,9 +109,11 @@ def repartition(
 
         result = job(spark, source, topic, destination, new_topic, partitions, offset_map=offset_map)
     published = result.published
-    done = "were written before" if published.is_repeated else f"written; the offset map is {result.offset_map}"
+    done = "written before" if published.is_repeated else f"written; the offset map is {result.offset_map}"
     fields = {**published.fields(), "is_repeated": published.is_repeated, "offset_map": result.offset_map}
-    spark_session.tell(fields, f"{published.records} records {done}", as_json, _offsets(published.partitions))
+    spark_session.tell(
+        fields, f"{counted(published.records, 'record')} {done}", as_json, _offsets(published.partitions)
+    )
     return DONE
 
 
@@ -130,7 +139,7 @@ def compact(source: str, partitions: tuple[str, ...], master: str | None, conf: 
     for row in rows:
         numbers = (f"{row['records_read']:,}", f"{row['records_kept']:,}")
         table.append((row["partition"], *numbers, size(row["bytes_before"]), size(row["bytes_after"])))
-    sentence = f"{len(rows)} partitions compacted" if rows else "nothing is dirty"
+    sentence = f"{counted(len(rows), 'partition')} compacted" if rows else "nothing is dirty"
     spark_session.tell({"partitions": rows}, sentence, as_json, table)
     return DONE
 
@@ -149,6 +158,6 @@ def reindex(source: str, partitions: tuple[str, ...], master: str | None, conf: 
         from offsetfs.pipeline.jobs.reindex import reindex as job
 
         result = job(spark, source, partitions)
-    sentence = f"{result.segments} segments, {size(result.bytes)}; {result.changed} got other indexes than they had"
+    sentence = f"{counted(result.segments, 'segment')}, {size(result.bytes)}; {result.changed} with changed indexes"
     spark_session.tell(dataclasses.asdict(result), sentence, as_json)
     return DONE

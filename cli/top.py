@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 import shutil
 import signal
 import sys
+import termios
 import time
+import tty
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 INTERVAL_S_MIN = 0.1
+KEY_POLL_S = 0.1  # between two checks for signals, while the keyboard is waited for
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 HEADINGS = ("PARTITION", "NEXT", "IN REC/S", "IN B/S", "OUT B/S", "NOT ON DISK", "LAG", "FOLLOWERS")
 _ROWS_RESERVED = 8  # of a screen: everything but the rows of partitions
 
@@ -37,10 +44,10 @@ Row = tuple[str, ...]
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time between two looks.",
+    help="Time between two samples.",
 )
 def command(mount_point: str, once: bool, interval_s: float) -> int:
-    """Show the partitions of the mount MNT that are in use, the busiest first, until Ctrl-C.
+    """Show the partitions of the mount MNT that are in use, the busiest first, until q or Ctrl-C.
 
     \b
     NEXT         the offset that the next record gets
@@ -60,14 +67,14 @@ def command(mount_point: str, once: bool, interval_s: float) -> int:
     """
     mount = mount_at(mount_point)
     if mount is None or mount.type != FILE_SYSTEM_TYPE:
-        raise Failure(f"{mount_point} is no mount of offsetfs", WRONG_CALL)
+        raise Failure(f"{mount_point} is not an offsetfs mount", WRONG_CALL)
     if once:
         before = _look(mount_point)
         time.sleep(interval_s)
         click.echo("\n".join(lines(before, _look(mount_point))))
         return DONE
     if not sys.stdout.isatty():
-        raise Failure("the live view needs a terminal: use --once", WRONG_CALL)
+        raise Failure("the live view needs a terminal; use --once", WRONG_CALL)
     _watch(lambda: _look(mount_point), interval_s)
     return DONE
 
@@ -82,23 +89,52 @@ def _look(mount_point: str) -> Sample:
 
 
 def _watch(look: Callable[[], Sample], interval_s: float) -> None:
-    """Show until Ctrl-C or SIGTERM, and leave the terminal as it was.
+    """Show until q, Ctrl-C or SIGTERM, and restore the terminal.
 
-    The signals are taken between two looks: one that came while the screen is switched would leave it switched.
+    The signals are taken between two polls: one that came while the screen is switched would leave it switched.
     """
     from rich.live import Live
 
-    ending = (signal.SIGINT, signal.SIGTERM)
-    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         before = look()
-        with Live(_screen(before, before), screen=True, auto_refresh=False) as live:
-            while signal.sigtimedwait(ending, interval_s) is None:
+        with _single_keys() as keys, Live(_screen(before, before), screen=True, auto_refresh=False) as live:
+            while not _is_ended(keys, interval_s):
                 now = look()
                 live.update(_screen(before, now), refresh=True)
                 before = now
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+
+
+@contextlib.contextmanager
+def _single_keys() -> Iterator[int | None]:
+    """Let the terminal pass on each key at once; yield its descriptor, None where standard input is no terminal."""
+    if not sys.stdin.isatty():
+        yield None
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal, termios.TCSANOW)
+    try:
+        yield terminal
+    finally:
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
+
+
+def _is_ended(keys: int | None, seconds: float) -> bool:
+    """Wait for `seconds`; return whether q, Ctrl-C or SIGTERM came meanwhile."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if signal.sigtimedwait(_ENDING, 0 if keys is not None else left) is not None:
+            return True
+        if keys is not None and select.select([keys], [], [], min(left, KEY_POLL_S))[0]:
+            pressed = os.read(keys, 64)
+            if not pressed:  # the terminal is gone
+                return True
+            if b"q" in pressed.lower():
+                return True
+    return False
 
 
 def _screen(before: Sample, now: Sample) -> RenderableType:

@@ -19,24 +19,23 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.log_directories import log_directories
+from offsetfs.cli.open_warnings import print_open_warnings
 from offsetfs.cli.printable import printable
 from offsetfs.cli.progress import Line, recovery_progress
-from offsetfs.fs.options import MountOptions, OptionError
+from offsetfs.cli.settings_file import parsed_options
+from offsetfs.fs.options import MountOptions
+from offsetfs.storage.directory.log_directories import LogDirectories, left_out, metadata_directory_among
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
 
 if TYPE_CHECKING:
     from offsetfs.fs.mounting.path_tree import OpenFile, Tree
     from offsetfs.fs.nodes import Buffer
-    from offsetfs.storage.directory.directory import LogDirectory
 
 READ_BYTES = 1 << 20
 LINE_SECONDS = 10.0  # so often it is told how far something is that has to be made first
 ABOUT_A_PATH = WRONG_CALL
-"""The exit code when a path could not be read or written: that of cat(1)."""
-
-mount_options = click.option(
-    "-o", "texts", metavar="OPT[,OPT=...]", multiple=True, help="Options as of a mount, see offsetfs mount."
-)
+"""The exit code when a path, or some of its records, could not be read or written: that of cat(1)."""
 
 
 class ReaderGone(Exception):
@@ -85,32 +84,30 @@ def reading(
     log_directory: str, texts: tuple[str, ...], speaker: Speaker, work: Callable[[Tree], Awaitable[None]]
 ) -> int:
     """Do `work` on the tree as it is read only: no lock, nothing written, a broker may be running."""
-    options = _options(texts)
+    paths = log_directories(log_directory)
+    # The rest is printed, and the exit code says that some is missing.
+    options = parsed_options(("damage=skip", *texts), log_directory)
     if options.create or options.delete or options.delete_records:
         raise Failure("create, delete and delete-records mean nothing to who only reads", WRONG_CALL)
-    return _run(log_directory, dataclasses.replace(options, read_only=True), speaker, work)
+    return _run(paths, dataclasses.replace(options, read_only=True), speaker, work)
 
 
 def writing(
     log_directory: str, texts: tuple[str, ...], speaker: Speaker, work: Callable[[Tree], Awaitable[None]]
 ) -> int:
     """Do `work` on the tree under the lock of the directory; what it wrote is on disk after return."""
-    options = _options(texts)
+    paths = log_directories(log_directory)
+    options = parsed_options(texts, log_directory)
     if options.read_only:
         raise Failure("ro means nothing to who writes", WRONG_CALL)
-    return _run(log_directory, options, speaker, work)
+    return _run(paths, options, speaker, work)
 
 
-def _options(texts: tuple[str, ...]) -> MountOptions:
-    try:
-        return MountOptions.parse(texts)
-    except OptionError as error:
-        raise Failure(str(error), WRONG_CALL) from error
-
-
-def _run(log_directory: str, options: MountOptions, speaker: Speaker, work: Callable[[Tree], Awaitable[None]]) -> int:
-    preflight.check_directory(log_directory, read_only=options.read_only, may_be_empty=options.create)
-    directory = _open(log_directory, options)
+def _run(paths: list[str], options: MountOptions, speaker: Speaker, work: Callable[[Tree], Awaitable[None]]) -> int:
+    checked = preflight.check_directories(paths, read_only=options.read_only, may_be_empty=options.create)
+    directory = _open(checked, options)
+    for path, error in directory.failures.items():
+        speaker.say(f"warning: {left_out(path, error)}")
     from offsetfs.fs.mounting.without_kernel import Unsaved, run  # after the checks: it loads trio and pyfuse3
 
     async def all_of_it(tree: Tree) -> None:
@@ -119,6 +116,8 @@ def _run(log_directory: str, options: MountOptions, speaker: Speaker, work: Call
         finally:
             for line in tree.story():
                 speaker.say(line)
+            if tree.damage_found:
+                speaker.code = ABOUT_A_PATH
 
     teller = _LogTeller(speaker)
     logging.getLogger("offsetfs").addHandler(teller)
@@ -135,22 +134,27 @@ def _run(log_directory: str, options: MountOptions, speaker: Speaker, work: Call
     return speaker.code
 
 
-def _open(path: str, options: MountOptions) -> LogDirectory:
-    from offsetfs.cli.served import in_use
+def _open(checked: preflight.Checked, options: MountOptions) -> LogDirectories:
+    from offsetfs.cli.served import in_use, locked_directory
     from offsetfs.storage.directory.directory import LogDirectory
-    from offsetfs.storage.settings.directory_config import DirectoryConfig
 
-    try:
+    metadata_directory = options.metadata_log_directory or metadata_directory_among(checked.paths)
+
+    def open_one(path: str) -> LogDirectory:
         with recovery_progress() as on_progress:
-            return LogDirectory.open(
+            directory = LogDirectory.open(
                 path,
                 read_only=options.read_only,
-                defaults=options.topic_defaults,
                 on_progress=on_progress,
-                config=DirectoryConfig.from_properties(options.directory_settings),
+                **options.of_directory(metadata_directory),
             )
+        print_open_warnings(directory)
+        return directory
+
+    try:
+        return LogDirectories.open(checked.paths, open_one, checked.left_out)
     except LogDirectoryLocked as error:
-        raise in_use(error, path, "write to the files there") from error
+        raise in_use(error, locked_directory(error), "write to the files there") from error
     except (NotALogDirectory, InvalidConfig) as error:
         raise Failure(str(error), WRONG_CALL) from error
     except StorageError as error:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import click
 
 from offsetfs.cli import consent, preflight
-from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.exit_codes import DONE, Failure
+from offsetfs.cli.named_partitions import single
 from offsetfs.cli.served import UNMOUNT, in_use
-from offsetfs.storage.errors import InvalidName, LogDirectoryLocked, StorageError
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 
 
 @click.command("truncate", short_help="Cut the end off a partition.")
 @click.argument("log_directory", metavar="LOGDIR")
-@click.argument("name", metavar="TOPIC-PARTITION")
+@click.argument("name", metavar="TOPIC[-PARTITION]")
 @click.argument("offset", metavar="OFFSET", type=click.IntRange(min=0))
 @click.option("--yes", is_flag=True, help="Do it without asking.")
 def command(log_directory: str, name: str, offset: int, yes: bool) -> int:
@@ -23,7 +24,7 @@ def command(log_directory: str, name: str, offset: int, yes: bool) -> int:
     Batches are never split: the one that holds OFFSET goes as a whole, and the next record gets the offset at which it
     began. These offsets are given out a second time: whoever read them before sees other records there then, so do
     this only where nobody did. An OFFSET below the log start empties the partition. The tail of a segment that is cut
-    is kept beside it, as a .cut- file.
+    is kept beside it, as a .cut- file. TOPIC stands for its partition where it has only one.
 
     \b
     offsetfs truncate ~/logs orders-0 1234
@@ -33,9 +34,7 @@ def command(log_directory: str, name: str, offset: int, yes: bool) -> int:
     """
     preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
     try:
-        _truncate(log_directory, TopicPartition.parse(name), offset, yes)
-    except InvalidName as error:
-        raise Failure(str(error), WRONG_CALL) from error
+        _truncate(log_directory, single(log_directory, name), offset, yes)
     except LogDirectoryLocked as error:
         raise in_use(error, log_directory, UNMOUNT) from error
     except StorageError as error:
@@ -50,7 +49,7 @@ def _truncate(log_directory: str, partition: TopicPartition, offset: int, yes: b
     try:
         log = directory.log(partition)
         if offset >= log.next_offset:
-            click.echo(f"{partition}: ends at {log.next_offset} already, nothing goes")
+            click.echo(f"{partition}: ends at {log.next_offset} already; nothing to remove")
             return
         first = _first_to_go(log, offset)
         click.echo(_sentence(log, offset, first))
@@ -71,6 +70,6 @@ def _first_to_go(log: Log, offset: int) -> int:
 
 def _sentence(log: Log, offset: int, first: int) -> str:
     if offset <= log.log_start_offset:
-        return f"{log.partition}: offsets {log.log_start_offset} to {log.next_offset - 1} go: all there are"
-    said = f"{log.partition}: offsets {first} to {log.next_offset - 1} go"
-    return said if first == offset else f"{said}: {offset} lies in a batch that begins at {first}"
+        return f"{log.partition}: removes offsets {log.log_start_offset} to {log.next_offset - 1}: all records"
+    said = f"{log.partition}: removes offsets {first} to {log.next_offset - 1}"
+    return said if first == offset else f"{said}: offset {offset} is inside a batch that begins at {first}"

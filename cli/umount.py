@@ -15,6 +15,7 @@ from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.holders import holders
 from offsetfs.cli.printable import printable
 from offsetfs.cli.progress import Line
+from offsetfs.cli.served import user_name
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_at
 
 LOOK_MS = 250  # so often the daemon's file is looked at for what is left
@@ -24,15 +25,18 @@ HOLDERS_SHOWN = 5
 
 @click.command("umount", short_help="Unmount, and wait until everything is on disk.")
 @click.argument("mount_point", metavar="MNT")
-def command(mount_point: str) -> int:
+@click.option("--lazy", is_flag=True, help="Detach a busy mount now; its daemon ends with the last open file.")
+def command(mount_point: str, lazy: bool) -> int:
     """Unmount MNT, and return when its daemon has written everything and ended.
 
-    When the mount is busy it stays, and the processes that hold it are named. Else it tells what is left to do, once
-    that takes longer than two seconds. umount(8) and fusermount3 -u unmount as well, and drain as well, but do not wait
-    for it.
+    A busy mount stays, and the message names the processes that hold it. With --lazy it is detached: new accesses no
+    longer reach it, and the daemon writes everything and ends when the last file is closed; the command does not wait
+    for that. Progress is shown once the end takes longer than two seconds. umount(8) and fusermount3 -u unmount as
+    well, and the daemon writes everything as well, but they do not wait for it.
 
     \b
     offsetfs umount /mnt/kafka
+    offsetfs umount --lazy /mnt/kafka
 
     Exit codes: 1 wrong call or permissions, 2 something could not be saved, 8 interrupted, 32 busy.
     """
@@ -40,20 +44,24 @@ def command(mount_point: str) -> int:
     if mount is None:
         raise Failure(f"{mount_point}: nothing is mounted there", WRONG_CALL)
     if mount.type != FILE_SYSTEM_TYPE:
-        raise Failure(f"{mount_point}: is no mount of offsetfs ({mount.type})", WRONG_CALL)
-    daemon = running.find(mount.device, running.own_directory())
+        raise Failure(f"{mount_point}: is not an offsetfs mount ({mount.type})", WRONG_CALL)
+    _check_owner(mount)
+    daemon, place = running.serving(mount) or (None, "")
     was_told = False
     with contextlib.ExitStack() as stack:
         process = _process_of(daemon)
         if process is not None:
             stack.callback(os.close, process)
-        _unmount(mount)
+        if not _unmount(mount, lazy):
+            left = f"process {daemon.pid}" if daemon is not None else "its daemon"
+            _say(f"{mount.path} is detached; {left} writes everything and ends when the last file is closed")
+            return DONE
         if daemon is None:
-            _say("warning: its daemon is not known, and not waited for")
+            _say("warning: the daemon of this mount is not known; it may still be writing")
         elif process is not None:
-            was_told = _wait(process, daemon)
+            was_told = _wait(process, daemon, place)
     if daemon is not None:
-        _report(daemon)
+        _report(daemon, place)
     if was_told or sys.stderr.isatty():
         _say(f"{mount.path} is unmounted" + (", everything is on disk" if daemon is not None else ""))
     return DONE
@@ -73,27 +81,47 @@ def _process_of(daemon: running.Daemon | None) -> int | None:
     return process
 
 
-def _unmount(mount: Mount) -> None:
+def _check_owner(mount: Mount) -> None:
+    """`Failure` where the mount is another user's: only that user and root may unmount it."""
+    if mount.owner is not None and os.geteuid() not in (0, mount.owner):
+        owner = user_name(mount.owner)
+        raise Failure(
+            f"{mount.path}: is a mount of user {owner}: run offsetfs umount as {owner} or as root", WRONG_CALL
+        )
+
+
+def _unmount(mount: Mount, lazy: bool) -> bool:
+    """Unmount; False where the mount was busy and has been detached instead."""
     command = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
     result = subprocess.run([*command, "--", mount.path], capture_output=True, text=True, check=False)
     if result.returncode == 0:
-        return
+        return True
     still = mount_at(mount.path)
-    if still is None or still.device != mount.device:  # somebody else was faster
-        return
+    if still is None or still.device != mount.device:  # another process unmounted it meanwhile
+        return True
     reason = " ".join(result.stderr.split())
     if "busy" not in reason:
         raise Failure(reason or f"{mount.path}: {command[0]} failed", WRONG_CALL)
+    if lazy:
+        _detach(mount, command)
+        return False
     found = holders(mount.path, mount.device)
     shown = ", ".join(str(holder) for holder in found[:HOLDERS_SHOWN])
     more = f" and {len(found) - HOLDERS_SHOWN} more" if len(found) > HOLDERS_SHOWN else ""
-    raise Failure(f"{mount.path} is busy: held by {shown or 'processes that are not ours to see'}{more}")
+    held_by = f"{shown or 'processes of other users'}{more}"
+    raise Failure(f"{mount.path} is busy: held by {held_by}: end these processes, or detach it with --lazy")
 
 
-def _wait(process: int, daemon: running.Daemon) -> bool:
+def _detach(mount: Mount, command: list[str]) -> None:
+    flag = "-l" if command == ["umount"] else "-z"
+    result = subprocess.run([*command, flag, "--", mount.path], capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise Failure(" ".join(result.stderr.split()) or f"{mount.path}: {command[0]} {flag} failed", WRONG_CALL)
+
+
+def _wait(process: int, daemon: running.Daemon, place: str) -> bool:
     """Return when the process has ended; whether anything was told meanwhile."""
     line = Line("offsetfs umount", every_seconds=LINE_SECONDS)
-    place = running.own_directory()
     poll = select.poll()
     poll.register(process, select.POLLIN)
     try:
@@ -110,9 +138,8 @@ def _say(sentence: str) -> None:
     click.echo(f"offsetfs umount: {printable(sentence)}", err=True)
 
 
-def _report(daemon: running.Daemon) -> None:
+def _report(daemon: running.Daemon, place: str) -> None:
     """Say what the daemon left in its file when it could not save everything, and clear up after one that died."""
-    place = running.own_directory()
     left = running.reread(daemon, place)
     if left is None:
         return

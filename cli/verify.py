@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.named_partitions import partitions_of
+from offsetfs.storage.counted import counted
 from offsetfs.storage.errors import InvalidName, NotALogDirectory, UnknownPartition
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.verify.finding import DAMAGE, NOTICE, Finding
@@ -28,7 +31,7 @@ Selection = dict[str, list[TopicPartition] | None]
 
 
 @click.command("verify", short_help="Check logs, indexes and checkpoints; change nothing.")
-@click.argument("paths", nargs=-1, required=True, metavar="LOGDIR [TOPIC-PARTITION …] | PARTITION_DIRECTORY …")
+@click.argument("paths", nargs=-1, required=True, metavar="LOGDIR [TOPIC[-PARTITION] …] | PARTITION_DIRECTORY …")
 @click.option("--json", "as_json", is_flag=True, help="One object a line, the summary last.")
 @click.option("--strict", is_flag=True, help="Let notices decide the exit code as well.")
 @click.option(
@@ -44,7 +47,7 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
 
     It works beside a running broker or mount, and on a directory that may only be read. One line for each finding:
     path, position in the file, offset, what it means. Damage makes the exit code 1; notices (left-over files and the
-    like) do only with --strict. docs/verify.md explains every finding.
+    like) do only with --strict. offsetfs-findings(7) explains every finding.
 
     \b
     offsetfs verify /var/lib/kafka/data
@@ -59,6 +62,8 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
         severities[finding.severity] += 1
         click.echo(json.dumps(finding.fields()) if as_json else str(finding))
 
+    for path in paths:
+        preflight.check_not_mounted(path)
     begun = time.monotonic()
     try:
         tally = _verify(selection(paths), report, inflate_max << 20)
@@ -91,8 +96,9 @@ def selection(paths: tuple[str, ...]) -> Selection:
     directory = None
     for path in paths:
         partition = _parsed(os.path.basename(os.path.abspath(path)))
-        if directory is not None and os.sep not in path and partition is not None:
-            named[directory].append(partition)
+        of_topic = _of_topic(directory, path)
+        if directory is not None and os.sep not in path and (partition is not None or of_topic):
+            named[directory] += of_topic if partition is None else of_topic or [partition]
             whole[directory] = False
         elif partition is not None and _is_partition(path):
             parent = _same(named, os.path.dirname(path.rstrip(os.sep)) or os.curdir)
@@ -104,6 +110,13 @@ def selection(paths: tuple[str, ...]) -> Selection:
             named.setdefault(directory, [])
             whole.setdefault(directory, True)
     return {path: None if whole.get(path) else list(dict.fromkeys(wanted)) for path, wanted in named.items()}
+
+
+def _of_topic(directory: str | None, name: str) -> list[TopicPartition]:
+    """Return the partitions of a topic of the directory; a name that is a partition's stands for that one."""
+    if directory is None or not os.path.isdir(directory) or os.path.isdir(os.path.join(directory, name)):
+        return []
+    return [partition for partition in partitions_of(directory) if partition.topic == name]
 
 
 def _same(known: Iterable[str], path: str) -> str:
@@ -137,17 +150,13 @@ class _Summary:
     seconds: float
 
     def __str__(self) -> str:
-        counts = ((self.damage, "damage"), (self.notices, "notices"))
-        found = ", ".join(f"{count} {word}" for count, word in counts if count)
-        looked = ", ".join(_counted(count, name) for name, count in self.tally.fields().items())
-        return f"{looked} in {self.seconds:.1f} s: {found or 'nothing found'}"
+        counts = (
+            f"{self.damage} damage" if self.damage else "",
+            counted(self.notices, "notice") if self.notices else "",
+        )
+        found = ", ".join(filter(None, counts))
+        return f"{self.tally} in {self.seconds:.1f} s: {found or 'nothing found'}"
 
     def as_json(self) -> str:
         fields = {"kind": "summary", "damage": self.damage, "notices": self.notices, "seconds": round(self.seconds, 3)}
         return json.dumps({**fields, **self.tally.fields()})
-
-
-def _counted(count: int, plural: str) -> str:
-    """Return "2 segments", "1 segment", "1 batch"."""
-    singular = plural.removesuffix("es") if plural.endswith("ches") else plural.removesuffix("s")
-    return f"{count} {singular if count == 1 else plural}"

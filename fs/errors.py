@@ -14,6 +14,7 @@ ERRNO: dict[type[BaseException], int] = {
     # a directory is opened
     errors.NotALogDirectory: errno.ENOTDIR,
     errors.LogDirectoryLocked: errno.EBUSY,
+    errors.DuplicatePartition: errno.EEXIST,
     errors.InvalidCheckpoint: errno.EUCLEAN,
     errors.InvalidSnapshot: errno.EUCLEAN,
     # something is named
@@ -27,10 +28,12 @@ ERRNO: dict[type[BaseException], int] = {
     errors.MalformedBatch: errno.EUCLEAN,
     errors.UnsupportedFormat: errno.EOPNOTSUPP,
     errors.DecompressionLimit: errno.EFBIG,
+    errors.RecordsLeftOut: errno.EIO,
     errors.WouldBlock: errno.EAGAIN,
     # a log is written
     errors.RecordTooLarge: errno.EMSGSIZE,
     errors.ReadOnlyLog: errno.EROFS,
+    errors.UnrecoveredLog: errno.EUCLEAN,
     errors.LogFenced: errno.EIO,
     errors.PolicyViolation: errno.EPERM,
     errors.NoOffsetsTopic: errno.EPERM,

@@ -72,6 +72,12 @@ class Kind(IntEnum):
     """`topics/<topic>`: the place of the topic among those seen so far. Partition 0, as the next."""
     TOPIC_APPEND = 19
     """`topics/<topic>/append[.ndjson]`: the place of the topic × 2, and 1 for lines of JSON."""
+    TOPIC_KEYS = 20
+    """`topics/<topic>/by-key`: the place of the topic. What is found there has an inode of its partition."""
+    GROUP_STATE = 21
+    """`groups/<group>/state`: the place of the group."""
+    TOPIC_FOLLOW = 22
+    """`topics/<topic>/follow[@A]`: the place among those that the kernel still knows (see `looked_up`)."""
 
 
 class Fixed(IntEnum):

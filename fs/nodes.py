@@ -52,6 +52,14 @@ class Sink(Handle, Protocol):
 
 
 @runtime_checkable
+class Closable(Handle, Protocol):
+    """An open file whose `release` may wait, and for which the order of the closes matters."""
+
+    def close(self) -> None:
+        """The last copy of the descriptor was closed; `release` does the rest. Never waits."""
+
+
+@runtime_checkable
 class PlacedSink(Sink, Protocol):
     """One that may mind where in the file bytes are written, and how long the file is."""
 
@@ -83,6 +91,11 @@ def minds_places(handle: bytes | Handle | None) -> TypeGuard[PlacedSink]:
     return _is_placed_sink(type(handle))
 
 
+def is_closable(handle: bytes | Handle) -> TypeGuard[Closable]:
+    """Whether `handle` is a `Closable`."""
+    return _is_closable(type(handle))
+
+
 def is_pollable(handle: bytes | Handle) -> TypeGuard[Pollable]:
     """Whether `handle` is a `Pollable`."""
     return _is_pollable(type(handle))
@@ -91,6 +104,7 @@ def is_pollable(handle: bytes | Handle) -> TypeGuard[Pollable]:
 # Asked at each write and each close, and looking for the methods of a protocol takes longer than a read does.
 _is_sink: Callable[[type], bool] = functools.cache(lambda kind: issubclass(kind, Sink))
 _is_placed_sink: Callable[[type], bool] = functools.cache(lambda kind: issubclass(kind, PlacedSink))
+_is_closable: Callable[[type], bool] = functools.cache(lambda kind: issubclass(kind, Closable))
 _is_pollable: Callable[[type], bool] = functools.cache(lambda kind: issubclass(kind, Pollable))
 
 

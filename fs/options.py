@@ -2,9 +2,10 @@
 
 `MountOptions` is plain values with defaults; `parse` reads the texts that follow `-o` on a command line or stand in
 the fourth field of fstab. Names with a minus (`flush-ms`) steer the mount, names with dots are Kafka's: topic settings
-(`flush.ms`), taken as defaults for topics of this directory, and a broker's (`log.retention.check.interval.ms`), which
-say when and how the duties of the directory are done. An unknown name is an error that offers the nearest legal one;
-options that only concern mount(8) and systemd are passed over.
+(`flush.ms`), taken as defaults for topics of this directory, and a broker's (`log.retention.hours`), one by one or,
+with lower precedence, from a file (`config=PATH`). An unknown name is an error that offers the nearest legal one; a
+broker's setting without effect here is accepted and listed. Options that only concern mount(8) and systemd are passed
+over.
 
 Not here: what mount(2) is told (mount), the settings of one topic (storage.settings.config), those of a directory
 (storage.settings.directory_config).
@@ -17,16 +18,18 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
+from offsetfs.storage.cluster.metadata_log import holds_metadata_log
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED
-from offsetfs.storage.settings import config, directory_config
+from offsetfs.storage.settings import broker_settings, config, directory_config, properties_file
 
 LISTED_MAX = 10_000
 BATCH_BYTES_MIN = 1 << 10  # below this the 61 bytes of a batch header are no longer small
 BATCH_BYTES_LIMIT = 1 << 30
 LOG_LEVELS = ("debug", "info", "warning", "error")
+CHECKPOINT, LOG_END = "checkpoint", "log-end"
 BUFFER_BATCHES_MIN = 2  # one batch fills while another is written
 
 _IGNORED = frozenset(
@@ -62,6 +65,12 @@ _IGNORED = frozenset(
 _IGNORED_PREFIXES = ("x-", "X-", "comment=", "user=")
 
 
+EIO, SKIP = "eio", "skip"
+"""What `-o damage` takes."""
+REFUSE, TEXT = "refuse", "text"
+"""What `-o json-values` takes."""
+
+
 class OptionError(ValueError):
     """An unknown option, or a value outside its range; the message is a sentence for the user."""
 
@@ -71,6 +80,17 @@ def own_cache_directory(environment: Mapping[str, str]) -> str | None:
     home = environment.get("HOME", "")
     cache = environment.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
     return os.path.join(cache, "offsetfs") if os.path.isabs(cache) else None
+
+
+class OfDirectory(TypedDict):
+    """The settings of a directory among the options of a mount."""
+
+    defaults: Mapping[str, str]
+    config: directory_config.DirectoryConfig
+    broker: Mapping[str, str]
+    is_broker_known: bool
+    metadata_directory: str | None
+    shows_log_end: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +122,12 @@ class MountOptions:
     allow_other: bool = False
     isolation: str = READ_UNCOMMITTED
     """Whether records of open and aborted transactions are shown: read_uncommitted, or read_committed."""
+    high_watermark: str = CHECKPOINT
+    """Where a partition ends beside a broker with followers: at the checkpointed high watermark, or at the log end."""
+    damage: str = EIO
+    """What reading `values` and `records.ndjson` does at a batch that cannot be read: fails (eio), or skips it."""
+    json_values: str = REFUSE
+    """What a line of JSON does whose `value` is no string: it is refused (refuse), or the value is its text (text)."""
     log_level: str = "info"
     """What the mount's log holds from: debug, info, warning or error."""
     log_file: str | None = None
@@ -110,10 +136,36 @@ class MountOptions:
     """Kafka's topic settings by Kafka's names, for topics that say nothing themselves."""
     directory_settings: Mapping[str, str] = field(default_factory=dict)
     """Kafka's settings of a broker by Kafka's names, as far as they concern logs."""
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's settings of a broker by Kafka's names, as far as they are defaults of topics."""
+    config_file: str | None = None
+    """The `server.properties` that settings were read from: what it does not set has Kafka's default."""
+    without_effect: tuple[str, ...] = ()
+    """Names of settings that Kafka has and that change nothing here. Their values may be secrets: they are not kept."""
+    metadata_log_directory: str | None = None
+    """Where the cluster's metadata log is, when it is not beside the data: Kafka's `metadata.log.dir`."""
     cache_directory: str | None = field(default_factory=lambda: own_cache_directory(os.environ))
     """Where a mount that may not write to its log directory keeps what it worked out; None: nowhere. No option."""
+    threads_max: int = 16
+    """How many threads may append or sync at a time: fewer where few files may be open. Not an option."""
     request_timeout_s: float | None = None
     """How long the kernel lets a request wait before it ends the mount; not an option, the mount reads it."""
+
+    def of_directory(self, metadata_directory: str | None = None) -> OfDirectory:
+        """Return the settings as `LogDirectory.open` takes them; `metadata_directory` where the options have none."""
+        return {
+            "defaults": self.topic_defaults,
+            "config": directory_config.DirectoryConfig.from_properties(self.directory_settings),
+            "broker": self.all_broker_settings,
+            "is_broker_known": self.config_file is not None,
+            "metadata_directory": self.metadata_log_directory or metadata_directory,
+            "shows_log_end": self.high_watermark == LOG_END,
+        }
+
+    @property
+    def all_broker_settings(self) -> dict[str, str]:
+        """The broker's settings that have an effect here."""
+        return {**self.directory_settings, **self.broker_settings}
 
     @property
     def is_committed_only(self) -> bool:
@@ -127,22 +179,31 @@ class MountOptions:
         Sizes take a suffix k, m or g (powers of 1024). With `sloppy` unknown options are passed over, as mount(8) -s
         wants it. Raises `OptionError`.
         """
+        items = list(_items(texts))
         values: dict[str, Any] = {}
         topic_defaults: dict[str, str] = {}
-        directory_settings: dict[str, str] = {}
-        for name, value in _items(texts):
+        broker = _Broker()
+        for path in [value for name, value in items if name == "config"][-1:]:
+            values |= broker.read(_absolute_path("config", path))
+        for name, value in items:
             if name in config.NAMES:
                 topic_defaults[name] = _required(name, value)
-            elif name in directory_config.NAMES:
-                directory_settings[name] = _required(name, value)
             elif name in _OPTIONS:
                 target, read = _OPTIONS[name]
                 values[target] = read(name, value)
+            elif broker_settings.is_known(name):
+                broker.take(name, _required(name, value))
             elif name == "rw":
                 values["read_only"] = False
             elif not sloppy and not _is_ignored(name, value):
                 raise OptionError(_unknown(name))
-        options = cls(**values, topic_defaults=topic_defaults, directory_settings=directory_settings)
+        options = cls(
+            **values,
+            topic_defaults=topic_defaults,
+            directory_settings=broker.of_directory,
+            broker_settings=broker.of_topics,
+            without_effect=tuple(broker.without_effect),
+        )
         options._check()
         return options
 
@@ -158,6 +219,7 @@ class MountOptions:
         try:
             config.LogConfig.from_properties(self.topic_defaults)
             directory_config.DirectoryConfig.from_properties(self.directory_settings)
+            broker_settings.resolve(self.all_broker_settings)
         except InvalidConfig as error:
             raise OptionError(str(error)) from error
 
@@ -182,11 +244,50 @@ class MountOptions:
             "gid": str(self.gid),
             "umask": f"{self.umask:03o}",
             "isolation": self.isolation,
+            "high-watermark": self.high_watermark,
+            "damage": self.damage,
+            "json-values": self.json_values,
             "log-level": self.log_level,
             **({} if self.log_file is None else {"log-file": self.log_file}),
+            **({} if self.config_file is None else {"config": self.config_file}),
+            **({} if self.metadata_log_directory is None else {"metadata.log.dir": self.metadata_log_directory}),
             **self.topic_defaults,
-            **self.directory_settings,
+            **self.all_broker_settings,
         }
+
+
+class _Broker:
+    """A broker's settings, sorted by what they concern, as they are read."""
+
+    def __init__(self) -> None:
+        self.of_topics: dict[str, str] = {}
+        self.of_directory: dict[str, str] = {}
+        self.without_effect: dict[str, None] = {}  # in their order
+
+    def take(self, name: str, value: str) -> None:
+        if name in directory_config.NAMES:
+            self.of_directory[name] = value
+        elif broker_settings.has_effect(name):
+            self.of_topics[name] = value
+        else:
+            self.without_effect[name] = None
+
+    def read(self, path: str) -> dict[str, Any]:
+        """Take what a `server.properties` has; return the options of the mount that it stands for."""
+        try:
+            properties = properties_file.read(path)
+            broker_settings.resolve(properties)
+        except OSError as error:
+            raise OptionError(f"config={path}: {error.strerror}") from error
+        except InvalidConfig as error:
+            raise OptionError(f"config={path}: {error.reason}") from error
+        for name, value in properties.items():
+            if name != broker_settings.METADATA_LOG_DIR:
+                self.take(name, value)
+        found = broker_settings.metadata_log_directory(properties)
+        if found is None or (not properties.get(broker_settings.METADATA_LOG_DIR) and not holds_metadata_log(found)):
+            return {}
+        return {"metadata_log_directory": found}
 
 
 # --- reading one value -----------------------------------------------------------------------------------------------
@@ -269,6 +370,9 @@ _WORDS = {
     "flush-messages": ("off",),
     "flush-ms": ("off",),
     "isolation": (READ_UNCOMMITTED, READ_COMMITTED),
+    "high-watermark": (CHECKPOINT, LOG_END),
+    "damage": (EIO, SKIP),
+    "json-values": (REFUSE, TEXT),
     "log-level": LOG_LEVELS,
 }
 _COUNT_MAX = 2**63 - 1
@@ -288,15 +392,20 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "umask": ("umask", _umask),
     "allow_other": ("allow_other", _flag),
     "isolation": ("isolation", _one_of(*_WORDS["isolation"])),
+    "high-watermark": ("high_watermark", _one_of(*_WORDS["high-watermark"])),
+    "damage": ("damage", _one_of(*_WORDS["damage"])),
+    "json-values": ("json_values", _one_of(*_WORDS["json-values"])),
     "log-level": ("log_level", _one_of(*LOG_LEVELS)),
     "log-file": ("log_file", _absolute_path),
+    "config": ("config_file", _absolute_path),
+    "metadata.log.dir": ("metadata_log_directory", _absolute_path),
 }
 
 
 def takes_value() -> dict[str, bool]:
     """Return the names of all options, and whether each has a value."""
     ours = {name: read is not _flag for name, (_, read) in _OPTIONS.items()}
-    return {**ours, **dict.fromkeys([*config.NAMES, *directory_config.NAMES], True)}
+    return {**ours, **dict.fromkeys([*config.NAMES, *broker_settings.NAMES], True)}
 
 
 def words(name: str) -> list[str]:
@@ -328,5 +437,5 @@ def _is_ignored(name: str, value: str | None) -> bool:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, [*_OPTIONS, *config.NAMES, *directory_config.NAMES], n=1)
+    near = difflib.get_close_matches(name, [*_OPTIONS, *config.NAMES, *broker_settings.NAMES], n=1)
     return f"unknown option {name!r}" + (f", did you mean {near[0]}?" if near else "")

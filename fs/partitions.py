@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import math
 import os
 from dataclasses import dataclass
 
 import trio
 
-from offsetfs.fs.inodes import Kind, pack
+from offsetfs.fs.inodes import NUMBER_MAX, Kind, pack
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import TopicPartition
@@ -16,6 +18,8 @@ from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.views.map_cache import MapCache
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,6 @@ class Partition:
     def __init__(self, shared: Shared, number: int, name: TopicPartition) -> None:
         self.number = number
         self.name = name
-        self.path = os.path.join(shared.directory.path, str(name))
         self.anchor = 0
         self.map_cache: MapCache | None = None
         """Where view maps are kept of a log that may not be written to. Of an open partition."""
@@ -49,6 +52,18 @@ class Partition:
         self._replacements = 0
         self._view: LogView | None = None
         self._opening = trio.Lock()
+
+    @property
+    def path(self) -> str:
+        """Where the partition's files are: that of its log once it is open, else in the first directory that
+        holds it. FileNotFoundError when none does."""
+        if self._log is not None:
+            return self._log.path
+        having = (each for each in self._shared.directory.directories if each.has(self.name))
+        directory = next(having, None)
+        if directory is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.name))
+        return os.path.join(directory.path, str(self.name))
 
     @property
     def log(self) -> Log:
@@ -66,6 +81,15 @@ class Partition:
     def is_gone(self) -> bool:
         """Whether the log below was deleted or made anew: its name stands for another partition then."""
         return self._was_removed or (self._log is not None and self._log.is_gone)
+
+    @property
+    def state(self) -> tuple[int, int, bool]:
+        """What readers wait for to change: log start, log end, and whether the partition is gone."""
+        return self.log.log_start_offset, self.log.next_offset, self.is_gone
+
+    def refresh(self) -> None:
+        """Look at the files of the log, which is open."""
+        self.log.refresh()
 
     def removed(self) -> None:
         """Take note that the partition was deleted, which a log that was never opened could not tell."""
@@ -93,10 +117,21 @@ class Partition:
             if self._log is None:
                 log = await self._shared.in_thread(lambda: self._shared.directory.log(self.name))
                 self.anchor = min(log.snapshot().first.base_offset, log.log_start_offset)
-                self._view = LogView(log, is_committed_only=self._shared.options.is_committed_only)
+                self._view = LogView(
+                    log, is_committed_only=self._shared.options.is_committed_only, on_damage=self._shared.damaged
+                )
                 cache = self._shared.options.cache_directory
                 self.map_cache = MapCache(cache, log) if cache is not None and log.read_only else None
                 self._log = log
+
+    async def recover(self) -> None:
+        """Recover the log first where that failed, so that it can be appended to. Raises what prevents it.
+
+        The log of this partition is gone after that: the kernel asks for its names again.
+        """
+        if self.log.unrecovered is not None and not self.is_gone:
+            await self._shared.in_thread(lambda: self._shared.directory.writable_log(self.name))
+            _log.info("%s: recovered, takes writes again", self.name)
 
     def inode(self, kind: Kind, number: int) -> int:
         return pack(kind, self.number, number)
@@ -104,6 +139,10 @@ class Partition:
     def offset_inode(self, kind: Kind, offset: int) -> int:
         """Return the inode number of something that an offset names; OverflowError 10¹² records after the first."""
         return pack(kind, self.number, offset - self.anchor)
+
+    def has_inode(self, offset: int) -> bool:
+        """Whether `offset_inode` has a number for that offset."""
+        return 0 <= offset - self.anchor <= NUMBER_MAX
 
 
 def has_replaced(old: Segments, new: Segments) -> bool:

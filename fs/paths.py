@@ -32,11 +32,14 @@ _PLACES = {
     Kind.GROUP: "groups",
     Kind.GROUP_LAG: "groups",
     Kind.GROUP_COMMIT: "groups",
+    Kind.GROUP_STATE: "groups",
     Kind.RANGE: "range",
     Kind.FOLLOW: "follow",
     Kind.KEYED: "by-key",
     Kind.TOPIC: "topics",
     Kind.TOPIC_APPEND: "topics",
+    Kind.TOPIC_KEYS: "topics",
+    Kind.TOPIC_FOLLOW: "topics",
 }
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 import trio
 from pyfuse3 import FUSEError
 
+from offsetfs.fs import threads
 from offsetfs.fs.attributes import Attributes
 from offsetfs.fs.batch_cache import BatchCache
 from offsetfs.fs.counters import Counters
@@ -20,14 +23,18 @@ from offsetfs.fs.notes import Fault, Notes
 from offsetfs.fs.open_indexes import OpenIndexes
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.waiting import Waiting
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage import files
+from offsetfs.storage.directory.log_directories import AnyLogDirectory, LogDirectories, left_out
 from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records import inflation
 from offsetfs.storage.records.batch import BatchHeader
 from offsetfs.storage.records.record import Record
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.views.stretch import Stretch
 from offsetfs.storage.views.view_map import Maps
+
+_log = logging.getLogger(__name__)
 
 RECORD_BYTES_MAX = 8 << 20
 BATCH_BYTES_MAX = 16 << 20
@@ -35,6 +42,9 @@ BLOCK_BYTES_MAX = 8 << 20
 STRETCH_BYTES_MAX = 8 << 20
 OPEN_MAPS_MAX = 64
 READ_THREADS = 16
+WAITING_THREADS_MAX = 64
+"""How many threads that wait to inflate a large batch do not count as reading. Bounds the threads of a mount."""
+
 
 T = TypeVar("T")
 
@@ -52,7 +62,7 @@ class Shown(NamedTuple):
 class Shared:
     """One for each mount. Caches are touched on the event loop alone."""
 
-    def __init__(self, directory: LogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
+    def __init__(self, directory: AnyLogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
         self.directory = directory
         self.options = options
         self.nursery = nursery
@@ -67,7 +77,16 @@ class Shared:
         self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined lines, see views.py
         self.stretches: Lru[Stretch] = Lru(STRETCH_BYTES_MAX)  # joined records, see follow.py
         self.maps: Maps = Pool(OPEN_MAPS_MAX, finds_held=True)
+        files.reclaim_with(self.maps.let_all_go)
         self.key_indexes = OpenIndexes()
+        self._note_directories()
+        self.damage_found = 0
+        """How many damaged places readers have met, each counted once."""
+        self.announce_damage: Callable[[StorageError], None] = lambda error: None
+        """Called from any thread with the error of each damaged place, once for each place."""
+        directory.subscribe_damage(self._report_damage)
+        for cut in directory.cuts():
+            self.notes.tell(Fault(None, "recovery", cut.path, cut.reason, f"`offsetfs dump {cut.kept}` shows it"))
         self._config_problem: Exception | None = None
         self.wake_duties: Callable[[], None] = lambda: None
         """Called when something was done that leaves a duty behind, sooner than the next is due."""
@@ -81,6 +100,26 @@ class Shared:
             request_timeout_s=options.request_timeout_s,
         )
         self._limiter = trio.CapacityLimiter(READ_THREADS)
+        self._loop = trio.lowlevel.current_trio_token()
+        self._waiting_threads = 0
+
+    def _note_directories(self) -> None:
+        """Record which log directories are left out, and which partitions are in two of them."""
+        if not isinstance(self.directory, LogDirectories):
+            return
+        for path, error in self.directory.failures.items():
+            _log.error("%s", left_out(path, error))
+            self.notes.add(error, "open", path)
+        for partition, first, second in self.directory.duplicates():
+            fault = Fault(
+                errno.EEXIST,
+                "open",
+                str(partition),
+                f"it is in {first} and in {second}",
+                "remove one of the two, that of a disk that failed lately; with -o ro the first one is shown",
+            )
+            _log.error("%s: %s: %s", partition, fault.cause, fault.cure)
+            self.notes.tell(fault)
 
     def refresh_config(self) -> None:
         """Take in what `offsetfs config` changed; tell once why something that was written there does not hold."""
@@ -101,11 +140,39 @@ class Shared:
             return await self.in_thread(functools.partial(ask, *args, nowait=False))
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(work, limiter=self._limiter)
+        """Return what `work` returns in a thread; OSError ENOMEM when none can be started."""
+        return await threads.in_thread(functools.partial(self._bounded, work), limiter=self._limiter)
+
+    def _bounded(self, work: Callable[[], T]) -> T:
+        """Do `work` in this thread, which is one of `READ_THREADS`; while it waits to inflate another one may begin."""
+        with inflation.scope(self._waiting_to_inflate):
+            return work()
+
+    @contextlib.contextmanager
+    def _waiting_to_inflate(self) -> Iterator[None]:
+        self._count_waiting(1)
+        try:
+            yield
+        finally:
+            self._count_waiting(-1)
+
+    def _count_waiting(self, count: int) -> None:
+        with contextlib.suppress(trio.RunFinishedError):
+            self._loop.run_sync_soon(self._add_waiting, count)
+
+    def _add_waiting(self, count: int) -> None:
+        self._waiting_threads += count
+        self._limiter.total_tokens = READ_THREADS + min(self._waiting_threads, WAITING_THREADS_MAX)
 
     def damaged(self, error: StorageError) -> None:
-        """Take note of damage that a view steps over. From any thread."""
+        """Record damage that a view skips, or that makes a read fail. From any thread."""
+        self.directory.note_damage(error)
         self.notes.add(error, "read", error.path or "")
+
+    def _report_damage(self, error: StorageError) -> None:
+        """Report a damaged place that was not known before. From any thread."""
+        self.damage_found += 1
+        self.announce_damage(error)
 
     def lacking(self, option: str, op: str, path: str) -> FUSEError:
         """Return what to raise when a mount option is missing, and tell which."""

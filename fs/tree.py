@@ -5,8 +5,8 @@ UTC, and so are the directories of `by-time`. A name that is not exactly in the 
 signs, no blanks, no digits of other scripts.
 
     offset   42 | 00000000000000000042            without leading zeros, or with all twenty digits
-    T        2026-11-21[T13:05[:07[.123]][Z|±hh:mm]] | @1795253676[.123] | -15m | now
-             (units after a minus: s m h d)
+    T        2026-11-21[T13:05[:07[.123]][Z|±hh:mm]] | @1795253676[.123] | -15m | -1h30m | now
+             (a blank may stand for the T; units after a minus: s m h d w)
     part     <offset>.json | <offset>.key | <offset>.headers
     range    [A]..[B][.ndjson]                      A and B are offsets or T
     last     N[.ndjson]                             without leading zeros
@@ -14,6 +14,7 @@ signs, no blanks, no digits of other scripts.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,18 +29,22 @@ SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 RECORD_SUFFIXES = (b".json", b".key", b".headers")
 """What follows an offset in the names of the parts of a record."""
 
+TOPICS_NAME = b"topics"
+"""The directory of all topics in the root of the tree."""
+
 JSON_SUFFIX = b".ndjson"
 
 TIMESTAMP_MAX = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z: the calendar of `by-time` ends here."""
 
 _MINUTE_MS = 60_000
-_UNIT_MS = {"s": 1000, "m": _MINUTE_MS, "h": 60 * _MINUTE_MS, "d": 24 * 60 * _MINUTE_MS}
+_UNIT_MS = {"s": 1000, "m": _MINUTE_MS, "h": 60 * _MINUTE_MS, "d": 24 * 60 * _MINUTE_MS, "w": 7 * 24 * 60 * _MINUTE_MS}
 _DATE = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:T(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?(?:Z|([+-])(\d\d):(\d\d))?)?", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?(?:Z|([+-])(\d\d):(\d\d))?)?", re.ASCII
 )
 _EPOCH = re.compile(r"@(\d{1,15})(?:\.(\d{1,3}))?", re.ASCII)
-_AGO = re.compile(r"-(\d{1,9})([smhd])", re.ASCII)
+_AGO = re.compile(r"-((?:\d{1,9}[smhdw]){1,5})", re.ASCII)
+_AGO_PART = re.compile(r"(\d+)([smhdw])", re.ASCII)
 
 
 def parse_offset(name: bytes) -> int | None:
@@ -81,8 +86,17 @@ def parse_time(name: bytes, now: int) -> int | None:
     if match := _EPOCH.fullmatch(text):
         return int(match[1]) * 1000 + _fraction_ms(match[2])
     if match := _AGO.fullmatch(text):
-        return max(now - int(match[1]) * _UNIT_MS[match[2]], 0)
+        ago_ms = sum(int(number) * _UNIT_MS[unit] for number, unit in _AGO_PART.findall(match[1]))
+        return max(now - ago_ms, 0)
     return None
+
+
+def unreadable_time(name: bytes) -> OSError:
+    """Return what to raise for a name that stands where a time belongs, and is none."""
+    shown = name.decode("utf-8", "backslashreplace")
+    return OSError(
+        errno.EINVAL, f"{shown!r} is not a time; write 2026-11-20T18:40:01, @1795253676, -15m, -1h30m, -1w or now"
+    )
 
 
 def _date_ms(match: re.Match[str]) -> int | None:
@@ -146,6 +160,14 @@ def parse_range(name: bytes, now: int) -> RangeName | None:
     if not dots or (first and start is None) or (last and end is None):
         return None
     return RangeName(start, end, is_json)
+
+
+def unreadable_range(name: bytes) -> OSError:
+    """Return what to raise for a name with two dots whose ends are neither offsets nor times."""
+    shown = name.decode("utf-8", "backslashreplace")
+    return OSError(
+        errno.EINVAL, f"{shown!r} is not a range; write A..B, where A and B are offsets or times, such as -1h.."
+    )
 
 
 def parse_last(name: bytes) -> tuple[int, bool] | None:

@@ -1,4 +1,4 @@
-"""Who waits for a partition to change: blocked readers, and those who asked to be told by poll(2).
+"""Waiting for partitions to change: blocked readers, and files that are polled. A reader may wait for several at once.
 
     AppendQueue ── grown ──┐
     rmdir, end of mount ───┼→ Waiting ─→ readers wake, polls are notified
@@ -20,14 +20,13 @@ import itertools
 import math
 import os
 import select
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 import trio
 from pyfuse3 import FUSEError, PollHandle
 
 from offsetfs.fs import interrupts
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.log import Log
 
 READERS_MAX = 3072
 """How many may be blocked at a time: each keeps a task and a request of the kernel's. Those beyond get EAGAIN."""
@@ -46,34 +45,39 @@ WRITABLE = select.POLLOUT | select.POLLWRNORM
 ALWAYS_READY = READABLE | WRITABLE
 """What poll(2) is told of a file that nobody has to wait for."""
 
-State = tuple[int, int, bool]
+State = Hashable
 
 
 class Watched(Protocol):
-    """A partition, as far as those go who wait for it to change."""
+    """Something that a reader waits for to change: a partition, or the set of partitions of a topic."""
 
     @property
-    def name(self) -> TopicPartition: ...
+    def name(self) -> Hashable: ...
 
     @property
-    def log(self) -> Log: ...
+    def state(self) -> State:
+        """What changes, as of the last `refresh`."""
 
-    @property
-    def is_gone(self) -> bool: ...
+    def refresh(self) -> None:
+        """Look at the files below, which another process may have changed."""
 
 
-def state_of(partition: Watched) -> State:
-    """Return what is waited for to change: log start, log end, and whether the partition is gone."""
-    return partition.log.log_start_offset, partition.log.next_offset, partition.is_gone
+Observation = tuple[Watched, State]
+"""What a reader waits for, and its state when the reader found nothing there."""
+
+
+def observe(watched: Watched) -> Observation:
+    """Return `watched` with its state, after a look at its files."""
+    watched.refresh()
+    return watched, watched.state
 
 
 class _Reader:
     """One blocked request."""
 
-    __slots__ = ("code", "group", "pid", "since", "task")
+    __slots__ = ("code", "pid", "since", "task")
 
-    def __init__(self, group: _Group, pid: int) -> None:
-        self.group = group
+    def __init__(self, pid: int) -> None:
         self.pid = pid
         self.since = trio.current_time()
         self.task: trio.lowlevel.Task | None = None  # as long as it sleeps
@@ -97,19 +101,19 @@ class _Reader:
 
 
 class _Group:
-    """Those who wait for one partition. `seen`: how it was when they began to."""
+    """The readers and polls that wait for one partition, or topic. `seen`: its state when they began to."""
 
-    __slots__ = ("partition", "polls", "readers", "restless", "seen")
+    __slots__ = ("polls", "readers", "restless", "seen", "watched")
 
-    def __init__(self, partition: Watched, seen: State) -> None:
-        self.partition = partition
+    def __init__(self, watched: Watched, seen: State) -> None:
+        self.watched = watched
         self.seen = seen
         self.readers: set[_Reader] = set()
         self.polls: dict[int, PollHandle] = {}
         self.restless: set[int] = set()
 
     def wake(self) -> None:
-        self.seen = state_of(self.partition)
+        self.seen = self.watched.state
         readers, self.readers = self.readers, set()
         for reader in readers:
             reader.wake()
@@ -147,12 +151,12 @@ class Waiting:
         self._own_pid = os.getpid()
         self._others_write = others_write
         self._patience_s = request_timeout_s * TIMEOUT_SHARE if request_timeout_s else math.inf
-        self._groups: dict[TopicPartition, _Group] = {}
+        self._groups: dict[Hashable, _Group] = {}
         self.followers = 0
         """Open streams, blocked or not."""
         self._known: dict[int, tuple[float, interrupts.Seen]] = {}  # what was seen of a process, and when
         self._rooms: dict[int, PollHandle] = {}  # those who wait to append
-        self._polled: dict[int, _Group] = {}  # the last group of each handle that polls
+        self._polled: dict[int, list[_Group]] = {}  # the last groups of each handle that polls
         self._readers: dict[_Reader, None] = {}  # blocked, in the order in which they are to be looked at
         self._is_looking = False
         self.is_over = False
@@ -165,9 +169,9 @@ class Waiting:
 
     # --- waking ------------------------------------------------------------------------------------------------------
 
-    def grown(self, partition: TopicPartition) -> None:
-        """Wake those who wait for a partition, to which something was appended."""
-        group = self._groups.pop(partition, None)
+    def grown(self, name: Hashable) -> None:
+        """Wake those who wait for a partition, to which something was appended, or for a topic."""
+        group = self._groups.pop(name, None)
         if group is not None:
             group.wake()
         if self._rooms:
@@ -184,45 +188,47 @@ class Waiting:
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
-    async def wait(self, partition: Watched, seen: State, pid: int) -> None:
-        """Return when `partition` is no longer as it was `seen`.
+    async def wait(self, seen: Sequence[Observation], pid: int) -> None:
+        """Return when one of those in `seen` no longer has that state.
 
         `pid` opened the file. FUSEError EINTR when the reader is to be let go, EAGAIN when too many wait, ENODEV when
         the mount ends.
         """
         if self.is_over or len(self._readers) >= READERS_MAX:
             raise FUSEError(errno.ENODEV if self.is_over else errno.EAGAIN)
-        group = self._group(partition, seen)
-        if group is None:
+        groups = self._unchanged(seen)
+        if groups is None:
             return
-        reader = _Reader(group, pid)
-        group.readers.add(reader)
+        reader = _Reader(pid)
+        for group in groups:
+            group.readers.add(reader)
         self._readers[reader] = None
         self._begin_looking()
         try:
             await reader.sleep()
         finally:
             del self._readers[reader]
-            group.readers.discard(reader)
+            for group in groups:
+                group.readers.discard(reader)
         if reader.code:
             raise FUSEError(reader.code)
 
-    def poll(
-        self, partition: Watched, seen: State, handle: int, poll: PollHandle, *, is_restless: bool = False
-    ) -> None:
-        """Notify `poll` when `partition` is no longer as it was `seen`; it takes the place of the handle's last one.
+    def poll(self, seen: Sequence[Observation], handle: int, poll: PollHandle, *, is_restless: bool = False) -> None:
+        """Notify `poll` when one of those in `seen` no longer has that state; it replaces the handle's last one.
 
         `is_restless`: and else after a fifth of a second.
         """
-        group = None if self.is_over else self._group(partition, seen)
-        if group is None:
+        groups = None if self.is_over else self._unchanged(seen)
+        if groups is None:
             notify(poll)
-        else:
-            self._polled[handle] = group
+            return
+        self._forget_poll(handle)
+        self._polled[handle] = groups
+        for group in groups:
             if is_restless:
                 group.restless.add(handle)
             group.polls[handle] = poll
-            self._begin_looking()
+        self._begin_looking()
 
     def poll_room(self, handle: int, poll: PollHandle) -> None:
         """Notify `poll` when there may be room for appends again."""
@@ -232,20 +238,26 @@ class Waiting:
     def forget(self, handle: int) -> None:
         """A handle was closed: nobody polls it any more."""
         self._rooms.pop(handle, None)
-        group = self._polled.pop(handle, None)
-        if group is not None:
+        self._forget_poll(handle)
+
+    def _forget_poll(self, handle: int) -> None:
+        for group in self._polled.pop(handle, ()):
             group.polls.pop(handle, None)
 
-    def _group(self, partition: Watched, seen: State) -> _Group | None:
-        """Return those who wait for the partition as it was seen; None when it is another already."""
-        if state_of(partition) != seen:
+    def _unchanged(self, seen: Sequence[Observation]) -> list[_Group] | None:
+        """Return the groups to wait in; None when one of the states is another already."""
+        if any(watched.state != state for watched, state in seen):
             return None
-        group = self._groups.get(partition.name)
-        if group is not None and (group.partition is not partition or group.seen != seen):
-            self.grown(partition.name)
+        return [self._group(watched, state) for watched, state in seen]
+
+    def _group(self, watched: Watched, seen: State) -> _Group:
+        """Return the group that waits for `watched`, whose state is still `seen`."""
+        group = self._groups.get(watched.name)
+        if group is not None and (group.watched is not watched or group.seen != seen):
+            self.grown(watched.name)
             group = None
         if group is None:
-            group = self._groups[partition.name] = _Group(partition, seen)
+            group = self._groups[watched.name] = _Group(watched, seen)
         return group
 
     # --- looking -----------------------------------------------------------------------------------------------------
@@ -262,15 +274,18 @@ class Waiting:
         try:
             while (self._groups or self._rooms) and not self.is_over:
                 now = trio.current_time()
-                if now >= next_logs:
-                    self._look_at_logs()
-                    spent = trio.current_time() - now
-                    next_logs = now + max(LOOK_S if self._others_write else SIGNALS_S, 20 * spent)
-                if now >= next_polls:
-                    next_polls = now + AGAIN_S
-                    self._ask_again()
-                if now >= next_readers:
-                    next_readers = now + self._look_at_some(now)
+                with contextlib.suppress(MemoryError):  # the next look sees what this one did not
+                    if now >= next_logs:
+                        next_logs = now + SIGNALS_S
+                        self._look_at_logs()
+                        spent = trio.current_time() - now
+                        next_logs = now + max(LOOK_S if self._others_write else SIGNALS_S, 20 * spent)
+                    if now >= next_polls:
+                        next_polls = now + AGAIN_S
+                        self._ask_again()
+                    if now >= next_readers:
+                        next_readers = now + SIGNALS_S
+                        next_readers = now + self._look_at_some(now)
                 await trio.sleep_until(min(next_logs, next_readers, next_polls))
         finally:
             self._is_looking = False
@@ -278,10 +293,10 @@ class Waiting:
 
     def _look_at_logs(self) -> None:
         for name, group in list(self._groups.items()):
-            group.partition.log.refresh()
+            group.watched.refresh()
             if not group.readers and not group.polls:
                 del self._groups[name]
-            elif state_of(group.partition) != group.seen:
+            elif group.watched.state != group.seen:
                 self.grown(name)
 
     def _ask_again(self) -> None:

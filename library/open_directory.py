@@ -10,6 +10,7 @@ Synchronous, and without a thread of its own: retention, compaction and syncs by
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTE
 
 Mode = Literal["r", "a"]
 Isolation = Literal["read_uncommitted", "read_committed"]
+
+_log = logging.getLogger(__name__)
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -41,6 +44,8 @@ def open_directory(
     if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise ValueError(f"isolation {isolation!r} is neither {READ_UNCOMMITTED} nor {READ_COMMITTED}")
     opened = LogDirectory.open(os.fspath(path), read_only=mode == "r", defaults=settings)
+    for cut in opened.cuts():
+        _log.warning("%s, position %d, offset %s: %s", cut.path, cut.position, cut.offset, cut.reason)
     return Directory(opened, is_committed_only=isolation == READ_COMMITTED)
 
 

@@ -219,7 +219,7 @@ class Partition:
             raise ReadOnlyLog("opened for reading: offsetfs.open(path, 'a') appends", path=self._directory.path)
         self._directory.refresh_config()
         with self._mutex:
-            log = self._directory.log(self._name)
+            log = self._directory.writable_log(self._name)
             if self._appender is None or self._appender.log is not log:
                 self._appender = Appender(log, self._directory.clock)
             return self._appender

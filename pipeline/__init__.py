@@ -3,3 +3,7 @@
 Knows the engine's public names and PySpark, nothing of the mount. Importing this package imports no PySpark; its
 modules do.
 """
+
+from offsetfs.pipeline.registration import register
+
+__all__ = ["register"]

@@ -90,7 +90,8 @@ class Bound:
 class ReadOptions:
     """All of them, checked."""
 
-    path: str
+    paths: tuple[str, ...]
+    """The log directories, without repeats."""
     selection: Selection
     start: Bound
     end: Bound
@@ -108,12 +109,17 @@ class ReadOptions:
     is_committed_only: bool
     mode: str
 
+    @property
+    def path(self) -> str:
+        """The log directories as `load()` takes them, and as one name for them."""
+        return ",".join(self.paths)
+
     @classmethod
     def parse(cls, options: Mapping[str, str], *, is_stream: bool | None = False) -> ReadOptions:
         """Read the options of a query. `OptionError` at the first that cannot be. None: a stream or not, who knows."""
         given = _Given(options, (*_COMMON, *_ONLY[is_stream]))
         return cls(
-            path=_path(given),
+            paths=_paths(given),
             selection=_selection(given),
             start=_start(given, is_stream),
             end=_bound(given, "ending", LATEST),
@@ -135,6 +141,8 @@ class _Given:
     """The options as they came, by their names in lower case."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        if is_of_a_table(options):
+            raise OptionError(WITHOUT_TABLES)
         self._values = {name.lower(): value for name, value in options.items()}
         by_lower = {name.lower(): name for name in known}
         for name in options:
@@ -170,6 +178,21 @@ class _Given:
         return found
 
 
+_OF_TABLES = frozenset({"location", "owner", "provider", "external", "is_managed_location", "comment", "collation"})
+"""What Spark hands over for a table of its catalog, instead of the options that the table was given."""
+
+WITHOUT_TABLES = (
+    "CREATE TABLE, saveAsTable and INSERT INTO do not work, because Spark does not hand a table's options to a Python"
+    " data source. To read: CREATE TEMPORARY VIEW … USING offsetfs OPTIONS (path '/var/lib/kafka/data')."
+    " To write: frame.write.format('offsetfs').mode('append').option('topic', …).save('/var/lib/kafka/data')"
+)
+
+
+def is_of_a_table(options: Mapping[str, str]) -> bool:
+    """Return whether Spark asks for a table of its catalog: then the options are the table's properties."""
+    return any(name.lower() in _OF_TABLES for name in options)
+
+
 def _hint(name: str) -> str:
     if name.lower() == "kafka.bootstrap.servers":
         return ": there is no broker to ask here, the log directory is what load() is given"
@@ -180,13 +203,25 @@ def _hint(name: str) -> str:
     return ""
 
 
-def _path(given: _Given) -> str:
-    paths = json.loads(given.text("paths") or "[]")
+def _paths(given: _Given) -> tuple[str, ...]:
+    """Return what load() was given: a path, several, or several in one text, as Kafka's `log.dirs` has them."""
     single = given.text("path")
-    paths = paths or ([single] if single else [])
-    if len(paths) != 1:
-        raise OptionError(f"one log directory is read at a time, and load() was given {len(paths)}")
-    return os.path.abspath(str(paths[0]).removeprefix("file://"))
+    texts = [str(each) for each in json.loads(given.text("paths") or "[]")] or ([single] if single else [])
+    found = [_absolute(each) for text in texts for each in _split(text)]
+    if not found:
+        raise OptionError(f"no log directory: load() is to be given its path. {WITHOUT_TABLES}")
+    return tuple(dict.fromkeys(found))
+
+
+def _split(text: str) -> list[str]:
+    """Return the paths of a list with commas; one that exists, comma and all, is one path."""
+    if os.path.exists(_absolute(text)):
+        return [text]
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path.removeprefix("file://"))
 
 
 def _selection(given: _Given) -> Selection:

@@ -17,7 +17,7 @@ from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.scan_range import Range
 
 if TYPE_CHECKING:
-    from offsetfs.storage.directory.directory import LogDirectory
+    from offsetfs.pipeline.log_directories import LogDirectories
 
 
 class Split(InputPartition):
@@ -38,16 +38,17 @@ class Reader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        from offsetfs.pipeline.scan_range import opened, resolve
+        from offsetfs.pipeline.log_directories import opened
+        from offsetfs.pipeline.scan_range import resolve
 
-        with opened(self._options.path) as directory:
+        with opened(self._options.paths) as directory:
             return splits_of(directory, resolve(directory, self._options), self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read(partition, self._options, self._schema)
 
 
-def splits_of(directory: LogDirectory, ranges: list[Range], options: ReadOptions) -> list[InputPartition]:
+def splits_of(directory: LogDirectories, ranges: list[Range], options: ReadOptions) -> list[InputPartition]:
     """Return the tasks that read the ranges."""
     from offsetfs.pipeline.splits import cut
 

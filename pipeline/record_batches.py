@@ -49,7 +49,7 @@ def record_batches(
         except StorageError as error:
             if on_fault is None:
                 raise
-            on_fault(error)
+            on_fault(batch.placed(error))
             continue
         if not start <= batch.base_offset <= batch.header.last_offset < end:
             made = _between(batch, made, start, end)

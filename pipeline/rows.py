@@ -19,6 +19,9 @@ from offsetfs.storage.errors import PolicyViolation, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.columns import Column, HeaderColumns, RecordColumns, encode_columns, spread_keys
 
+NO_TIMESTAMP = -1
+"""What stands for a record without a timestamp, as in Kafka; a frame that was read from old messages has it."""
+
 
 def stage(batches: Iterable[pa.RecordBatch], target: Target, split: int, attempt: int) -> Staged:
     """Write all records; on disk after return. An error leaves no file behind.
@@ -124,7 +127,18 @@ def _timestamps(batch: pa.RecordBatch) -> memoryview:
         return memoryview(np.full(batch.num_rows, now, np.int64))
     column = batch.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     given = pc.fill_null(column, now * 1000).to_numpy(zero_copy_only=False)
-    return memoryview(np.floor_divide(given, 1000))
+    milliseconds = np.floor_divide(given, 1000)
+    if len(milliseconds) and milliseconds.min() < NO_TIMESTAMP:
+        raise ValueError(_before_1970(int(milliseconds.min())))
+    return memoryview(milliseconds)
+
+
+def _before_1970(milliseconds: int) -> str:
+    moment = np.datetime64(milliseconds, "ms").astype(str).replace("T", " ")
+    return (
+        f"column timestamp: {moment} UTC lies before 1970, which Kafka has no timestamps for;"
+        " leave these rows out, or make their timestamp null (which means now) and keep the time in the value"
+    )
 
 
 def _are_valid(keys: Column, rows: np.ndarray) -> bool:

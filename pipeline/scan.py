@@ -1,27 +1,32 @@
 """What one task does: reads the ranges of its split from the log directory, which it opens for itself.
 
 Checksums are verified. What cannot be read ends the query (FAILFAST), is left out (DROPMALFORMED), or is left out and
-told in a row of its own (PERMISSIVE), as Spark's readers of files name these modes. Where records are gone that were
+reported in a row of its own (PERMISSIVE), as Spark's readers of files name these modes. Damage that is left out without
+a row is logged as a warning, which is in the standard error of the executor. Where records are gone that were
 still there when the query was planned, retention was faster: that is a loss, which `failOnDataLoss=false` permits.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from offsetfs.pipeline.log_directories import LogDirectories, opened
 from offsetfs.pipeline.read_options import DROPMALFORMED, FAILFAST, PERMISSIVE, ReadOptions
 from offsetfs.pipeline.record_batches import record_batches
-from offsetfs.pipeline.scan_range import DataLoss, Range, opened, view_of
+from offsetfs.pipeline.scan_range import DataLoss, Range, view_of
 from offsetfs.pipeline.schema import CORRUPT
-from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError, UnknownPartition
+from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.segments.segment_map import Segments
+
+_log = logging.getLogger(__name__)
 
 
 def scan(ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -30,7 +35,7 @@ def scan(ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema) -> 
     Raises `DataLoss`, and at damage, unless `options.mode` says otherwise, `CorruptBatch`, `MalformedBatch`,
     `UnsupportedFormat`, `DecompressionLimit`.
     """
-    with opened(options.path) as directory:
+    with opened(options.paths) as directory:
         for each in ranges:
             try:
                 view = view_of(directory, each.name, options)
@@ -41,7 +46,7 @@ def scan(ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema) -> 
 
 
 def batches_of(
-    directory: LogDirectory, wanted: Range, options: ReadOptions, on_damage: Callable[[StorageError], None]
+    directory: LogDirectories, wanted: Range, options: ReadOptions, on_damage: Callable[[StorageError], None]
 ) -> Iterator[Batch]:
     """Yield the batches that reach into a range and are shown. Damage ends it, or is told, by `options.mode`."""
     reading = _Reading(view_of(directory, wanted.name, options), wanted, options, pa.schema([]))
@@ -53,6 +58,11 @@ def batches_of(
         yield batch
     for fault in reading.faults[told:]:
         on_damage(fault)
+
+
+def log_left_out(name: TopicPartition, error: StorageError) -> None:
+    """Log a warning that names the partition, path, position and offset of a batch that a query leaves out."""
+    _log.warning("offsetfs: %s: a batch is left out (mode=FAILFAST ends the query instead): %s", name, error)
 
 
 def _lost(sentence: str, options: ReadOptions) -> None:
@@ -77,9 +87,9 @@ class _Reading:
     def record_batches(self) -> Iterator[pa.RecordBatch]:
         start, end, on_fault = self.range.start, self.range.end, None
         if self.options.mode != FAILFAST:
-            on_fault = self.faults.append
+            on_fault = self._leave_out
         yield from record_batches(self.batches(), self.range.name, self.schema, start, end, on_fault)
-        if self.faults and self.options.mode == PERMISSIVE and CORRUPT in self.schema.names:
+        if self.faults and self._has_corrupt_rows:
             yield self._corrupt_rows()
 
     def batches(self) -> Iterator[Batch]:
@@ -119,7 +129,16 @@ class _Reading:
             self.offset = first
 
     def _note(self, error: StorageError, position: int) -> None:
+        self._leave_out(error)
+
+    def _leave_out(self, error: StorageError) -> None:
         self.faults.append(error)
+        if not self._has_corrupt_rows:
+            log_left_out(self.range.name, error)
+
+    @property
+    def _has_corrupt_rows(self) -> bool:
+        return self.options.mode == PERMISSIVE and CORRUPT in self.schema.names
 
     def _corrupt_rows(self) -> pa.RecordBatch:
         """Return a row for each fault: where it is, what it is, and nulls."""

@@ -6,13 +6,11 @@ offsets. Whoever names offsets or times partition by partition names every parti
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from offsetfs.pipeline.log_directories import LogDirectories
 from offsetfs.pipeline.read_options import EARLIEST, Bound, ByPartition, OptionError, ReadOptions, Selection
-from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition
 from offsetfs.storage.partition.isolation import LogView
 
@@ -35,17 +33,7 @@ class Range:
         return TopicPartition(self.topic, self.partition)
 
 
-@contextlib.contextmanager
-def opened(path: str) -> Iterator[LogDirectory]:
-    """Open a log directory for reading, also beside a broker or a mount; raises as `LogDirectory.open`."""
-    directory = LogDirectory.open(path, read_only=True)
-    try:
-        yield directory
-    finally:
-        directory.close()
-
-
-def selected(directory: LogDirectory, selection: Selection) -> list[TopicPartition]:
+def selected(directory: LogDirectories, selection: Selection) -> list[TopicPartition]:
     """Return the partitions that are meant, sorted. `OptionError` for one that is named and not there."""
     present = directory.partitions()
     if selection.partitions:
@@ -65,12 +53,12 @@ def selected(directory: LogDirectory, selection: Selection) -> list[TopicPartiti
     return [each for each in present if each.topic not in INTERNAL_TOPICS]
 
 
-def view_of(directory: LogDirectory, partition: TopicPartition, options: ReadOptions) -> LogView:
+def view_of(directory: LogDirectories, partition: TopicPartition, options: ReadOptions) -> LogView:
     """Return a partition as the query's isolation level sees it."""
     return LogView(directory.log(partition), is_committed_only=options.is_committed_only)
 
 
-def resolve(directory: LogDirectory, options: ReadOptions) -> list[Range]:
+def resolve(directory: LogDirectories, options: ReadOptions) -> list[Range]:
     """Return what a batch query reads. `OptionError`, `DataLoss`; empty ranges are left out."""
     partitions = selected(directory, options.selection)
     for which, bound in ("starting", options.start), ("ending", options.end):

@@ -7,11 +7,14 @@ its own records of it, so a wrong index costs time and no record.
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
+from offsetfs.pipeline.log_directories import LogDirectories
 from offsetfs.pipeline.scan_range import Range
-from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments.segment import Segment
 
@@ -25,7 +28,7 @@ class Piece:
 
 
 def cut(
-    directory: LogDirectory,
+    directory: LogDirectories,
     ranges: Iterable[Range],
     *,
     splits_min: int,
@@ -38,8 +41,10 @@ def cut(
     size = max(min(bytes_per_split, -(-total // splits_min)), 1)
     pieces = [piece for each in whole for piece in _cut_by_bytes(directory.log(each.range.name), each, size)]
     if records_per_split_max is not None:
-        ranges_cut = (part for piece in pieces for part in _cut_by_records(piece.range, records_per_split_max))
-        return [(each,) for each in ranges_cut]
+        parts = [part for piece in pieces for part in _cut_by_records(piece.range, records_per_split_max)]
+        return [(each,) for each in _cut_evenly(parts, splits_min)]
+    if len(pieces) < splits_min:
+        return [(each,) for each in _cut_evenly([piece.range for piece in pieces], splits_min)]
     return _packed(pieces, size, splits_min)
 
 
@@ -94,6 +99,27 @@ def _cut_by_bytes(log: Log, piece: Piece, size: int) -> Iterator[Piece]:
 def _cut_by_records(whole: Range, records_max: int) -> Iterator[Range]:
     for start in range(whole.start, whole.end, records_max):
         yield Range(whole.topic, whole.partition, start, min(start + records_max, whole.end))
+
+
+def _cut_evenly(ranges: list[Range], count_min: int) -> list[Range]:
+    """Cut the largest ranges by offsets, until there are `count_min`, or none has more than one offset."""
+    parts = [1] * len(ranges)
+    largest = [(-(each.end - each.start), number) for number, each in enumerate(ranges)]
+    heapq.heapify(largest)
+    missing = count_min - len(ranges)
+    while missing > 0 and largest and largest[0][0] < -1:
+        number = largest[0][1]
+        parts[number] += 1
+        size = ranges[number].end - ranges[number].start
+        heapq.heapreplace(largest, (-math.ceil(size / parts[number]), number))
+        missing -= 1
+    return [part for each, count in zip(ranges, parts, strict=True) for part in _in_parts(each, count)]
+
+
+def _in_parts(whole: Range, count: int) -> Iterator[Range]:
+    size = whole.end - whole.start
+    ends = [whole.start + size * number // count for number in range(count + 1)]
+    return (Range(whole.topic, whole.partition, start, end) for start, end in pairwise(ends) if start < end)
 
 
 def _packed(pieces: list[Piece], size: int, splits_min: int) -> list[tuple[Range, ...]]:

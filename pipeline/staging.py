@@ -142,8 +142,7 @@ class StagingFile:
         if builder.is_empty:
             return
         if self._file is None:
-            self._file = files.open_file(self._path, create=True)
-            self._file.truncate(0)
+            self._file = files.create_file(self._path)
         sealed = builder.seal()
         self._file.write(self._position, sealed.data)
         self._batches.setdefault(partition, []).append(StagedBatch(self._position, sealed.size, sealed.count))

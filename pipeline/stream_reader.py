@@ -22,10 +22,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from offsetfs.pipeline.log_directories import LogDirectories, opened
 from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.reader import read, splits_of
-from offsetfs.pipeline.scan_range import DataLoss, Range, check_named, opened, selected, start_of, view_of
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.pipeline.scan_range import DataLoss, Range, check_named, selected, start_of, view_of
 
 Offsets = dict[str, dict[str, int]]
 
@@ -41,7 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggered: float | None = None  # when a micro-batch was last let go, by `now`
 
     def initialOffset(self) -> Offsets:
-        with opened(self._options.path) as directory:
+        with opened(self._options.paths) as directory:
             partitions = selected(directory, self._options.selection)
             check_named(partitions, self._options.start, "starting")
             found: Offsets = {}
@@ -58,7 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
         end = self._target if self._target is not None else self._ends()
-        with opened(self._options.path) as directory:
+        with opened(self._options.paths) as directory:
             begins = self._begins(directory, start, end)
         if self._waits(begins, end, limit):
             return start
@@ -85,13 +85,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self) -> Offsets:
         found: Offsets = {}
-        with opened(self._options.path) as directory:
+        with opened(self._options.paths) as directory:
             for each in selected(directory, self._options.selection):
                 end = view_of(directory, each, self._options).end_offset()
                 found.setdefault(each.topic, {})[str(each.partition)] = end
         return found
 
-    def _begins(self, directory: LogDirectory, start: Offsets, end: Offsets) -> Offsets:
+    def _begins(self, directory: LogDirectories, start: Offsets, end: Offsets) -> Offsets:
         """Return where each partition of `end` goes on: where it was left, and at its beginning when it is new."""
         begins: Offsets = {}
         for topic, numbers in end.items():
@@ -104,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begins
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        with opened(self._options.path) as directory:
+        with opened(self._options.paths) as directory:
             begins = self._begins(directory, start, end)
             self._check_none_is_gone(start, end)
             ranges = [
@@ -121,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if gone and self._options.fails_on_data_loss:
             raise DataLoss(f"{gone[0]} was deleted while it was followed; failOnDataLoss=false goes on")
 
-    def _range(self, directory: LogDirectory, wanted: Range) -> Range:
+    def _range(self, directory: LogDirectories, wanted: Range) -> Range:
         """Return what is left of a range. `DataLoss` when retention was faster, or the log was cut or made anew."""
         log = directory.log(wanted.name)
         start = max(wanted.start, log.log_start_offset)

@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 
 from offsetfs.pipeline.journal import INTENT
 from offsetfs.pipeline.publication import GRACE_SECONDS, open_when_published
-from offsetfs.pipeline.read_options import OptionError
+from offsetfs.pipeline.read_options import KNOWN, WITHOUT_TABLES, OptionError, is_of_a_table
 from offsetfs.pipeline.staging import TopicShape
 from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
@@ -26,6 +26,7 @@ from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition, check_topic
 
 _KNOWN = ("path", "topic", "partitions", "txnAppId", "txnVersion", "includeHeaders")
 _OF_STREAMS = ("checkpointLocation", "queryName")
+_OF_READERS = frozenset(name.lower() for name in KNOWN)
 _TEXT = (BinaryType, StringType)
 _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "key": _TEXT,
@@ -51,15 +52,18 @@ class WriteOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str], *, is_stream: bool = False) -> WriteOptions:
         """Read the options of a write. `OptionError` at the first that cannot be."""
+        if is_of_a_table(options):
+            raise OptionError(WITHOUT_TABLES)
         known = {name.lower(): name for name in (*_KNOWN, *(_OF_STREAMS if is_stream else ()))}
         values = {}
         for name, value in options.items():
             if name.lower() not in known:
-                raise OptionError(f"unknown option {name}")
+                of_a_view = f". {WITHOUT_TABLES}" if name.lower() in _OF_READERS else ""
+                raise OptionError(f"unknown option {name} of a write{of_a_view}")
             values[known[name.lower()]] = value
         path = values.get("path")
         if not path:
-            raise OptionError("no log directory: save() is to be given its path")
+            raise OptionError(f"no log directory: save() is to be given its path. {WITHOUT_TABLES}")
         if is_stream and "txnVersion" in values:
             raise OptionError("option txnVersion in a stream, which numbers its batches itself")
         if not is_stream and ("txnAppId" in values) != ("txnVersion" in values):

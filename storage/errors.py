@@ -67,6 +67,10 @@ class UnknownPartition(StorageError):
     """There is no such partition in this directory. Cure: `offsetfs create`."""
 
 
+class DuplicatePartition(StorageError):
+    """A partition is in two of the log directories served together. Cure: the message names both; remove one."""
+
+
 class PartitionExists(StorageError):
     """The partition is already there. Cure: append to it, or choose another name."""
 
@@ -84,11 +88,17 @@ class OffsetOutOfRange(StorageError):
 
 
 class CorruptBatch(StorageError):
-    """The checksum does not match the bytes. Cure: `segments/` still shows them; neighbours stay readable."""
+    """The checksum does not match the bytes.
+
+    Cure: the raw bytes are in `segments/`; the records around it are readable.
+    """
 
 
 class MalformedBatch(StorageError):
-    """The structure is wrong, though the checksum may hold. Cure: `segments/` shows it; neighbours stay readable."""
+    """The structure is wrong, though the checksum may hold.
+
+    Cure: the raw bytes are in `segments/`; the records around it are readable.
+    """
 
 
 class OffsetBeyondSegment(StorageError):
@@ -104,7 +114,12 @@ class UnsupportedFormat(StorageError):
 
 
 class DecompressionLimit(StorageError):
-    """A batch inflates beyond the configured bound. Cure: raise the bound, if the batch is to be trusted."""
+    """A batch inflates beyond the configured bound, or has more records or headers than are taken apart. Cure: raise
+    the bound, if the batch is to be trusted; `values` and `records.ndjson` show what has too many records."""
+
+
+class RecordsLeftOut(StorageError):
+    """Records that belong here cannot be read. Cure: `range/` reads around them; `-o damage=skip` leaves them out."""
 
 
 class WouldBlock(StorageError):
@@ -120,6 +135,14 @@ class RecordTooLarge(StorageError):
 
 class ReadOnlyLog(StorageError):
     """The directory was opened for reading. Cure: mount without `-o ro`."""
+
+
+class UnreadableLog(StorageError):
+    """A file of the partition holds values that no check expects. Cure: `offsetfs verify` names the damage."""
+
+
+class UnrecoveredLog(StorageError):
+    """The log could not be recovered after a crash and is read only. Cure: `offsetfs verify` names the damage."""
 
 
 class LogFenced(StorageError):

@@ -1,7 +1,8 @@
 """The one seam to the disk: everything the engine does to files goes through this module.
 
 It is small so that tests can put a simulated disk in its place. Every call is synchronous; nothing here retries,
-caches or interprets bytes. All that is remembered is which directories could not be synced. Files are opened with
+caches or interprets bytes. All that is remembered is which directories could not be synced, and
+who can close files at the limit of open files (`reclaim_with`). Files are opened with
 O_NOFOLLOW and O_CLOEXEC and must be regular: links, FIFOs and devices that somebody planted in a log directory are
 refused by name.
 """
@@ -11,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from offsetfs.storage.errors import WouldBlock
 
@@ -27,8 +29,44 @@ _NOT_REGULAR = {errno.ELOOP: "a symbolic link, not a regular file", errno.ENXIO:
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 _BLOCK_BYTES = 512  # of st_blocks, whatever the file system's are
 
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+"""The process, or the system, has as many files open as it may: nothing was opened, and nothing was changed."""
+
+_RECLAIMS_MAX = 4
+_reclaimers: list[weakref.WeakMethod[Callable[[], bool]]] = []
+
 Buffer = bytes | bytearray | memoryview
-Map = mmap.mmap
+T = TypeVar("T")
+
+
+def reclaim_with(reclaim: Callable[[], bool]) -> None:
+    """At the limit of open files, call `reclaim` before an open fails: it closes what can be opened again later.
+
+    `reclaim`, a bound method, returns whether it closed anything. It is called in any thread, whatever locks the caller
+    of the open holds, for as long as its object lives.
+    """
+    _reclaimers[:] = [each for each in _reclaimers if each() is not None]
+    _reclaimers.append(weakref.WeakMethod(reclaim))
+
+
+def _reclaim() -> bool:
+    closed = [reclaim() for each in list(_reclaimers) if (reclaim := each()) is not None]
+    return any(closed)
+
+
+def _within_limit(open_: Callable[[], T]) -> T:
+    """Return `open_()`; where it fails for want of a descriptor, have some closed and try again."""
+    for _ in range(_RECLAIMS_MAX):
+        try:
+            return open_()
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTORS or not _reclaim():
+                raise
+    return open_()
+
+
+def _open(path: str, flags: int, mode: int = 0o777) -> int:
+    return _within_limit(lambda: os.open(path, flags, mode))
 
 
 class File:
@@ -103,10 +141,6 @@ class File:
         """Make bytes and size survive power loss. After an error nobody may trust the file again."""
         os.fsync(self.fd)
 
-    def map(self, length: int) -> Map:
-        """Map the first `length` bytes (at least 1) read only."""
-        return mmap.mmap(self.fd, length, prot=mmap.PROT_READ)
-
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
         fd, self.fd = self.fd, -1
@@ -132,7 +166,7 @@ def open_file(path: str, *, writable: bool = False, create: bool = False) -> Fil
     """Open a regular file; with `create` it is made when missing (its name survives only `sync_directory`)."""
     flags = _FLAGS | (os.O_RDWR if writable or create else os.O_RDONLY) | (os.O_CREAT if create else 0)
     try:
-        file = File(path, os.open(path, flags, 0o640))
+        file = File(path, _open(path, flags, 0o640))
     except OSError as error:
         if error.errno not in _NOT_REGULAR:
             raise
@@ -140,16 +174,45 @@ def open_file(path: str, *, writable: bool = False, create: bool = False) -> Fil
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
-    if create and status.st_size == 0:
-        _give_to_owner(path)
+    if create and status.st_size == 0 and status.st_nlink == 1:  # else it may be a file of another directory, too
+        give_to_owner(path, file.fd)
     return file
 
 
-def _give_to_owner(path: str) -> None:
+def create_file(path: str) -> File:
+    """Make a new empty file, open for writing; its name survives only `sync_directory`.
+
+    What had the name is removed first and never opened: a hard or symbolic link that was planted there leads to a file
+    that is not ours to write to. FileExistsError where another process makes one at the same moment.
+    """
+    flags = _FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL
+    try:
+        file = File(path, _open(path, flags, 0o640))
+    except FileExistsError:
+        os.unlink(path)
+        file = File(path, _open(path, flags, 0o640))
+    give_to_owner(path, file.fd)
+    return file
+
+
+@contextlib.contextmanager
+def created(path: str) -> Iterator[File]:
+    """`create_file` that closes at the end of the block."""
+    file = create_file(path)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def give_to_owner(path: str, fd: int | None = None) -> None:
     """Give what root made to the owner of the directory: a broker that runs as `kafka` must be able to open it."""
     parent = os.stat(os.path.dirname(path) or ".")
     if os.geteuid() == 0 and parent.st_uid != 0:
-        os.chown(path, parent.st_uid, parent.st_gid, follow_symlinks=False)
+        if fd is not None:  # the name may stand for another file by now
+            os.fchown(fd, parent.st_uid, parent.st_gid)
+        else:
+            os.chown(path, parent.st_uid, parent.st_gid, follow_symlinks=False)
 
 
 @contextlib.contextmanager
@@ -177,8 +240,7 @@ def replace_file(path: str, data: bytes, *, sync_name: bool = True) -> None:
     With `sync_name` false the caller syncs the directory: until then it may still be the old content.
     """
     temporary = path + ".tmp"
-    with opened(temporary, create=True) as file:
-        file.truncate(0)
+    with created(temporary) as file:
         with contextlib.suppress(FileNotFoundError):
             os.fchmod(file.fd, stat.S_IMODE(os.lstat(path).st_mode))
         file.write(0, data)
@@ -194,7 +256,7 @@ def sync_directory(path: str) -> None:
     Once that has failed it fails until `trust`: the system tells of what it could not write once, and a later sync,
     which finds nothing to do, would claim success for names that are not on disk.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         status = os.fstat(fd)
         identity = status.st_dev, status.st_ino
@@ -223,7 +285,7 @@ def trust(path: str) -> None:
 @contextlib.contextmanager
 def locked_directory(path: str) -> Iterator[None]:
     """Hold a lock on a directory, waiting for whoever holds it; a process that dies lets it go."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
@@ -234,14 +296,14 @@ def locked_directory(path: str) -> Iterator[None]:
 def make_directory(path: str) -> None:
     """Make a directory; its name survives only `sync_directory` of the one above."""
     os.mkdir(path, 0o750)
-    _give_to_owner(path)
+    give_to_owner(path)
 
 
 def make_private_directory(path: str) -> None:
     """See that a directory is there which nobody else may enter. EPERM for one of somebody else, ENOTDIR for a link."""
     with contextlib.suppress(FileExistsError):
         os.makedirs(path, mode=0o700)
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(fd)
         if status.st_uid != os.geteuid():
@@ -258,7 +320,7 @@ def put_private(path: str, data: Buffer) -> None:
     It need not survive power loss. When this is killed a file may be left whose name ends in `.tmp`.
     """
     temporary = f"{path}.{os.urandom(8).hex()}.tmp"
-    file = File(temporary, os.open(temporary, _FLAGS | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    file = File(temporary, _open(temporary, _FLAGS | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
         file.write(0, data)
         os.replace(temporary, path)
@@ -272,7 +334,9 @@ def put_private(path: str, data: Buffer) -> None:
 
 def remove_directory(path: str) -> None:
     """Remove an empty directory; its name is gone for good only after `sync_directory` of the one above."""
+    status = os.lstat(path)
     os.rmdir(path)
+    _distrusted.pop((status.st_dev, status.st_ino), None)  # another directory may get the inode number
 
 
 @contextlib.contextmanager
@@ -297,20 +361,26 @@ def set_modified(path: str, modified_ns: int) -> None:
     os.utime(path, ns=(modified_ns, modified_ns), follow_symlinks=False)
 
 
+def free_bytes(path: str) -> int:
+    """Return how many bytes a writer may still take of the file system that `path` lies on."""
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize
+
+
 def names(path: str) -> list[str]:
     """Return the names in a directory, in no order."""
-    return os.listdir(path)
+    return _within_limit(lambda: os.listdir(path))
 
 
 def names_with_inodes(path: str) -> list[tuple[str, int]]:
     """Return (name, inode number) of what is in a directory, in no order; costs no stat of any of it."""
-    with os.scandir(path) as entries:
+    with _within_limit(lambda: os.scandir(path)) as entries:
         return [(entry.name, entry.inode()) for entry in entries]
 
 
 def directory_names(path: str) -> list[str]:
     """Return the names of the directories in a directory, in no order; links to directories are not among them."""
-    with os.scandir(path) as entries:
+    with _within_limit(lambda: os.scandir(path)) as entries:
         return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 

@@ -7,12 +7,14 @@ Kafka does not see it. The file stays when the lock goes: removing it would let 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import stat
 import struct
 
+from offsetfs.storage import files
 from offsetfs.storage.errors import LogDirectoryLocked
 
 NAME = ".lock"
@@ -38,6 +40,16 @@ class DirectoryLock:
             who = f"process {pid}" if pid else "another process"
             raise LogDirectoryLocked(f"in use by {who}", path=self.path, pid=pid) from None
         self._fd = fd
+        self._give_to_owner()
+
+    def _give_to_owner(self) -> None:
+        """Give the file to the owner of the directory when root made it, now or in an earlier version of this program.
+
+        A broker that runs as `kafka` could not open it otherwise. A file of another user stays as it is.
+        """
+        if os.fstat(self._fd).st_uid == 0:
+            with contextlib.suppress(PermissionError):  # of a file system that maps root to another user
+                files.give_to_owner(self.path, self._fd)
 
     def release(self) -> None:
         if self._fd >= 0:

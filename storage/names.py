@@ -8,11 +8,12 @@ digits without sign or leading zero, so that one partition has exactly one name.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
 from offsetfs.storage.errors import InvalidName
-from offsetfs.storage.units import Offset
+from offsetfs.storage.units import I32_MAX, Offset
 
 TOPIC_LENGTH_MAX = 249  # 249 characters, a minus and five digits make 255, the longest name a file system takes
 PARTITION_MAX = 2**31 - 1
@@ -24,6 +25,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")  # \Z: with $ a trailing newline would pass
 _PARTITION = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
 _SEGMENT = re.compile(r"([0-9]{20})(\.[^/]+)\Z")
+_KEPT = re.compile(r"([0-9]{20})\.cut-([0-9]+)(?:-[0-9]+)?\Z")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,10 +48,23 @@ class TopicPartition:
         """Read a directory name: what stands before the last minus is the topic."""
         topic, minus, partition = name.rpartition("-")
         if not minus:
-            raise InvalidName(f"{name!r} has no minus before a partition number")
+            if _TOPIC.match(name):
+                raise InvalidName(f"{name!r} is a topic; give TOPIC-PARTITION, such as {name}-0")
+            raise InvalidName(f"{name!r} is not a partition; give TOPIC-PARTITION, such as orders-0")
         if not _PARTITION.match(partition):
-            raise InvalidName(f"{name!r} does not end in a partition number in 0…{PARTITION_MAX}")
+            raise InvalidName(f"{name!r} does not end in a partition number, 0 to {PARTITION_MAX}")
         return cls(topic, int(partition))
+
+
+def is_internal(path: str) -> bool:
+    """Return whether the last component of `path` is a partition of an internal topic."""
+    return os.path.basename(path).rpartition("-")[0] in INTERNAL_TOPICS
+
+
+def parse_kept_name(name: str) -> tuple[int, int] | None:
+    """Return base offset and byte position where a recovery cut what the file `name` keeps; None for other names."""
+    match = _KEPT.match(name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def check_topic(name: str) -> None:
@@ -68,6 +83,11 @@ def segment_name(base_offset: int, suffix: str) -> str:
     """Name a file of the segment that starts at `base_offset`; `suffix` has its dot, as in ".log"."""
     assert 0 <= base_offset <= OFFSET_MAX and suffix.startswith(".")
     return f"{base_offset:020d}{suffix}"
+
+
+def segment_offset_max(base_offset: int) -> int:
+    """Return the highest offset that a segment can hold: an index entry has 31 bits for it, an offset 63."""
+    return min(base_offset + I32_MAX, OFFSET_MAX)
 
 
 MAP_SUFFIXES = (".values-map", ".records-map")

@@ -6,8 +6,9 @@ than the first; one after the other they cost a turn of the disk each.
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 THREADS = 16
@@ -20,13 +21,45 @@ T = TypeVar("T")
 def for_each(items: Sequence[T], action: Callable[[T], None]) -> None:
     """Call `action` for each of `items`, in several threads when they are many; no thread is at work after return.
 
+    This thread is one of them, so that the work is done also when no thread can be started.
+
     Where some raise errors that of the first of them is raised; those behind it may have been done, or not.
     """
     if len(items) < WORTH_THREADS or THREADS == 1:
         for item in items:
             action(item)
         return
-    with ThreadPoolExecutor(min(THREADS, len(items)), thread_name_prefix="side-by-side") as executor:
-        done = [executor.submit(action, item) for item in items]
-    for each in done:
-        each.result()
+    waiting, failures = deque(enumerate(items)), dict[int, Exception]()
+
+    def work() -> None:
+        while waiting:
+            try:
+                number, item = waiting.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                action(item)
+            except Exception as error:
+                failures[number] = error
+
+    threads = _start_some(work, min(THREADS, len(items)) - 1)
+    try:
+        work()
+    finally:
+        for thread in threads:
+            thread.join()
+    if failures:
+        raise failures[min(failures)]
+
+
+def _start_some(work: Callable[[], None], count: int) -> list[threading.Thread]:
+    """Start up to `count` threads: as many as the limits of memory and of processes allow."""
+    started: list[threading.Thread] = []
+    for _ in range(count):
+        thread = threading.Thread(target=work, name="side-by-side")
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError):
+            break
+        started.append(thread)
+    return started

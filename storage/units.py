@@ -14,3 +14,6 @@ NO_TIMESTAMP = Timestamp(-1)
 
 I32_MAX = 2**31 - 1
 """The largest relative offset of a segment, and the largest position in its indexes: both are written as an i32."""
+
+I64_MAX = 2**63 - 1
+"""The largest offset, and the largest timestamp."""

@@ -3,6 +3,7 @@
 A test belongs to one class, told by its marker (see CLASSES); one without would run in no class and never be missed,
 so it fails.
 A test that logs a warning or an error that it does not expect fails, as does one that expects a line which never comes.
+A test that leaves a log directory in its `tmp_path` that `verify` calls damaged fails, unless it is marked `damages`.
 The golden logs are what real Kafka wrote; tests read them in place, or change a copy.
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from left_logs import damage_left
 
 CLASSES = ("unit", "fuzz", "crash", "mount", "interop", "spark")
 GOLDEN = Path(__file__).parent / "golden"
@@ -65,6 +67,7 @@ def _cache_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Generator[Non
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "damages: this test leaves a log directory in which verify finds damage")
     config.addinivalue_line("markers", "expect_log(pattern): this test logs warnings or errors that match")
     # A run that is told to end takes its mounts and brokers with it, also where a shell started it with Ctrl-C ignored.
     for ending in (signal.SIGINT, signal.SIGTERM):
@@ -168,4 +171,28 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    return (yield from _watched(item, at_end=True))
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    result = yield from _watched(item, at_end=True)
+    if folder is not None and item.stash.get(_PASSED, False) and item.get_closest_marker("damages") is None:
+        _check_left(item, folder)
+    return result
+
+
+# --- what it leaves
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport]:
+    report = yield
+    if call.when == "call":
+        item.stash[_PASSED] = report.passed
+    return report
+
+
+def _check_left(item: pytest.Item, folder: Path) -> None:
+    damage = damage_left(folder)
+    if damage:
+        pytest.fail("left damaged, by a test that is not marked `damages`:\n" + "\n".join(damage[:10]), pytrace=False)
+
+
+_PASSED = pytest.StashKey[bool]()

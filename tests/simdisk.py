@@ -37,7 +37,7 @@ class SimFile:
     `pending`: (number, position, bytes, size afterwards) of writes since then; a change of length has None for bytes.
     """
 
-    __slots__ = ("_mapped", "_mirrors", "changed", "content", "durable", "given_up", "pending", "settled")
+    __slots__ = ("changed", "content", "durable", "given_up", "pending", "settled")
 
     def __init__(self, durable: bytes = b"", changed: int = 0) -> None:
         self.durable = durable
@@ -46,8 +46,6 @@ class SimFile:
         self.pending: list[tuple[int, int, bytes | None, int]] = []
         self.given_up: set[int] = set()
         self.settled: set[int] = set()
-        self._mapped = False
-        self._mirrors: list[bytearray] = []
 
     def write(self, number: int, position: int, data: bytes) -> None:
         end = position + len(data)
@@ -55,9 +53,7 @@ class SimFile:
             self._resize(end)
         elif isinstance(self.content, bytes):
             self.content = bytearray(self.content)
-        for content in (self.content, *self._mirrors):
-            if end <= len(content):
-                content[position:end] = data  # type: ignore[index]
+        self.content[position:end] = data  # type: ignore[index]
         self.pending.append((number, position, data, len(self.content)))
         self.changed = FIRST_NS + number * STEP_NS
 
@@ -67,19 +63,10 @@ class SimFile:
         self.changed = FIRST_NS + number * STEP_NS
 
     def _resize(self, size: int) -> None:
-        if self._mapped:  # a mapped buffer keeps its length; who has mapped it still sees what is written
-            self._mirrors.append(self.content)  # type: ignore[arg-type]
-            self._mapped = False
         grown = bytearray(size)
         kept = min(size, len(self.content))
         grown[:kept] = self.content[:kept]
         self.content = grown
-
-    def map(self, length: int) -> memoryview:
-        if isinstance(self.content, bytes):
-            self.content = bytearray(self.content)
-        self._mapped = True
-        return memoryview(self.content)[:length].toreadonly()
 
     def sync(self) -> None:
         if self.given_up:

@@ -12,12 +12,11 @@ import fcntl
 import functools
 import gc
 import itertools
-import mmap
 import os
 import stat
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from unittest import mock
 
 from simdisk import ROOT, SimDirectory, SimDisk, SimFile
@@ -37,6 +36,7 @@ class SimStatus:
     st_dev: int = 0
     st_uid: int = 0
     st_gid: int = 0
+    st_nlink: int = 1
 
     @property
     def st_blocks(self) -> int:
@@ -60,7 +60,7 @@ SHORT = "short"
 Fault = Callable[[str, str], str | None]
 """Called before each call with its kind and its path; raises an OSError, or returns SHORT, or None. Kinds: open, create
 (opening a file that is not there yet), read, write, set aside, truncate, sync, rename, unlink, mkdir, rmdir, list,
-stat, map."""
+stat."""
 
 
 class System:
@@ -73,13 +73,11 @@ class System:
     def __init__(self, disk: SimDisk) -> None:
         self.disk = disk
         self.fault: Fault = lambda _kind, _path: None
-        self.maps = 0
         self._open: dict[int, _Open] = {}
         self._due: OSError | None = None  # of a full disk, which took the first part of a write
         self._numbers = itertools.count(1 << 24)
         self.path = _SimPath(self)
         self.sep = os.sep
-        self.PROT_READ = mmap.PROT_READ
         self.TemporaryDirectory = self._temporary_directory
         for name in (*dir(os), *dir(fcntl)):
             if name.startswith(("O_", "RWF_", "LOCK_")):
@@ -100,6 +98,8 @@ class System:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             self.disk.do("create", parent, name, False)
             inode = self.disk.directory(parent).names[name]
+        elif flags & os.O_EXCL:
+            raise FileExistsError(errno.EEXIST, "the name is taken", path)
         is_directory = isinstance(self.disk.inodes[inode], SimDirectory)
         if flags & os.O_DIRECTORY and not is_directory:
             raise NotADirectoryError(errno.ENOTDIR, "no directory", path)
@@ -163,20 +163,6 @@ class System:
     def fchmod(self, fd: int, _mode: int) -> None:
         assert fd in self._open
 
-    def mmap(self, fd: int, length: int, prot: int) -> memoryview:
-        opened = self._open[fd]
-        self.fault("map", opened.path)
-        file = opened.disk._file(opened.inode)
-        if not 0 < length <= len(file.content):
-            raise ValueError("mmap length is greater than file size")
-        view = file.map(length)
-        self.maps += 1
-        weakref.finalize(view, self._unmap)
-        return view
-
-    def _unmap(self) -> None:
-        self.maps -= 1
-
     def flock(self, _fd: int, _how: int) -> None:
         """Nobody else is there."""
 
@@ -193,6 +179,10 @@ class System:
         is_file = isinstance(found, SimFile)
         size = len(found.content) if isinstance(found, SimFile) else 0
         return SimStatus(stat.S_IFREG | 0o640 if is_file else stat.S_IFDIR | 0o750, inode, size, found.changed)
+
+    def statvfs(self, _path: str) -> SimpleNamespace:
+        """There is room: what has none is a call that fails."""
+        return SimpleNamespace(f_bavail=1 << 20, f_frsize=4096)
 
     def geteuid(self) -> int:
         return 1000
@@ -329,9 +319,10 @@ def simulated(disk: SimDisk) -> Iterator[System]:
     _freeze_the_rest()
     system = System(disk)
     with contextlib.ExitStack() as patches:
-        for name in ("os", "mmap", "tempfile", "fcntl"):
+        for name in ("os", "tempfile", "fcntl"):
             patches.enter_context(mock.patch.object(files, name, system))
         patches.enter_context(mock.patch.object(files, "_fallocate", system.fallocate))
+        patches.enter_context(mock.patch.object(files, "_reclaimers", []))  # those of other systems close nothing here
         patches.enter_context(mock.patch.object(room, "STEP_BYTES_MIN", 1))  # so that it is met with little data, too
         patches.enter_context(mock.patch.object(side_by_side, "THREADS", 1))
         patches.enter_context(mock.patch.object(lock.DirectoryLock, "acquire", lambda _self: None))

@@ -6,7 +6,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ import brokers  # noqa: E402
 import chart  # noqa: E402
 import keyed  # noqa: E402
 import logs  # noqa: E402
+import machine  # noqa: E402
 import report  # noqa: E402
 from machine import Machine  # noqa: E402
 from measuring import Contender, Peer, Row, interleaved, result, times_as_fast, times_as_long  # noqa: E402
@@ -74,6 +75,47 @@ def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
     figures = interleaved({name: lambda number, name=name: measure(name, number) for name in "ab"}, 2)
     assert taken == [("a", -1), ("b", -1), ("a", 0), ("b", 0), ("a", 1), ("b", 1)]
     assert figures == {"a": [0.0, 1.0], "b": [0.0, 1.0]}
+
+
+@pytest.mark.unit
+def test_memory_is_made_ready_right_before_each_figure_of_both_sides() -> None:
+    taken: list[tuple[str, int]] = []
+
+    def measure(name: str, number: int) -> float:
+        taken.append((name, number))
+        return 1.0
+
+    measures = {name: lambda number, name=name: measure(name, number) for name in "ab"}
+    interleaved(measures, 1, lambda number: taken.append(("ready", number)))
+    names = ["ready", "a", "ready", "b"]
+    assert taken == [(name, number) for number in (-1, 0) for name in names]
+
+
+@pytest.mark.unit
+def test_a_round_whose_memory_did_not_stay_is_not_comparable(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = iter([1e9, 10e9, 1e9, 4e9, 9e9, 9e9])
+    monkeypatch.setattr(machine, "touch_memory", lambda size: next(rates))
+    memory = machine.ReadyMemory(1 << 20, 10e9)
+    for number in range(3):
+        memory.make_ready(number)
+    assert memory.disturbed == {1}
+
+
+@pytest.mark.unit
+def test_a_row_with_less_than_three_comparable_rounds_says_so() -> None:
+    measured = replace(result(ROW, 1000, FIGURES), comparable=2)
+    assert "Only 2 of 3 rounds are comparable" in report.spoken(measured)
+    assert "**Only 2 of 3 rounds are comparable**" in report.section([(measured, MACHINE)])
+    for enough in (3, None):
+        assert "comparable" not in report.spoken(replace(measured, comparable=enough))
+
+
+@pytest.mark.unit
+def test_the_report_has_the_rates_of_the_first_and_the_second_touch_of_memory() -> None:
+    touched = replace(MACHINE, first_touch=0.33e9, second_touch=5.2e9)
+    assert str(touched).endswith("load at the start 0.5; first touch of memory 0.3 GB/s, second 5.2 GB/s")
+    assert "touch" not in str(MACHINE)
+    assert machine.touch_memory(1 << 20) > 0
 
 
 @pytest.mark.unit

@@ -73,6 +73,20 @@ def test_error_in_a_fixtures_end(logs_at_end):
 @pytest.mark.mount
 def test_two_classes():
     pass
+
+
+def leave_damage(tmp_path):
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020d}.log").write_bytes(b"x" * 100)
+
+
+def test_damage_is_left(tmp_path):
+    leave_damage(tmp_path)
+
+
+@pytest.mark.damages
+def test_damage_is_left_on_purpose(tmp_path):
+    leave_damage(tmp_path)
 """
 
 OUTCOMES = {
@@ -86,6 +100,8 @@ OUTCOMES = {
     "test_error_in_a_fixtures_start": {"ERROR"},
     "test_error_in_a_fixtures_end": {"PASSED", "ERROR"},
     "test_two_classes": {"ERROR"},
+    "test_damage_is_left": {"PASSED", "ERROR"},
+    "test_damage_is_left_on_purpose": {"PASSED"},
     "test_no_class": {"ERROR"},
 }
 
@@ -94,7 +110,8 @@ OUTCOMES = {
 def inner(pytester: pytest.Pytester) -> pytest.Pytester:
     """An empty project with this project's conftest."""
     pytester.makeconftest(CONFTEST.read_text())
-    pytester.makeini("[pytest]\nmarkers =\n  unit: u\n  mount: m\n")
+    fixtures = CONFTEST.with_name("fixtures")
+    pytester.makeini(f"[pytest]\npythonpath = {fixtures}\nmarkers =\n  unit: u\n  mount: m\n")
     return pytester
 
 

@@ -195,20 +195,6 @@ def test_the_same_seed_leaves_the_same() -> None:
 # --- the system
 
 
-def test_what_is_written_is_seen_through_a_map() -> None:
-    with simulated(after()) as system, files.opened("/a", writable=True) as file:
-        view = file.map(1024)
-        file.write(10, b"seen")
-        file.write(1024, b"and the file grows")
-        file.write(20, b"seen")
-        assert bytes(view[10:14]) == bytes(view[20:24]) == b"seen" and len(view) == 1024
-        assert system.maps == 1
-        del view
-        assert system.maps == 0
-        with pytest.raises(ValueError, match="greater"):
-            file.map(1 << 20)
-
-
 def test_open_descriptors_are_counted_and_none_is_real() -> None:
     disk = after()
     with simulated(disk) as system:

@@ -32,6 +32,7 @@ def contents(prefix: str, interpreter: str) -> list[Installed]:
     """Return all files for a prefix such as /usr/local; `interpreter`: the Python that has this offsetfs."""
     share = os.path.join(prefix, "share")
     return [
+        *_command(prefix, interpreter),
         *_mount_scripts(prefix, interpreter),
         *_manual(share),
         Installed(f"{share}/bash-completion/completions/offsetfs", _marked(script("bash"))),
@@ -39,6 +40,13 @@ def contents(prefix: str, interpreter: str) -> list[Installed]:
         Installed(f"{share}/fish/vendor_completions.d/offsetfs.fish", _marked(script("fish"))),
         *_units(prefix, interpreter),
     ]
+
+
+def _command(prefix: str, interpreter: str) -> Iterator[Installed]:
+    """Yield `offsetfs` for the PATH, unless pip has put its own there: the interpreter is in the same directory."""
+    if os.path.dirname(interpreter) != f"{prefix}/bin":
+        command = shlex.join([interpreter, *_ISOLATED, "-m", "offsetfs"])
+        yield Installed(f"{prefix}/bin/offsetfs", f'#!/bin/sh\n# {MARK}\nexec {command} "$@"\n', 0o755)
 
 
 def _mount_scripts(prefix: str, interpreter: str) -> Iterator[Installed]:

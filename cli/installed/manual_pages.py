@@ -1,4 +1,4 @@
-"""The manual: offsetfs(1), a page for each verb, mount.offsetfs(8), out of the commands' own --help.
+"""The manual: offsetfs(1), a page for each verb, mount.offsetfs(8), out of the commands' own --help; and the documents.
 
 A help text is paragraphs; behind `\\b` lines that stay as they are. Of those, blocks with columns are tables of options
 and become lists, the others examples. What begins with `Exit codes:` has its section.
@@ -15,9 +15,17 @@ import click
 
 from offsetfs import __version__
 from offsetfs.cli import VERBS, commands, mount_helper
+from offsetfs.cli.installed import markdown
 from offsetfs.cli.installed.roff import Page
 
 PROGRAM = "offsetfs"
+DOCUMENTS = {
+    "offsetfs-tree": ("semantics.md", "what the files of a mounted Kafka log directory do"),
+    "offsetfs-findings": ("verify.md", "what offsetfs verify checks, and what each finding means"),
+    "offsetfs-datasource": ("spark.md", "Kafka log directories in Apache Spark"),
+}
+"""The pages of section 7: the document of this package that each is made of, and its summary."""
+
 _RELEASE = f"offsetfs {__version__}"
 _EXIT_CODES = "Exit codes: "
 _COLUMN_GAP = re.compile(r"\s{2,}")
@@ -44,7 +52,24 @@ _SEE_ALSO = "mount(8), fstab(5), fusermount3(1), systemd.mount(5)"
 
 def pages() -> list[Page]:
     """Return all pages; loads every verb."""
-    return [_overview(), *(_verb_page(verb) for verb in VERBS), _mount_page()]
+    verbs = [_verb_page(_context_of(verb), VERBS[verb]) for verb in VERBS]
+    return [_overview(), *verbs, *_spark_pages(), _mount_page(), *(_document(name) for name in DOCUMENTS)]
+
+
+def _spark_pages() -> Iterator[Page]:
+    parent = _context_of("spark")
+    assert isinstance(parent.command, click.Group)
+    for name, job in sorted(parent.command.commands.items()):
+        yield _verb_page(click.Context(job, info_name=name, parent=parent), job.get_short_help_str(limit=200))
+
+
+def _document(name: str) -> Page:
+    source, summary = DOCUMENTS[name]
+    page = Page(name, 7, _RELEASE, summary=summary)
+    markdown.add_document(page, source)
+    page.heading("SEE ALSO")
+    page.paragraph(", ".join([f"{PROGRAM}(1)", *(f"{other}(7)" for other in DOCUMENTS if other != name)]))
+    return page
 
 
 def _overview() -> Page:
@@ -59,19 +84,22 @@ def _overview() -> Page:
     _ending(page, commands)
     _files(page, _FILES)
     page.heading("SEE ALSO")
-    page.paragraph(", ".join([*(f"{PROGRAM}-{verb}(1)" for verb in VERBS), "mount.offsetfs(8)"]))
+    page.paragraph(
+        ", ".join(
+            [*(f"{PROGRAM}-{verb}(1)" for verb in VERBS), "mount.offsetfs(8)", *(f"{name}(7)" for name in DOCUMENTS)]
+        )
+    )
     return page
 
 
-def _verb_page(verb: str) -> Page:
-    ctx = _context_of(verb)
-    page = Page(f"{PROGRAM}-{verb}", 1, _RELEASE, summary=_as_summary(VERBS[verb]))
+def _verb_page(ctx: click.Context, line: str) -> Page:
+    page = Page(ctx.command_path.replace(" ", "-"), 1, _RELEASE, summary=_as_summary(line))
     _synopsis(page, ctx)
     _description(page, ctx.command)
     _options(page, ctx)
     _ending(page, ctx.command)
     page.heading("SEE ALSO")
-    page.paragraph(f"{PROGRAM}(1), mount.offsetfs(8)")
+    page.paragraph(", ".join([f"{PROGRAM}(1)", "mount.offsetfs(8)", *(f"{name}(7)" for name in DOCUMENTS)]))
     return page
 
 

@@ -37,6 +37,10 @@ class Page:
         """Add a paragraph, whose lines are filled anew."""
         self._lines += [".PP", escaped(" ".join(text.split()))]
 
+    def item(self, text: str) -> None:
+        """Add an item of a list."""
+        self._lines += [".IP \\(bu 2", escaped(" ".join(text.split()))]
+
     def synopsis(self, program: str, arguments: str) -> None:
         """Say how it is called."""
         self._lines += [".PP", f"\\fB{escaped(program)}\\fR {escaped(arguments)}".rstrip()]

@@ -15,25 +15,30 @@ what a sync covers (shared_sync). Errors are OSError. Follows the purpose of Kaf
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import trio
 
 from offsetfs.fs.appends import json_batches
 from offsetfs.fs.appends.append_queue import AppendQueue, Means
 from offsetfs.fs.appends.batches import CORES, Batch
-from offsetfs.fs.appends.buffers import Buffers, Carried
+from offsetfs.fs.appends.buffers import Buffers, Carried, FairShare
+from offsetfs.fs.appends.closing import Closing
 from offsetfs.fs.appends.deadlines import Deadlines
 from offsetfs.fs.appends.framing import Taken
 from offsetfs.fs.appends.free_space import FreeSpace
+from offsetfs.fs.appends.room_queue import RoomQueue
 from offsetfs.fs.appends.shared_sync import Left, SharedSync, Writer
 from offsetfs.fs.counters import Counters
+from offsetfs.fs.errors import errno_of
 from offsetfs.fs.notes import Notes
-from offsetfs.fs.options import MountOptions
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.fs.options import TEXT, MountOptions
+from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import HEADER_SIZE
@@ -41,6 +46,8 @@ from offsetfs.storage.records.batch_builder import BatchBuilder, Buffer, record_
 
 APPEND_THREADS = 4
 SYNC_THREADS = 16
+GIVEN_WAY_SHARE = 8
+"""Which part of the memory of open batches is freed at once, one in so many."""
 CARRIED_BYTES_MIN = 16 << 20
 """Unfinished records may take as much as open batches, and this where that is little: one line of JSON for a record of
 a megabyte takes twelve at most."""
@@ -53,7 +60,7 @@ class Accumulator:
         self.partition = log.partition
         self.log = log
         self._all = accumulators
-        self._means = means = accumulators.means
+        self._means = means = accumulators.means_at(os.path.dirname(log.path))
         self._options = means.options
         self._open: Batch | None = None
         self.batches_begun = 0
@@ -62,6 +69,7 @@ class Accumulator:
             log, means.options, means.nursery, means.deadlines, means.sync_limiter, means.counters, means.notes
         )
         self._queue = AppendQueue(log, means, self._sync, self._surrender)
+        self._room = RoomQueue()
 
     # --- what a record may be ----------------------------------------------------------------------------------------
 
@@ -78,9 +86,29 @@ class Accumulator:
         return HEADER_SIZE + record_size(key, value, headers)
 
     @property
+    def space(self) -> FreeSpace:
+        """The count of free bytes where the log lies."""
+        return self._means.space
+
+    @property
     def carried(self) -> Carried:
         """The memory of what is unfinished."""
         return self._all.carried
+
+    @property
+    def closing(self) -> Closing:
+        """The files of this mount that were closed with an unfinished record."""
+        return self._all.closing
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Where records may go."""
+        return frozenset((self.partition,))
+
+    @property
+    def values_as_text(self) -> bool:
+        """Whether a JSON value that is no string is taken as its text."""
+        return self._options.json_values == TEXT
 
     @property
     def request_timeout_s(self) -> float | None:
@@ -107,7 +135,7 @@ class Accumulator:
         when a batch is full, too.
         """
         self.check(end - start, has_key=False)
-        while start < end:
+        while start < end and not self.must_wait(writer):
             batch = self._open or self._begin(self._capacity)
             if batch is None:
                 break
@@ -157,35 +185,46 @@ class Accumulator:
         """
         size = self.batch_size(key, value, headers)
         self.check(size, has_key=key is not None)
-        while True:
+        while not self.must_wait(writer):
             batch = self._open or self._begin(max(size, self._capacity))
             if batch is None:
-                return False
+                break
             count, before = batch.builder.count, batch.builder.size
             if batch.builder.append(key, value, headers, timestamp):
                 self.note(writer, count, before, size, timestamp)
                 self.seal_unless_lingering()
                 return True
             self._seal()
+        return False
 
-    async def make_room(self, size: int = 0) -> None:
-        """Wait until another batch can be begun, for a record that alone makes a batch of `size` bytes.
+    def must_wait(self, writer: Writer) -> bool:
+        """Whether other writers wait for room here, and came before `writer`."""
+        return self._room.is_ahead_of(writer)
 
-        Call `split` or `append` again afterwards, before anything else is awaited. OSError ESHUTDOWN when the mount
-        ends.
+    def make_room(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]:
+        """Take a place behind all writers that wait for room now; return what waits for its turn and for room.
+
+        Then a batch is open that has room for a record that alone makes a batch of `size` bytes. Call `split` or
+        `append` again, before anything else is awaited. OSError ESHUTDOWN when the mount ends.
         """
-        if self._queue.is_full:
-            await self._queue.wait()
-            return
-        builder = await self._means.buffers.take(max(size, self._capacity), self.log.config.compression)
-        if self._open is None and not self._queue.is_full:
-            self._start(builder)
-        else:  # another writer was here meanwhile
+        return self._room.join(writer, functools.partial(self._find_room, size))
+
+    async def _find_room(self, size: int) -> None:
+        self._seal()
+        while True:
+            while self._queue.is_full:
+                await self._queue.wait()
+            builder = await self._means.buffers.take(max(size, self._capacity), self.log.config.compression)
+            if not self._queue.is_full:
+                self._start(builder)
+                return
             self._means.buffers.give_back(builder)
 
     @property
     def has_room(self) -> bool:
         """Whether `split` would take something now."""
+        if not self._room.is_empty:
+            return False
         return self._open is not None or (not self._queue.is_full and self._means.buffers.has_room(self._capacity))
 
     def check(self, size: int, *, has_key: bool) -> None:
@@ -196,6 +235,9 @@ class Accumulator:
         """Raise OSError when the partition takes no such record, whatever its size. Costs nothing: asks no disk."""
         if self.log.is_gone:
             raise OSError(errno.ESTALE, "the partition was deleted", str(self.partition))
+        if self.log.unrecovered is not None:
+            refusal = self.log.refusal()
+            raise OSError(errno_of(refusal), str(refusal), str(self.partition))
         if self._options.read_only or self.log.read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         self._check_fenced()
@@ -222,8 +264,18 @@ class Accumulator:
         return self._open
 
     @property
+    def open_bytes(self) -> int:
+        """The memory that the open batch takes."""
+        return 0 if self._open is None else self._open.builder.bytes_max
+
+    @property
     def _capacity(self) -> int:
-        return min(self._options.batch_bytes, self.batch_bytes_max)
+        return min(self._options.batch_bytes, self.batch_bytes_max, self._means.share.of(self.partition))
+
+    @property
+    def shortages(self) -> int:
+        """How often open batches of this mount had to give way for want of memory."""
+        return self._means.buffers.shortages
 
     def _begin(self, capacity: int) -> Batch | None:
         if self._queue.is_full:
@@ -232,7 +284,7 @@ class Accumulator:
         return None if builder is None else self._start(builder)
 
     def _start(self, builder: BatchBuilder) -> Batch:
-        self._all.filling.add(self)
+        self._all.filling[self] = None
         self.batches_begun += 1
         batch = self._open = Batch(builder)
         if self._options.linger_ms:
@@ -268,7 +320,7 @@ class Accumulator:
 
     def _surrender(self) -> Batch | None:
         batch, self._open = self._open, None
-        self._all.filling.discard(self)
+        self._all.filling.pop(self, None)
         return batch
 
     # --- into the file, onto the disk --------------------------------------------------------------------------------
@@ -279,7 +331,11 @@ class Accumulator:
         await self._queue.drain()
 
     async def sync(self) -> None:
-        """Return when everything taken so far is on disk. OSError when it is not, now or since an earlier sync."""
+        """Return when everything taken so far is on disk. OSError when it is not, now or since an earlier sync.
+
+        The unfinished records of files that were closed count as taken.
+        """
+        await self.closing.wait_released(self.partitions)
         await self.drain()
         self._check_fenced()
         await self._sync.sync()
@@ -296,7 +352,7 @@ class Accumulator:
     @property
     def is_dirty(self) -> bool:
         """Whether something taken is not yet on disk."""
-        return self._open is not None or not self._queue.is_empty or self._sync.is_dirty
+        return self._open is not None or not self._room.is_empty or not self._queue.is_empty or self._sync.is_dirty
 
     @property
     def left(self) -> Left:
@@ -316,7 +372,7 @@ class Accumulators:
 
     def __init__(
         self,
-        directory: LogDirectory,
+        directory: AnyLogDirectory,
         options: MountOptions,
         nursery: trio.Nursery,
         on_append: Callable[[TopicPartition], None] = lambda partition: None,
@@ -328,19 +384,22 @@ class Accumulators:
             options,
             nursery,
             Buffers(options.buffer_bytes, self._give_way),
+            FairShare(options.buffer_bytes),
             Deadlines(),
-            FreeSpace(directory.path, self._give_back_room),
-            trio.CapacityLimiter(APPEND_THREADS),
+            FreeSpace(directory.directories[0].path, self._give_back_room),
+            trio.CapacityLimiter(min(APPEND_THREADS, options.threads_max)),
             trio.CapacityLimiter(CORES),
-            trio.CapacityLimiter(SYNC_THREADS),
+            trio.CapacityLimiter(min(SYNC_THREADS, options.threads_max)),
             on_append,
             counters or Counters(),
             notes or Notes(),
         )
+        self._means_at = {directory.directories[0].path: self.means}
         self._directory = directory
         self.refresh_config = directory.refresh_config
         self.carried = Carried(max(options.buffer_bytes, CARRIED_BYTES_MIN))
-        self.filling: set[Accumulator] = set()  # those with an open batch
+        self.closing = Closing()
+        self.filling: dict[Accumulator, None] = {}  # those with an open batch, the oldest first
         self.writers: set[Writer] = set()  # open handles, for the end of the mount
         self.is_stopped = False
         self._of: dict[TopicPartition, Accumulator] = {}
@@ -354,16 +413,26 @@ class Accumulators:
             accumulator = self._of[partition] = Accumulator(self, self._directory.log(partition))
         return accumulator
 
+    def means_at(self, directory: str) -> Means:
+        """Return what the partitions in the log directory at this path share: the count of free bytes is its own."""
+        means = self._means_at.get(directory)
+        if means is None:
+            space = FreeSpace(directory, self._give_back_room)
+            means = self._means_at[directory] = dataclasses.replace(self.means, space=space)
+        return means
+
     def check(self, accumulators: Sequence[Accumulator], size: int, *, has_key: bool) -> None:
-        """Raise OSError as `Accumulator.check` for the first one that could not take it. The disk is asked once."""
+        """Raise OSError as `Accumulator.check` for the first one that could not take it. Each disk is asked once."""
         self.refresh_config()
         for each in accumulators:
             each.check_state(has_key=has_key)
         if self.is_stopped:
             raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
-        if any(each.open_batch is None for each in accumulators):
-            self.means.space.measure()
-        self.means.space.check(size)
+        is_beginning = any(each.open_batch is None for each in accumulators)
+        for space in {each.space for each in accumulators}:
+            if is_beginning:
+                space.measure()
+            space.check(size)
 
     def known(self, partition: TopicPartition) -> Accumulator | None:
         """Return the accumulator of `partition` when something was to be appended there, else None."""
@@ -373,11 +442,24 @@ class Accumulators:
         """Write what was taken for a partition that is about to be deleted, and let go of it."""
         accumulator = self._of.pop(partition, None)
         if accumulator is not None:
+            await self.closing.wait_released(accumulator.partitions)
             await accumulator.drain()
 
-    def _give_way(self) -> None:
-        """Somebody waits for memory: what lingers, lingers no longer."""
-        for accumulator in list(self.filling):
+    def _give_way(self, size: int) -> None:
+        """Seal open batches, the largest and oldest first, that take `size` bytes and some more: memory is short.
+
+        If each shortage freed one batch, there would be one for each record; if it freed all, batches would be tiny.
+        """
+        buffers = self.means.buffers
+        sealed = buffers.lent_bytes - sum(each.open_bytes for each in self.filling)
+        if sealed >= size:
+            return  # enough comes back as it is
+        wanted = max(size, buffers.bytes_max // GIVEN_WAY_SHARE) - sealed
+        by_size = sorted(self.filling, key=lambda each: each.open_bytes, reverse=True)
+        for accumulator in by_size:
+            if wanted <= 0:
+                break
+            wanted -= accumulator.open_bytes
             accumulator.seal()
 
     def _give_back_room(self) -> None:
@@ -424,7 +506,11 @@ class Accumulators:
         self.means.buffers.close()
 
     async def close(self) -> dict[TopicPartition, OSError]:
-        """Stop, write and sync everything but unfinished lines; return what failed, as `flush_all`."""
+        """Stop, write and sync everything but the unfinished lines of open files; return what failed, as `flush_all`.
+
+        The unfinished records of files that were closed are written.
+        """
+        await self.closing.wait_released()
         self.stop()
         await self.release_all()
         failures = await self.flush_all()

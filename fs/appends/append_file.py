@@ -51,10 +51,15 @@ class AppendFile:
     async def open(self, number: int, opening: Opening) -> Opened:
         """Open; EROFS for a writer where nothing can be written, EPERM where nothing may be.
 
+        A log that could not be recovered is recovered first; ENOSPC, or what else prevents it.
+
         A compacted topic takes no record without a key: `write` refuses it, for the topic's settings may change.
         """
         if opening.writes:
+            await self._partition.recover()
             self.check_writable(number)
+            if not opening.is_nonblocking:
+                await self._accumulators.closing.wait_before_open((self._partition.name,))
         accumulator = self._accumulators.of(self._partition.name)
         handle = AppendHandle(
             accumulator, opening.flags, self._framing(), self._path, self._lost, self._shared.waiting.poll_room
@@ -64,7 +69,8 @@ class AppendFile:
 
     def check_writable(self, number: int) -> None:
         """Refuse a broker's own topics, too: it does not start over a record of its own state that it cannot parse."""
-        if self._shared.is_read_only or self._partition.log.read_only:
+        log = self._partition.log
+        if self._shared.is_read_only or (log.read_only and log.unrecovered is None):
             raise FUSEError(errno.EROFS)
         name = self._partition.name
         if name.topic in INTERNAL_TOPICS:

@@ -11,6 +11,7 @@ Durability: `drain` returns when all is in the segment file; when it is on disk 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import resource
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field
 import trio
 
 from offsetfs.fs.appends.batches import AHEAD_MAX, Batch
-from offsetfs.fs.appends.buffers import Buffers
+from offsetfs.fs.appends.buffers import Buffers, FairShare
 from offsetfs.fs.appends.deadlines import Deadlines
 from offsetfs.fs.appends.free_space import FreeSpace
 from offsetfs.fs.appends.shared_sync import Left, SharedSync
@@ -30,6 +31,7 @@ from offsetfs.fs.counters import Counters
 from offsetfs.fs.errors import errno_of
 from offsetfs.fs.notes import Notes
 from offsetfs.fs.options import MountOptions
+from offsetfs.fs.threads import in_thread_or_here
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Appended, Log
@@ -63,6 +65,7 @@ class Means:
     options: MountOptions
     nursery: trio.Nursery
     buffers: Buffers
+    share: FairShare
     deadlines: Deadlines
     space: FreeSpace
     append_limiter: trio.CapacityLimiter
@@ -158,8 +161,8 @@ class AppendQueue:
                     if self._may_append_here(batches):
                         outcome = self._append_here(batches)
                     else:
-                        limiter = self._means.append_limiter
-                        outcome = await trio.to_thread.run_sync(self._append, batches, limiter=limiter)
+                        work = functools.partial(self._append, batches)
+                        outcome = await in_thread_or_here(work, limiter=self._means.append_limiter)
                 self._finish(*outcome)
         finally:
             self._is_appending = False

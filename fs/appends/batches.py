@@ -14,6 +14,7 @@ import trio
 
 from offsetfs.fs.appends.buffers import Buffers
 from offsetfs.fs.appends.shared_sync import Writer
+from offsetfs.fs.threads import in_thread
 from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
 
 CORES = len(os.sched_getaffinity(0))
@@ -78,9 +79,10 @@ class Batch:
 
     async def _seal_ahead(self, ahead: trio.Event, limiter: trio.CapacityLimiter, buffers: Buffers) -> None:
         try:
-            # What is raised here is raised again where it is appended, and told there.
+            # What is raised here is raised again where it is appended, and told there; without a thread it is sealed
+            # there.
             with trio.CancelScope(shield=True), contextlib.suppress(Exception):
-                await trio.to_thread.run_sync(self._seal_unless_done, limiter=limiter)
+                await in_thread(self._seal_unless_done, limiter=limiter)
         finally:
             ahead.set()
             if self.done.is_set():

@@ -8,6 +8,7 @@ its builder directly, so that nobody who comes later gets ahead. Follows the pur
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +19,13 @@ import trio
 from offsetfs.storage.records.batch_builder import BatchBuilder
 from offsetfs.storage.records.compression import Compression
 
-_KEPT_MAX = 8  # free builders kept for the next batch; a write at full speed turns three over, compressed more
+KEPT_BYTES_MAX = 8 << 20
+"""Of free builders kept for the next batches; a write at full speed turns three over, more when they are compressed."""
+
+SHARE_BYTES_MIN = 4 << 10
+COUNT_S = 1.0
+
+_Kind = tuple[int, Compression]
 
 
 @dataclass(slots=True, eq=False)
@@ -46,14 +53,42 @@ class Carried:
         self.bytes += size
 
 
-class Buffers:
-    """Builders on loan. `on_shortage` is called when somebody begins to wait: whoever can give back soon, should."""
+class FairShare:
+    """How large a batch may be, so that all partitions that are written to have room for two of them.
 
-    def __init__(self, bytes_max: int, on_shortage: Callable[[], None]) -> None:
+    The partitions that begin a batch are counted, those of the last `COUNT_S` to twice that. A batch takes at least
+    `SHARE_BYTES_MIN`: with more partitions than that gives room for, batches are written before they are full.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._counted: set[object] = set()
+        self._counted_before: set[object] = set()
+        self._since = -math.inf
+
+    def of(self, partition: object) -> int:
+        """Return the bytes that the next batch of a partition may take: a power of two, so that buffers fit again."""
+        now = trio.current_time()
+        if now - self._since > COUNT_S:
+            is_recent = now - self._since <= 2 * COUNT_S
+            self._counted_before = self._counted if is_recent else set()
+            self._counted, self._since = set(), now
+        self._counted.add(partition)
+        share = self._bytes_max // (2 * max(len(self._counted), len(self._counted_before)))
+        return max(1 << share.bit_length() - 1, SHARE_BYTES_MIN)
+
+
+class Buffers:
+    """Builders on loan. `on_shortage` is called with the bytes that are missing: whoever can give back soon, should."""
+
+    def __init__(self, bytes_max: int, on_shortage: Callable[[int], None]) -> None:
         self.bytes_max = bytes_max
         self.lent_bytes = 0
+        self.shortages = 0
+        """How often somebody found no memory."""
         self._on_shortage = on_shortage
-        self._free: list[BatchBuilder] = []
+        self._free: dict[_Kind, list[BatchBuilder]] = {}
+        self._free_bytes = 0
         self._line: deque[_Waiter] = deque()
         self._is_closed = False
 
@@ -63,6 +98,8 @@ class Buffers:
 
     def take_nowait(self, capacity: int, compression: Compression) -> BatchBuilder | None:
         """Lend a builder of `capacity` bytes, or None when that would be too much or others wait for theirs."""
+        if not self._line and not self._is_closed and not self._fits(capacity):
+            self._report_shortage(capacity)
         return self._lend(capacity, compression) if self.has_room(capacity) else None
 
     async def take(self, capacity: int, compression: Compression) -> BatchBuilder:
@@ -73,8 +110,9 @@ class Buffers:
         if self._is_closed:
             raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
         waiter = _Waiter(capacity, compression)
+        if self._line:  # else it was reported just now
+            self._report_shortage(capacity)
         self._line.append(waiter)
-        self._on_shortage()
         try:
             await waiter.event.wait()
         except BaseException:
@@ -88,33 +126,45 @@ class Buffers:
         """Take a builder back; its content is gone."""
         builder.reset()
         self.lent_bytes -= builder.bytes_max
-        if len(self._free) < _KEPT_MAX and self._kept_bytes() + builder.bytes_max <= self.bytes_max:
-            self._free.append(builder)
+        free_bytes = self._free_bytes + builder.bytes_max
+        if free_bytes <= KEPT_BYTES_MAX and self.lent_bytes + free_bytes <= self.bytes_max:
+            self._free.setdefault(_kind_of(builder), []).append(builder)
+            self._free_bytes = free_bytes
         self._serve()
 
     def close(self) -> None:
         """Lend nothing any more, and send everybody in line away."""
         self._is_closed = True
         self._free.clear()
+        self._free_bytes = 0
         while self._line:
             self._line.popleft().event.set()
+
+    def _report_shortage(self, capacity: int) -> None:
+        self.shortages += 1
+        self._on_shortage(self.lent_bytes + sum(each.capacity for each in self._line) + capacity - self.bytes_max)
 
     def _fits(self, capacity: int) -> bool:
         # A builder above the whole bound is lent only alone; callers refuse such records beforehand.
         return self.lent_bytes + capacity <= self.bytes_max or self.lent_bytes == 0
 
-    def _kept_bytes(self) -> int:
-        return self.lent_bytes + sum(builder.bytes_max for builder in self._free)
-
     def _lend(self, capacity: int, compression: Compression) -> BatchBuilder:
         self.lent_bytes += capacity
-        for position in reversed(range(len(self._free))):  # the last one used is still in the processor's cache
-            builder = self._free[position]
-            if builder.bytes_max == capacity and builder.compression == compression:
-                return self._free.pop(position)
-        while self._free and self._kept_bytes() > self.bytes_max:
-            self._free.pop(0)  # of another kind, the longest unused
+        kept = self._free.get((capacity, compression))
+        if kept:
+            self._free_bytes -= capacity
+            return kept.pop()  # the last one used is still in the processor's cache
+        while self._free_bytes and self.lent_bytes + self._free_bytes > self.bytes_max:
+            self._forget_one()
         return BatchBuilder(capacity, compression)
+
+    def _forget_one(self) -> None:
+        """Let go of a builder that is kept, of the kind that was kept first."""
+        kind, kept = next(iter(self._free.items()))
+        if kept:
+            self._free_bytes -= kept.pop(0).bytes_max
+        if not kept:
+            del self._free[kind]
 
     def _serve(self) -> None:
         while self._line and self._fits(self._line[0].capacity):
@@ -128,3 +178,7 @@ class Buffers:
         elif waiter in self._line:
             self._line.remove(waiter)
             self._serve()
+
+
+def _kind_of(builder: BatchBuilder) -> _Kind:
+    return builder.bytes_max, builder.compression

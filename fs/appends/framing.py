@@ -11,10 +11,13 @@ ends that comes in pieces, what is refused, and who waits is the handle's to kno
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple, Protocol
+from collections.abc import Coroutine
+from typing import Any, NamedTuple, Protocol
 
 from offsetfs.fs.appends.buffers import Carried
+from offsetfs.fs.appends.closing import Closing
 from offsetfs.fs.appends.shared_sync import Writer
+from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records import varint
 from offsetfs.storage.records.batch import HEADER_SIZE
 from offsetfs.storage.records.batch_builder import RECORD_OVERHEAD_MAX, Buffer
@@ -40,7 +43,10 @@ class Taken(NamedTuple):
 
 
 class WrongLine(OSError):
-    """EINVAL: a line is no record, and why. Cure: mend it, and append from there on; what came before is kept."""
+    """EINVAL: a line is no record, and why.
+
+    Cure: fix this line, then append again from it; lines before it are stored.
+    """
 
 
 class Target(Protocol):
@@ -51,6 +57,12 @@ class Target(Protocol):
 
     @property
     def carried(self) -> Carried: ...
+
+    @property
+    def closing(self) -> Closing: ...
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]: ...
 
     @property
     def request_timeout_s(self) -> float | None: ...
@@ -66,7 +78,7 @@ class Target(Protocol):
 
     def append_value(self, value: Buffer, timestamp: int, writer: Writer) -> bool: ...
 
-    async def make_room(self, size: int = 0) -> None: ...
+    def make_room(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]: ...
 
     async def drain(self) -> None: ...
 
@@ -150,7 +162,8 @@ class JsonLines:
         self._lines += data.count(b"\n")
 
     def explain(self, fault: LineFault) -> str:
-        return f"line {self._lines + 1}, byte {fault.position + 1}: {fault.reason}; mend it and append from there on"
+        place = f"line {self._lines + 1}, byte {fault.position + 1}"
+        return f"{place}: {fault.reason}; fix this line, then append again from it"
 
 
 class Whole:

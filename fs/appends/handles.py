@@ -2,7 +2,9 @@
 
 write(2) boundaries mean nothing: a record may come in any number of pieces, and each handle carries its own unfinished
 one; what a record is, its framing says. FLUSH comes whenever somebody closes a copy of the descriptor, so it only
-drains what is complete; RELEASE comes once, at the end, and makes a record of what is still unfinished.
+drains what is complete; RELEASE comes once, at the end, and makes a record of what is still unfinished. Records of
+files that are closed one after the other keep that order: `close`, which never waits, gives the record to the batch or
+takes a place in the queue for room (`room_queue`); an open waits for the files that may be closed already (`closing`).
 
 What can be refused is refused in `write`: a record above the limit (EMSGSIZE), a line that is no JSON (EINVAL), a full
 disk, a read-only or fenced log. What fails later, after `write` returned, is remembered: every later write, flush and
@@ -24,18 +26,29 @@ import os
 import select
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import trio
 from pyfuse3 import PollHandle
 
-from offsetfs.fs.appends.framing import Framing, Lines, Target, WrongLine
+from offsetfs.fs.appends.framing import Framing, Lines, Taken, Target, WrongLine
 from offsetfs.fs.waiting import READABLE, WRITABLE
+from offsetfs.storage.records.record_json import LineFault
 
 _log = logging.getLogger(__name__)
 
 RANGES_MAX = 65_536  # acknowledged and not yet read, per handle; beyond, the oldest are forgotten
 WAIT_SHARE = 0.5  # of what the kernel lets a request wait before it ends the mount
+
+
+@dataclass(slots=True)
+class _Ending:
+    """The unfinished record of a closed file, on its way into a batch."""
+
+    record: bytes
+    room: Awaitable[None] | None = None
+    """Returns when there is room for the record; None: it is in a batch, or lost."""
 
 
 class AppendHandle:
@@ -65,9 +78,12 @@ class AppendHandle:
         self._reserved = 0  # bytes for it
         self._begin = 0  # where it begins in the file, as the writer counts
         self._place: int | None = None  # where the next write is meant to go
-        self._refusal: int | None = None
+        self._refusal: OSError | None = None  # of everything from then on
         self._is_pending = False  # something was taken since the last drain
         self._receipts = Receipts()
+        self._is_closed = False
+        self._ending: _Ending | None = None
+        self._released: trio.Event | None = None  # set when `release`, which is running, has ended
         target.enter(self)
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -81,8 +97,9 @@ class AppendHandle:
         long as the kernel waits), ENOSPC, EROFS, EIO, ESHUTDOWN, or the errno of a batch that was lost.
         """
         self._check()
+        self._target.closing.settled(self)
         if self._refusal is not None:
-            raise _error(self._refusal)
+            raise OSError(self._refusal.errno, self._refusal.strerror)
         if self._framing.is_whole:
             return self._put(data)
         try:
@@ -91,7 +108,7 @@ class AppendHandle:
             self._drop()
             self._framing.skip(data)
             if not data.endswith(b"\n"):  # the next bytes are the rest of a line, which alone might pass for one
-                self._refusal = errno.EINVAL
+                self._refusal = _error(errno.EINVAL)
             raise
         if self._is_synchronous:
             await self.fsync()
@@ -119,12 +136,10 @@ class AppendHandle:
         self._is_pending = True
         while True:
             try:
-                position, needed, fault = self._framing.take(self._target, data, position, end, timestamp, self)
-                self._check()
+                position, needed, fault = self._take_now(data, position, end, timestamp)
                 if position == end:
                     return position
-                if fault is not None:
-                    raise WrongLine(errno.EINVAL, self._framing.explain(fault), self._path)
+                self._refuse(fault)
                 await self._make_room(needed)
             except OSError as error:
                 if position == 0 or self.code is not None:
@@ -133,14 +148,25 @@ class AppendHandle:
                     self._on_loss(error)  # the writer may take the short count for an answer
                 return position
 
+    def _take_now(self, data: bytes, start: int, end: int, timestamp: int) -> Taken:
+        """Take what finds room now. OSError as `write`, also when records of this handle were lost meanwhile."""
+        taken = self._framing.take(self._target, data, start, end, timestamp, self)
+        self._check()
+        return taken
+
+    def _refuse(self, fault: LineFault | None) -> None:
+        """Raise for the line at which a framing stopped, if it did for that."""
+        if fault is not None:
+            raise WrongLine(errno.EINVAL, self._framing.explain(fault), self._path)
+
     async def _make_room(self, needed: int) -> None:
         if needed > self._target.batch_bytes_max:
-            raise self._too_large()
+            raise self._too_large(f"a record that makes a batch of {needed} bytes")
         if self._is_nonblocking:
             raise _error(errno.EAGAIN)
         patience = self._target.request_timeout_s
         with trio.move_on_after(patience * WAIT_SHARE if patience else float("inf")) as waiting:
-            await self._target.make_room(needed)
+            await self._target.make_room(self, needed)
         self._check()
         if waiting.cancelled_caught:
             raise _error(errno.EINTR)
@@ -174,13 +200,15 @@ class AppendHandle:
 
     def _check_size(self, size: int) -> None:
         if size > self._framing.unfinished_bytes_max(self._target):
-            raise self._too_large()
+            raise self._too_large(f"a record of at least {size} bytes")
 
-    def _too_large(self) -> OSError:
+    def _too_large(self, record: str) -> OSError:
         """Return what to raise for a record above the limit. All that follows is refused: it may be the rest of it."""
-        self._refusal = errno.EMSGSIZE
+        limit = self._target.batch_bytes_max
+        reason = f"{record}; max.message.bytes allows {limit} bytes with the batch header"
+        self._refusal = OSError(errno.EMSGSIZE, reason)
         self._drop()
-        return _error(errno.EMSGSIZE)
+        return OSError(errno.EMSGSIZE, reason)
 
     def _check(self) -> None:
         if self.code is not None:
@@ -219,6 +247,8 @@ class AppendHandle:
 
     async def flush(self) -> None:
         """Return when the complete records are in the segment file; OSError when some were lost."""
+        if self._carry:
+            self._target.closing.flushed(self, self._target.partitions)
         if self._is_pending:
             self._is_pending = False
             await self._target.drain()
@@ -232,31 +262,102 @@ class AppendHandle:
         await self._target.sync()
         self._check()
 
+    def close(self) -> None:
+        """The file is closed: give its unfinished record to the batch, or a place in the queue for room. Never waits.
+
+        `release` does the rest. The order of these calls is the order of the records.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._is_nonblocking = False
+        if self._carry and self.code is None:
+            self._target.closing.released(self, self._target.partitions)
+            self._ending = _Ending(bytes(self._carry) + (b"" if self._framing.is_whole else b"\n"))
+            self._carry.clear()
+            self._end()
+
     async def release(self) -> None:
-        """Make a record of what is unfinished, and let go. Nobody hears of errors now but the log and `on_loss`."""
-        size = len(self._carry)
+        """Return when the unfinished record is in the segment file, or lost, and let go.
+
+        A loss is reported to the log and to `on_loss`: no caller is left. May be called while it runs.
+        """
+        if self._released is not None:
+            await self._released.wait()
+            return
+        self._released = trio.Event()
         try:
-            if self.code is None:
-                await self._finish()
+            self.close()
+            while self._ending is not None and self._ending.room is not None:
+                await self._end_with_room(self._ending.room)
+            await self._settle()
+        finally:
+            self._target.closing.settled(self)
+            self._released.set()
+        self._target.leave(self)
+
+    def _end(self) -> None:
+        """Give the ending record to the batch, or take a place in the queue for room."""
+        assert self._ending is not None
+        record, self._ending.room = self._ending.record, None
+        try:
+            self._is_pending = True
+            taken = self._take_now(record, 0, len(record), time.time_ns() // 1_000_000)
+            self._refuse(taken.fault)
+            if taken.end < len(record):
+                if taken.needed > self._target.batch_bytes_max:
+                    raise self._too_large(f"a record that makes a batch of {taken.needed} bytes")
+                self._ending.room = self._target.make_room(self, taken.needed)
+        except OSError as error:
+            self._report_loss(error)
+
+    async def _end_with_room(self, room: Awaitable[None]) -> None:
+        try:
+            await room
+        except OSError as error:
+            assert self._ending is not None
+            self._ending.room = None
+            self._report_loss(error)
+        else:
+            self._end()
+
+    async def _settle(self) -> None:
+        """See what was taken into the segment file, and onto the disk where the file was opened so."""
+        self._target.closing.settled(self)
+        try:
             if self._is_synchronous and self._framing.is_whole:
                 await self._target.sync()
         except OSError as error:
-            what = "a record" if self._framing.is_whole else "an unfinished line"
-            _log.error("%s: %s of %d bytes is lost: %s", self._path, what, size, error)
-            self._on_loss(error)
+            self._report_loss(error)
         self._drop()
         if self._is_pending:
             await self._target.drain()
-        self._target.leave(self)
+
+    def _report_loss(self, error: OSError) -> None:
+        what = "a record" if self._framing.is_whole else "an unfinished line"
+        size = 0 if self._ending is None else len(self._ending.record) - (not self._framing.is_whole)
+        _log.error("%s: %s of %d bytes is lost: %s", self._path, what, size, error)
+        self._on_loss(error)
 
     async def _finish(self) -> None:
-        """Make a record of what is unfinished, if anything is; wait for room whatever the handle does."""
-        if self._carry:
-            self._is_nonblocking = False
-            record = bytes(self._carry) + (b"" if self._framing.is_whole else b"\n")
+        """Make a record of what is unfinished, if anything is. What is written meanwhile begins the next one."""
+        if not self._carry:
+            return
+        record, reserved = bytes(self._carry), self._reserved
+        self._carry.clear()
+        self._reserved = 0
+        self._begin += len(record)
+        is_taken = False
+        try:
             await self._take(record, 0, len(record), time.time_ns() // 1_000_000)
-            self._begin += len(self._carry)
-            self._drop()
+            is_taken = True
+        finally:
+            if is_taken or self._refusal is not None:
+                self._target.carried.change(-reserved)
+            else:  # a later call may have more luck
+                self._carry[:0] = record
+                self._reserved += reserved
+                self._begin -= len(record)
 
     def failed(self, code: int) -> None:
         """Remember that records were lost, with this errno."""

@@ -7,12 +7,16 @@ commit). Syncs run in a thread; appends go on beside them.
 Nobody has to ask: after `flush-messages` records, or `flush-ms` milliseconds after the first one, it syncs by itself;
 the shorter of the mount's and the topic's setting counts.
 
-A failed sync stands: the errno is reported to everybody whose records it should have covered, and to every later
-caller. The log is fenced by then, and nobody may claim that a second sync had saved what the first one lost.
+A sync that cannot open a file at the limit of open files, or that lacks memory, asks nothing of the disk: its callers
+get EMFILE or ENOMEM, and a later one covers all of it. Where no thread can be started, it runs on the event
+loop. Any other failed sync stands: the errno is reported to everybody whose records it should have
+covered, and to every later caller. The log is fenced by then, and nobody may claim that a second sync had saved what
+the first one lost.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Iterable
@@ -26,6 +30,8 @@ from offsetfs.fs.counters import Counters
 from offsetfs.fs.errors import errno_of
 from offsetfs.fs.notes import Notes
 from offsetfs.fs.options import MountOptions
+from offsetfs.fs.threads import in_thread_or_here
+from offsetfs.storage import files
 from offsetfs.storage.partition.log import Log
 
 _log = logging.getLogger(__name__)
@@ -149,20 +155,46 @@ class SharedSync:
         try:
             # Others wait for the outcome: it is not one caller's to cancel. A thread cannot be cancelled anyway.
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(self._log.flush, limiter=self._limiter)
+                await in_thread_or_here(self._log.flush, limiter=self._limiter)
             self._synced = target
             self._unsynced_bytes -= size
             self._counters.syncs.add(trio.current_time() - begun)
+        except OSError as error:
+            if error.errno in files.NO_DESCRIPTORS:
+                self._postpone(writers)
+                raise
+            self._failed(error, writers)
+        except MemoryError as error:
+            self._postpone(writers)
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), str(self._log.partition)) from error
         except Exception as error:
-            self.code = errno_of(error)
-            self._counters.sync_failures += 1
-            self._notes.add(error, "sync", str(self._log.partition))
-            _log.error("%s: sync failed, nothing later is taken: %s", self._log.partition, error)
-            for writer in writers | self._writers:
-                writer.failed(self.code)
+            if self._log.is_gone:
+                self._ended(writers)
+            else:
+                self._failed(error, writers)
         finally:
             self._running = self._oldest_in_sync = None
             done.set()
+
+    def _postpone(self, writers: set[Writer]) -> None:
+        """Leave what the sync should have covered to a later one: nothing was asked of the disk."""
+        self._writers |= writers
+        self._oldest = self._oldest_in_sync
+        self._plan()
+
+    def _ended(self, writers: set[Writer]) -> None:
+        """End because the partition was deleted: that is no failure, but an `fsync` of its records is ESTALE."""
+        self.code = errno.ESTALE
+        for writer in writers | self._writers:
+            writer.failed(self.code)
+
+    def _failed(self, error: Exception, writers: set[Writer]) -> None:
+        self.code = errno_of(error)
+        self._counters.sync_failures += 1
+        self._notes.add(error, "sync", str(self._log.partition))
+        _log.error("%s: sync failed, nothing later is taken: %s", self._log.partition, error)
+        for writer in writers | self._writers:
+            writer.failed(self.code)
 
     # --- unasked -----------------------------------------------------------------------------------------------------
 

@@ -60,6 +60,9 @@ class StartFile:
     async def open(self, number: int, opening: Opening) -> Opened:
         """Open; EPERM or EROFS for a writer where no records are deleted."""
         if opening.writes:
+            await self._partition.recover()
+            if self._partition.is_gone:
+                raise FUSEError(errno.ESTALE)  # the kernel looks the name up again and finds the recovered log
             self.check_writable(number)
         return Opened(StartHandle(self, self._content()), direct=True)
 

@@ -1,23 +1,27 @@
 """Records on their way into all partitions of a topic, as Kafka's own producer sends them.
 
-A record with a key goes to the partition of its key (storage.records.partitioner), so that records of one key keep
-their order. Those without one fill a batch of one partition, then of the next (`Sticky`), which makes few batches of
-many records. How many partitions there are is seen when the file is opened, as a producer sees it now and then. Follows
-KafkaProducer, RecordAccumulator and BuiltInPartitioner; partitions take turns where Kafka draws lots.
+A line of JSON that names its `partition` goes there. Any other record with a key goes to the partition of its key
+(storage.records.partitioner), so that records of one key keep their order. Those without one fill a batch of one
+partition, then of the next (`Sticky`), which makes few batches of many records. How many partitions there are is seen
+when the file is opened, as a producer sees it now and then. Follows KafkaProducer, RecordAccumulator and
+BuiltInPartitioner; partitions take turns where Kafka draws lots.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 import trio
 
 from offsetfs.fs.appends import json_batches
 from offsetfs.fs.appends.accumulator import Accumulator, Accumulators
 from offsetfs.fs.appends.buffers import Carried
+from offsetfs.fs.appends.closing import Closing
 from offsetfs.fs.appends.framing import Taken
 from offsetfs.fs.appends.shared_sync import Writer
+from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch_builder import Buffer
 
 
@@ -71,7 +75,8 @@ class TopicTarget:
         self._sticky = sticky
         self._writers: list[Writer] = []
         self._touched: set[Accumulator] = set()
-        self._full = partitions[0]  # the one that had no room
+        self._full = 0  # the number of the one that had no room
+        self._kept: int | None = None  # the one that has room now, for the record that waited for it
 
     # --- as Accumulator ----------------------------------------------------------------------------------------------
 
@@ -82,6 +87,14 @@ class TopicTarget:
     @property
     def carried(self) -> Carried:
         return self._all.carried
+
+    @property
+    def closing(self) -> Closing:
+        return self._all.closing
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        return frozenset(each.partition for each in self._partitions)
 
     @property
     def request_timeout_s(self) -> float | None:
@@ -100,33 +113,43 @@ class TopicTarget:
 
     def split(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> int:
         while start < end and writer.code is None:
-            number = self._sticky.choose(self._partitions)
-            self._full = self._partitions[number]
-            part = self._writers[number]
-            rest = self._full.split(data, start, end, timestamp, part, is_one_batch=True)
+            number = self._choose()
+            rest = self._partitions[number].split(data, start, end, timestamp, self._writers[number], is_one_batch=True)
             if rest == start:
                 break
-            self._touched.add(self._full)
+            self._touched.add(self._partitions[number])
             start = rest
         return start
 
     def split_json(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> Taken:
         self.check(end - start, has_key=True)
-        keyless = self._sticky.choose(self._partitions)
-        split = json_batches.split(self._partitions, self._writers, keyless, data, start, end, timestamp)
-        self._full = self._partitions[split.lane]
+        keyless = self._choose()
+        split = json_batches.split(
+            self._partitions, self._writers, keyless, data, start, end, timestamp, honors_partition=True
+        )
+        self._full = max(split.lane, 0)
         self._touched.update(self._partitions[number] for number in split.touched)
         return split.taken
 
     def append_value(self, value: Buffer, timestamp: int, writer: Writer) -> bool:
-        number = self._sticky.choose(self._partitions)
-        self._full = self._partitions[number]
-        self._touched.add(self._full)
-        return self._full.append_value(value, timestamp, self._writers[number])
+        number = self._choose()
+        self._touched.add(self._partitions[number])
+        return self._partitions[number].append_value(value, timestamp, self._writers[number])
 
-    async def make_room(self, size: int = 0) -> None:
-        """Wait until the partition that had no room has some."""
-        await self._full.make_room(size)
+    def _choose(self) -> int:
+        """Return the partition of records without a key: the one whose room one of them waited for, else any."""
+        kept, self._kept = self._kept, None
+        self._full = self._sticky.choose(self._partitions) if kept is None else kept
+        return self._full
+
+    def make_room(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]:
+        """Take a place in the partition that had no room; return what waits for its turn and for room."""
+        number = self._full
+        return self._wait(number, self._partitions[number].make_room(self._writers[number], size))
+
+    async def _wait(self, number: int, room: Coroutine[Any, Any, None]) -> None:
+        await room
+        self._kept = number
 
     async def drain(self) -> None:
         """Return when everything taken is in the segment files, or was lost and its writers told."""

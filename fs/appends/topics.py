@@ -1,7 +1,9 @@
-"""`topics`: writing to a topic as a whole, as Kafka's own producer does.
+"""`topics`: topics as a whole: appended to as Kafka's own producer does it, searched for a key, and followed.
 
     topics/<topic>/append           one record a line, without key: a batch to one partition, the next to the next
-    topics/<topic>/append.ndjson    lines of JSON; a key says by its hash which partition it is
+    topics/<topic>/append.ndjson    lines of JSON: to the `partition` they name, else by the hash of the key
+    topics/<topic>/by-key/<key>     see `topic_keys`
+    topics/<topic>/follow           see `topic_follow`
 
 What is opened O_RDWR tells `partition offset timestamp` of each record. Where partitions of the topic are missing
 below the highest, nobody can know which one a key belongs to, and nothing is taken (EINVAL).
@@ -24,21 +26,30 @@ from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import Partitions
 from offsetfs.fs.places import Places
 from offsetfs.fs.shared import Shared
+from offsetfs.fs.views.topic_follow import FollowOf, TopicFollow
+from offsetfs.fs.views.topic_keys import BY_KEY_NAME, KeysOf, TopicKeys
 from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition
-
-TOPICS_NAME = b"topics"
 
 _FILES = (Fixed.APPEND, Fixed.APPEND_NDJSON)  # number: the place of the topic × 2, and which of these
 
 
 class TopicsDirectory:
-    """`topics` itself; `directories` and `appends` are the nodes below."""
+    """`topics` itself; `directories`, `appends`, `keys` and `follow` are the nodes below."""
 
-    def __init__(self, shared: Shared, partitions: Partitions, accumulators: Accumulators) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        partitions: Partitions,
+        accumulators: Accumulators,
+        keys_of: KeysOf,
+        follow_of: FollowOf,
+    ) -> None:
         self._shared = shared
         self._topics = _Topics(shared)
         self.appends = TopicAppends(shared, self._topics, partitions, accumulators)
-        self.directories = TopicDirectories(shared, self._topics, self.appends)
+        self.keys = TopicKeys(shared, self._topics.all_at, keys_of)
+        self.follow = TopicFollow(shared, partitions, follow_of)
+        self.directories = TopicDirectories(shared, self._topics, self.appends, self.keys, self.follow)
 
     def entry(self) -> EntryAttributes | None:
         """Return the attributes, None where there is no topic."""
@@ -74,6 +85,11 @@ class _Topics:
             self._listing, self._counts = listing, Counter(each.topic for each in listing)
         return self._counts
 
+    def all_at(self, place: int) -> list[TopicPartition]:
+        """Return the partitions of the topic at a place that there are, by number."""
+        topic = self.places.at(place)
+        return [each for each in self._directory.partitions() if each.topic == topic]
+
     def partitions(self, topic: str) -> list[TopicPartition] | None:
         """Return the partitions from 0 on; None where some are missing, or all."""
         wanted = [TopicPartition(topic, number) for number in range(self.counts()[topic])]
@@ -83,10 +99,14 @@ class _Topics:
 class TopicDirectories:
     """`topics/<topic>`. `number`: the place of the topic."""
 
-    def __init__(self, shared: Shared, topics: _Topics, appends: TopicAppends) -> None:
+    def __init__(
+        self, shared: Shared, topics: _Topics, appends: TopicAppends, keys: TopicKeys, follow: TopicFollow
+    ) -> None:
         self._shared = shared
         self._topics = topics
         self._appends = appends
+        self._keys = keys
+        self._follow = follow
 
     def entry(self, topic: str) -> EntryAttributes:
         return self._shared.attributes.directory(pack(Kind.TOPIC, 0, self._topics.places.of(topic)))
@@ -101,7 +121,10 @@ class TopicDirectories:
         ]
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
-        return dict(self._entries(number)).get(name)
+        if name == BY_KEY_NAME:  # by name only: what is in it answers a question
+            return self._keys.entry(number)
+        entry = dict(self._entries(number)).get(name)
+        return self._follow.lookup(self._topics.places.at(number), name) if entry is None else entry
 
     async def listing(self, number: int) -> Listing:
         return ShortListing(self._entries(number))
@@ -136,7 +159,10 @@ class TopicAppends:
         topic = self._topic(number)
         name, framing = APPEND_FILES[_FILES[number % len(_FILES)]]
         path = f"topics/{topic}/{name.decode()}"
-        target = TopicTarget(self._accumulators, await self._opened(topic, path), self._sticky_of(topic))
+        accumulators = await self._opened(topic, path)
+        if not opening.is_nonblocking:
+            await self._accumulators.closing.wait_before_open([each.partition for each in accumulators])
+        target = TopicTarget(self._accumulators, accumulators, self._sticky_of(topic))
         handle = AppendHandle(
             target,
             opening.flags,
@@ -159,7 +185,9 @@ class TopicAppends:
         if names is None:
             raise OSError(errno.EINVAL, "partitions of the topic are missing: whose a key is cannot be known", path)
         for name in names:
-            await self._partitions.of(name).open()
+            partition = self._partitions.of(name)
+            await partition.open()
+            await partition.recover()
         return [self._accumulators.of(name) for name in names]
 
     def _sticky_of(self, topic: str) -> Sticky:

@@ -2,6 +2,8 @@
 
 [mount]           every option of the mount, defaults included; NAME=VALUE as behind -o
 [directory]       Kafka's settings of a broker that are not at their defaults
+[without effect]  names of a broker's settings that change nothing here
+[left out]        settings in the metadata log that are illegal here
 [topic orders]    settings of a topic that are not at Kafka's defaults, wherever they come from
 """
 
@@ -10,19 +12,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.settings.config import DEFAULTS
 
 
-def text(directory: LogDirectory, options: MountOptions) -> bytes:
+def text(directory: AnyLogDirectory, options: MountOptions) -> bytes:
     """Return the file. Looks at every topic, not at their logs."""
     return "\n".join(_lines(directory, options)).encode("utf-8", "surrogateescape")
 
 
-def _lines(directory: LogDirectory, options: MountOptions) -> Iterator[str]:
-    named = {**options.topic_defaults, **options.directory_settings}
+def _lines(directory: AnyLogDirectory, options: MountOptions) -> Iterator[str]:
+    named = {**options.topic_defaults, **options.all_broker_settings}
     yield from _section("mount", {name: value for name, value in options.texts().items() if name not in named})
-    yield from _section("directory", options.directory_settings)
+    yield from _section("directory", options.all_broker_settings)
+    if options.without_effect:
+        yield "[without effect]"
+        yield from options.without_effect
+    if problems := directory.setting_problems:
+        yield "[left out]"
+        yield from problems
     defaults = DEFAULTS.properties()
     for topic in sorted({partition.topic for partition in directory.partitions()}):
         settings = directory.config_of(topic).properties()

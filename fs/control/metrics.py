@@ -115,6 +115,13 @@ MOUNT_METRICS = (
     MountMetric("requests", COUNTER, "Requests of the kernel.", "operation", lambda report: report.requests),
     MountMetric("request_errors", COUNTER, "Requests answered with an errno.", "errno", lambda report: report.refusals),
     _single("faults", COUNTER, "Faults noted in .offsetfs/errors.", "faults"),
+    MountMetric(
+        "unrecovered_partitions",
+        GAUGE,
+        "Partitions that are read only because their recovery failed.",
+        "",
+        lambda report: {"": len(report.unrecovered)},
+    ),
     _single("sync_failures", COUNTER, "Syncs that failed.", "sync_failures"),
     _single("buffer_bytes", GAUGE, "Memory of open batches.", "buffer_bytes"),
     _single("buffer_limit_bytes", GAUGE, "Memory that open batches may take; writers wait there.", "buffer_bytes_max"),

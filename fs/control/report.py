@@ -86,6 +86,8 @@ class Report:
     requests: Mapping[str, int]
     refusals: Mapping[str, int]
     faults: int
+    unrecovered: tuple[str, ...]
+    """Partitions that are read only because their recovery failed."""
     sync_counts: tuple[int, ...]
     sync_sum_s: float
     sync_failures: int
@@ -108,6 +110,8 @@ class Reporter:
 
     async def report(self) -> Report:
         """Return how things stand now, or did a moment ago."""
+        for name in await self._shared.in_thread(self._shared.directory.damaged_partitions):
+            self._shared.counters.of(name)  # so that damage is reported of a partition that no file was opened of
         # First what was used, then what there is: a partition that comes meanwhile must not be taken for a removed one.
         used = sorted(self._shared.counters.partitions.items(), key=lambda item: item[0])
         names = await self._shared.in_thread(lambda: set(self._shared.directory.partitions()))
@@ -127,6 +131,7 @@ class Reporter:
             requests=dict(counters.requests),
             refusals={name_of(number): count for number, count in counters.refusals.items()},
             faults=shared.notes.count,
+            unrecovered=tuple(sorted(map(str, shared.directory.failed))),
             sync_counts=tuple(counters.syncs.counts),
             sync_sum_s=counters.syncs.sum_s,
             sync_failures=counters.sync_failures,

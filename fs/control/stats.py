@@ -27,6 +27,9 @@ def _mount(report: Report) -> Iterator[str]:
     yield f"requests    {sum(report.requests.values())}: {_most(report.requests)}"
     yield f"errnos      {sum(report.refusals.values())}: {_most(report.refusals)}"
     yield f"faults      {report.faults}" + (", see errors" if report.faults else "")
+    if report.unrecovered:
+        names = ", ".join(report.unrecovered[:8]) + (", …" if len(report.unrecovered) > 8 else "")
+        yield f"unrecovered {len(report.unrecovered)}, read only: {names}"
     yield f"syncs       {_syncs(report)}"
     yield f"buffers     {size(report.buffer_bytes)} of {size(report.buffer_bytes_max)}"
     for name, cache in report.caches.items():

@@ -117,6 +117,15 @@ class CommitFiles:
         if not self._groups.is_writable:
             raise self._groups.shared.refusal()
 
+    async def check(self, number: int, offset: int) -> None:
+        """Raise OSError for a commit that no consumer could use: EINVAL where the partition is missing, ERANGE."""
+        shared, partition = self._groups.shared, self.partition(number)
+        if not shared.directory.has(partition):
+            raise OSError(errno.EINVAL, f"there is no partition {partition} in this mount", self.path(number))
+        end = await shared.in_thread(lambda: shared.directory.log(partition).next_offset)
+        if offset > end:
+            raise OSError(errno.ERANGE, f"offset {offset} is beyond the end of {partition}, {end}", self.path(number))
+
     async def remove(self, group: bytes, partition: TopicPartition) -> None:
         """Delete a commit; ENOENT when there is none."""
         number = self.number(group, partition)
@@ -132,7 +141,7 @@ class CommitFiles:
         home = await shared.in_thread(
             lambda: commit_records.home_of(shared.directory, group, may_create=self._groups.may_create)
         )
-        await shared.in_thread(lambda: shared.directory.log(home))
+        await shared.in_thread(lambda: shared.directory.writable_log(home))
         accumulator, timestamp = self._accumulators.of(home), time.time_ns() // 1_000_000
         key = commit_records.key_of(group, self.partition(number))
         value = None if offset is None else commit_records.value_of(offset, timestamp)
@@ -144,12 +153,14 @@ async def _append(accumulator: Accumulator, key: bytes, value: bytes | None, tim
     """Append one record and see it in the segment file; OSError when it is not."""
     size, writer = accumulator.batch_size(key, value, ()), _Writer()
     if size > accumulator.batch_bytes_max:
-        raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+        raise OSError(
+            errno.EMSGSIZE, f"a commit of {size} bytes; max.message.bytes allows {accumulator.batch_bytes_max}"
+        )
     patience = accumulator.request_timeout_s
     try:
         with trio.move_on_after(patience * WAIT_SHARE if patience else float("inf")) as waiting:
             while not accumulator.append(key, value, (), timestamp, writer):
-                await accumulator.make_room(size)
+                await accumulator.make_room(writer, size)
         if waiting.cancelled_caught:
             raise OSError(errno.EINTR, os.strerror(errno.EINTR))
         await accumulator.drain()
@@ -196,6 +207,7 @@ class CommitHandle:
         offset = int(match[1]) if match else -1
         if not 0 <= offset <= commit_records.OFFSET_MAX:
             raise OSError(errno.EINVAL, "an offset is a number from 0 to 2^63 - 1", self._file.path(self._number))
+        await self._file.check(self._number, offset)
         self._written.add(await self._file.write(self._number, offset))
         self._content = b"%d\n" % offset
         if self._is_synchronous:

@@ -1,6 +1,7 @@
 """`groups`: what consumer groups have committed, as a broker would answer them.
 
     groups/<group>/orders-0     the committed offset and a newline; its mtime is when that was committed (group_commits)
+    groups/<group>/state        type, state and members of the group as JSON, where its coordinator has written of them
     groups/<group>/lag          a line for each partition: committed offset, log end, and how far apart they are
 
 There when the log directory has partitions of `__consumer_offsets`. They are read when the first of these names is
@@ -32,7 +33,8 @@ from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import TopicPartition
 
 GROUPS_NAME = b"groups"
-LAG_NAME = b"lag"  # no partition has this name: it does not end in a number
+STATE_NAME = b"state"
+LAG_NAME = b"lag"  # as of `state`: no partition has this name: it does not end in a number
 
 
 def is_text(group: bytes) -> bool:
@@ -52,7 +54,8 @@ class GroupsDirectory:
         self._groups = Groups(shared)
         self.lags = LagFiles(self._groups)
         self.commits = CommitFiles(self._groups, accumulators)
-        self.directories = GroupDirectories(self._groups, self.lags, self.commits)
+        self.states = StateFiles(self._groups)
+        self.directories = GroupDirectories(self._groups, self.lags, self.states, self.commits)
 
     def entry(self) -> EntryAttributes | None:
         """Return the attributes for whoever asks by name, None when there are no groups and none can be made."""
@@ -126,9 +129,10 @@ def _partition_of(name: bytes) -> TopicPartition | None:
 class GroupDirectories:
     """`groups/<group>`. `number`: the place of the group."""
 
-    def __init__(self, groups: Groups, lags: LagFiles, commits: CommitFiles) -> None:
+    def __init__(self, groups: Groups, lags: LagFiles, states: StateFiles, commits: CommitFiles) -> None:
         self._groups = groups
         self._lags = lags
+        self._states = states
         self._commits = commits
 
     def entry(self, group: bytes) -> EntryAttributes:
@@ -141,6 +145,8 @@ class GroupDirectories:
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         if name == LAG_NAME:
             return await self._lags.attributes(number)
+        if name == STATE_NAME:
+            return await self._states.entry(number)
         partition = _partition_of(name)
         return None if partition is None else await self._commits.lookup(self._groups.groups.at(number), partition)
 
@@ -164,7 +170,9 @@ class GroupDirectories:
         if commits is None:
             raise FUSEError(errno.ESTALE)
         entries = [(str(each.partition).encode(), self._commits.entry(group, each)) for each in commits]
-        return ShortListing([(LAG_NAME, await self._lags.attributes(number)), *entries])
+        state = await self._states.entry(number)
+        described = [] if state is None else [(STATE_NAME, state)]
+        return ShortListing([(LAG_NAME, await self._lags.attributes(number)), *described, *entries])
 
 
 class LagFiles:
@@ -179,3 +187,26 @@ class LagFiles:
 
     async def open(self, number: int, opening: Opening) -> Opened:
         return Opened(await self._groups.lag(self._groups.groups.at(number)), direct=True)
+
+
+class StateFiles:
+    """`groups/<group>/state`. `number`: the place of the group."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    async def entry(self, number: int) -> EntryAttributes | None:
+        """Return the attributes; None where nothing but commits is known of the group."""
+        content = await self._groups.state(self._groups.groups.at(number))
+        if content is None:
+            return None
+        return self._groups.shared.attributes.file(pack(Kind.GROUP_STATE, 0, number), len(content), 0)
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        entry = await self.entry(number)
+        if entry is None:
+            raise FUSEError(errno.ESTALE)
+        return entry
+
+    async def open(self, number: int, opening: Opening) -> Opened:
+        return Opened(await self._groups.state(self._groups.groups.at(number)) or b"", direct=True)

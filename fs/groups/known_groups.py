@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import json
 
 import trio
 from pyfuse3 import FUSEError
@@ -57,6 +58,12 @@ class Groups:
         await self.refresh()
         commits = await self.shared.answer(self.engine.commits, group)
         return [] if commits is None and group in self.made else commits
+
+    async def state(self, group: bytes) -> bytes | None:
+        """Return type, state and members of a group as JSON; None where only its commits are known."""
+        await self.refresh()
+        found = await self.shared.answer(self.engine.state, group)
+        return None if found is None else (json.dumps(found, indent=2) + "\n").encode()
 
     async def lag(self, group: bytes) -> bytes:
         await self.refresh()

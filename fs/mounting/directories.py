@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Awaitable, Callable
@@ -12,7 +13,7 @@ from pyfuse3 import EntryAttributes, FUSEError
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.append_file import APPEND_FILES, AppendFile
 from offsetfs.fs.appends.start_file import StartFile
-from offsetfs.fs.appends.topics import TOPICS_NAME, TopicsDirectory
+from offsetfs.fs.appends.topics import TopicsDirectory
 from offsetfs.fs.errors import is_fault
 from offsetfs.fs.groups.groups import GROUPS_NAME, GroupsDirectory
 from offsetfs.fs.inodes import ROOT, Fixed, Kind, pack
@@ -21,8 +22,8 @@ from offsetfs.fs.mounting.map_keeping import Kept
 from offsetfs.fs.nodes import Directory, File, Link, Listing, Reply
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.shared import Shared
-from offsetfs.fs.tree import parse_offset, parse_record_part
-from offsetfs.fs.views.by_key import KeyDirectory, KeyedFiles
+from offsetfs.fs.tree import TOPICS_NAME, parse_offset, parse_record_part
+from offsetfs.fs.views.by_key import JSON_SUFFIX, KeyDirectory, KeyedFiles
 from offsetfs.fs.views.by_time import TimeDirectories
 from offsetfs.fs.views.follow import FollowFiles
 from offsetfs.fs.views.growing_file import GrowingFile
@@ -63,7 +64,7 @@ class PartitionTree:
         self.ranges = RangeFiles(shared, partition, (self.values, self.json))
         self._range = RangeDirectory(shared, partition, Fixed.RANGES, self.ranges.find_range)
         self._last = RangeDirectory(shared, partition, Fixed.LAST, self.ranges.find_last)
-        self._keys = KeyDirectory(shared, partition, self.records)
+        self.keys = KeyDirectory(shared, partition, self.records, self.parts[JSON_SUFFIX])
         self._segments = SegmentFiles(shared, partition)
         self.links: dict[int, Link] = {}
         links = {kind: OffsetLinks(shared, partition, kind) for kind in (Kind.LINK, Kind.TIME_LINK, Kind.MINUTE_LINK)}
@@ -73,7 +74,7 @@ class PartitionTree:
         self.directories: dict[int, Directory] = {
             Fixed.SEGMENTS: self._segments,
             Fixed.BY_TIME: self._times,
-            Fixed.BY_KEY: self._keys,
+            Fixed.BY_KEY: self.keys,
             Fixed.RANGES: self._range,
             Fixed.LAST: self._last,
             key(Kind.TIME_DIRECTORY, 0): self._times,
@@ -83,7 +84,7 @@ class PartitionTree:
             key(Kind.VALUES, 0): self.values,
             key(Kind.RECORDS, 0): self.json,
             key(Kind.SEGMENT, 0): self._segments,
-            key(Kind.KEYED, 0): self._keys.files,
+            key(Kind.KEYED, 0): self.keys.files,
             key(Kind.RANGE, 0): self.ranges,
             **{key(part.kind, 0): part for part in self.parts.values()},
             key(Kind.FOLLOW, 0): self.follow,
@@ -94,14 +95,14 @@ class PartitionTree:
         self.looked_up: dict[int, LookedUp[Any]] = {Kind.FOLLOW: self.follow.names}
         """What has numbers by name only, by `Kind`: the kernel says when it may be forgotten."""
         self.looked_up[Kind.RANGE] = self.ranges.looked_up
-        self.looked_up[Kind.KEYED] = self._keys.files.looked_up
-        self.described: dict[int, RecordFiles | KeyedFiles] = {Kind.RECORD: self.records, Kind.KEYED: self._keys.files}
+        self.looked_up[Kind.KEYED] = self.keys.files.looked_up
+        self.described: dict[int, RecordFiles | KeyedFiles] = {Kind.RECORD: self.records, Kind.KEYED: self.keys.files}
         """What has extended attributes, by `Kind`."""
         self.named: dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]] = self._names()
         self.unlisted: dict[bytes, Callable[[], EntryAttributes]] = {
             b"range": self._range.entry,
             b"last": self._last.entry,
-            b"by-key": self._keys.entry,
+            b"by-key": self.keys.entry,
         }
         """Directories that are there by name only: what is in them answers a question."""
 
@@ -249,7 +250,11 @@ class RootDirectory:
 
     async def attributes(self, number: int) -> EntryAttributes:
         options = self._shared.options
-        mtime_ns = os.stat(self._shared.directory.path).st_mtime_ns
+        directories = self._shared.directory.directories
+        mtime_ns = 0
+        for directory in directories:
+            with contextlib.suppress(OSError):  # one disk that fails leaves the others served
+                mtime_ns = max(mtime_ns, os.stat(directory.path).st_mtime_ns)
         writable = (options.create or options.delete) and not self._shared.is_read_only
         return self._shared.attributes.directory(ROOT, mtime_ns, writable=writable)
 

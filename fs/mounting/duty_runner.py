@@ -1,4 +1,4 @@
-"""The duties of a mounted directory, in threads of their own: retention, compaction, checkpoints, removals.
+"""The duties of the mounted log directories, in threads of their own: retention, compaction, checkpoints, removals.
 
 Each lane of `storage.duties.duties` sleeps until its next duty is due and then runs it in a thread, so that a long
 compaction holds up neither the mount nor the checkpoints; an idle mount wakes a few times a minute, for microseconds.
@@ -14,10 +14,14 @@ import trio
 
 from offsetfs.fs.notes import Fault
 from offsetfs.fs.shared import Shared
+from offsetfs.fs.threads import in_thread
 from offsetfs.storage.duties.duties import Done, Duties, Lane
 from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
+
+POSTPONED_S = 10
+"""How long background tasks wait after they could not be run."""
 
 _CLOCK_FAULT = Fault(
     None,
@@ -29,14 +33,15 @@ _CLOCK_FAULT = Fault(
 
 
 class DutyRunner:
-    """Runs the duties of one directory that is open for writing, from `run` to `stop`."""
+    """Runs the duties of directories that are open for writing, from `run` to `stop`."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._directory = shared.directory
+        self._directories = shared.directory.directories
         self._notes = shared.notes
-        self._duties = Duties(shared.directory, self._done)
-        self._limiter = trio.CapacityLimiter(len(self._duties.lanes))
+        self._duties = [Duties(directory, self._done) for directory in shared.directory.directories]
+        self._lanes = [lane for duties in self._duties for lane in duties.lanes]
+        self._limiter = trio.CapacityLimiter(len(self._lanes))
         self._wakes: dict[Lane, trio.Event] = {}
         self._token: trio.lowlevel.TrioToken | None = None
 
@@ -44,7 +49,7 @@ class DutyRunner:
         """Run all lanes until cancelled; what is running then is waited for, so `stop` should have been called."""
         self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
-            for lane in self._duties.lanes:
+            for lane in self._lanes:
                 nursery.start_soon(self._keep, lane)
 
     def wake(self) -> None:
@@ -54,24 +59,35 @@ class DutyRunner:
 
     def stop(self) -> None:
         """Have what is running end soon: a compaction leaves its log as it was, or as far as it got."""
-        self._duties.cancel()
+        for duties in self._duties:
+            duties.cancel()
 
     async def _keep(self, lane: Lane) -> None:
         while True:
             self._wakes[lane] = wake = trio.Event()
-            seconds = lane.next_due() - self._directory.clock.monotonic()
+            seconds = lane.next_due() - self._directories[0].clock.monotonic()
             if seconds > 0:
                 with trio.move_on_after(seconds) if seconds < math.inf else trio.CancelScope():
                     await wake.wait()
                 continue
-            self._shared.refresh_config()  # here, so that somebody hears what is wrong with the settings
-            with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
-                await trio.to_thread.run_sync(lane.run_due, limiter=self._limiter)
+            await self._run_due(lane)
             await trio.lowlevel.checkpoint()
             self._tell_of_doubt()
 
+    async def _run_due(self, lane: Lane) -> None:
+        """Run what is due in a thread, or later when that cannot be done, for want of memory for instance."""
+        try:
+            self._shared.refresh_config()  # here, so that somebody hears what is wrong with the settings
+            with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
+                await in_thread(lane.run_due, limiter=self._limiter)
+        except Exception as error:
+            is_ours = not isinstance(error, OSError | MemoryError | StorageError)
+            _log.error("background tasks are postponed by %d s: %s", POSTPONED_S, error, exc_info=is_ours)
+            self._notes.add(error, "background tasks", "")
+            await trio.sleep(POSTPONED_S)
+
     def _tell_of_doubt(self) -> None:
-        if self._directory.cautious_clock.doubt_ms > 0:
+        if any(directory.cautious_clock.doubt_ms > 0 for directory in self._directories):
             self._notes.tell(_CLOCK_FAULT)
 
     def _count(self, done: Done) -> None:

@@ -87,7 +87,7 @@ class MapKeeper:
             while self._waiting:
                 kept, segment = self._waiting.popleft()
                 for growing in kept.growing:
-                    with contextlib.suppress(StorageError, OSError):
+                    with contextlib.suppress(StorageError, OSError, MemoryError):
                         await self._keep(kept.partition, segment, growing)
         finally:
             self._is_running = False

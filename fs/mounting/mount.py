@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import os
 import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyfuse3
@@ -32,11 +33,13 @@ from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.shared_sync import Left
 from offsetfs.fs.control.control import set_level
 from offsetfs.fs.mounting import turns
+from offsetfs.fs.mounting.descriptor_limits import Reserve, limit, reserve_size, threads_max
 from offsetfs.fs.mounting.duty_runner import DutyRunner
-from offsetfs.fs.mounting.mount_table import mount_at
+from offsetfs.fs.mounting.mount_table import MountTable
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.fs.threads import in_thread
+from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -66,7 +69,7 @@ class Ending:
 
 
 async def serve(
-    directory: LogDirectory,
+    directory: AnyLogDirectory,
     mount_point: str,
     options: MountOptions,
     ready: Ready,
@@ -78,7 +81,7 @@ async def serve(
     is not on disk yet. Takes the directory over: it is closed when this returns or raises. Raises `MountError`. One per
     process.
     """
-    options = dataclasses.replace(options, request_timeout_s=request_timeout_s())
+    options = dataclasses.replace(options, request_timeout_s=request_timeout_s(), threads_max=threads_max(limit()))
     session = _Session(directory, mount_point, options, leaving)
     heard = (*SIGNALS, DEBUG_SIGNAL, LEVEL_SIGNAL)
     with trio.open_signal_receiver(*heard) as signals:  # to the very end: a second signal must not break the drain
@@ -94,7 +97,7 @@ async def serve(
 class _Session:
     """One mount, from mount(2) to umount(2)."""
 
-    def __init__(self, directory: LogDirectory, mount_point: str, options: MountOptions, leaving: Leaving) -> None:
+    def __init__(self, directory: AnyLogDirectory, mount_point: str, options: MountOptions, leaving: Leaving) -> None:
         self.reason = ""
         self.failures: list[str] = []
         self.error: MountError | None = None
@@ -107,18 +110,23 @@ class _Session:
         self._device: int | None = None
         self._over = trio.Event()
         self._idle = trio.Event()  # no request is being handled any more
+        self._table = MountTable()
+        self._reserve = Reserve(reserve_size(limit()))
 
     async def run(self, signals: AsyncIterator[int], ready: Ready) -> None:
         """Mount, serve, drain. What the operations do in the background ends with it."""
         async with trio.open_nursery() as nursery:
             operations = Operations(self._directory, self._options, nursery)
             operations.shared.mount_point = self._mount_point
+            for partition, cause in self._directory.failed.items():
+                operations.shared.notes.add(cause, "recovery", str(partition))
             try:
                 self._mount(operations)
             except MountError as error:
                 self.error = error
             else:
                 operations.shared.hand_over = _hand_over
+                operations.shared.announce_damage = _log_damage
                 duties = None
                 if not self._directory.read_only:
                     duties = DutyRunner(operations.shared)
@@ -129,7 +137,11 @@ class _Session:
     def _mount(self, operations: Operations) -> None:
         with tempfile.TemporaryFile() as said, _stderr_into(said.fileno()):
             try:
-                pyfuse3.init(operations, self._mount_point, mount_options(self._directory.path, self._options))
+                pyfuse3.init(
+                    operations,
+                    self._mount_point,
+                    mount_options([each.path for each in self._directory.directories], self._options),
+                )
             except RuntimeError as error:
                 said.seek(0)
                 text = " ".join(said.read(4096).decode(errors="replace").split())
@@ -171,7 +183,7 @@ class _Session:
     async def _announce(self, ready: Ready) -> None:
         try:
             # In a thread: the loop has to answer the question.
-            device = await trio.to_thread.run_sync(_device_of, self._mount_point, abandon_on_cancel=True)
+            device = await in_thread(functools.partial(_device_of, self._mount_point), abandon_on_cancel=True)
         except OSError as error:
             self.error = MountError(f"{self._mount_point} does not answer: {error.strerror}")
             self._end("no answer")
@@ -193,6 +205,7 @@ class _Session:
         if not self._over.is_set():
             _log.info("ending: %s", reason)
             self.reason = reason
+            self._reserve.release()
             self._leaving(reason, self._left)
             self._over.set()
 
@@ -203,11 +216,12 @@ class _Session:
         self.failures += [f"{partition} is not on disk: {error.strerror}" for partition, error in failures.items()]
 
     def _is_gone(self) -> bool:
-        mount = mount_at(self._mount_point)  # what an automounter put there lies below ours, and stays
+        mount = self._table.mount_at(self._mount_point)  # what an automounter put there lies below ours, and stays
         return mount is None or (self._device is not None and mount.device != self._device)
 
     def close(self) -> None:
         """Write checkpoints and the mark of the clean shutdown; then let the mount go."""
+        self._reserve.release()
         try:
             self._directory.close()
         except (StorageError, OSError) as error:
@@ -216,10 +230,11 @@ class _Session:
         if self._is_mounted:
             pyfuse3.close()
             self._detach()
+        self._table.close()
 
     def _detach(self) -> None:
         """Take away what pyfuse3 leaves when the kernel's side was aborted: a mount that answers nothing."""
-        remaining = mount_at(self._mount_point)
+        remaining = self._table.mount_at(self._mount_point)
         if remaining is not None and remaining.device == self._device:
             command = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
             subprocess.run([*command, self._mount_point], check=False)
@@ -228,22 +243,23 @@ class _Session:
 # --- what the kernel is told, and tells ------------------------------------------------------------------------------
 
 
-def mount_options(directory: str, options: MountOptions) -> set[str]:
+def mount_options(directories: Sequence[str], options: MountOptions) -> set[str]:
     """Return what mount(2) and libfuse are told. Nothing a user wrote gets in but as `[A-Za-z0-9._/-]+`."""
-    fixed = {"default_permissions", "nosuid", "nodev", "noexec", f"fsname={source(directory)}", "subtype=offsetfs"}
+    fixed = {"default_permissions", "nosuid", "nodev", "noexec", f"fsname={source(directories)}", "subtype=offsetfs"}
     chosen = {"ro": options.read_only, "allow_other": options.allow_other}
     return fixed | {name for name, is_set in chosen.items() if is_set}
 
 
-def source(directory: str) -> str:
-    """Return what stands for `directory` in the table of mounts: its path, by which `mount -a` knows what is mounted.
+def source(directories: Sequence[str]) -> str:
+    """Return the source for the table of mounts: the path by which `mount -a` finds what is mounted; several, commas
+    between them, which libfuse takes for its own without a backslash.
 
-    A path with other characters than `[A-Za-z0-9._/-]`, which could be taken for options, is not written there; its
-    last name is, with underscores. Alone, mount(8) would take that for a path.
+    A path with other characters than `[A-Za-z0-9._/-]`, which could be taken for options, is not written there; the
+    last name of the first one is, with underscores. Alone, mount(8) would take that for a path.
     """
-    if re.fullmatch(r"/[A-Za-z0-9._/-]*", directory):
-        return directory
-    return "offsetfs-" + re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(directory))
+    if all(re.fullmatch(r"/[A-Za-z0-9._/-]*", directory) for directory in directories):
+        return "\\,".join(directories)
+    return "offsetfs-" + re.sub(r"[^A-Za-z0-9._-]", "_", os.path.basename(directories[0]))
 
 
 def request_timeout_s(directory: str = "/proc/sys/fs/fuse") -> float | None:
@@ -259,6 +275,10 @@ def _number_in(path: str) -> int:
             return int(file.read())
     except (OSError, ValueError):
         return 0  # an older kernel: it waits for ever
+
+
+def _log_damage(error: StorageError) -> None:
+    _log.warning("damage: %s; what it holds is left out or answers with an error", error)
 
 
 def _hand_over(inode: int, content: bytes) -> None:

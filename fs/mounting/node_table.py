@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from typing import Any
 
 from pyfuse3 import FUSEError
 
@@ -20,12 +21,15 @@ from offsetfs.fs.control.control import ControlDirectory
 from offsetfs.fs.counters import PartitionCounts
 from offsetfs.fs.groups.groups import GroupsDirectory
 from offsetfs.fs.inodes import Fixed, Kind
+from offsetfs.fs.looked_up import LookedUp
 from offsetfs.fs.mounting.directories import PartitionDirectory, PartitionTree, RootDirectory, key
 from offsetfs.fs.mounting.map_keeping import Kept
 from offsetfs.fs.nodes import Directory, File, Node
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.paths import path_of
 from offsetfs.fs.shared import Shared
+from offsetfs.fs.views.by_key import KeyDirectory
+from offsetfs.fs.views.follow import FollowFiles
 from offsetfs.fs.views.texts import mount_texts
 from offsetfs.storage.names import TopicPartition
 
@@ -57,13 +61,14 @@ class NodeTable:
         self._of_partitions: dict[int, PartitionDirectory] = {}
         texts = mount_texts(shared)
         control = ControlDirectory(shared, texts, accumulators, open_handles)
-        topics = TopicsDirectory(shared, self.partitions, accumulators)
+        topics = TopicsDirectory(shared, self.partitions, accumulators, self._keys_of, self._follow_of)
         self._directories: dict[int, Directory] = {
             Fixed.DIRECTORY: RootDirectory(shared, self.partitions, texts, self.groups, topics, self.directory_of),
             Fixed.CONTROL: control,
             Fixed.GROUPS: self.groups,
             Fixed.TOPICS: topics,
             key(Kind.TOPIC, 0): topics.directories,
+            key(Kind.TOPIC_KEYS, 0): topics.keys,
             key(Kind.GROUP, 0): self.groups.directories,
         }
         self._files: dict[int, File] = {
@@ -71,8 +76,11 @@ class NodeTable:
             **control.files,
             key(Kind.GROUP_LAG, 0): self.groups.lags,
             key(Kind.GROUP_COMMIT, 0): self.groups.commits,
+            key(Kind.GROUP_STATE, 0): self.groups.states,
             key(Kind.TOPIC_APPEND, 0): topics.appends,
+            key(Kind.TOPIC_FOLLOW, 0): topics.follow,
         }
+        self._looked_up: dict[int, LookedUp[Any]] = {Kind.TOPIC_FOLLOW: topics.follow.names}
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
@@ -83,6 +91,12 @@ class NodeTable:
             directory = PartitionDirectory(self._shared, partition, self._accumulators)
             self._of_partitions[partition.number] = directory
         return directory
+
+    async def _keys_of(self, name: TopicPartition) -> KeyDirectory:
+        return (await self.directory_of(self.partitions.of(name)).tree()).keys
+
+    async def _follow_of(self, partition: Partition) -> FollowFiles:
+        return (await self.directory_of(partition).tree()).follow
 
     def numbered(self, number: int) -> PartitionDirectory:
         """Return the directory of the partition with this number; ESTALE where there never was one."""
@@ -106,6 +120,9 @@ class NodeTable:
 
     def forget(self, kind: int, partition: int, number: int, lookups: int) -> None:
         """The kernel forgets so many look-ups of an inode; what is not known stays so."""
+        if kind in self._looked_up:
+            self._looked_up[kind].forget(number, lookups)
+            return
         directory = self._of_partitions.get(partition)
         if directory is not None:
             directory.forget(kind, number, lookups)

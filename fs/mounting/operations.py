@@ -9,6 +9,7 @@ Nothing here waits for the disk: nodes ask the engine for what the page cache ha
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import logging
@@ -44,16 +45,19 @@ from offsetfs.fs.nodes import (
     Opening,
     Reply,
     WritableFile,
+    is_closable,
     is_pollable,
     minds_places,
     takes_writes,
 )
+from offsetfs.fs.notes import Fault
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.waiting import ALWAYS_READY
-from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import StorageError
+from offsetfs.storage.directory.log_directories import AnyLogDirectory
+from offsetfs.storage.errors import InvalidName, StorageError
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.views.view_blocks import UNREADABLE
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +111,7 @@ class Operations(pyfuse3.Operations):
 
     supports_dot_lookup = False
 
-    def __init__(self, directory: LogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
+    def __init__(self, directory: AnyLogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
         self.shared = Shared(directory, options, nursery)
         self._maps = MapKeeper(self.shared, lambda name: self._nodes.kept(name))
         self.shared.look_for_maps = self._maps.look
@@ -125,6 +129,8 @@ class Operations(pyfuse3.Operations):
         """Return what to answer for `error`, met on `path` of the mount, having told the story."""
         if not isinstance(error, StorageError | OSError):
             _log.error("%s %s failed", handler, path, exc_info=error)
+        if isinstance(error, UNREADABLE):
+            self.shared.directory.note_damage(error)
         if is_fault(error):
             self.shared.notes.add(error, handler, path)
         return FUSEError(errno_of(error))
@@ -191,11 +197,28 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
-        real = await self.shared.in_thread(lambda: os.statvfs(self.shared.directory.path))
-        data = StatvfsData()
-        data.f_bsize, data.f_frsize, data.f_namemax = real.f_bsize, real.f_frsize, real.f_namemax
-        data.f_blocks, data.f_bfree, data.f_bavail = real.f_blocks, real.f_bfree, real.f_bavail
-        data.f_files, data.f_ffree, data.f_favail = real.f_files, real.f_ffree, real.f_favail
+        return await self.shared.in_thread(self._statfs)
+
+    def _statfs(self) -> StatvfsData:
+        """Return the figures of the log directory's file system; with several directories, the sums over their disks.
+
+        Their unit is the block size of the first. A disk that does not answer any more adds nothing.
+        """
+        disks: dict[int, os.statvfs_result] = {}
+        for directory in self.shared.directory.directories:
+            with contextlib.suppress(OSError):
+                disks.setdefault(os.stat(directory.path).st_dev, os.statvfs(directory.path))
+        if not disks:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self.shared.directory.path)
+        found = list(disks.values())
+        data, unit = StatvfsData(), found[0].f_frsize
+        data.f_bsize, data.f_frsize, data.f_namemax = found[0].f_bsize, unit, min(disk.f_namemax for disk in found)
+        data.f_blocks = sum(disk.f_blocks * disk.f_frsize // unit for disk in found)
+        data.f_bfree = sum(disk.f_bfree * disk.f_frsize // unit for disk in found)
+        data.f_bavail = sum(disk.f_bavail * disk.f_frsize // unit for disk in found)
+        data.f_files = sum(disk.f_files for disk in found)
+        data.f_ffree = sum(disk.f_ffree for disk in found)
+        data.f_favail = sum(disk.f_favail for disk in found)
         return data
 
     @guarded
@@ -257,9 +280,19 @@ class Operations(pyfuse3.Operations):
             raise self.shared.refusal()
         if self.shared.is_read_only or not self.shared.options.create:
             raise self.shared.lacking("create", "mkdir", os.fsdecode(name))
-        wanted = TopicPartition.parse(name.decode("utf-8", "surrogateescape"))
+        wanted = self._partition_to_make(name)
         await self.shared.in_thread(lambda: self.shared.directory.create_partition(wanted))
         return self._nodes.directory_of(self._nodes.partitions.of(wanted)).entry()
+
+    def _partition_to_make(self, name: bytes) -> TopicPartition:
+        """Return the partition that a directory of this name would be; EINVAL, reported with the reason."""
+        text = name.decode("utf-8", "surrogateescape")
+        try:
+            return TopicPartition.parse(text)
+        except InvalidName as error:
+            remedy = "mkdir orders-0 makes partition 0 of the topic orders"
+            self.shared.notes.tell(Fault(errno.EINVAL, "mkdir", os.fsdecode(name), str(error), remedy))
+            raise FUSEError(errno.EINVAL) from None
 
     @guarded
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -363,12 +396,25 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def release(self, fh: int) -> None:
-        handle = self._handles.pop(fh)
+        """Let go of a handle. What has to wait goes on after the reply.
+
+        The kernel sends at most 12 background requests at once, RELEASE among them: one that waited would keep the
+        RELEASE of other files in the kernel, while later requests of their writers are sent.
+        """
+        handle, path = self._handles.pop(fh), functools.partial(self._nodes.path_of, self._inodes.pop(fh))
         del self._counted[fh]
-        del self._inodes[fh]
         self.shared.waiting.forget(fh)
-        if not isinstance(handle, bytes):
+        if is_closable(handle):
+            handle.close()
+            self.shared.nursery.start_soon(self._release, handle, path)
+        elif not isinstance(handle, bytes):
             await handle.release()
+
+    async def _release(self, handle: Handle, path: Callable[[], str]) -> None:
+        try:
+            await handle.release()
+        except Exception as error:  # the mount goes on
+            self.failed(error, "release", path())
 
     # --- what is refused ---------------------------------------------------------------------------------------------
 

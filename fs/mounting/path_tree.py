@@ -196,6 +196,11 @@ class Tree:
         with _refused_as_missing():
             return (await self._operations.mkdir(above, os.fsencode(name), MADE_MODE, self._context)).st_ino
 
+    @property
+    def damage_found(self) -> int:
+        """How many damaged places were met, which were left out or ended with an error; each counted once."""
+        return self._operations.shared.damage_found
+
     def story(self) -> list[str]:
         """Return what `.offsetfs/errors` would show by now, a line each, without the time and what was waited for."""
         return [line for line in self._told() if not line.startswith("EAGAIN ")]
@@ -240,6 +245,7 @@ class OpenFile:
                 await self._operations.flush(self._handle)
             finally:
                 await self._operations.release(self._handle)
+                await self._operations.accumulators.closing.wait_released()
 
 
 class _Page:

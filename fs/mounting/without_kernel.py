@@ -18,7 +18,7 @@ import trio
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.mounting.path_tree import OnWait, Tree
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.log_directories import AnyLogDirectory
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -34,7 +34,7 @@ class Unsaved(Exception):
 
 
 def run(
-    directory: LogDirectory,
+    directory: AnyLogDirectory,
     options: MountOptions,
     work: Callable[[Tree], Awaitable[T]],
     on_wait: OnWait = lambda text: None,
@@ -64,7 +64,7 @@ def run(
 class _Session:
     """One use of the tree. Exceptions are kept, for a nursery would wrap them."""
 
-    def __init__(self, directory: LogDirectory, options: MountOptions, on_wait: OnWait) -> None:
+    def __init__(self, directory: AnyLogDirectory, options: MountOptions, on_wait: OnWait) -> None:
         self.result: object = None
         self.error: BaseException | None = None
         self._directory = directory

@@ -1,9 +1,13 @@
 """`by-key/<key>`: the value of the latest record with that key.
 
     cat orders-0/by-key/customer-17       the value, as `<offset>` shows it, with the same time and xattrs
-    cat orders-0/by-key/a%2Fb             the key a/b; see `encoded_names`. No name is longer than 255 bytes
+    cat orders-0/by-key/a%2Fb             the key a/b; see `encoded_names`
+    cat orders-0/by-key/%sha256-…         the key with this SHA-256; only keys longer than 80 bytes have such a name
 
-By name only, never listed: keys may be any number. ENOENT for a key that no record has, and where the latest is a
+    cat orders-0/by-key/customer-17.json  the record as a line of JSON, as `<offset>.json` shows it
+
+A key that itself ends in `.json` comes first: its value has the name `a.json`, its line of JSON `a.json.json`. By name
+only, never listed: keys may be any number. ENOENT for a key that no record has, and where the latest is a
 tombstone. A name is looked up each time it is used, so a new value is there at once; an inode is one record under one
 name, and never changes. Whoever has it open reads on when a newer one comes.
 
@@ -25,21 +29,24 @@ from typing import NamedTuple
 from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.attributes import FOREVER_S, NEVER_S
-from offsetfs.fs.encoded_names import decoded
+from offsetfs.fs.encoded_names import decoded_key
 from offsetfs.fs.inodes import Fixed, Kind
 from offsetfs.fs.looked_up import LookedUp
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared, Shown
 from offsetfs.fs.views.map_making import MapMaking
+from offsetfs.fs.views.record_parts import RecordParts
 from offsetfs.fs.views.records import RecordFiles
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.views import own_cache
+from offsetfs.storage.views.key_hash import KeyDigest
 from offsetfs.storage.views.key_index import Found, KeyIndex
 from offsetfs.storage.views.key_table import SEAL_SUFFIX, STORE_SUFFIX, place_beside, place_in
 
 _log = logging.getLogger(__name__)
 
+JSON_SUFFIX = b".json"
 ATTEMPTS_MAX = 5
 """How often a key is looked for while compaction, truncation or other look-ups take away what was found."""
 
@@ -56,10 +63,12 @@ class Keyed(NamedTuple):
 class KeyDirectory:
     """The directory `by-key` of one partition."""
 
-    def __init__(self, shared: Shared, partition: Partition, records: RecordFiles) -> None:
+    def __init__(self, shared: Shared, partition: Partition, records: RecordFiles, lines: RecordParts) -> None:
+        """`lines`: the records as lines of JSON."""
         self._shared = shared
         self._partition = partition
         self._records = records
+        self._lines = lines
         self._index: ToldIndex | None = None
         name = f"{partition.name}/by-key"
         advice = ", or look through last/, range/ or follow, which need no index"
@@ -76,13 +85,22 @@ class KeyDirectory:
         return ShortListing([])
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
-        key = decoded(name)
-        found = None if key is None else await self._find(key)
-        if key is None or found is None or found.record.value is None:
+        key = decoded_key(name)
+        found = None if key is None else await self.find(key)
+        if key is not None and found is not None and found.record.value is not None:
+            return self.files.entry(Keyed(found.record.key or b"", found.record.offset), found)
+        if found is not None or not name.endswith(JSON_SUFFIX):
             return None
-        return self.files.entry(Keyed(key, found.record.offset), found)
+        key = decoded_key(name.removesuffix(JSON_SUFFIX))
+        found = None if key is None else await self.find(key)
+        if found is None or found.record.value is None:
+            return None
+        entry = await self._lines.lookup(found.record.offset)
+        if entry is not None:
+            entry.entry_timeout = NEVER_S  # the next look-up of the name may find a newer record
+        return entry
 
-    async def _find(self, key: bytes) -> Shown | None:
+    async def find(self, key: bytes | KeyDigest) -> Shown | None:
         """Return the latest record of a key, None when there is none."""
         missed: Found | None = None
         for _ in range(ATTEMPTS_MAX):
@@ -94,7 +112,7 @@ class KeyDirectory:
             if found is None or found == missed:
                 return None
             shown = await self._record(found)
-            if shown is not None and shown.record.key == key:
+            if shown is not None and _is_key(shown.record.key, key):
                 return shown
             if shown is None and not found.is_transactional:
                 missed = found  # compaction took it: a tombstone, unless a newer one came meanwhile
@@ -108,7 +126,7 @@ class KeyDirectory:
             place = await self._shared.in_thread(self._place)
             if self._index is None:
                 index = KeyIndex(self._partition.view, place, self._shared.damaged)
-                self._shared.directory.closing.append(index.close)
+                self._shared.directory.directory_of(self._partition.name).closing.append(index.close)
                 self._index = ToldIndex(index, f"{self._partition.name}/by-key", self._partition)
         for idle in self._shared.key_indexes.use(self._index.index):
             await self._shared.in_thread(idle.close)
@@ -140,6 +158,11 @@ class KeyDirectory:
             if error.errno != errno.ENOENT:
                 raise
             return None
+
+
+def _is_key(key: bytes | None, wanted: bytes | KeyDigest) -> bool:
+    """Return whether the key of a record is the one that a name stands for."""
+    return key is not None and wanted.is_of(key) if isinstance(wanted, KeyDigest) else key == wanted
 
 
 class KeyedFiles:

@@ -20,7 +20,7 @@ from offsetfs.fs.inodes import Fixed, Kind
 from offsetfs.fs.nodes import Listing, ShortListing
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
-from offsetfs.fs.tree import EVERYTHING, Level, Span, listed_children, parse_time
+from offsetfs.fs.tree import EVERYTHING, Level, Span, listed_children, parse_time, unreadable_time
 from offsetfs.fs.views.links import OffsetLinks
 
 _MINUTE_MS = 60_000
@@ -65,8 +65,12 @@ class TimeDirectories:
         if child is not None:
             found = await self._find(child.start)
             return None if found is None else self._entry(child, found)
-        timestamp = parse_time(name, int(self._now() * 1000)) if span.level == Level.ALL else None
-        found = None if timestamp is None else await self._find(timestamp)
+        if span.level != Level.ALL or name.startswith(b"."):  # programs look for hidden files everywhere
+            return None
+        timestamp = parse_time(name, int(self._now() * 1000))
+        if timestamp is None:
+            raise unreadable_time(name)
+        found = await self._find(timestamp)
         return None if found is None else self._links.entry(found)
 
     async def _find(self, timestamp: int) -> int | None:

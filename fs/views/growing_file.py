@@ -29,16 +29,17 @@ from pyfuse3 import EntryAttributes, FUSEError
 from offsetfs.fs.attributes import PREFERRED_READ_BYTES
 from offsetfs.fs.inodes import Kind, unpack
 from offsetfs.fs.nodes import Buffer, Opened, Opening
+from offsetfs.fs.options import EIO
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.views.map_making import AT_ONCE_BYTES, MapMaking, Mapped, refresh
 from offsetfs.fs.views.polling import PolledView
-from offsetfs.storage.errors import StorageError, WouldBlock
+from offsetfs.storage.errors import RecordsLeftOut, StorageError, WouldBlock
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.views.form import Form
 from offsetfs.storage.views.partition_view import PartitionView
 from offsetfs.storage.views.view_map import ViewMap
-from offsetfs.storage.views.view_parts import Located
+from offsetfs.storage.views.view_parts import Located, SkippedPlace
 
 LISTING_BYTES_MAX = {Kind.VALUES: AT_ONCE_BYTES, Kind.RECORDS: AT_ONCE_BYTES // 2}
 """How much log a listing reads to learn whether a view can be shown: some milliseconds, and nothing of a segment of
@@ -145,7 +146,9 @@ class GrowingFile:
     async def open(self, number: int, opening: Opening) -> Opened:
         view = self._view(number)
         self._readers[number] = self._readers.get(number, 0) + 1
-        handle = ViewHandle(self._shared, view, self._partition.inode(self._kind, number), self._closed)
+        fails = self._shared.options.damage == EIO
+        inode = self._partition.inode(self._kind, number)
+        handle = ViewHandle(self._shared, view, inode, self._closed, fails_at_damage=fails)
         return Opened(PolledView(self._shared, self._partition, view, handle), direct=True)
 
     def _closed(self, inode: int) -> None:
@@ -166,21 +169,35 @@ class Readable(Mapped, Protocol):
     @property
     def size(self) -> int: ...
 
-    def locate(self, byte: int, output_max: int = 0) -> Located | None: ...
+    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> Located | None: ...
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray: ...
 
     def hold(self, located: Located) -> object: ...
 
+    def next_damage(self, byte: int, end: int) -> SkippedPlace | None: ...
+
 
 class ViewHandle:
-    """An open view. `closed` is told its inode when the last copy of the descriptor is closed."""
+    """An open view. `closed` is called with its inode when the last copy of the descriptor is closed.
 
-    def __init__(self, shared: Shared, view: Readable, inode: int, closed: Callable[[int], None]) -> None:
+    `fails_at_damage`: a read that begins where a batch was left out fails, and one that comes to it ends there.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        view: Readable,
+        inode: int,
+        closed: Callable[[int], None],
+        *,
+        fails_at_damage: bool = False,
+    ) -> None:
         self._shared = shared
         self._view = view
         self._inode = inode
         self._closed = closed
+        self._fails_at_damage = fails_at_damage
         self._current: tuple[int, int, memoryview] = (0, 0, memoryview(b""))  # start, end and bytes of the last block
         self._held: object = None  # keeps the segment of the last block open
         self._next = 0  # the byte at which a reader that goes forward reads next
@@ -189,12 +206,23 @@ class ViewHandle:
 
     async def read(self, position: int, size: int) -> Buffer:
         is_sequential, self._next = position == self._next, position + size
+        if position + size > self._view.size:
+            await self._shared.answer(refresh, self._view, AT_ONCE_BYTES)
+        if self._fails_at_damage:
+            size = self._sound_size(position, size)
         start, end, block = self._current
         if start <= position and position + size <= end:
             return block[position - start : position + size - start]
-        if position + size > self._view.size:
-            await self._shared.answer(refresh, self._view, AT_ONCE_BYTES)
         return await self._gather(position, min(position + size, self._view.size), is_sequential)
+
+    def _sound_size(self, position: int, size: int) -> int:
+        """Return how much of a read comes before damage; raise where it begins there."""
+        damaged = self._view.next_damage(position, position + size)
+        if damaged is None:
+            return size
+        if damaged.byte == position:
+            raise RecordsLeftOut("a batch cannot be read", path=damaged.path, position=damaged.position)
+        return damaged.byte - position
 
     async def _gather(self, position: int, end: int, is_sequential: bool) -> Buffer:
         """Return the bytes `[position, end)`: a view into one block, or a copy from several."""
@@ -204,7 +232,7 @@ class ViewHandle:
         if start <= position < known_end:
             pieces.append(block[position - start : end - start])
             position = known_end
-        while position < end and (located := self._view.locate(position, output_max)) is not None:
+        while position < end and (located := await self._locate(position, output_max)) is not None:
             block = memoryview(await self._block(located))
             self._current = (located.start, located.end, block)
             self._held = self._view.hold(located)
@@ -213,6 +241,12 @@ class ViewHandle:
             if is_sequential and self._waits:
                 self._read_ahead(position)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _locate(self, position: int, output_max: int) -> Located | None:
+        try:
+            return self._view.locate(position, output_max, nowait=True)
+        except WouldBlock:
+            return await self._shared.in_thread(functools.partial(self._view.locate, position, output_max))
 
     async def _block(self, located: Located) -> Buffer:
         while True:
@@ -242,7 +276,10 @@ class ViewHandle:
 
     def _read_ahead(self, position: int) -> None:
         """See that the block at `position` is there when it is wanted: at once if that needs no waiting any more."""
-        located = self._view.locate(position, AHEAD_BYTES)
+        try:
+            located = self._view.locate(position, AHEAD_BYTES, nowait=True)
+        except WouldBlock:
+            return
         if located is None or self._coming or self._shared.blocks.get(self._key(located)) is not None:
             return
         try:
@@ -255,7 +292,7 @@ class ViewHandle:
     async def _fetch(self, located: Located) -> None:
         try:
             self._keep(located, await self._shared.in_thread(functools.partial(self._view.read, located)))
-        except (StorageError, OSError):
+        except (StorageError, OSError, MemoryError):
             pass  # whoever wants the block reads it again, and is told
         finally:
             self._coming.pop(located.start).set()

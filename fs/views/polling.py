@@ -21,7 +21,7 @@ from offsetfs.fs.nodes import Buffer, Handle
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.views.map_making import AT_ONCE_BYTES, Mapped, refresh
-from offsetfs.fs.waiting import AGAIN_S, READABLE, state_of
+from offsetfs.fs.waiting import AGAIN_S, READABLE, observe
 
 
 class Sized(Mapped, Protocol):
@@ -48,13 +48,12 @@ class PolledView:
         return answer
 
     async def poll(self, number: int, poll: PollHandle | None) -> int:
-        self._partition.log.refresh()
-        seen = state_of(self._partition)
+        seen = observe(self._partition)
         if self._partition.is_gone:
             return READABLE | select.POLLHUP
         await self._shared.answer(refresh, self._view, AT_ONCE_BYTES)
         if poll is not None:
-            self._shared.waiting.poll(self._partition, seen, number, poll, is_restless=True)
+            self._shared.waiting.poll([seen], number, poll, is_restless=True)
         return READABLE if self._is_readable() else 0
 
     def _is_readable(self) -> bool:

@@ -31,7 +31,7 @@ from offsetfs.fs.lru import Lru
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
-from offsetfs.fs.tree import Point, parse_last, parse_range
+from offsetfs.fs.tree import JSON_SUFFIX, Point, parse_last, parse_range, unreadable_range
 from offsetfs.fs.views.ends import newest_start
 from offsetfs.fs.views.growing_file import GrowingFile, ViewHandle
 from offsetfs.fs.views.map_making import MapMaking
@@ -78,6 +78,8 @@ class RangeFiles:
         """Return the entry of `range/<name>`, None when that is no range."""
         parsed = parse_range(name, int(self._now() * 1000))
         if parsed is None:
+            if b".." in name[1:] or name.endswith(JSON_SUFFIX):
+                raise unreadable_range(name)
             return None
         first, end = await self._bounds()
         start = first if parsed.start is None else await self._offset(parsed.start, end)

@@ -1,12 +1,13 @@
 """The records in a partition's listing: page by page, so that a listing of any length needs memory for one page.
 
-Pages are made in a thread, batch after batch; sizes come from whole-batch scans. A batch that cannot be read lists its
-offsets with size 0 and nothing for the kernel to believe: whoever looks closer is told what is wrong.
+Pages are made in a thread, batch after batch; sizes come from whole-batch scans. A batch that cannot be read, or whose
+offsets contradict those of its neighbors, lists the offsets that are missing there with size 0 and nothing for the
+kernel to cache: stat(2) of one answers with the error. The damage is reported. No record makes readdir(3) fail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,13 +20,18 @@ from offsetfs.fs.partitions import Bounds, Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.views.ends import newest_start
 from offsetfs.fs.views.records import segment_mtime_ns
-from offsetfs.storage.errors import StorageError
+from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.segments.offset_order import in_order, misplaced
+from offsetfs.storage.segments.offset_search import OFFSET_END
 from offsetfs.storage.segments.segment import Segment
-from offsetfs.storage.views.view_blocks import UNREADABLE, walk
+from offsetfs.storage.views.view_blocks import UNREADABLE, OnDamage, walk
 
 PAGE_ROWS = 1000
+HIDDEN_ROWS_MAX = 100_000
+"""How many records are listed as unreadable for one damaged place; more than a batch of a megabyte holds."""
+
 _VALUE_SIZE = 5  # the column of a scanned row
 
 
@@ -65,7 +71,8 @@ class RecordListing:
             self._begin = begin
         offset = self._begin if offset is None else max(offset, self._begin)
         if offset != self._next:
-            self._rows, self._page, self._place = rows(self._partition, offset, self._end), [], 0
+            self._rows = rows(self._partition, offset, self._end, self._shared.damaged)
+            self._page, self._place = [], 0
         entry = self._shared.attributes.file(0, 0, 0)
         anchor = self._partition.anchor
         while True:
@@ -79,6 +86,11 @@ class RecordListing:
             if row.offset < self._partition.log.log_start_offset:
                 self._place += 1  # deleted since the page was made
                 continue
+            if not self._partition.has_inode(row.offset):  # nor has any behind it
+                self._report_unlisted(row.offset)
+                self._place = len(self._page)
+                self._rows = iter(())
+                continue
             entry.st_ino = self._partition.offset_inode(Kind.RECORD, row.offset)
             entry.st_size = max(row.size, 0)
             entry.attr_timeout = FOREVER_S if row.size >= 0 else NEVER_S
@@ -89,6 +101,12 @@ class RecordListing:
                 return
             self._place += 1
             self._next = row.offset + 1
+
+    def _report_unlisted(self, offset: int) -> None:
+        """Report that the records from `offset` on have no inode number and are left out."""
+        path = self._partition.log.snapshot().active.log_path
+        reason = "too far above the first record to be listed; its base offset may be damaged"
+        self._shared.damaged(MalformedBatch(reason, path=path, offset=offset))
 
     def _find_bounds(self) -> tuple[int, int]:
         view = self._partition.view
@@ -102,21 +120,34 @@ class RecordListing:
         return known[1], end
 
 
-def rows(partition: Partition, begin: int, end: int) -> Iterator[Row]:
-    """Yield the records with offsets in `[begin, end)`. Waits for the disk; holds one batch at a time."""
+def rows(partition: Partition, begin: int, end: int, on_damage: OnDamage) -> Iterator[Row]:
+    """Yield the records with offsets in `[begin, end)`, each offset once and in order.
+
+    Waits for the disk; holds one batch at a time, where offsets do not rise a few of them. What is wrong with a batch
+    that cannot be read, or whose offsets cannot be right, is passed to `on_damage`.
+    """
     expected = begin
     segments = list(partition.log.snapshot().from_floor(begin))
     for place, segment in enumerate(segments):
-        following = segments[place + 1].base_offset if place + 1 < len(segments) else end
-        damage: list[StorageError] = []
-        for batch in walk(segment, _position_of(segment, begin), segment.size, on_damage=damage.append):
-            base_offset = _base_offset(batch, expected)
-            if base_offset >= end or expected >= end:
+        following = segments[place + 1].base_offset if place + 1 < len(segments) else OFFSET_END
+        damage: list[int] = []  # positions
+
+        def damaged(error: StorageError, seen: list[int] = damage) -> None:
+            seen.append(error.position or 0)
+            on_damage(error)
+
+        batches = _named(walk(segment, _position_of(segment, begin), segment.size, on_damage=damaged), damaged)
+        for batch, is_true in in_order(batches, segment.base_offset, following):
+            if not is_true:
+                damaged(misplaced(batch.base_offset, batch.header.last_offset, batch.path, batch.position))
+                continue
+            if batch.base_offset >= end or expected >= end:
                 break
-            if damage:
-                yield from _unreadable(partition, expected, base_offset)
-                damage.clear()
-            yield from _readable(partition, batch, max(begin, base_offset), end)
+            position = batch.position or 0
+            if any(place < position for place in damage):
+                yield from _unreadable(partition, expected, batch.base_offset)
+                damage[:] = [place for place in damage if place > position]
+            yield from _readable(partition, batch, max(begin, batch.base_offset), end, on_damage)
             expected = max(expected, batch.header.next_offset)
         if damage:
             yield from _unreadable(partition, expected, min(following, end))
@@ -132,23 +163,28 @@ def _position_of(segment: Segment, offset: int) -> int:
         return 0  # damage before it: the walk steps over that
 
 
-def _base_offset(batch: Batch, expected: int) -> int:
-    """Return where the batch begins; where the one before it ends, when only its inside knows and cannot be read."""
-    try:
-        return batch.base_offset
-    except UNREADABLE:
-        return expected
+def _named(batches: Iterable[Batch], on_damage: OnDamage) -> Iterator[Batch]:
+    """Yield the batches whose base offset is known: that of a compressed set of v0 or v1 is inside of it."""
+    for batch in batches:
+        try:
+            _ = batch.base_offset
+        except UNREADABLE as error:
+            on_damage(error)
+        else:
+            yield batch
 
 
-def _readable(partition: Partition, batch: Batch, begin: int, end: int) -> Iterator[Row]:
+def _readable(partition: Partition, batch: Batch, begin: int, end: int, on_damage: OnDamage) -> Iterator[Row]:
     header = batch.header
     if not partition.view.shows(header):
         return
     try:
         scanned = batch.rows()
-    except UNREADABLE:
+    except UNREADABLE as error:
+        on_damage(error)
         yield from _unreadable(partition, begin, min(header.next_offset, end))
         return
+    batch.drop_payload()  # the listing may stay open for long
     for row in range(0, len(scanned), COLUMNS):
         offset = header.base_offset + scanned[row]
         if begin <= offset < end:
@@ -158,5 +194,6 @@ def _readable(partition: Partition, batch: Batch, begin: int, end: int) -> Itera
 
 
 def _unreadable(partition: Partition, begin: int, end: int) -> Iterator[Row]:
+    """Yield the offsets that damage hides, at most `HIDDEN_ROWS_MAX` for one place: compaction may have left a gap."""
     mtime_ns = segment_mtime_ns(partition, begin)
-    return (Row(offset, -1, mtime_ns) for offset in range(begin, end))
+    return (Row(offset, -1, mtime_ns) for offset in range(begin, min(end, begin + HIDDEN_ROWS_MAX)))

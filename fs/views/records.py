@@ -19,6 +19,7 @@ from offsetfs.fs.inodes import Kind
 from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared, Shown
+from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import Batch
 
 XATTR_PREFIX = b"user.kafka."
@@ -94,7 +95,7 @@ class RecordFiles:
         if shown is None:
             batch = self._shared.batches.find(source, offset)
             if batch is None:
-                batch = await self._shared.answer(self._partition.log.batch_at, offset)
+                batch = await self._shared.answer(_inflated_batch_at, self._partition.log, offset)
                 if batch is None or batch.base_offset > offset:
                     raise FUSEError(errno.ENOENT)  # the end of the log, or a gap that compaction left
                 self._shared.batches.keep(source, batch)
@@ -162,6 +163,14 @@ class RecordHandle:
         self.users -= 1
         if not self.users:
             del self._open[self._number]
+
+
+def _inflated_batch_at(log: Log, offset: int, *, nowait: bool) -> Batch | None:
+    """Return what `log.batch_at` returns, its records inflated: a thread does what takes long, or fails."""
+    batch = log.batch_at(offset, nowait=nowait)
+    if batch is not None:
+        batch.payload()
+    return batch
 
 
 def segment_mtime_ns(partition: Partition, offset: int) -> int:

@@ -6,6 +6,7 @@ What may change is opened past the page cache: each open file has its own snapsh
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Awaitable, Callable
 
 from pyfuse3 import EntryAttributes
@@ -16,7 +17,11 @@ from offsetfs.fs.inodes import Fixed, Kind, pack
 from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
+from offsetfs.storage.directory.log_directories import AnyLogDirectory
+from offsetfs.storage.errors import StorageError, WouldBlock
+from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.partition.log import Log
 from offsetfs.storage.settings.config import DEFAULTS
 
 README = b"""\
@@ -27,21 +32,24 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat orders-0/values                   every value, one a line
     tail -f orders-0/values               and those to come
     cat orders-0/follow                   only those to come, at once; follow@-3: the newest three first
+    cat topics/orders/follow              ... of all partitions of a topic
     jq .key orders-0/records.ndjson       every record as a line of JSON
     cat orders-0/42.json                  ... or one; also 42.key and 42.headers
     cat orders-0/range/100..200           the values from 100 to 199; times do as well: range/-15m..
     cat orders-0/last/10.ndjson           the newest ten; .ndjson, here and in range: as lines of JSON
     ls -l orders-0                        sizes and timestamps of the newest records
     cat orders-0/by-time/2026-11-21T13:05 the first record at or after a time (UTC)
-    cat orders-0/by-time/-15m             ... or fifteen minutes ago
+    cat orders-0/by-time/-15m             ... or fifteen minutes ago; also -1h30m, -1w
     ls orders-0/by-time/2026/11/21/13     the minutes that have records
-    cat orders-0/by-key/customer-17       the latest value of a key; a/b is called a%2Fb
+    cat orders-0/by-key/customer-17       the latest value of a key; a/b is called a%2Fb, "" is %
+    cat orders-0/by-key/%sha256-DIGEST    ... of a key over 80 bytes: `printf %s "$key" | sha256sum`
+    cat topics/orders/by-key/customer-17.json  the latest record of a key, whatever its partition
     echo hello >> orders-0/append         a record for each line
     cat x.ndjson >> orders-0/append.ndjson  ... with key, headers, time: {"key":"k","value":"v"}
     cp photo.jpg photos-0/append.raw      one record of a whole file
     cat x.ndjson >> topics/orders/append.ndjson  to the partition of each key, as Kafka sends it
     cat orders-0/start orders-0/next      the oldest offset there is, the next one to be given
-    cat orders-0/info                     everything else, as JSON
+    cat orders-0/info                     everything else, as JSON: high watermark, open transactions, ...
     getfattr -d orders-0/42               key, headers, timestamp, producer, ...
     mkdir payments-0                      a new partition (mount option create)
     rmdir payments-0                      removes it with all in it (mount option delete)
@@ -49,6 +57,7 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat groups/billing/orders-0           the offset that a consumer group has committed
     echo 42 > groups/billing/orders-0     commits another one; rm deletes it
     mkdir groups/new                      a group that has no commits yet (groups: mount option create)
+    cat groups/billing/state              its members and their partitions, as JSON
     cat groups/billing/lag                and how far it is behind, partition by partition
     cat .offsetfs/errors                  what went wrong lately, where, and what helps
     cat .offsetfs/stats                   what goes in and out; .offsetfs/metrics for Prometheus
@@ -116,10 +125,12 @@ def partition_texts(shared: Shared, partition: Partition) -> dict[int, Text]:
     log = partition.log
 
     async def following() -> bytes:
-        return b"%d\n" % log.next_offset
+        return b"%d\n" % await shared.answer(partition.view.end_offset)
 
     async def info() -> bytes:
-        return (json.dumps(await shared.answer(describe, partition.view), indent=2) + "\n").encode()
+        described = await shared.answer(describe, partition.view)
+        places = await shared.in_thread(lambda: _places(shared.directory, partition.name))
+        return (json.dumps({**described, **places}, indent=2) + "\n").encode()
 
     def text(fixed: Fixed, content: Content) -> Text:
         return Text(shared, partition.inode(Kind.FIXED, fixed), content, lambda: log.modified_ns)
@@ -130,13 +141,20 @@ def partition_texts(shared: Shared, partition: Partition) -> dict[int, Text]:
     }
 
 
+def _places(directory: AnyLogDirectory, partition: TopicPartition) -> dict[str, object]:
+    """Return the directory of a partition's log, and that of the copy which a move to another directory fills."""
+    future = directory.future_of(partition)
+    return {"path": os.path.join(directory.directory_of(partition).path, str(partition)), "future": future}
+
+
 def describe(view: LogView, *, nowait: bool = False) -> dict[str, object]:
     """Return what `info` shows of a log: everything in it, whatever the isolation level shows elsewhere.
 
-    The last stable offset costs a walk over the active segment, once: only who asked for committed records pays that.
+    The first call walks over the headers of the active segment, unless the log was closed cleanly.
     """
     log = view.log
-    stable = {"last_stable_offset": view.end_offset(nowait=nowait)} if view.is_committed_only else {}
+    if nowait and log.is_bounded:
+        raise WouldBlock("the log end is behind what is shown", path=log.path)
     first = log.find_timestamp(0, nowait=nowait)
     newest = (segment.max_timestamp(nowait=nowait)[0] for segment in reversed(log.snapshot().values()))
     latest = next((timestamp for timestamp in newest if timestamp >= 0), None)  # asking all segments costs a second
@@ -145,8 +163,10 @@ def describe(view: LogView, *, nowait: bool = False) -> dict[str, object]:
         "topic": log.partition.topic,
         "partition": log.partition.partition,
         "log_start_offset": log.log_start_offset,
-        "next_offset": log.next_offset,
-        **stable,
+        "next_offset": log.log_end_offset(),
+        "high_watermark": log.high_watermark,
+        "last_stable_offset": log.last_stable_offset(nowait=nowait),
+        "open_transactions": [_described(log, *each, nowait) for each in log.transactions.open(nowait=nowait)],
         "recovery_point": log.recovery_point,
         "leader_epoch": log.leader_epoch,
         "segments": len(log.snapshot()),
@@ -157,7 +177,33 @@ def describe(view: LogView, *, nowait: bool = False) -> dict[str, object]:
         "fenced": None if log.fenced is None else str(log.fenced),
         "config": {name: value for name, value in log.config.properties().items() if defaults.get(name) != value},
         "damage": [
-            {"path": each.path, "position": each.position, "offset": each.offset, "reason": each.reason}
+            {
+                "path": each.path,
+                "position": each.position,
+                "offset": each.offset,
+                "reason": each.reason,
+                **({} if each.kept is None else {"kept": each.kept or None}),
+            }
             for each in log.damage
         ],
+    }
+
+
+def _described(log: Log, producer_id: int, first_offset: int, nowait: bool) -> dict[str, object]:
+    """Return what `info` shows of an open transaction. Its start and age are those of its first batch, by its records'
+    timestamps; null where that batch was deleted or cannot be read."""
+    started: int | None = None
+    try:
+        batch = log.batch_at(max(first_offset, log.log_start_offset), nowait=nowait)
+        if batch is not None and batch.header.producer_id == producer_id and batch.header.max_timestamp >= 0:
+            started = batch.timestamp_of(batch.rows()[1])
+    except WouldBlock:
+        raise
+    except StorageError:
+        pass
+    return {
+        "producer_id": producer_id,
+        "start_offset": first_offset,
+        "start_timestamp": started,
+        "age_ms": None if started is None else max(0, log.clock.now_ms() - started),
     }

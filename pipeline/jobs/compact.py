@@ -143,11 +143,12 @@ def _put_in_place(directory: LogDirectory, log: Log, work: _Work, answer: Answer
 
 def _compact(path: str, work: _Work) -> Answer:
     """Compact a copy of the partition until nothing is dirty; tell which segments are others then."""
-    from offsetfs.pipeline.scan_range import opened
-
     partition = TopicPartition.parse(work.partition)
-    with opened(path) as directory:
+    directory = LogDirectory.open(path, read_only=True)
+    try:
         config = directory.config_of(partition.topic)
+    finally:
+        directory.close()
     copy = os.path.join(work.scratch, work.partition)
     if files.exists(copy):  # of a task that was begun before, and died or is slow
         shutil.rmtree(copy)

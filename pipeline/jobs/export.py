@@ -14,14 +14,15 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
+from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.scan import scan
-from offsetfs.pipeline.scan_range import Range, opened, resolve
+from offsetfs.pipeline.scan_range import Range, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.storage import files
 
@@ -33,6 +34,18 @@ _MANIFEST_BYTES_MAX = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionExported:
+    """One partition: which offsets the files hold by now, and what this run has made."""
+
+    partition: str
+    start: int
+    end: int
+    files_made: int
+    records_made: int
+    bytes_made: int
+
+
+@dataclass(frozen=True, slots=True)
 class ExportResult:
     """What there is now, and what of it this run has made."""
 
@@ -40,6 +53,8 @@ class ExportResult:
     files_made: int
     records_made: int
     bytes_made: int
+    partitions: tuple[PartitionExported, ...]
+    """The partitions of which there are files, sorted."""
 
 
 def export(
@@ -60,13 +75,30 @@ def export(
     destination = os.path.abspath(destination)
     os.makedirs(destination, exist_ok=True)
     planned = _plan(options, destination)
-    check_sight(spark, options.path)
+    for path in options.paths:
+        check_sight(spark, path)
     check_sight(spark, destination, is_to_write=True)
     missing = [each for each in planned if not files.exists(os.path.join(destination, _name(each)))]
     made = spread(spark, functools.partial(_write, options, destination, compression), missing)
+    partitions = tuple(_exported(planned, missing, made))
     return ExportResult(
-        len(planned), len(made), sum(each["records"] for each in made), sum(each["bytes"] for each in made)
+        len(planned),
+        len(made),
+        sum(each.records_made for each in partitions),
+        sum(each.bytes_made for each in partitions),
+        partitions,
     )
+
+
+def _exported(
+    planned: Sequence[Range], missing: Sequence[Range], made: Sequence[Answer]
+) -> Iterator[PartitionExported]:
+    for name in sorted({each.name for each in planned}):
+        ranges = [each for each in planned if each.name == name]
+        ours = [answer for each, answer in zip(missing, made, strict=True) if each.name == name]
+        records, size = (sum(answer[key] for answer in ours) for key in ("records", "bytes"))
+        start, end = min(each.start for each in ranges), max(each.end for each in ranges)
+        yield PartitionExported(str(name), start, end, len(ours), records, size)
 
 
 def _plan(options: ReadOptions, destination: str) -> list[Range]:
@@ -79,7 +111,7 @@ def _plan(options: ReadOptions, destination: str) -> list[Range]:
     ends: dict[tuple[str, int], int] = {}
     for each in planned:
         ends[each.topic, each.partition] = max(each.end, ends.get((each.topic, each.partition), 0))
-    with opened(options.path) as directory:
+    with opened(options.paths) as directory:
         new = [
             Range(each.topic, each.partition, max(each.start, ends.get((each.topic, each.partition), 0)), each.end)
             for each in resolve(directory, options)
@@ -124,6 +156,7 @@ def _write(options: ReadOptions, destination: str, compression: str, wanted: Ran
     context = TaskContext.get()
     temporary = f"{path}.{context.taskAttemptId() if context else 0}.tmp"
     records = 0
+    files.create_file(temporary).close()
     with pq.ParquetWriter(temporary, schema, compression=compression) as writer:
         for table in _row_groups(scan((wanted,), options, schema)):
             records += table.num_rows

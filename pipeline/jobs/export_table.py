@@ -61,7 +61,8 @@ def export_table(
 
     wanted = {"subscribe": ",".join(topics)} if topics else {}
     given = {"includeHeaders": "true", "isolation": isolation, **wanted}
-    check_sight(spark, ReadOptions.parse({**given, "path": source}).path)
+    for path in ReadOptions.parse({**given, "path": source}).paths:
+        check_sight(spark, path)
     counted = Observation()
     frame = spark.read.format("offsetfs").options(**given).load(source).selectExpr(*COLUMNS)
     frame = frame.observe(counted, functions.count(functions.lit(1)).alias("records"))

@@ -1,14 +1,15 @@
 """`import`: files into a topic, each record once, whoever dies when.
 
 text     each line a value, its bytes as they are
-ndjson   each line a record: the fields of `records.ndjson` (value, key, headers, timestamp, …)
+ndjson   each line a record: the fields of `records.ndjson` (value, key, headers, timestamp, partition)
 parquet  the columns `value`, `key`, `headers`, `timestamp`; what `export` has made fits
-csv      with a header: each line a record, its value a JSON object of the columns
+csv      with a header: each row a record, its value a JSON object of the columns
 
-Lines are taken by workers, a range of bytes of a file each, and never become Python objects; Parquet and CSV go through
-a DataFrame. Records of one key keep the order of files (by name), and of lines in a file. A line that is wrong goes to
-the rejects, with its file and number; more of them than allowed end the job before anything is published. The name of a
-job is a hash of its input, so that the same input, given again, is not imported again.
+Lines are taken by workers, a range of bytes of a file each, and never become Python objects; a CSV file is taken whole,
+because a newline may be quoted; Parquet goes through a DataFrame. Records of one key keep the order of files (by name),
+and of lines in a file. A line or row that is wrong goes to the rejects, with its file and number; more of them than
+allowed end the job before anything is published. The name of a job is a hash of its input, so that the same input,
+given again, is not imported again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from offsetfs.pipeline.jobs.csv_rows import stage_csv
 from offsetfs.pipeline.jobs.lines import FileRange, stage_lines
 from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
 from offsetfs.pipeline.journal import Job, Published, find_published
@@ -93,11 +95,11 @@ def import_files(
     before = find_published(options.path, Job("", application, 0))
     if before is not None:
         return ImportResult(before, 0, ())
-    if format in ("parquet", "csv"):
-        return _through_a_frame(spark, paths, options, format, application)
+    if format == "parquet":
+        return _through_a_frame(spark, paths, options, application)
     check_sight(spark, options.path, is_to_write=True)
     target = Target(options.path, uuid.uuid4().hex, shapes, topic)
-    return _by_lines(spark, paths, target, application, is_json=format == "ndjson", rejects_max=rejects_max)
+    return _by_lines(spark, paths, target, application, format, rejects_max)
 
 
 def _made(partitions: int | None) -> Mapping[str, str]:
@@ -130,10 +132,14 @@ def _fingerprint(paths: Sequence[str], topic: str, format: str) -> str:
 
 
 def _by_lines(
-    spark: SparkSession, paths: Sequence[str], target: Target, application: str, *, is_json: bool, rejects_max: int
+    spark: SparkSession, paths: Sequence[str], target: Target, application: str, format: str, rejects_max: int
 ) -> ImportResult:
-    ranges = [each for path in paths for each in file_ranges(path, files.status(path).st_size)]
-    work = functools.partial(_stage, target, is_json, rejects_max)
+    sizes = [(path, files.status(path).st_size) for path in paths]
+    if format == "csv":
+        ranges = [FileRange(path, 0, size) for path, size in sizes if size]
+    else:
+        ranges = [each for path, size in sizes for each in file_ranges(path, size)]
+    work = functools.partial(_stage, target, format, rejects_max)
     try:
         answers = spread(spark, work, list(enumerate(ranges)))
         rejected = sum(answer["rejected"] for answer in answers)
@@ -157,15 +163,17 @@ def file_ranges(path: str, size: int) -> list[FileRange]:
     return [FileRange(path, start, end) for start, end in pairwise(ends) if start < end]
 
 
-def _stage(target: Target, is_json: bool, rejects_max: int, numbered: tuple[int, FileRange]) -> Answer:
+def _stage(target: Target, format: str, rejects_max: int, numbered: tuple[int, FileRange]) -> Answer:
     from pyspark import TaskContext
 
     split, wanted = numbered
     context = TaskContext.get()
     attempt = context.taskAttemptId() if context else 0
-    found = stage_lines(
-        wanted, target, split, attempt, is_json=is_json, rejects_max=min(rejects_max, REJECTS_SHOWN_MAX)
-    )
+    shown_max = min(rejects_max, REJECTS_SHOWN_MAX)
+    if format == "csv":
+        found = stage_csv(wanted.path, target, split, attempt, rejects_max=shown_max)
+    else:
+        found = stage_lines(wanted, target, split, attempt, is_json=format == "ndjson", rejects_max=shown_max)
     rejects = [{"file": wanted.path, "line": line, "reason": reason} for line, reason in found.rejects]
     return {"staged": found.staged.as_json(), "rejected": found.rejected, "rejects": rejects}
 
@@ -174,9 +182,9 @@ def _stage(target: Target, is_json: bool, rejects_max: int, numbered: tuple[int,
 
 
 def _through_a_frame(
-    spark: SparkSession, paths: Sequence[str], options: WriteOptions, format: str, application: str
+    spark: SparkSession, paths: Sequence[str], options: WriteOptions, application: str
 ) -> ImportResult:
-    frame = _parquet(spark, paths) if format == "parquet" else _csv(spark, paths)
+    frame = _parquet(spark, paths)
     assert options.topic is not None
     writer = frame.write.format("offsetfs").mode("append").option("topic", options.topic)
     writer.option("txnAppId", application).option("txnVersion", 0).save(options.path)
@@ -190,14 +198,6 @@ def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     if "value" not in frame.columns:
         raise JobFailed(f"{paths[0]}: there is no column value, only {', '.join(frame.columns)}")
     return frame.select([name for name in ("key", "value", "headers", "timestamp") if name in frame.columns])
-
-
-def _csv(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    from pyspark.sql import functions
-
-    # Spark's default would leave out what it finds too much in a line, and fill in what is missing.
-    frame = spark.read.option("header", "true").option("mode", "FAILFAST").csv(list(paths))
-    return frame.select(functions.to_json(functions.struct("*"), {"ignoreNullFields": "false"}).alias("value"))
 
 
 def write_rejects(path: str, rejects: Sequence[Reject]) -> None:

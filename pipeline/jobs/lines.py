@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from offsetfs.pipeline.staging import Staged, StagingFile, Target, TopicShape
 from offsetfs.storage import files
@@ -116,6 +117,14 @@ def _line_number(file: files.File, position: int) -> int:
     return number
 
 
+class Taker(Protocol):
+    """Takes lines into the open batches."""
+
+    def take(self, block: bytes, position: int) -> tuple[int, str | None]:
+        """Take lines from `position` on; return where the rest begins, and what is wrong there."""
+        ...
+
+
 @dataclass(slots=True)
 class _Text:
     """Takes lines as values: a batch to one partition, the next one to the next."""
@@ -145,7 +154,10 @@ class _Text:
 
 @dataclass(slots=True)
 class _Json:
-    """Takes lines of JSON, each to the partition of its key."""
+    """Takes lines of JSON, each to the partition that it names, else to that of its key.
+
+    Where partitions of the topic are missing below the highest, `partition` is ignored: lanes have no gaps.
+    """
 
     staging: StagingFile
     shape: TopicShape
@@ -154,7 +166,8 @@ class _Json:
 
     def take(self, block: bytes, position: int) -> tuple[int, str | None]:
         """Take lines until one is wrong or finds no room; return where the rest begins, and what is wrong there."""
-        partitions = [TopicPartition(self.topic, number) for number in self.shape.partitions]
+        numbers = self.shape.partitions
+        partitions = [TopicPartition(self.topic, number) for number in numbers]
         builders = [self.staging.builder(each, self.shape) for each in partitions]
         spread = spread_json(
             builders,
@@ -164,6 +177,7 @@ class _Json:
             _now_ms(),
             keyless=self.turn % len(partitions),
             needs_key=self.shape.needs_key,
+            honors_partition=numbers == tuple(range(len(numbers))),
         )
         if spread.fault is not None:
             return spread.start, spread.fault.reason
@@ -171,6 +185,11 @@ class _Json:
             self.staging.make_room(partitions[spread.lane], self.shape, spread.record_bytes)
             self.turn += 1
         return spread.start, None
+
+
+def text_taker(staging: StagingFile, shape: TopicShape, topic: str, turn: int) -> Taker:
+    """Return what takes lines as values. `turn` tells which partition the first batch goes to."""
+    return _Text(staging, shape, topic, turn)
 
 
 def _now_ms() -> int:

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
 from offsetfs.pipeline.journal import INTENT, Job, Published, find_published
+from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.publication import publish, withdraw
 from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.scan import scan
-from offsetfs.pipeline.scan_range import Range, opened, resolve
+from offsetfs.pipeline.scan_range import Range, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.pipeline.staging import Staged, StagingFile, Target
 from offsetfs.pipeline.write_options import WriteOptions, topic_shapes
@@ -74,7 +75,7 @@ def repartition(
     """
     options = ReadOptions.parse({"path": source, "subscribe": topic, "includeHeaders": "true"})
     wanted = WriteOptions.parse({"path": destination, "topic": new_topic, "partitions": str(partitions)})
-    with opened(options.path) as directory:
+    with opened(options.paths) as directory:
         ranges = resolve(directory, options)
         tasks = [
             part
@@ -88,7 +89,8 @@ def repartition(
     if before is not None:
         return RepartitionResult(before, None)
     _check_new(wanted.path, new_topic, partitions)
-    check_sight(spark, options.path)
+    for path in options.paths:
+        check_sight(spark, path)
     check_sight(spark, wanted.path, is_to_write=True)
     path = os.path.abspath(offset_map or f"{wanted.path.rstrip(os.sep)}.{new_topic}.offset-map.ndjson")
     try:
@@ -107,7 +109,7 @@ def repartition(
 
 def _check_new(path: str, topic: str, partitions: int) -> None:
     """Raise `JobFailed` unless the topic is empty and has so many partitions, or is being made by a run that died."""
-    with opened(path) as directory:
+    with opened((path,)) as directory:
         found = [each for each in directory.partitions() if each.topic == topic]
         if len(found) != partitions:
             raise JobFailed(f"{topic} is there and has {len(found)} partitions, not {partitions}")

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offsetfs.pipeline.jobs.workers import Answer, check_sight, spread
+from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.read_options import DROPMALFORMED, ReadOptions
-from offsetfs.pipeline.scan import batches_of
-from offsetfs.pipeline.scan_range import Range, opened, resolve
+from offsetfs.pipeline.scan import batches_of, log_left_out
+from offsetfs.pipeline.scan_range import Range, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records.compression import CODECS
-from offsetfs.storage.views.key_hash import SEED_SIZE, hash_rows
+from offsetfs.storage.views.key_hash import SEED_SIZE, deltas_of, hash_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,10 +71,11 @@ class StatsResult:
 def stats(spark: SparkSession, source: str, topics: Sequence[str] = ()) -> StatsResult:
     """Count a log directory, or some of its topics. Raises `OptionError`, `NotALogDirectory`, `JobFailed`."""
     options = _options(source, topics)
-    with opened(options.path) as directory:
+    with opened(options.paths) as directory:
         ranges = resolve(directory, options)
         tasks = cut(directory, ranges, splits_min=1, bytes_per_split=options.bytes_per_split)
-    check_sight(spark, options.path)
+    for path in options.paths:
+        check_sight(spark, path)
     parts = [part for answer in spread(spark, functools.partial(_count, options), tasks) for part in answer["parts"]]
     return StatsResult(tuple(_together(each, parts) for each in sorted(ranges)))
 
@@ -87,7 +89,7 @@ def _options(source: str, topics: Sequence[str]) -> ReadOptions:
 
 
 def _count(options: ReadOptions, ranges: tuple[Range, ...]) -> Answer:
-    with opened(options.path) as directory:
+    with opened(options.paths) as directory:
         return {"parts": [_count_range(directory, each, options) for each in ranges]}
 
 
@@ -100,15 +102,15 @@ def _count_range(directory: Any, wanted: Range, options: ReadOptions) -> Answer:
     for batch in batches_of(directory, wanted, options, faults.append):
         header = batch.header
         try:
-            rows = batch.rows()
+            kept = _rows_between(batch.rows(), header.base_offset, wanted)
+            hashes, _ = hash_rows(batch.payload(), kept, header.base_offset, _SEED, *deltas_of(header))
         except StorageError as error:
-            faults.append(error)
+            faults.append(batch.placed(error))
+            log_left_out(wanted.name, faults[-1])
             continue
         if header.last_offset < wanted.end:  # a batch that a cut runs through belongs to the task of its end
             batches, size = batches + 1, size + header.size
             codecs[CODECS[header.codec]] += 1
-        kept = _rows_between(rows, header.base_offset, wanted)
-        hashes, _ = hash_rows(batch.payload(), kept, header.base_offset, _SEED)
         count = len(kept) // 8
         records, keyed = records + count, keyed + len(hashes)
         _note(np.frombuffer(hashes, np.uint64) if hashes else np.zeros(0, np.uint64), registers, groups)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsetfs.pipeline.jobs.workers import JobFailed
+from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.read_options import ReadOptions
-from offsetfs.pipeline.scan_range import opened, selected
+from offsetfs.pipeline.scan_range import selected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,9 +51,9 @@ def tail(
     if records_per_batch_max is not None:
         options["maxOffsetsPerTrigger"] = str(records_per_batch_max)
     known = ReadOptions.parse({**options, "path": source}, is_stream=True)
-    with opened(known.path) as directory:
+    with opened(known.paths) as directory:
         selected(directory, known.selection)  # or a sentence, where a stream would end with a stack
-    frame = spark.readStream.format("offsetfs").options(**options).load(os.path.abspath(source))
+    frame = spark.readStream.format("offsetfs").options(**options).load(known.path)
     if destination is None:
         text = ("topic", "partition", "offset", "timestamp", "cast(key AS string) key", "cast(value AS string) value")
         writer = frame.selectExpr(*text).writeStream.format("console").option("truncate", "false")

@@ -42,6 +42,40 @@ def append(lines: Lines, codec: str = "producer") -> Opened:
     return opened
 
 
+def append_keyed(partitions: int) -> Opened:
+    """`cat` of lines of JSON with keys into `append.ndjson` of a new topic, mounted with default options."""
+
+    @contextlib.contextmanager
+    def opened(bench: Bench) -> Iterator[Measure]:
+        def measure(number: int) -> float:
+            log_directory = new_log(bench, "retention.ms=-1", partitions)
+            with mounted.offsetfs(log_directory, bench.folder / "ours") as mount:
+                topic = mount.path / "topics" / PARTITION.topic
+                figure = seconds(_CAT_INTO, keyed_lines(bench), topic / "append.ndjson")
+                ends = mount.path.glob(f"{PARTITION.topic}-*/next")
+                assert sum(int(end.read_text()) for end in ends) == bench.count
+            shutil.rmtree(log_directory)
+            return figure
+
+        yield measure
+
+    return opened
+
+
+def keyed_lines(bench: Bench) -> Path:
+    """A file of lines of JSON, each with a key of its own and a value of 80 bytes."""
+
+    def make() -> Path:
+        path = bench.new("keyed-lines.ndjson")
+        with path.open("w") as file:
+            file.writelines(
+                f'{{"key":"{n * 2_654_435_761 % 2**32:010d}","value":"{n:080d}"}}\n' for n in range(bench.count)
+            )
+        return path
+
+    return bench.once(("keyed-lines-file", bench.count), make)
+
+
 def new_log(bench: Bench, setting: str, partitions: int = 1) -> Path:
     """Make a log directory with an empty topic."""
     log_directory = bench.new("log")
@@ -90,6 +124,20 @@ def _compressed(codec: str) -> Row:
     )
 
 
+def _by_key(partitions: int) -> Row:
+    return _row(
+        f"keyed-{partitions}",
+        f"Lines of JSON with keys into a topic of {partitions:,} partitions: `cat lines >> topics/T/append.ndjson`",
+        ours=Contender(f"`cat lines >> append.ndjson`, {partitions:,} partitions", append_keyed(partitions)),
+        peers=(
+            Peer(
+                Contender("the same, 32 partitions", append_keyed(32)), times_as_fast(0.5 if partitions <= 100 else 0.2)
+            ),
+        ),
+        count=1_000_000,
+    )
+
+
 _row = functools.partial(Row, unit="s", of="lines", count=5_000_000, count_quick=50_000)
 
 ROWS = (
@@ -109,4 +157,6 @@ ROWS = (
     ),
     _compressed("lz4"),
     _compressed("zstd"),
+    _by_key(100),
+    _by_key(1000),
 )

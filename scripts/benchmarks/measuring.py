@@ -3,10 +3,15 @@
 A machine changes its pace while one measures it (neighbours, write-back, clock rates), so two figures count together
 only when they were taken one right after the other. The first round is not counted: it meets cold caches and memory
 that the host has not yet given to the guest. What is stated is the median of the ratios, and the smallest and largest.
+
+The memory that a round needs is touched right before each figure, on both sides alike, because a host may take free
+memory of a guest back at any time (`machine.ReadyMemory`). A round in which that memory did not stay is not comparable:
+its figures are kept, and a row with less than three comparable rounds says so.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import statistics
 from collections.abc import Callable, Mapping
@@ -15,8 +20,13 @@ from dataclasses import dataclass, field
 
 import logs
 from bench import Bench
+from machine import ReadyMemory
 
 WARM_UP = -1
+COMPARABLE_MIN = 3
+"""How many comparable rounds a ratio is to be made of."""
+MEMORY_MIN, MEMORY_MAX = 256 << 20, 3 << 30
+"""How much memory is touched before a figure."""
 
 Measure = Callable[[int], float]
 """Takes the number of the round, from `WARM_UP` on, and returns a figure in the unit of its row."""
@@ -116,23 +126,42 @@ class Result:
     goal: str = ""
     is_met: bool | None = None
     record_bytes: int = logs.LINE_BYTES
+    comparable: int | None = None
+    """How many of the rounds found their memory ready; None where that was not measured."""
 
 
-def measure(row: Row, bench: Bench, rounds: int) -> Result:
-    """Measure a row in `rounds` rounds, after one that does not count; with no round more than that, it does."""
+def measure(row: Row, bench: Bench, rounds: int, second_touch: float | None = None) -> Result:
+    """Measure a row in `rounds` rounds, after one that does not count; with no round more than that, it does.
+
+    `second_touch`: as `ReadyMemory.rate`.
+    """
     contenders = [row.ours, *(peer.contender for peer in row.peers)]
     with ExitStack() as stack:
         opened = {each.name: stack.enter_context(each.opened(bench)) for each in contenders}
-        figures = interleaved(opened, rounds)
-    return result(row, bench.count, figures)
+        memory = ReadyMemory(_memory_of(row), second_touch)
+        figures = interleaved(opened, rounds, memory.make_ready)
+    comparable = None if second_touch is None else len(set(range(rounds)) - memory.disturbed)
+    return dataclasses.replace(result(row, bench.count, figures), comparable=comparable)
 
 
-def interleaved(measures: Mapping[str, Measure], rounds: int) -> dict[str, list[float]]:
-    """Return the figures of each, taken in turn. What is still to be written to disk is written in between."""
+def _memory_of(row: Row) -> int:
+    """Return how many bytes a round of a row may need: lines, log, and what is printed, with some left over."""
+    size = 4 * row.count * row.record_bytes if row.of in ("records", "lines") else MEMORY_MIN
+    return min(max(size, MEMORY_MIN), MEMORY_MAX)
+
+
+def interleaved(
+    measures: Mapping[str, Measure], rounds: int, make_ready: Callable[[int], None] = lambda number: None
+) -> dict[str, list[float]]:
+    """Return the figures of each, taken in turn. What is still to be written to disk is written in between.
+
+    `make_ready` is called with the number of the round right before each figure is taken.
+    """
     figures: dict[str, list[float]] = {name: [] for name in measures}
     for number in range(WARM_UP, rounds):
         for name, take in measures.items():
             os.sync()
+            make_ready(number)
             figure = take(number)
             if number != WARM_UP or not rounds:
                 figures[name].append(figure)

@@ -16,7 +16,7 @@ from typing import Any
 import chart
 from chart import amount
 from machine import Machine
-from measuring import Compared, Result
+from measuring import COMPARABLE_MIN, Compared, Result
 
 BEGIN, END = "<!-- figures: made by scripts/bench -->", "<!-- end of figures -->"
 
@@ -95,7 +95,14 @@ def _footnote(result: Result, machine: Machine) -> str:
     every = [(result.ours, result.figures), *((peer.name, peer.figures) for peer in result.peers)]
     figures = "; ".join(f"{name}: {figure_text(result, figures)}" for name, figures in every)
     count = f"{result.count:,}".replace(",", " ")
-    return f"[^{result.row}]: {count} {result.of}. {figures}. {machine}."
+    return f"[^{result.row}]: {count} {result.of}. {figures}. {doubtful(result)}{machine}."
+
+
+def doubtful(result: Result) -> str:
+    """Return a sentence where too few rounds are comparable; "" elsewhere."""
+    if result.comparable is None or result.comparable >= COMPARABLE_MIN:
+        return ""
+    return f"**Only {result.comparable} of {len(result.figures)} rounds are comparable**: memory did not stay ready. "
 
 
 def _verdict(is_met: bool | None) -> str:
@@ -133,6 +140,8 @@ def spoken(result: Result) -> str:
         lines.append(
             f"{'':<22}{peer.name}: {figures}  → {ratio_text(peer).replace('*', '')}  {_judged(peer.goal, peer.is_met)}"
         )
+    if doubt := doubtful(result):
+        lines.append(f"{'':<22}{doubt.replace('*', '')}")
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -49,18 +49,20 @@ def main() -> int:
     if not arguments.quick:
         mounted.run_kafka_at_full_speed()
     here = machine.this_machine(ROOT)
+    if not (arguments.quick or arguments.profile):
+        first, second = (machine.touch_memory(TOUCHED_BYTES) for _ in range(2))
+        here = dataclasses.replace(here, first_touch=first, second_touch=second)
     print(here)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="data-", dir=_place())))
         if arguments.profile:
             rows = [dataclasses.replace(row, peers=()) for row in rows]
-        elif not arguments.quick:
-            machine.touch_memory(TOUCHED_BYTES)
         sizes = (READS_QUICK, SPARSE_BATCHES_QUICK) if arguments.quick else (READS, SPARSE_BATCHES)
         is_small = arguments.quick or arguments.count or rounds < ROUNDS
         place = None if is_small or arguments.profile else ROOT / "docs"
         bench = Bench(folder, rounds, *sizes, not arguments.quick, stack)
-        results = _run(rows, bench, lambda result: _keep(result, here, place), is_profiled=arguments.profile)
+        rate = here.second_touch or None
+        results = _run(rows, bench, rate, lambda result: _keep(result, here, place), is_profiled=arguments.profile)
     _write_all(results, here)
     return int(len(results) < len(rows))
 
@@ -99,13 +101,18 @@ def _place() -> Path:
     return place
 
 
-def _run(rows: list[Row], bench: Bench, keep: Callable[[Result], None], *, is_profiled: bool) -> list[Result]:
-    """Return the results, each of which was kept at once. A row that fails is told of, and the others are measured."""
+def _run(
+    rows: list[Row], bench: Bench, rate: float | None, keep: Callable[[Result], None], *, is_profiled: bool
+) -> list[Result]:
+    """Return the results, each of which was kept at once. A row that fails is told of, and the others are measured.
+
+    `rate`: as `ReadyMemory.rate`.
+    """
     results = []
     for row in rows:
         mounted.samples[:] = [bench.new("samples")] if is_profiled else []
         try:
-            results.append(measure(row, bench.for_row(row.count), bench.rounds))
+            results.append(measure(row, bench.for_row(row.count), bench.rounds, rate))
         except Exception:
             traceback.print_exc()
             print(f"{row.name:<22}FAILED", flush=True)

@@ -22,7 +22,7 @@ from offsetfs.storage.records._plain_batch cimport (
     read_plain,
 )
 from offsetfs.storage.records._record cimport (
-    COLUMN_COUNT, FINE, RECORD_BYTES_MIN, Cursor, Fault, Row, open_record, put_varint, read_record, read_varlong, reason,
+    COLUMN_COUNT, FINE, RECORD_BYTES_MIN, Cursor, Fault, Row, hold_rows, open_record, put_varint, read_record, read_varlong, reason,
     varint_size,
 )
 
@@ -37,8 +37,10 @@ cdef enum:
     SLOT_BYTES = 24
     SEEN_AT_ONCE = 32  # how many records are read before the map is asked for the first of them
     OFFSETS_FALL = 100  # a fault beside those of `_record`
+    CHANGED = -2  # the size of records that another thread writes to
 
 cdef int64_t INT_MAX = 0x7FFFFFFF
+cdef int64_t LONG_MAX = 0x7FFFFFFFFFFFFFFF
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 
@@ -248,6 +250,7 @@ cdef class Indexer:
         cdef int64_t before = -1
         cdef int fault = FINE
         cdef int ahead, place
+        cdef bint is_full = False  # then what follows is only read: a batch that is malformed is so whatever the map holds
         cursor.data, cursor.position, cursor.end = payload, 0, size
         number[0] = 0
         while fault == FINE and number[0] < count:
@@ -258,13 +261,15 @@ cdef class Indexer:
                     break
                 ahead += 1
             for place in range(ahead):
-                if seen[place].is_hashed and not put(self.table, seen[place].digest, seen[place].offset):
-                    return -2
-                self.records_read += 1
+                if seen[place].is_hashed and not is_full:
+                    is_full = not put(self.table, seen[place].digest, seen[place].offset)
+                self.records_read += not is_full
                 number[0] += 1
-        if fault == FINE and count and cursor.position != size:
+        if fault != FINE:
+            return fault
+        if count and cursor.position != size:
             return -1
-        return fault
+        return -2 if is_full else FINE
 
     cdef inline int see(
         self, Cursor* cursor, int64_t* before, int64_t base_offset, int64_t last_offset_delta, Seen* seen
@@ -285,25 +290,33 @@ cdef class Indexer:
     def add_rows(self, messages, array rows not None, int64_t base_offset):
         """See `offset_map_pure.Indexer.add_rows`."""
         cdef Held held = Held(messages)
-        cdef const Row* all_rows = <const Row*>rows.data.as_longlongs
-        cdef Py_ssize_t number, count = len(rows) // COLUMN_COUNT
+        cdef Py_buffer held_rows
+        cdef Py_ssize_t number, count = hold_rows(rows, COLUMN_COUNT, &held_rows)
+        cdef Row row
         cdef uint64_t digest[2]
         cdef int64_t offset
-        for number in range(count):
-            offset = base_offset + all_rows[number].offset_delta
-            if all_rows[number].key_size >= 0 and offset >= self.first_dirty:
-                check_inside(&all_rows[number], held.size)
-                look_up(self.table, held.data + all_rows[number].key_position, all_rows[number].key_size, digest)
-                if not put(self.table, digest, offset):
-                    return False
-            self.records_read += 1
-        return True
+        try:
+            for number in range(count):
+                row = (<const Row*>held_rows.buf)[number]
+                offset = offset_in(&row, base_offset, held.size)
+                if row.key_size >= 0 and offset >= self.first_dirty:
+                    look_up(self.table, held.data + row.key_position, row.key_size, digest)
+                    if not put(self.table, digest, offset):
+                        return False
+                self.records_read += 1
+            return True
+        finally:
+            PyBuffer_Release(&held_rows)
 
 
-cdef int check_inside(const Row* row, Py_ssize_t size) except -1:
+cdef int64_t offset_in(const Row* row, int64_t base_offset, Py_ssize_t size) except -1:
+    """Return the offset of a row; `MalformedBatch` where it is none, ValueError for a key outside of the messages."""
+    cdef int64_t offset = <int64_t>(<uint64_t>base_offset + <uint64_t>row.offset_delta)
     if not 0 <= row.key_position <= size or row.key_size > size - row.key_position:
         raise ValueError("a row outside of its messages")
-    return 0
+    if offset < 0 or (base_offset < 0 and row.offset_delta < 0):
+        raise MalformedBatch("a message of an offset that no log can hold")
+    return offset
 
 
 # --- pass 2: which records stay -------------------------------------------------------------------------------------
@@ -415,7 +428,7 @@ cdef class Filter:
                 return OTHER_BATCH
             written = self.put_batch(data + start[0], &header, &kept, out + position[0], size - position[0])
             if written < 0:
-                return OUT_OF_ROOM
+                return OUT_OF_ROOM if written == -1 else OTHER_BATCH
             position[0] += written
             self.count_in(&header.count, &kept)
             self.bounds.floor = header.base_offset + header.last_offset_delta + 1
@@ -506,7 +519,8 @@ cdef class Filter:
     ) noexcept nogil:
         """Write what becomes of the batch, whose kept records are in `out` behind the header; return its size.
 
-        0 when it goes, -1 with `room_needed` when a new horizon makes it longer than there is room.
+        0 when it goes, -1 with `room_needed` when a new horizon makes it longer than there is room, CHANGED when
+        another thread has written to its records meanwhile.
         """
         cdef bint has_horizon = header.attributes & DELETE_HORIZON_BIT
         cdef bint is_append_time = header.attributes & APPEND_TIME_BIT
@@ -521,7 +535,7 @@ cdef class Filter:
         elif kept.has_tombstone and not has_horizon:
             kept.size = self.put_rebased(source + HEADER_BYTES, header, kept, out + HEADER_BYTES, room - HEADER_BYTES)
             if kept.size < 0:
-                return -1
+                return kept.size
             base_timestamp, attributes = self.new_horizon_ms, attributes | DELETE_HORIZON_BIT
         elif kept.is_all:
             memcpy(out, source, header.size)
@@ -544,6 +558,8 @@ cdef class Filter:
         cdef int64_t shift = <int64_t>(before - <uint64_t>self.new_horizon_ms)
         cdef const uint8_t* records = payload if kept.is_all else out
         cdef Py_ssize_t needed = 0, size = rebased_size(records, kept.size, kept.count, shift, is_append_time, &needed)
+        if size < 0:
+            return CHANGED
         if needed > room or size > INT_MAX - HEADER_BYTES:
             self.room_needed = HEADER_BYTES + needed
             return -1
@@ -551,8 +567,7 @@ cdef class Filter:
             # Out of the way, so far that what is written never reaches what is still to be read.
             memmove(out + needed - kept.size, out, kept.size)
             records = out + needed - kept.size
-        put_records(records, kept.size, kept.count, shift, is_append_time, out)
-        return size
+        return size if put_records(records, kept.size, kept.count, shift, is_append_time, out, size) else CHANGED
 
     def retain(
         self, payload, int64_t count, int64_t base_offset, int64_t last_offset_delta, int64_t base_timestamp,
@@ -576,22 +591,26 @@ cdef class Filter:
     def mark(self, messages, array rows not None, int64_t base_offset, bint tombstones_stay):
         """See `compaction_pure.Filter.mark`."""
         cdef Held held = Held(messages)
-        cdef const Row* all_rows = <const Row*>rows.data.as_longlongs
-        cdef Py_ssize_t number, count = len(rows) // COLUMN_COUNT
-        cdef bytearray marks = PyByteArray_FromStringAndSize(NULL, count)
-        cdef uint8_t* mark = <uint8_t*>PyByteArray_AS_STRING(marks)
+        cdef Py_buffer held_rows
+        cdef Py_ssize_t number, count = hold_rows(rows, COLUMN_COUNT, &held_rows)
+        cdef bytearray marks
+        cdef uint8_t* mark
         cdef Seen seen
-        for number in range(count):
-            seen.row = all_rows[number]
-            seen.offset = base_offset + seen.row.offset_delta
-            seen.is_hashed = seen.row.key_size >= 0 and seen.offset <= self.latest_offset
-            check_inside(&seen.row, held.size)
-            if seen.is_hashed:
-                look_up(self.table, held.data + seen.row.key_position, seen.row.key_size, seen.digest)
-            mark[number] = self.stays(&seen, tombstones_stay, &self.records_without_key)
-            self.records_kept += mark[number]
-        self.records_read += count
-        return marks
+        try:
+            marks = PyByteArray_FromStringAndSize(NULL, count)
+            mark = <uint8_t*>PyByteArray_AS_STRING(marks)
+            for number in range(count):
+                seen.row = (<const Row*>held_rows.buf)[number]
+                seen.offset = offset_in(&seen.row, base_offset, held.size)
+                seen.is_hashed = seen.row.key_size >= 0 and seen.offset <= self.latest_offset
+                if seen.is_hashed:
+                    look_up(self.table, held.data + seen.row.key_position, seen.row.key_size, seen.digest)
+                mark[number] = self.stays(&seen, tombstones_stay, &self.records_without_key)
+                self.records_kept += mark[number]
+            self.records_read += count
+            return marks
+        finally:
+            PyBuffer_Release(&held_rows)
 
 
 def rebase(payload, int64_t count, int64_t shift, bint is_constant):
@@ -602,7 +621,8 @@ def rebase(payload, int64_t count, int64_t shift, bint is_constant):
     if size < 0:
         raise MalformedBatch("records that cannot be read")
     records = PyByteArray_FromStringAndSize(NULL, size)
-    put_records(held.data, held.size, count, shift, is_constant, <uint8_t*>PyByteArray_AS_STRING(records))
+    if not put_records(held.data, held.size, count, shift, is_constant, <uint8_t*>PyByteArray_AS_STRING(records), size):
+        raise MalformedBatch("records that changed while they were read")
     return records
 
 
@@ -656,14 +676,20 @@ cdef Py_ssize_t rebased_size(
     return written
 
 
-cdef void put_records(
-    const uint8_t* data, Py_ssize_t size, int64_t count, int64_t shift, bint is_constant, uint8_t* out
+cdef bint put_records(
+    const uint8_t* data, Py_ssize_t size, int64_t count, int64_t shift, bint is_constant, uint8_t* out, Py_ssize_t room
 ) noexcept nogil:
+    """Write the records, which take `room` bytes; false where they do not, because another thread has changed them."""
     cdef Cursor cursor
     cdef Stamped stamped
     cdef uint8_t attributes
     cursor.data, cursor.position, cursor.end = data, 0, size
-    while count > 0 and read_stamped(&cursor, shift, is_constant, &stamped):
+    while count > 0:
+        if not read_stamped(&cursor, shift, is_constant, &stamped):
+            return False
+        room -= varint_size(body_size(&stamped)) + body_size(&stamped)
+        if room < 0:
+            return False
         attributes = data[stamped.attributes]
         out += put_varint(out, body_size(&stamped))
         out[0] = attributes
@@ -672,6 +698,7 @@ cdef void put_records(
         memmove(out, data + stamped.rest, stamped.end - stamped.rest)
         out += stamped.end - stamped.rest
         count -= 1
+    return room == 0
 
 
 # --- the indexes of what was written --------------------------------------------------------------------------------
@@ -704,7 +731,7 @@ cdef class OutputIndexer:
         """See `compaction_pure.OutputIndexer.add`."""
         cdef Held held = Held(data)
         cdef Py_ssize_t place = start, due
-        if not 0 <= start <= end <= held.size:
+        if not 0 <= start <= end <= held.size or not 0 <= position <= LONG_MAX - (end - start):
             raise ValueError("a walk outside of its block")
         while place < end:
             due = place
@@ -741,7 +768,7 @@ cdef class OutputIndexer:
 
     cdef int add_entry(self, int64_t position) except -1:
         self.indexed_position = position
-        if not self.entries_max:
+        if not self.entries_max or position > INT_MAX or not self.is_indexable(self.last_offset):
             return 0
         self.offsets += _OFFSET_ENTRY.pack(self.last_offset - self.base_offset, position)
         self.add_time()
@@ -751,8 +778,11 @@ cdef class OutputIndexer:
             self.interval_bytes = 2 * self.interval_bytes + 1
         return 0
 
+    cdef bint is_indexable(self, int64_t offset) noexcept:
+        return offset >= self.base_offset and <uint64_t>offset - <uint64_t>self.base_offset <= <uint64_t>INT_MAX
+
     cdef int add_time(self) except -1:
-        if self.max_timestamp > self.time_entry:
+        if self.max_timestamp > self.time_entry and self.is_indexable(self.offset_of_max):
             self.times += _TIME_ENTRY.pack(self.max_timestamp, self.offset_of_max - self.base_offset)
             self.time_entry = self.max_timestamp
         return 0

@@ -20,6 +20,8 @@ from offsetfs.storage.compaction.plain_batch_pure import (
     OTHER,
     Bounds,
     check_inside,
+    check_offset,
+    check_rows,
     plain_batch,
     rising_rows,
 )
@@ -29,6 +31,7 @@ from offsetfs.storage.records import varint
 from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.records.batch_header import BatchHeader, Buffer, parse_header
 from offsetfs.storage.records.codec_pure import COLUMNS
+from offsetfs.storage.units import I32_MAX, I64_MAX
 
 __all__ = [  # all that `_compaction` has
     "FULL",
@@ -211,9 +214,11 @@ class Filter:
     def mark(self, messages: Buffer, rows: array[int], base_offset: int, tombstones_stay: bool) -> bytearray:
         """Return 1 for each message of v0 or v1 that stays, 0 for each that goes; `rows` describe them."""
         marks = bytearray()
+        check_rows(rows)
         for at in range(0, len(rows), COLUMNS):
             row = tuple(rows[at : at + COLUMNS])
             check_inside(messages, row[2], row[3])
+            check_offset(base_offset + row[0])
             stays = self._stays(messages, row, base_offset, tombstones_stay)
             self.records_without_key += stays is None
             marks.append(bool(stays))
@@ -273,7 +278,7 @@ class OutputIndexer:
 
     def add(self, data: Buffer, start: int, end: int, position: int) -> None:
         """Take note of the whole batches in `data[start:end]`, which stand from byte `position` of the log on."""
-        if not 0 <= start <= end <= len(data):
+        if not 0 <= start <= end <= len(data) or not 0 <= position <= I64_MAX - (end - start):
             raise ValueError("a walk outside of its block")
         view, place = memoryview(data)[:end], start
         while place < end:
@@ -287,7 +292,7 @@ class OutputIndexer:
 
     def _add_entry(self, position: int) -> None:
         self._indexed_position = position
-        if not self._entries_max:
+        if not self._entries_max or position > I32_MAX or not self._is_indexable(self.last_offset):
             return
         self.offsets += _OFFSET_ENTRY.pack(self.last_offset - self.base_offset, position)
         self._add_time()
@@ -296,8 +301,12 @@ class OutputIndexer:
             self.times = _thinned(self.times, _TIME_ENTRY.size)
             self._interval_bytes = 2 * self._interval_bytes + 1
 
+    def _is_indexable(self, offset: int) -> bool:
+        """Whether an index of the segment can hold the offset, which a damaged batch may have anywhere."""
+        return 0 <= offset - self.base_offset <= I32_MAX
+
     def _add_time(self) -> None:
-        if self._max_timestamp > self._time_entry:
+        if self._max_timestamp > self._time_entry and self._is_indexable(self._offset_of_max):
             self.times += _TIME_ENTRY.pack(self._max_timestamp, self._offset_of_max - self.base_offset)
             self._time_entry = self._max_timestamp
 

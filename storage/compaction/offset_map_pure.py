@@ -10,7 +10,16 @@ import hashlib
 import os
 from array import array
 
-from offsetfs.storage.compaction.plain_batch_pure import FULL, OTHER, Bounds, check_inside, plain_batch, rising_rows
+from offsetfs.storage.compaction.plain_batch_pure import (
+    FULL,
+    OTHER,
+    Bounds,
+    check_inside,
+    check_offset,
+    check_rows,
+    plain_batch,
+    rising_rows,
+)
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.batch_header import Buffer
 from offsetfs.storage.records.codec_pure import COLUMNS
@@ -127,11 +136,14 @@ class Indexer:
 
     def add_rows(self, messages: Buffer, rows: array[int], base_offset: int) -> bool:
         """Put the keys of messages of v0 or v1, which `rows` describe; False when the map is full."""
+        check_rows(rows)
         for at in range(0, len(rows), COLUMNS):
             delta, _, position, size = rows[at : at + 4]
-            if size >= 0 and base_offset + delta >= self._first_dirty:
-                check_inside(messages, position, size)
-                if not self._map.put(memoryview(messages)[position : position + size], base_offset + delta):
-                    return False
+            check_inside(messages, position, size)
+            check_offset(base_offset + delta)
+            is_wanted = size >= 0 and base_offset + delta >= self._first_dirty
+            key = memoryview(messages)[position : position + max(size, 0)]
+            if is_wanted and not self._map.put(key, base_offset + delta):
+                return False
             self.records_read += 1
         return True

@@ -157,7 +157,6 @@ class Output:
 
 
 def _write(path: str, content: Buffer) -> None:
-    with files.opened(path, create=True) as file:
-        file.truncate(0)
+    with files.created(path) as file:
         file.write(0, content)
         file.sync()

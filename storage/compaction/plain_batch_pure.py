@@ -15,6 +15,7 @@ a wrong one would make every older record of its keys go.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
@@ -23,6 +24,7 @@ from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.records.batch import Batch, read_batch
 from offsetfs.storage.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_END, Buffer
 from offsetfs.storage.records.codec_pure import COLUMNS, RECORD_SIZE_MIN, scan
+from offsetfs.storage.units import I64_MAX
 
 MORE, OTHER, FULL, NO_ROOM = range(4)
 
@@ -71,3 +73,15 @@ def check_inside(messages: Buffer, position: int, size: int) -> None:
     """Refuse a row that reaches out of its messages: `ValueError`."""
     if not 0 <= position <= len(messages) or size > len(messages) - position:
         raise ValueError("a row outside of its messages")
+
+
+def check_offset(offset: int) -> None:
+    """Refuse a row whose offset is none: `MalformedBatch`."""
+    if not 0 <= offset <= I64_MAX:
+        raise MalformedBatch("a message of an offset that no log can hold")
+
+
+def check_rows(rows: array[int]) -> None:
+    """Refuse what are no rows of a scan: `ValueError`."""
+    if rows.typecode != "q" or len(rows) % COLUMNS:
+        raise ValueError("no rows of a scan")

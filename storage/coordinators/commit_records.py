@@ -10,13 +10,10 @@ GroupCoordinatorService.partitionFor and groupMetadataTopicConfigs; docs/format/
 
 from __future__ import annotations
 
-import os
 from struct import Struct
 
-from offsetfs.storage import files
-from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.coordinators.consumer_groups import OFFSETS_TOPIC
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import NoOffsetsTopic
 from offsetfs.storage.names import TopicPartition
 
@@ -61,7 +58,7 @@ def partition_of(group: str, partitions: int) -> int:
     return (0 if signed == _INT_MIN else abs(signed)) % partitions
 
 
-def home_of(directory: LogDirectory, group: str, *, may_create: bool) -> TopicPartition:
+def home_of(directory: AnyLogDirectory, group: str, *, may_create: bool) -> TopicPartition:
     """Return the partition for the group's commits; with `may_create` the topic is made where there is none.
 
     Then all its partitions are there and on disk, the first one at last: what a crash leaves of it is no whole topic,
@@ -71,14 +68,14 @@ def home_of(directory: LogDirectory, group: str, *, may_create: bool) -> TopicPa
     if there != set(range(len(there))) or not there:
         if not may_create or not there <= set(range(PARTITIONS)):
             raise NoOffsetsTopic(f"{OFFSETS_TOPIC} is not here, or not all of it", path=directory.path)
-        if files.exists(os.path.join(directory.path, META_PROPERTIES)):
+        if directory.is_brokers:
             raise NoOffsetsTopic(f"the broker has to make {OFFSETS_TOPIC} itself", path=directory.path)
         _create(directory, there)
         there = set(range(PARTITIONS))
     return TopicPartition(OFFSETS_TOPIC, partition_of(group, len(there)))
 
 
-def _create(directory: LogDirectory, there: set[int]) -> None:
+def _create(directory: AnyLogDirectory, there: set[int]) -> None:
     directory.configure(OFFSETS_TOPIC, SETTINGS)
     missing = set(range(PARTITIONS)) - there
     for numbers in (sorted(missing - {0}), sorted(missing & {0})):

@@ -20,9 +20,10 @@ from struct import Struct
 from threading import Lock
 from typing import NamedTuple
 
+from offsetfs.storage.cluster.kafka_messages import MalformedMessage, read
+from offsetfs.storage.coordinators import group_state
 from offsetfs.storage.coordinators.consumer_offsets import TYPES
-from offsetfs.storage.coordinators.kafka_messages import MalformedMessage, read
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import InvalidName, StorageError, WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
@@ -35,12 +36,15 @@ OFFSETS_TOPIC = "__consumer_offsets"
 COMMITS_MAX = 500_000
 """Commits kept in memory, some 250 bytes each: protects the daemon from a topic that holds more."""
 
+DESCRIBED_BYTES_MAX = 64 << 20
+"""Records of groups and their members kept in memory, over all partitions: protects it as `COMMITS_MAX` does."""
+
 NOTES_MAX = 100
 
 STEP_BYTES = 32 << 20
 """How much of the logs one step takes in: a second or two of work at most."""
 
-_LEGACY_COMMIT, _COMMIT, _GROUP = 0, 1, 2  # the types of key that matter here
+_LEGACY_COMMIT, _COMMIT = 0, 1  # the types of key of commits
 _KEY_START = Struct(">hh")  # type, size of the group's name, which comes first in each of them
 _NAME_AT = 2  # where the key begins that both types of commit share
 _VALUE_START = Struct(">hq")  # version, offset: in all versions
@@ -73,7 +77,7 @@ class _Kept(NamedTuple):
 class ConsumerGroups:
     """The groups of one log directory. `say` gets a sentence, once, for each kind of thing that is passed over."""
 
-    def __init__(self, directory: LogDirectory, say: Callable[[str], None]) -> None:
+    def __init__(self, directory: AnyLogDirectory, say: Callable[[str], None]) -> None:
         self._directory = directory
         self._notes = _Notes(say)
         self._replays: dict[TopicPartition, _Replay] = {}
@@ -96,9 +100,11 @@ class ConsumerGroups:
                     continue
                 if nowait:
                     raise WouldBlock("commits are to be read", path=replay.log.path)
-                room = COMMITS_MAX - sum(each.count for each in self._replays.values() if each is not replay)
+                others = [each for each in self._replays.values() if each is not replay]
+                room = COMMITS_MAX - sum(each.count for each in others)
+                bytes_room = DESCRIBED_BYTES_MAX - sum(each.described_bytes for each in others)
                 try:
-                    left -= replay.advance(left, room)
+                    left -= replay.advance(left, room, bytes_room)
                 except OSError as error:
                     if error.errno != errno.ESTALE:
                         raise
@@ -110,14 +116,23 @@ class ConsumerGroups:
     def names(self, *, nowait: bool = False) -> list[bytes]:
         """Return the groups that have committed something or have members, sorted, as of the last `refresh`."""
         with self._locked(nowait):
-            return sorted({group for replay in self._replays.values() for group in (*replay.commits, *replay.living)})
+            return sorted({group for replay in self._replays.values() for group in replay.groups()})
 
     def commits(self, group: bytes, *, nowait: bool = False) -> list[Commit] | None:
         """Return the group's commits by partition, as of the last `refresh`; None when there is no such group."""
         with self._locked(nowait):
-            mine = [r for r in self._replays.values() if group in r.commits or group in r.living]
+            mine = [replay for replay in self._replays.values() if replay.knows(group)]
             found = [commit for replay in mine for commit in self._decoded(replay.commits.get(group, {}))]
         return sorted(found) if mine else None
+
+    def state(self, group: bytes, *, nowait: bool = False) -> dict[str, object] | None:
+        """Return type, state and members of a group, as of the last `refresh` (see `group_state`); None where the
+        records tell of commits alone."""
+        with self._locked(nowait):
+            records: dict[bytes, bytes] = {}
+            for replay in self._replays.values():
+                records |= replay.described.get(group, {})
+        return group_state.describe(records)
 
     def lag(self, group: bytes, *, nowait: bool = False) -> list[Lag]:
         """Return the group's commits with the ends of their partitions, whose logs are opened for that."""
@@ -201,9 +216,11 @@ class _Replay:
         self.log = log
         self.reached = log.log_start_offset
         self.commits: dict[bytes, dict[bytes, _Kept]] = {}
-        self.living: set[bytes] = set()
-        """Groups of which a coordinator knows something: members, at least once."""
+        self.described: dict[bytes, dict[bytes, bytes]] = {}
+        """By group: what its coordinator has written of it and of its members, values by keys."""
+        self.described_bytes = 0
         self.count = 0
+        self._bytes_room = 0
         self._notes = notes
         self._pending: dict[int, list[Record]] = {}
         self._room = 0
@@ -212,13 +229,21 @@ class _Replay:
     def is_complete(self) -> bool:
         return self.reached >= self.log.next_offset
 
-    def advance(self, bytes_max: int, room: int) -> int:
-        """Take in about `bytes_max` bytes of the log, at most `room` commits in all; return how many it were."""
-        self._room = room
+    def groups(self) -> set[bytes]:
+        """Return the groups that anything is known of."""
+        return {*self.commits, *self.described}
+
+    def knows(self, group: bytes) -> bool:
+        return group in self.commits or group in self.described
+
+    def advance(self, bytes_max: int, room: int, bytes_room: int) -> int:
+        """Take in about `bytes_max` bytes of the log, at most `room` commits and `bytes_room` bytes of descriptions in
+        all; return how many it were."""
+        self._room, self._bytes_room = room, bytes_room
         end, taken = self.log.next_offset, 0
         for segment in self.log.snapshot().from_floor(self.reached):
             position = segment.position_of(self.reached) if segment.base_offset < self.reached else 0
-            for batch in segment.batches(position, on_damage=lambda error, _: self._notes.once(str(error))):
+            for batch in segment.batches(position, on_damage=lambda error, _: self._damaged(error)):
                 self._take(batch)
                 self.reached = max(self.reached, batch.header.next_offset)
                 taken += batch.header.size
@@ -235,7 +260,7 @@ class _Replay:
                 return
             records = [record for record in batch.records() if record.offset >= self.log.log_start_offset]
         except UNREADABLE as error:
-            self._notes.once(str(error))
+            self._damaged(error)
             return
         if header.is_transactional:
             if self._has_room(len(records)):
@@ -244,6 +269,10 @@ class _Replay:
             return
         for record in records:
             self._apply(record)
+
+    def _damaged(self, error: StorageError) -> None:
+        self.log.note_damage(error)
+        self._notes.once(str(error))
 
     def _end_transaction(self, producer_id: int, marker: tuple[int, int] | None) -> None:
         if marker is None or marker[0] not in (ABORT, COMMIT):
@@ -259,25 +288,36 @@ class _Replay:
             self._notes.once("a record without a whole key")
             return
         kind, size = _KEY_START.unpack_from(key)
-        if kind not in (_LEGACY_COMMIT, _COMMIT, _GROUP):
+        if kind not in (_LEGACY_COMMIT, _COMMIT) and kind not in group_state.DESCRIBED:
             if kind not in TYPES:
                 self._notes.once(f"a record of the unknown type {kind}")
             return
         group = key[_KEY_START.size : _KEY_START.size + size]
         if size < 0 or len(group) < size:
             self._notes.once("a key that ends inside the group's name")
-        elif kind == _GROUP:
-            self._apply_group(group, record)
+        elif kind in group_state.DESCRIBED:
+            self._describe(group, key, record.value)
         else:
             self._apply_commit(group, key[_NAME_AT:], record)
 
-    def _apply_group(self, group: bytes, record: Record) -> None:
-        if record.value is None:
-            self.count -= group in self.living
-            self.living.discard(group)
-        elif group not in self.living and self._has_room(1):
-            self.living.add(group)
-            self.count += 1
+    def _describe(self, group: bytes, key: bytes, value: bytes | None) -> None:
+        known = self.described.get(group, {})
+        before = known.pop(key, None)
+        if before is not None:
+            self.described_bytes -= len(key) + len(before)
+            self.count -= 1
+        if value is not None:
+            size = len(key) + len(value)
+            if self.described_bytes + size > self._bytes_room:
+                self._notes.once(f"there are more than {DESCRIBED_BYTES_MAX} bytes of groups and members")
+            elif self._has_room(1):
+                self.count += 1
+                self.described_bytes += size
+                known[key] = value
+        if known:
+            self.described[group] = known
+        else:
+            self.described.pop(group, None)
 
     def _apply_commit(self, group: bytes, key: bytes, record: Record) -> None:
         commits = self.commits.get(group, {})

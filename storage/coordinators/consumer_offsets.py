@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from struct import Struct
 
+from offsetfs.storage.cluster.kafka_messages import Field, MalformedMessage, Message, read
 from offsetfs.storage.coordinators.coordinator_records import RecordType
-from offsetfs.storage.coordinators.kafka_messages import Field, MalformedMessage, Message, read
 
 # --- classic groups ------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from offsetfs.storage.coordinators.kafka_messages import Buffer, Field, MalformedMessage, Message, json_text, read
+from offsetfs.storage.cluster.kafka_messages import Buffer, Field, MalformedMessage, Message, json_text, read
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.partition.producers import ABORT, COMMIT
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from struct import Struct
 
-from offsetfs.storage.coordinators.kafka_messages import Buffer, MalformedMessage, Message, json_text, read
+from offsetfs.storage.cluster.kafka_messages import Buffer, MalformedMessage, Message, json_text, read
 from offsetfs.storage.errors import MalformedBatch
 
 DELETED = "<DELETE>"

@@ -5,8 +5,8 @@ Follows Kafka's ShareSnapshot and ShareUpdate records (KIP-932).
 
 from __future__ import annotations
 
+from offsetfs.storage.cluster.kafka_messages import Field, Message
 from offsetfs.storage.coordinators.coordinator_records import RecordType
-from offsetfs.storage.coordinators.kafka_messages import Field, Message
 
 _KEY = Message((Field("groupId", "string"), Field("topicId", "uuid"), Field("partition", "int32")))
 _BATCHES = Field(

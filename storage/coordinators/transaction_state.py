@@ -5,8 +5,8 @@ Follows Kafka's TransactionLogKey and TransactionLogValue (KIP-98, KIP-890).
 
 from __future__ import annotations
 
+from offsetfs.storage.cluster.kafka_messages import Field, Message
 from offsetfs.storage.coordinators.coordinator_records import RecordType
-from offsetfs.storage.coordinators.kafka_messages import Field, Message
 
 _PARTITIONS = (Field("topic", "string"), Field("partitionIds", "int32", many=True))
 _VALUE = Message(

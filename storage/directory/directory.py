@@ -10,6 +10,7 @@ the first change comes, and returns with `close`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,13 +21,17 @@ from offsetfs.storage import files
 from offsetfs.storage.cautious_clock import CautiousClock
 from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.clock import SYSTEM, Clock
+from offsetfs.storage.cluster import metadata_log
 from offsetfs.storage.directory import partition_creation, partition_deletion
 from offsetfs.storage.directory.clean_mark import CleanMark
 from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoints
-from offsetfs.storage.directory.directory_listing import check_log_directory, partitions_in
+from offsetfs.storage.directory.directory_listing import check_log_directory, future_in, partitions_in
+from offsetfs.storage.directory.inherited_settings import InheritedSettings
 from offsetfs.storage.directory.live_settings import LiveSettings
 from offsetfs.storage.directory.log_table import LogTable
+from offsetfs.storage.directory.pending_recoveries import PendingRecoveries
 from offsetfs.storage.errors import (
+    InvalidName,
     LogFenced,
     PartitionExists,
     ReadOnlyLog,
@@ -35,15 +40,17 @@ from offsetfs.storage.errors import (
 )
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.damaged_places import OnDamage
+from offsetfs.storage.partition.log import Damage, Log
 from offsetfs.storage.partition.log_home import LogHome
 from offsetfs.storage.recovery.log_loader import Opening, open_log
 from offsetfs.storage.recovery.recover_all import OnProgress, bytes_to_verify, recover_all
 from offsetfs.storage.recovery.recovery import OnBytes
 from offsetfs.storage.segments.deletions import Deletions
 from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.segment import FULL
 from offsetfs.storage.segments.segment_files import SegmentFiles
-from offsetfs.storage.settings.config import DEFAULTS, LogConfig
+from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.settings.directory_config import DIRECTORY_DEFAULTS, DirectoryConfig
 from offsetfs.storage.settings.topic_settings import Changes, TopicSettings
 
@@ -66,23 +73,37 @@ class LogDirectory:
         open_segments_max: int,
         clock: Clock,
         config: DirectoryConfig,
+        metadata_directory: str | None = None,
+        broker: Mapping[str, str] = MappingProxyType({}),
+        is_broker_known: bool = False,
+        shows_log_end: bool = False,
     ) -> None:
         self.path = path
-        self.config = config
         self.clock = clock
         self.cautious_clock = CautiousClock(clock)
         """What retention and compaction go by: it doubts a clock that jumps ahead."""
         self.read_only = read_only
-        self.failed: dict[TopicPartition, Exception] = {}
+        self._pending = PendingRecoveries(clock, self._recover, lambda: files.free_bytes(path))
+        self._half_made: dict[TopicPartition, OSError] = {}  # creations that failed and could not be undone
         self.deletions = Deletions(clock)
         """Files and directories that were renamed for their removal; `run_due` removes those whose time has come."""
-        self._defaults = LogConfig.from_properties(defaults, DEFAULTS)
-        self._given = frozenset(defaults)
         self._lock = DirectoryLock(path)
         self.closing: list[Callable[[], None]] = []
         """Called when the directory is closed, before its logs are: closes what was made over them."""
+        self._damage_subscribers: list[OnDamage] = []
         self._pool: Pool[SegmentFiles] = Pool(open_segments_max, finds_held=True)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
+        self.metadata = metadata_log.open_beside(path, metadata_directory, clock)
+        """The metadata log of the cluster; None where there is none beside the data, nor was given."""
+        self.inherited = InheritedSettings(
+            self.metadata,
+            metadata_log.node_id(path),
+            broker=broker,
+            is_broker_known=is_broker_known,
+            given=defaults,
+        )
+        self.config = DirectoryConfig.from_properties(self.inherited.layers.directory, config)
+        self._is_bounded = read_only and not shows_log_end
 
     @classmethod
     def open(
@@ -95,12 +116,19 @@ class LogDirectory:
         open_segments_max: int = OPEN_SEGMENTS_MAX,
         clock: Clock = SYSTEM,
         config: DirectoryConfig = DIRECTORY_DEFAULTS,
+        metadata_directory: str | None = None,
+        broker: Mapping[str, str] = MappingProxyType({}),
+        is_broker_known: bool = False,
+        shows_log_end: bool = False,
     ) -> LogDirectory:
         """Open the directory at `path`; for writing under its lock, recovering it when it was not closed cleanly.
 
-        `defaults` are topic settings under Kafka's names, `config` the settings of the directory as a whole. Raises
-        `NotALogDirectory`, `LogDirectoryLocked`, `InvalidConfig`, OSError. With `read_only` nothing at all is written,
-        and a broker may be running.
+        `defaults` are topic settings under Kafka's names, `config` the settings of the directory as a whole, `broker`
+        settings as in `server.properties` (`is_broker_known`: all that the broker has); see `inherited_settings` for
+        their order, and what the metadata log adds. Raises `NotALogDirectory`, `LogDirectoryLocked`, `InvalidConfig`,
+        OSError. With `read_only` nothing at all is written,
+        and a broker may be running: partitions that have several replicas, by the metadata log beside them or in
+        `metadata_directory`, end at the high watermark, unless `shows_log_end`.
         """
         check_log_directory(path, read_only=read_only)
         directory = cls(
@@ -110,6 +138,10 @@ class LogDirectory:
             open_segments_max=open_segments_max,
             clock=clock,
             config=config,
+            metadata_directory=metadata_directory,
+            broker=broker,
+            is_broker_known=is_broker_known,
+            shows_log_end=shows_log_end,
         )
         if not read_only:
             directory._lock.acquire()
@@ -120,37 +152,51 @@ class LogDirectory:
             raise
         return directory
 
+    @property
+    def directories(self) -> tuple[LogDirectory]:
+        """This directory alone: what is made over several directories is made over one as well."""
+        return (self,)
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory:
+        """Return this directory; `UnknownPartition` when it does not hold the partition."""
+        if not self.has(partition):
+            raise UnknownPartition(f"no partition {partition}", path=self.path)
+        return self
+
     def _load(self, on_progress: OnProgress | None) -> None:
         self._mark = CleanMark(self.path)
         self._checkpoints = DirectoryCheckpoints(self.path, read_only=self.read_only, clock=self.clock)
         self._settings = LiveSettings(
-            TopicSettings(self.path, self._defaults, self.clock),
-            self._given,
+            TopicSettings(self.path, clock=self.clock, inherited=self.inherited.layers.inherited()),
+            self.inherited,
             lambda: self._logs.all(),
             self._checkpoints.is_cleaned,
         )
         self._logs = LogTable(self._open_log, self._settings.apply, self._checkpoints.recovery_point)
-        self._is_brokers = files.exists(self._file(META_PROPERTIES))
+        files.reclaim_with(self.close_idle_files)
+        self.is_brokers = self.metadata is not None or files.exists(self._file(META_PROPERTIES))
+        """Whether a broker has used the directory: it has `meta.properties`, or a cluster's metadata log."""
         if self.read_only:
             return
         files.trust(self.path)
         files.sync_directory(self.path)  # whoever died had not told anybody yet that a name was there; we do
         for left_over in partition_deletion.deleted_directories(self.path):
-            self._remove_later(left_over, self._defaults.file_delete_delay_ms)
+            self._remove_later(left_over, self.inherited.layers.inherited().defaults.file_delete_delay_ms)
         if not self._mark.was_there:
             self._recover_all(on_progress)
 
     def _recover_all(self, on_progress: OnProgress | None) -> None:
-        """Open every log, several at a time. What fails is raised again by `log`; its neighbours are served."""
-
-        def recover(partition: TopicPartition, on_bytes: OnBytes) -> None:
-            self._logs.put(self._open_log(partition, on_bytes))
-
+        """Open every log, several at a time. A partition that cannot be recovered is served read only."""
         threads = self.config.num_recovery_threads_per_data_dir
         sizes = {partition: self._bytes_to_verify(partition) for partition in self.partitions()}
-        self.failed = recover_all(sizes, recover, threads=threads, on_progress=on_progress)
+        failed = recover_all(sizes, self._recover, threads=threads, on_progress=on_progress)
+        for partition, cause in failed.items():
+            self._pending.add(partition, cause)
         with contextlib.suppress(OSError):  # a full disk: the next recovery does it all once more
             self.checkpoint()
+
+    def _recover(self, partition: TopicPartition, on_bytes: OnBytes = lambda count: None) -> None:
+        self._logs.put(open_log(partition, self._file(str(partition)), self._opening(partition, on_bytes)))
 
     def _bytes_to_verify(self, partition: TopicPartition) -> int:
         if partition.topic == METADATA_TOPIC:
@@ -175,6 +221,13 @@ class LogDirectory:
             return True
         return files.is_directory(self._file(str(partition)))
 
+    def future_of(self, partition: TopicPartition) -> str | None:
+        """Return the path of the copy that a move of the partition to this directory fills, None when there is none.
+
+        Costs a listing of the directory.
+        """
+        return future_in(self.path, partition)
+
     def log(self, partition: TopicPartition) -> Log:
         """Return the log of `partition`, opening it when it is first asked for (which may wait for the disk)."""
         return self._logs.log(partition)
@@ -190,37 +243,116 @@ class LogDirectory:
         """Return the log when it is open already; never waits."""
         return self._logs.opened(partition)
 
-    def _open_log(self, partition: TopicPartition, on_bytes: OnBytes = lambda count: None) -> Log:
-        if partition in self.failed:
-            raise self.failed[partition]
+    def writable_log(self, partition: TopicPartition) -> Log:
+        """Return the log for a writer: one whose recovery failed is recovered first, which may take as long.
+
+        Raises as `log`, and what prevents the recovery: ENOSPC or another OSError, or `UnrecoveredLog`.
+        """
+        if partition in self._pending.causes:
+            self._pending.try_again(partition)
+        log = self.log(partition)
+        if log.unrecovered is not None:
+            raise log.refusal()
+        return log
+
+    @property
+    def failed(self) -> Mapping[TopicPartition, Exception]:
+        """The partitions that could not be recovered, each with the cause; `log` returns them read only."""
+        return dict(self._pending.causes)  # a copy: another thread may recover one
+
+    @property
+    def pending_recoveries(self) -> PendingRecoveries:
+        """What recovers them again."""
+        return self._pending
+
+    def _open_log(self, partition: TopicPartition) -> Log:
+        half_made = self._half_made.get(partition)
+        if half_made is not None:
+            raise OSError(half_made.errno, "the partition could not be created", self._file(str(partition)))
         if not self.has(partition):
             raise UnknownPartition(f"no partition {partition}", path=self.path)
+        opening = self._opening(partition)
+        if partition not in self._pending.causes:
+            try:
+                return open_log(partition, self._file(str(partition)), opening)
+            except OSError as error:
+                if self.read_only or error.errno not in FULL:
+                    raise
+                self._pending.add(partition, error)
+        return self._open_unrecovered(partition, opening)
+
+    def _open_unrecovered(self, partition: TopicPartition, opening: Opening) -> Log:
+        cause = self._pending.causes[partition]
+        try:
+            opening = dataclasses.replace(opening, read_only=True, unrecovered=cause)
+            return open_log(partition, self._file(str(partition)), opening)
+        except (StorageError, OSError) as error:
+            raise (cause if isinstance(cause, StorageError) else error) from None
+
+    def _opening(self, partition: TopicPartition, on_bytes: OnBytes = lambda count: None) -> Opening:
         config = self.config_of(partition.topic)
-        opening = Opening(
+        return Opening(
             config,
             self._pool,
             recovery_point=self._checkpoints.recovery_point(partition),
             has_recovery_point=self._checkpoints.has_recovery_point(partition),
             log_start=lambda: self._checkpoints.log_start(partition),
+            high_watermark=lambda: self._high_watermark(partition),
             clean=self._mark.was_there,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
             is_compacted=self._settings.is_compacted(partition),
-            is_brokers=self._is_brokers,
+            is_brokers=self.is_brokers or not self._settings.is_known(partition.topic),
             on_bytes=on_bytes,
             home=self._home_of(partition),
         )
-        return open_log(partition, self._file(str(partition)), opening)
+
+    def _high_watermark(self, partition: TopicPartition) -> int | None:
+        """Return the checkpointed high watermark of a partition that followers fetch; None where the log end counts."""
+        if not self._is_bounded or self.metadata is None or partition.topic == METADATA_TOPIC:
+            return None
+        replicas = self.metadata.refresh().replica_count(partition)
+        return None if replicas is None or replicas <= 1 else self._checkpoints.high_watermark(partition)
 
     def _home_of(self, partition: TopicPartition) -> LogHome:
         return LogHome(
             clock=self.clock,
             deletions=self.deletions,
             before_change=self._mark.before_change,
+            on_damage=self._note_damage,
             save_log_start=lambda offset: self._checkpoints.raise_log_starts({partition: offset}),
             save_recovery_point=functools.partial(self._checkpoints.raise_recovery_point, partition),
             cut_checkpoints=functools.partial(self._checkpoints.cut, partition),
             restart_checkpoints=functools.partial(self._checkpoints.restart, partition),
         )
+
+    def _note_damage(self, error: StorageError) -> None:
+        for report in self._damage_subscribers:
+            report(error)
+
+    def subscribe_damage(self, report: OnDamage) -> None:
+        """Call `report`, from any thread, with the error of each damaged place that a reader meets, once for each."""
+        self._damage_subscribers.append(report)
+
+    def note_damage(self, error: StorageError) -> bool:
+        """Record damage that a reader met, in the log that its path belongs to; return whether the place is a new one.
+
+        From any thread; never waits.
+        """
+        name = os.path.basename(os.path.dirname(error.path or ""))
+        try:
+            log = self.opened(TopicPartition.parse(name))
+        except InvalidName:
+            return False
+        is_ours = log is not None and log.path == os.path.dirname(error.path or "")
+        return log is not None and is_ours and log.note_damage(error)
+
+    def damaged_partitions(self) -> list[TopicPartition]:
+        """Return the partitions whose logs are open and have damaged places."""
+        return [log.partition for log in self._logs.all() if log.damage]
+
+    def cuts(self) -> list[Damage]:
+        """Return what recovery cut from the logs that are open, with the files that hold it."""
+        return [damage for log in self._logs.all() for damage in log.damage if damage.kept]
 
     def create_partition(self, partition: TopicPartition, properties: Mapping[str, str] | None = None) -> Log:
         """Make an empty partition; on disk after return. `properties` become settings of the whole topic.
@@ -240,11 +372,11 @@ class LogDirectory:
         """
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
-        self._check_free(partitions)
+        self.check_free(partitions)
         for topic in sorted({each.topic for each in partitions}) if properties else ():
             self.configure(topic, properties or {})
         with self._logs.mutex:
-            self._check_free(partitions)
+            self.check_free(partitions)
             self._mark.before_change()
             self._checkpoints.forget(set(partitions))
             others = self.partitions()
@@ -253,11 +385,12 @@ class LogDirectory:
                 partition_creation.make(self.path, partitions, others)
             except OSError as error:
                 # Nobody knows what is on disk of one that stays: it takes no records.
-                self.failed |= dict.fromkeys(partition_creation.unmake(self.path, partitions), error)
+                self._half_made |= dict.fromkeys(partition_creation.unmake(self.path, partitions), error)
                 raise
             self._checkpoints.begin(partitions)
 
-    def _check_free(self, partitions: Iterable[TopicPartition]) -> None:
+    def check_free(self, partitions: Iterable[TopicPartition]) -> None:
+        """Raise `PartitionExists` when one of the partitions is there already."""
         for each in partitions:
             if self.has(each):
                 raise PartitionExists("the partition exists already", path=self._file(str(each)))
@@ -277,7 +410,8 @@ class LogDirectory:
             delay_ms = self.config_of(partition.topic).file_delete_delay_ms
             renamed = partition_deletion.rename_partition(self.path, partition, log)
             self._logs.forget(partition)
-            self.failed.pop(partition, None)
+            self._pending.forget(partition)
+            self._half_made.pop(partition, None)
             self._listing = (-1, [])
             files.sync_directory(self.path)  # while it may come back nothing of it goes
             self._remove_later(renamed, delay_ms, log)
@@ -296,15 +430,26 @@ class LogDirectory:
     # --- settings ----------------------------------------------------------------------------------------------------
 
     def config_of(self, topic: str) -> LogConfig:
-        """Return the settings of `topic`: its own, over those given to `open`, over Kafka's defaults."""
+        """Return the settings of `topic`: its own, over what it inherits (`inherited_settings`)."""
         return self._settings.config_of(topic)
 
-    def knows_policy(self, topic: str) -> bool:
-        """Whether it is known here what is to become of old records: a broker's settings are in its metadata.
+    def settings_of(self, topic: str) -> Mapping[str, str]:
+        """Return what is set for the topic itself; empty when nothing is."""
+        return self._settings.settings_of(topic)
 
-        Where it is not, nothing may be removed that a start offset has not given up.
+    @property
+    def setting_problems(self) -> list[str]:
+        """What is wrong with the metadata log and with the settings in it: those are left out."""
+        unread = None if self.metadata is None else self.metadata.problem
+        return [*([] if unread is None else [str(unread)]), *self.inherited.layers.problems]
+
+    def knows_policy(self, topic: str) -> bool:
+        """Whether it is known what is to become of old records.
+
+        A broker's settings are in its metadata log; those of a damaged file are unknown. Where they are not known,
+        nothing may be removed that a start offset has not given up.
         """
-        return not self._is_brokers or self._settings.tell_policy(topic)
+        return self._settings.is_known(topic) and (not self.is_brokers or self._settings.tell_policy(topic))
 
     def configure(self, topic: str, changes: Changes) -> None:
         """Set topic settings by Kafka's names, None takes one away; on disk and in force after return.
@@ -366,6 +511,14 @@ class LogDirectory:
         self._mark.before_change()
         self._checkpoints.set_cleaner_offset(partition, offset, set(self.partitions()))
 
+    def close_idle_files(self) -> bool:
+        """Close files that are opened again when they are needed; return whether there were any. Never waits.
+
+        Called at the limit of open files: that is no limit for the number of partitions, only for their speed.
+        """
+        closed = [log.rest() for log in self._logs.all()]
+        return self._pool.let_all_go() or any(closed)
+
     def flush(self) -> None:
         """Make everything appended so far survive power loss. The first failure is raised after all were tried."""
         errors = []
@@ -383,7 +536,8 @@ class LogDirectory:
         A log that cannot be closed leaves the mark off, so that whoever opens the directory next recovers it; the
         first such error is raised at the end.
         """
-        errors: list[Exception] = list(self.failed.values())
+        errors: list[Exception] = [*self.failed.values(), *self._half_made.values()]
+        known = len(errors)
         with self._logs.mutex:
             try:
                 for close in self.closing:
@@ -399,8 +553,8 @@ class LogDirectory:
                 self._logs.clear()
                 self._pool.clear()
                 self._lock.release()
-        if len(errors) > len(self.failed):
-            raise errors[len(self.failed)]
+        if len(errors) > known:
+            raise errors[known]
 
     def _remove_what_waits(self) -> None:
         """Remove what waits for its removal: nobody reads here any more, and no queue outlives the process."""

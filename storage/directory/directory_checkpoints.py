@@ -2,7 +2,7 @@
 
     recovery-point-offset-checkpoint    below it everything was synced: recovery after a crash begins there
     log-start-offset-checkpoint         where a log begins, when that is not the base offset of its first segment
-    replication-offset-checkpoint       the high watermark: for one replica, what was synced
+    replication-offset-checkpoint       the high watermark: what all replicas have; for one replica, what was synced
     cleaner-offset-checkpoint           where the next compaction of a partition begins
 
 A log start only rises: it is on disk before a log shows it, and before a file goes that it leaves behind. A file that
@@ -24,6 +24,8 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 
 LOOK_AT_STARTS_S = 1.0
+HIGH_WATERMARK_CHECK_S = 0.1
+"""A broker writes its high watermarks every five seconds, unless it is configured otherwise."""
 
 Offsets = dict[TopicPartition, int]
 
@@ -40,6 +42,7 @@ class DirectoryCheckpoints:
         self._begun: Offsets = {}  # partitions that were made since the last `save`, to be told of by it
         self._saved: tuple[Offsets, Offsets, Offsets] | None = None  # what `save` wrote, if nothing else was since
         self._next_look_at_starts = 0.0
+        self._next_high_watermark_check = 0.0
         self._changed: dict[str, int] = {}
         self._offsets = {name: self._read(name) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANER_OFFSETS)}
 
@@ -83,6 +86,13 @@ class DirectoryCheckpoints:
         changed = _changed_ns(os.path.join(self._path, name))
         if changed != self._changed.get(name):
             self._offsets[name], self._changed[name] = self._read(name), changed
+
+    def high_watermark(self, partition: TopicPartition) -> int:
+        """Return the high watermark that a broker has checkpointed, 0 when there is none. For a reader alone."""
+        if self._clock.monotonic() >= self._next_high_watermark_check:
+            self._next_high_watermark_check = self._clock.monotonic() + HIGH_WATERMARK_CHECK_S
+            self._look_at(HIGH_WATERMARKS)
+        return self._offsets.get(HIGH_WATERMARKS, {}).get(partition, 0)
 
     def cleaner_offset(self, partition: TopicPartition) -> int | None:
         """Return where the next compaction begins; None when nothing says so. It may lie beyond the log, or below."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import (
@@ -20,6 +21,8 @@ from offsetfs.storage.recovery.log_loader import belongs_to_partition
 from offsetfs.storage.settings.topic_settings import TOPICS
 
 _SIGNS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
+
+_FUTURE = re.compile(r"(?P<partition>.+)\.[0-9a-f]{32}-future\Z")
 
 
 def check_log_directory(path: str, *, read_only: bool) -> None:
@@ -53,6 +56,15 @@ def _holds_a_log(path: str, name: str) -> bool:
         return False
     names = files.names(partition)
     return any(file.endswith(".log") for file in names) or all(belongs_to_partition(file) for file in names)
+
+
+def future_in(path: str, partition: TopicPartition) -> str | None:
+    """Return the path of the partition's future replica in the log directory `path`, None when it has none.
+
+    Kafka names it `<partition>.<uuid>-future` while it moves the partition here from another log directory (KIP-113).
+    """
+    found = (_FUTURE.match(name) for name in files.directory_names(path))
+    return next((os.path.join(path, name[0]) for name in found if name and name["partition"] == str(partition)), None)
 
 
 def partitions_in(path: str) -> list[TopicPartition]:

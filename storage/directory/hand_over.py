@@ -23,6 +23,7 @@ from offsetfs.storage.checkpoint import (
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
     LOG_STARTS,
+    META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINTS,
     CleanShutdown,
@@ -69,7 +70,7 @@ def hand_over(
     check_log_directory(broker, read_only=True)
     directory = LogDirectory.open(source)
     try:
-        log = directory.log(partition)
+        log = directory.writable_log(partition)
         lock = DirectoryLock(broker)
         lock.acquire()
         try:
@@ -102,12 +103,25 @@ def _check_ready(log: Log, broker: str, target: str) -> None:
         )
     if CleanShutdown.read(broker) is None:
         raise HandOverRefused("the broker was not stopped cleanly: start it and stop it once more", path=broker)
-    if not files.is_directory(target) or checkpoint.read_topic_id(os.path.join(target, PARTITION_METADATA)) is None:
+    if not files.is_directory(target) or not _is_known_to(broker, target):
         raise HandOverRefused(f"the broker has no {name}: start it, create topic {topic}, stop it", path=broker)
     present = files.names(target)
     logs = [os.path.join(target, file) for file in present if file.endswith(".log")]
     if any(files.status(path).st_size for path in logs) and not any(file.endswith(SUFFIX) for file in present):
         raise HandOverRefused("the broker's partition holds records already, and keeps them", path=target)
+
+
+def _is_known_to(broker: str, target: str) -> bool:
+    """Whether the broker made the partition: it has a topic id, or the broker is of a version without topic ids.
+
+    Kafka before 2.8, or with inter.broker.protocol.version below it, writes no partition.metadata. Such a broker keeps
+    its topics in ZooKeeper (meta.properties version 0) and does not set aside what it finds.
+    """
+    path = os.path.join(target, PARTITION_METADATA)
+    if checkpoint.read_topic_id(path) is not None:
+        return True
+    properties = checkpoint.read_properties(os.path.join(broker, META_PROPERTIES)) or {}
+    return properties.get("version") == "0" and not files.exists(path)
 
 
 def _copy(log: Log, target: str, epoch: int, on_progress: OnProgress) -> list[str]:
@@ -132,8 +146,7 @@ def _copy_log(segment: Segment, target: str, epoch: int) -> Iterator[int]:
     """Copy one log file, batch by batch; yield the bytes of each. On disk when it is exhausted."""
     segment.open_files()  # a missing index is made before it is copied
     path = os.path.join(target, os.path.basename(segment.log_path) + SUFFIX)
-    with files.opened(path, create=True) as copy:
-        copy.truncate(0)
+    with files.created(path) as copy:
         position = 0
         for batch in segment.batches(runs=RUNS):
             data = bytearray(batch.data)
@@ -157,8 +170,7 @@ def _epoch_start(log: Log) -> int:
 
 def _copy_whole(source: str, target: str) -> None:
     data = files.read_file(source)
-    with files.opened(target, create=True) as copy:
-        copy.truncate(0)
+    with files.created(target) as copy:
         copy.write(0, data)
         copy.sync()
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from offsetfs.storage.errors import LogFenced, StorageError, UnknownPartition
+from offsetfs.storage.directory.inherited_settings import InheritedSettings
+from offsetfs.storage.errors import InvalidConfig, LogFenced, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.settings.config import LogConfig
@@ -27,13 +28,13 @@ class LiveSettings:
     def __init__(
         self,
         topics: TopicSettings,
-        given: Collection[str],
+        inherited: InheritedSettings,
         open_logs: Callable[[], Sequence[Log]],
         is_cleaned: Callable[[TopicPartition], bool],
     ) -> None:
-        """`given`: the names of the settings that were given to the whole directory. `is_cleaned`: by a broker."""
+        """`inherited`: what `topics` stand on. `is_cleaned`: whether a broker has compacted a partition."""
         self._topics = topics
-        self._given = frozenset(given)
+        self._inherited = inherited
         self._open_logs = open_logs
         self._is_cleaned = is_cleaned
         self._mutex = threading.Lock()
@@ -41,17 +42,25 @@ class LiveSettings:
     def config_of(self, topic: str) -> LogConfig:
         return self._topics.config_of(topic)
 
+    def settings_of(self, topic: str) -> Mapping[str, str]:
+        """Return what is set for the topic itself; empty when nothing is."""
+        return self._topics.of(topic)
+
     def tell_policy(self, topic: str) -> bool:
-        """Whether anybody here said what is to become of the topic's old records."""
-        return any(name in self._told(topic) for name in _POLICY)
+        """Whether it is known what is to become of the topic's old records."""
+        return any(name in self._topics.of(topic) for name in _POLICY) or self._inherited.knows_policy(topic)
+
+    def is_known(self, topic: str) -> bool:
+        """Whether the settings of the topic could be read."""
+        return self._topics.is_known(topic)
 
     def is_compacted(self, partition: TopicPartition) -> bool:
-        """A broker's settings are in its metadata, not here; but what its cleaner has cleaned is a compacted topic."""
+        """Return whether a partition is compacted: by its settings, or because a broker's cleaner has compacted it."""
         is_told = "cleanup.policy" in self._told(partition.topic)
         return self.config_of(partition.topic).is_compacted or (not is_told and self._is_cleaned(partition))
 
     def _told(self, topic: str) -> Collection[str]:
-        return self._given | self._topics.of(topic).keys()
+        return {*self._inherited.told(topic), *self._topics.of(topic)}
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
@@ -72,11 +81,18 @@ class LiveSettings:
         """Take in what another process changed; return why what it wrote does not hold, or None."""
         if self._topics.is_due and self._mutex.acquire(blocking=False):  # else somebody is at it
             try:
+                if self._inherited.refresh():
+                    self._inherit()
                 changed = self._topics.refresh()
                 self._apply([log for log in self._open_logs() if log.partition.topic in changed] if changed else [])
             finally:
                 self._mutex.release()
         return self._topics.problem
+
+    def _inherit(self) -> None:
+        with contextlib.suppress(InvalidConfig):  # `problem` says it, and what held before holds on
+            self._topics.inherit(self._inherited.layers.inherited())
+            self._apply(self._open_logs())
 
     def apply(self, log: Log) -> None:
         """Have a log that was just opened go by the settings as they are now: they may have changed meanwhile."""

@@ -61,8 +61,11 @@ class LogTable:
         return log
 
     def put(self, log: Log) -> None:
-        """Take a log that was opened elsewhere: by a recovery."""
-        self._logs[log.partition] = log
+        """Take a log that was opened elsewhere, by a recovery; it supersedes one that was opened read only."""
+        with self.mutex:
+            old, self._logs[log.partition] = self._logs.get(log.partition), log
+        if old is not None:
+            old.mark_superseded()
 
     @contextlib.contextmanager
     def borrowed(self, partition: TopicPartition) -> Iterator[Log]:

@@ -57,7 +57,7 @@ def _fill(path: str, topic_id: bytes) -> None:
     """Make a directory with all that a partition has; but for its own name it is on disk after return."""
     files.make_directory(path)
     for suffix in (".log", ".index", ".timeindex"):
-        files.open_file(os.path.join(path, segment_name(0, suffix)), create=True).close()
+        files.create_file(os.path.join(path, segment_name(0, suffix))).close()
     checkpoint.write_epochs(os.path.join(path, LEADER_EPOCHS), [], sync_name=False)
     checkpoint.write_topic_id(os.path.join(path, PARTITION_METADATA), topic_id, sync_name=False)
     files.sync_directory(path)

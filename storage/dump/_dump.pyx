@@ -108,7 +108,7 @@ def follow(array rows, int64_t base_offset, int64_t last_offset, gaps):
         raise TypeError("rows are 64-bit numbers")
     for number in range(0, len(rows) - COLUMNS + 1, COLUMNS):
         offset = <int64_t>(<uint64_t>base_offset + <uint64_t>rows.data.as_longlongs[number])
-        if last_offset != NO_OFFSET and offset - 1 != last_offset:
+        if last_offset != NO_OFFSET and offset != <int64_t>(<uint64_t>last_offset + 1):
             gaps.extend((last_offset, offset))
         last_offset = offset
     return last_offset

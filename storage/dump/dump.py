@@ -1,7 +1,7 @@
 """Dumping files of a log directory, whatever each of them is: what `offsetfs dump` does, without the command line.
 
-A file is told by the last part of its name, as Kafka's DumpLogSegments tells it. One that cannot be read is reported
-and the next one comes.
+A file is told by the last part of its name, as Kafka's DumpLogSegments tells it; what a recovery cut and kept
+(`….cut-N`) is dumped as a log. One that cannot be read is reported and the next one comes.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from offsetfs.storage.dump.snapshot import (
 )
 from offsetfs.storage.dump.text import TextBatches
 from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import parse_kept_name
 
 SUFFIXES = (
     LOG_SUFFIX,
@@ -79,7 +80,8 @@ def _dump(path: str, options: DumpOptions, printer: Printer, report: Report) -> 
         SNAPSHOT_SUFFIX: lambda: dump_snapshot(path, printer, report),
         TRANSACTION_INDEX_SUFFIX: lambda: dump_transaction_index(path, printer),
     }
-    dumps.get(suffix_of(path), lambda: report.ignored(path))()
+    other = put_log if parse_kept_name(os.path.basename(path)) else lambda: report.ignored(path)
+    dumps.get(suffix_of(path), other)()
 
 
 def _writer(path: str, options: DumpOptions, printer: Printer, report: Report) -> BatchWriter:

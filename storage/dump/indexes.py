@@ -20,12 +20,14 @@ from offsetfs.storage.dump.batches import HEADER_BLOCK_BYTES, BatchWalk, FoundBa
 from offsetfs.storage.dump.legacy import messages
 from offsetfs.storage.dump.log import LOG_SUFFIX
 from offsetfs.storage.dump.printer import Printer
+from offsetfs.storage.dump.pure import LONG_MIN, wrapped
 from offsetfs.storage.dump.records import open_records
 from offsetfs.storage.dump.report import Report
 from offsetfs.storage.errors import CorruptIndex, InvalidName, MalformedBatch, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.records.batch_header import HEADER_SIZE, MAGIC, BatchHeader
 from offsetfs.storage.segments import offset_index, time_index
+from offsetfs.storage.units import I64_MAX
 
 INDEX_SUFFIX, TIME_INDEX_SUFFIX = ".index", ".timeindex"
 WINDOW_BYTES = 5 << 20
@@ -60,7 +62,7 @@ def dump_index(path: str, options: IndexOptions, printer: Printer, report: Repor
 def _dump_offsets(index: _Entries, log: File, options: IndexOptions, printer: Printer, report: Report) -> None:
     size = log.size()
     for relative, position in index.listed(offset_column=0):
-        offset = index.base_offset + relative
+        offset = index.offset(relative)
         found = _header_at(log, index, position, min(position + options.window_bytes, size))
         if found is None:
             reason = f"points to position {position} of the log, where no whole batch is"
@@ -86,7 +88,7 @@ def _dump_times(index: _Entries, log: File, options: IndexOptions, printer: Prin
     search = _Search(index, log, report)
     before = -1
     for timestamp, relative in index.listed(offset_column=1):
-        offset = index.base_offset + relative
+        offset = index.offset(relative)
         batch = search.first_reaching(offset)
         if batch is None or last_offset(batch.header) != offset:
             report.time_offset_missing(index.path, offset, -1 if batch is None else last_offset(batch.header))
@@ -135,11 +137,17 @@ class _Entries:
         name = os.path.basename(path).split(".")[0]
         if not (name.isascii() and name.isdigit()):
             raise InvalidName("the name of an index begins with its base offset", path=path)
+        if int(name) > I64_MAX:
+            raise InvalidName(f"the base offset of an index is at most {I64_MAX}", path=path)
         return cls(path, int(name), entry, files.read_file(files.real_path(path), FILE_BYTES_MAX))
 
     @property
     def count(self) -> int:
         return len(self.data) // self.entry.size
+
+    def offset(self, relative: int) -> int:
+        """Return the offset that an entry names, as a Java long holds it."""
+        return wrapped(self.base_offset + relative, LONG_MIN)
 
     def at(self, number: int) -> tuple[int, int]:
         first, second = self.entry.unpack_from(self.data, number * self.entry.size)
@@ -232,4 +240,4 @@ class _Search:
             return self._last[1] if offset >= self._last[0] else 0
         relative, offsets = offset - self._index.base_offset, self._offsets
         place = bisect_right(range(self._count), relative, key=lambda number: offsets.at(number)[0]) - 1
-        return offsets.at(place)[1] if place >= 0 else 0
+        return max(offsets.at(place)[1], 0) if place >= 0 else 0

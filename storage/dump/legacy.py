@@ -120,7 +120,7 @@ def messages(batch: FoundBatch) -> Iterator[FoundMessage]:
         yield FoundMessage(wrapped(base_offset + message.offset, LONG_MIN), message.data, append_time)
 
 
-def _inflated(header: BatchHeader, outer: FoundMessage) -> bytes:
+def _inflated(header: BatchHeader, outer: FoundMessage) -> bytes | bytearray:
     if header.codec == _ZSTD or header.magic not in (0, 1):
         raise MalformedBatch(f"{header.codec_name} in a message of format v{header.magic}")
     value = outer.value
@@ -131,7 +131,7 @@ def _inflated(header: BatchHeader, outer: FoundMessage) -> bytes:
     return inflated(header.codec, value)
 
 
-def _split(data: bytes, append_time: int | None) -> Iterator[FoundMessage]:
+def _split(data: bytes | bytearray, append_time: int | None) -> Iterator[FoundMessage]:
     """Yield the messages as they are stored, up to one that the bytes no longer hold."""
     view, position = memoryview(data), 0
     while len(view) - position >= _PREFIX.size:

@@ -17,6 +17,7 @@ from offsetfs.storage.dump.batches import BatchWalk, FoundBatch, last_offset
 from offsetfs.storage.dump.printer import Printer
 from offsetfs.storage.dump.pure import LONG_MAX, LONG_MIN
 from offsetfs.storage.dump.report import Report
+from offsetfs.storage.names import parse_kept_name
 from offsetfs.storage.records.batch_header import MAGIC, Buffer
 
 BYTES_MAX = 2**31 - 1
@@ -81,9 +82,11 @@ def _put_batches(walk: BatchWalk, offset_end: int, writer: BatchWriter) -> None:
 def _put_title(path: str, printer: Printer, report: Report) -> None:
     name = os.path.basename(path)
     start = name.split(".")[0]
-    checkpoint = _CHECKPOINT.match(name)
+    checkpoint, kept = _CHECKPOINT.match(name), parse_kept_name(name)
     if name.endswith(LOG_SUFFIX) and _BASE_OFFSET.match(start):
         printer.remark(f"Log starting offset: {int(start)}")
+    elif kept is not None:
+        printer.remark(f"Cut by a recovery from segment {kept[0]}, at byte {kept[1]}")
     elif name == _BOOTSTRAP:
         printer.remark("KRaft bootstrap snapshot")
     elif checkpoint:

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offsetfs.storage.coordinators.java_text import decoded, printed
+from offsetfs.storage.cluster.java_text import decoded, printed
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records import varint
 from offsetfs.storage.records.codec import COLUMNS
@@ -84,7 +84,7 @@ def follow(rows: array[int], base_offset: int, last_offset: int, gaps: array[int
     """
     for delta in rows[::COLUMNS]:
         offset = wrapped(base_offset + delta, LONG_MIN)
-        if last_offset not in (NO_OFFSET, offset - 1):
+        if last_offset != NO_OFFSET and offset != wrapped(last_offset + 1, LONG_MIN):  # as a Java long is counted on
             gaps.extend((last_offset, offset))
         last_offset = offset
     return last_offset

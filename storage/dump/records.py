@@ -94,7 +94,7 @@ def _open(header: BatchHeader, data: memoryview) -> FoundRecords:
         return _opened(header, payload, rows_before_damage(payload, header.count), error)
 
 
-def inflated(codec_id: int, data: Buffer) -> bytes:
+def inflated(codec_id: int, data: Buffer) -> bytes | bytearray:
     """Return what `data` inflates to. Behind the end of a gzip stream nobody looks, as in Java."""
     try:
         return decompress(codec_id, data, PAYLOAD_BYTES_MAX)

@@ -114,7 +114,7 @@ class Cleaner:
                 config = directory.config_of(topic)
                 known[topic] = config if config.is_compacted and directory.knows_policy(topic) else None
             topic_config = known[topic]
-            if topic_config is not None:
+            if topic_config is not None and partition not in directory.failed:
                 yield partition, topic_config
 
     def _due(self) -> Iterator[tuple[TopicPartition, Cleanable]]:

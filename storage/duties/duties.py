@@ -1,6 +1,7 @@
 """What a log directory needs to have done while it is open, and when each of these duties is due.
 
-    chores    retention                every log.retention.check.interval.ms (5 min)
+    chores    recovery                 every 5 s, while a partition could not be recovered
+              retention                every log.retention.check.interval.ms (5 min)
               checkpoints              every log.flush.offset.checkpoint.interval.ms (60 s)
               flush by flush.ms        every log.flush.scheduler.interval.ms (never, unless it is set)
               producers that expire    every producer.id.expiration.check.interval.ms (10 min)
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from offsetfs.storage.compaction.compaction import Cleanable, Cleaned
+from offsetfs.storage.counted import counted
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.duties.cleaner import Claims, Cleaner
 from offsetfs.storage.duties.glance import Glance
@@ -55,15 +57,19 @@ class Done:
     error: Exception | None = None
 
     def __str__(self) -> str:
-        """Say it in a line: `users-0: 3 segments less, 4711 bytes freed, 100 records became 20 (compaction: ratio)`."""
-        said = [f"{self.segments_removed} segments less", f"{self.bytes_freed} bytes freed"]
-        if self.records_before is not None:
-            said.append(f"{self.records_before} records became {self.records_after}")
-        why = ", ".join(self.because)
-        what = f"{self.duty}: {why}" if why else self.duty
+        """Return one line: `users-0: removed 3 segments, freed 47 bytes, kept 2 of 10 records (compaction: ratio)`."""
         subject = f"{self.partition}: " if self.partition is not None else ""
+        if self.duty == "recovery" and self.error is None:
+            return f"{subject}recovered, takes writes again"
         if self.error is not None:
             return f"{subject}{self.duty} failed: {self.error}"
+        if self.records_before is not None and self.records_before == self.records_after and not self.bytes_freed:
+            return f"{subject}nothing freed: compaction found no duplicate keys"
+        said = [f"removed {counted(self.segments_removed, 'segment')}"] if self.segments_removed else []
+        said.append(f"freed {counted(self.bytes_freed, 'byte')}")
+        if self.records_before is not None:
+            said.append(f"kept {self.records_after} of {counted(self.records_before, 'record')}")
+        what = ": ".join(filter(None, (self.duty, ", ".join(self.because))))
         return f"{subject}{', '.join(said)} ({what})"
 
 
@@ -165,6 +171,8 @@ class Duties:
         every("flush", self.flush, config.log_flush_scheduler_interval_ms)
         every("checkpoint", self._directory.checkpoint, self._checkpoint_interval_ms())
         every("producers", self.expire_producers, config.producer_id_expiration_check_interval_ms)
+        pending = self._directory.pending_recoveries
+        schedule.when("recovery", self._recover, pending.next_pass, rest_s=0)
         schedule.when("removal", deletions.run_due, deletions.next_due, rest_s=REMOVAL_REST_S)
         return schedule
 
@@ -228,6 +236,8 @@ class Duties:
         for partition, config in partitions:
             if self._cancelled.is_set() or not (now or config.max_compaction_lag_ms < LONG_MAX):
                 continue
+            if partition in self._directory.failed:
+                continue
             try:
                 path = os.path.join(self._directory.path, str(partition))
                 since_ms = Glance.at(path).active_since_ms()
@@ -251,6 +261,12 @@ class Duties:
                 because=("lag",) if found.is_overdue else ("ratio",),
             )
         )
+
+    # --- recovery ----------------------------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        for partition in self._directory.pending_recoveries.try_all():
+            self._on_done(Done("recovery", partition))
 
     # --- the rest ----------------------------------------------------------------------------------------------------
 

@@ -6,17 +6,17 @@ Asked of a directory that is open for reading, so also while a mount or a broker
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from offsetfs.storage import files
 from offsetfs.storage.compaction.compaction import Cleanable, cleanable
 from offsetfs.storage.directory import partition_deletion
 from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.retention import expired_segments
-from offsetfs.storage.segments.segment_files import REMOVED
+from offsetfs.storage.segments import removed_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def plan(directory: LogDirectory, partitions: Collection[TopicPartition], *, now
             yield from _removal(log)
     if len(partitions) == len(directory.partitions()):
         for path in partition_deletion.deleted_directories(directory.path):
-            yield Planned("removal", os.path.basename(path), *_size_of(path, ".log"))
+            yield Planned("removal", os.path.basename(path), *_size_of(path, _is_log))
 
 
 def _retention(directory: LogDirectory, log: Log) -> Iterator[Planned]:
@@ -72,12 +72,21 @@ def _reason(found: Cleanable) -> str:
 
 
 def _removal(log: Log) -> Iterator[Planned]:
-    count, size = _size_of(log.path, ".log" + REMOVED)
+    count, size = _size_of(log.path, _is_removed_log)
     if count:
         yield Planned("removal", str(log.partition), count, size)
 
 
-def _size_of(path: str, ending: str) -> tuple[int, int]:
-    """Return how many files of a directory end so, and their bytes."""
-    sizes = [files.status(os.path.join(path, name)).st_size for name in files.names(path) if name.endswith(ending)]
+def _is_log(name: str) -> bool:
+    return name.endswith(".log")
+
+
+def _is_removed_log(name: str) -> bool:
+    parsed = parse_segment_name(name)
+    return parsed is not None and removed_names.without_ending(parsed[1]) == ".log"
+
+
+def _size_of(path: str, is_counted: Callable[[str], bool]) -> tuple[int, int]:
+    """Return how many files of a directory are counted, and their bytes."""
+    sizes = [files.status(os.path.join(path, name)).st_size for name in files.names(path) if is_counted(name)]
     return len(sizes), sum(sizes)

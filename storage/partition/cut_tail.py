@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.files import File
-from offsetfs.storage.names import segment_name
+from offsetfs.storage.names import parse_kept_name, segment_name
 
 if TYPE_CHECKING:
     from offsetfs.storage.segments.segment import Segment
@@ -32,8 +32,7 @@ def keep(segment: Segment, position: int, *, sync_name: bool = True) -> str | No
         if name is None:
             return None
         target = os.path.join(segment.directory, name)
-        with files.opened(target, create=True) as copy:
-            copy.truncate(0)
+        with files.created(target) as copy:
             copy.truncate(segment.size - position)  # zeros are not written: a preallocated tail stays sparse
             for place, block in _blocks(log, position, segment.size):
                 if not _is_zero(block):
@@ -54,6 +53,11 @@ def set_aside(segment: Segment) -> str:
 def was_cut(segment: Segment) -> bool:
     """Whether something was cut from a segment where it ends now."""
     return files.exists(segment.path(f".cut-{segment.size}"))
+
+
+def kept_files(directory: str) -> list[str]:
+    """Return the names of the files in a partition's directory that hold what recovery cut, sorted."""
+    return sorted(name for name in files.names(directory) if parse_kept_name(name))
 
 
 def free_name(directory: str, base_offset: int) -> str:

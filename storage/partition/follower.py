@@ -5,6 +5,7 @@ costs two stat calls when nothing happened. Three things are told apart:
 
 * the active file grew: its new batches are taken in as far as they are whole and their checksums hold. What follows is
   being written, or the zeros of a preallocated file: neither data nor damage;
+* with a high watermark, batches above it are taken in once it has risen: until then the broker may truncate them;
 * names changed (a roll, retention, a compaction's swap): the segment map is made anew, and keeps each segment whose
   file is still the same inode. While a swap is under way (`.swap` names) the map stays as it was;
 * the log is another one: its directory was deleted or made anew, or its end was cut by a broker's recovery. Then
@@ -23,8 +24,9 @@ from typing import TYPE_CHECKING
 from offsetfs.storage import files
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import parse_segment_name
-from offsetfs.storage.partition.log_end import readable_end
+from offsetfs.storage.partition.log_end import readable_end, replicated_end
 from offsetfs.storage.records import batch_chain
+from offsetfs.storage.records.batch import BatchHeader
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
 
@@ -42,9 +44,19 @@ BLOCK_BYTES = 128 << 10
 class Follower:
     """Watches one partition's directory for a `Log` that was opened for reading."""
 
-    def __init__(self, log: Log, log_start: Callable[[], int], now: Callable[[], float] = time.monotonic) -> None:
-        """`log_start` returns the partition's offset in the log start checkpoint, 0 when there is none."""
+    def __init__(
+        self,
+        log: Log,
+        log_start: Callable[[], int],
+        now: Callable[[], float] = time.monotonic,
+        *,
+        high_watermark: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        """`log_start` returns the partition's offset in the log start checkpoint, 0 when there is none;
+        `high_watermark` returns the offset below which batches are taken in, None for no bound."""
         self.is_gone = False
+        self._high_watermark = high_watermark
+        self._bound = high_watermark()
         self._log = log
         self._log_start = log_start
         self._now = now
@@ -69,6 +81,7 @@ class Follower:
         if status.st_ino != self._directory:
             self.is_gone = True
             return
+        self._bound = self._high_watermark()
         self._catch_up()
         if status.st_mtime_ns != self._names_changed and not self.is_gone:
             self._look_at_names(status.st_mtime_ns)
@@ -84,11 +97,15 @@ class Follower:
             self.is_gone = True
         if size <= active.size:
             return True
+        if self._bound is not None and self._bound <= self._log.next_offset:
+            return False
         stop = active.size + CATCH_UP_BYTES_MAX
         try:
             for batch in batch_chain.batches(active.open_files().log, active.size, size, block_bytes=BLOCK_BYTES):
                 if batch.header.base_offset < self._log.next_offset:
                     return True
+                if self._is_above_bound(batch.header):
+                    return False
                 active.note_growth(batch.header)
                 self._log.next_offset = batch.header.next_offset
                 if active.size >= stop:
@@ -96,6 +113,12 @@ class Follower:
         except StorageError:
             pass  # an append that is not finished
         return True
+
+    def _is_above_bound(self, header: BatchHeader) -> bool:
+        """Whether a batch may still be truncated; the one that holds the log start may not, see `replicated_end`."""
+        if self._bound is None or header.next_offset <= self._bound:
+            return False
+        return header.base_offset >= self._log_start()
 
     @staticmethod
     def _size_of(active: Segment) -> int:
@@ -115,6 +138,8 @@ class Follower:
         if max(inodes) < old.active.base_offset:
             self.is_gone = True
             return
+        newest = max(inodes)
+        inodes = self._below_bound(inodes, old.active.base_offset)
         if old.active.base_offset in inodes and max(inodes) > old.active.base_offset and not self._catch_up():
             return  # what was the active segment is read to its end before the next one counts
         kept = {s.base_offset: s for s in old if inodes.get(s.base_offset) == s.inode and _has_its_name(s)}
@@ -122,7 +147,15 @@ class Follower:
         if segments.active is not old.active:
             self._begin(segments.active)
         self._log.adopt(segments)
-        self._names_changed = changed
+        if max(inodes) == newest:
+            self._names_changed = changed
+
+    def _below_bound(self, inodes: dict[int, int], active: int) -> dict[int, int]:
+        """Return the log files that begin at or below the bound; those that are known already stay."""
+        if self._bound is None:
+            return inodes
+        bound = max(self._bound, active)
+        return {base: inode for base, inode in inodes.items() if base <= bound} or inodes
 
     def _log_files(self) -> tuple[dict[int, int], bool]:
         """Return the inodes of the `.log` files by base offset, and whether a swap is under way."""
@@ -140,10 +173,34 @@ class Follower:
 
     def _begin(self, active: Segment) -> None:
         """Find the end of a segment that became the active one."""
-        active.size, next_offset, _ = readable_end(active, 0)
+        size, next_offset, _ = readable_end(active, 0)
+        if self._bound is not None:
+            size, next_offset = replicated_end(active, (size, next_offset), self._bound, self._log_start())
+        active.size = size
         if next_offset < self._log.next_offset and active.size:
             self.is_gone = True
         self._log.next_offset = max(self._log.next_offset, next_offset)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether batches above a high watermark are left out."""
+        return self._bound is not None
+
+    def log_end_offset(self) -> int:
+        """Return the offset after the last whole batch of the newest file, whatever the bound is."""
+        if self._bound is None:
+            return self._log.next_offset
+        try:
+            inodes, _ = self._log_files()
+            newest = max(inodes)
+            segment = self._new(newest, inodes[newest])
+            try:
+                end = readable_end(segment, 0)[1]
+            finally:
+                segment.release()
+        except (ValueError, OSError, StorageError):
+            return self._log.next_offset
+        return max(end, self._log.next_offset)
 
 
 def _has_its_name(segment: Segment) -> bool:

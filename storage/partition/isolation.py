@@ -8,6 +8,7 @@ batches are no records and are shown to nobody.
 from __future__ import annotations
 
 from offsetfs.storage.partition import list_offsets
+from offsetfs.storage.partition.damaged_places import OnDamage
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import BatchHeader
 from offsetfs.storage.segments.time_search import Found, Shows, shows_data
@@ -18,10 +19,12 @@ READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 class LogView:
     """A log as readers of one isolation level see it. With `nowait` everything raises `WouldBlock` as the log does."""
 
-    __slots__ = ("is_committed_only", "log", "shows")
+    __slots__ = ("_on_damage", "is_committed_only", "log", "shows")
 
-    def __init__(self, log: Log, *, is_committed_only: bool = False) -> None:
+    def __init__(self, log: Log, *, is_committed_only: bool = False, on_damage: OnDamage | None = None) -> None:
+        """`on_damage`: called with each batch that a search by time skips; by default the log records it."""
         self.log = log
+        self._on_damage = on_damage
         self.is_committed_only = is_committed_only
         self.shows: Shows = self._shows_committed if is_committed_only else shows_data
 
@@ -40,5 +43,7 @@ class LogView:
     def find_record(self, timestamp: int, *, nowait: bool = False) -> Found | None:
         """Return the first record shown with a timestamp ≥ `timestamp`, and its batch; see `Log.find_timestamp`."""
         end = self.end_offset(nowait=nowait)
-        found = list_offsets.find_record(self.log, timestamp, shows=self.shows, nowait=nowait)
+        found = list_offsets.find_record(
+            self.log, timestamp, shows=self.shows, on_damage=self._on_damage, nowait=nowait
+        )
         return found if found is not None and found.offset < end else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offsetfs.storage.errors import WouldBlock
+from offsetfs.storage.partition.damaged_places import OnDamage
 from offsetfs.storage.segments import time_search
 
 if TYPE_CHECKING:
@@ -16,14 +17,28 @@ if TYPE_CHECKING:
 
 
 def find_record(
-    log: Log, timestamp: int, *, shows: time_search.Shows = time_search.shows_data, nowait: bool = False
+    log: Log,
+    timestamp: int,
+    *,
+    shows: time_search.Shows = time_search.shows_data,
+    on_damage: OnDamage | None = None,
+    nowait: bool = False,
 ) -> time_search.Found | None:
-    """Return the first record, in offset order, with a timestamp ≥ `timestamp`; or None."""
+    """Return the first record, in offset order, with a timestamp ≥ `timestamp`; or None.
+
+    Batches on the way that cannot be read go to `on_damage`; by default the log records them.
+    """
     segments, offset_min = log.snapshot(), log.log_start_offset
     for segment in segments.from_timestamp(timestamp, nowait=nowait):
         offset_end = segments.base_behind(segment)
         found = time_search.find_record(
-            segment, timestamp, offset_min, shows=shows, offset_end=offset_end, nowait=nowait
+            segment,
+            timestamp,
+            offset_min,
+            shows=shows,
+            offset_end=offset_end,
+            on_damage=on_damage or log.note_damage,
+            nowait=nowait,
         )
         if found is not None:
             return found

@@ -1,7 +1,9 @@
 """The log of one partition: append, read by offset, find by time, flush.
 
-Follows Kafka's UnifiedLog and LocalLog, for a single replica: the high watermark is the log end. One writer appends
-under a lock; readers take the immutable segment map and the sizes they find, and need no lock.
+Follows Kafka's UnifiedLog and LocalLog. One writer appends under a lock; readers take the immutable segment map and the
+sizes they find, and need no lock. The high watermark is `next_offset`: for a writer that is the log end, because a
+writer is the only replica. A log that is opened for reading beside a broker with followers ends at the high watermark
+that the broker has checkpointed; `log_end_offset` returns where its files end.
 
 Durability: after `append` the records are in the segment file (they survive the death of this process); after `flush`
 they are on disk. A write that cannot be undone or a failed sync fences the log: nothing later is acknowledged.
@@ -18,10 +20,20 @@ import threading
 from collections.abc import Iterator, Sequence
 
 from offsetfs.storage import files
-from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge, UnknownPartition
+from offsetfs.storage.errors import (
+    LogFenced,
+    OffsetOutOfRange,
+    ReadOnlyLog,
+    RecordTooLarge,
+    StorageError,
+    UnknownPartition,
+    UnrecoveredLog,
+)
 from offsetfs.storage.names import OFFSET_MAX, TopicPartition
 from offsetfs.storage.partition import batch_search, list_offsets, record_deletion, replacement, rolling, truncation
+from offsetfs.storage.partition.damaged_places import DamagedPlaces
 from offsetfs.storage.partition.epochs import LeaderEpochCache
+from offsetfs.storage.partition.latest_epoch import latest_epoch
 from offsetfs.storage.partition.log_home import LogHome
 from offsetfs.storage.partition.log_producers import Load, LogProducers
 from offsetfs.storage.partition.log_values import Appended as Appended
@@ -57,6 +69,7 @@ class Log:
         load_producers: Load,
         damage: tuple[Damage, ...] = (),
         read_only: bool = False,
+        unrecovered: Exception | None = None,
         is_compacted: bool = False,
         home: LogHome | None = None,
     ) -> None:
@@ -67,12 +80,14 @@ class Log:
         self.home = home or LogHome()
         self.clock = self.home.clock
         self.read_only = read_only
+        self.unrecovered = unrecovered
+        """Why the log is read only in a directory that is open for writing: its recovery failed."""
         self.is_compacted = is_compacted
         """Whether only the latest record of a key is kept, so that a record without a key has no place here."""
         self.log_start_offset = log_start_offset
         self.next_offset = next_offset
         self.recovery_point = recovery_point
-        self.damage = damage
+        self._damaged_places = DamagedPlaces(damage, self.home.on_damage)
         self.fenced: OSError | None = None
         self.epochs = epochs
         self._producers = LogProducers(load_producers)
@@ -84,10 +99,20 @@ class Log:
         self._names_dirty = False
         self._changed = False
         self._is_deleted = False
+        self._is_superseded = False
         self.truncations = 0
         """How often records were cut from the end: offsets that were given out before mean others since."""
         self._follower: Follower | None = None
         self.transactions = Transactions(self)
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """The damaged places that are known, each once, at most `damaged_places.PLACES_MAX`."""
+        return self._damaged_places.all()
+
+    def note_damage(self, error: StorageError) -> bool:
+        """Record the place of damage that a reader met; return whether it was not known. From any thread."""
+        return self._damaged_places.add(error)
 
     def follow(self, follower: Follower) -> None:
         """Let `follower` keep this log, opened for reading, up with whoever writes it."""
@@ -100,13 +125,15 @@ class Log:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the partition was deleted, made anew or cut below this log: ask the directory for it again."""
-        return self._is_deleted or (self._follower is not None and self._follower.is_gone)
+        """Whether the partition was deleted, made anew, recovered or cut: ask the directory for it again."""
+        return self._is_deleted or self._is_superseded or (self._follower is not None and self._follower.is_gone)
 
     def adopt(self, segments: Segments) -> None:
         """Put another segment map in place, because the files changed; the log start moves with its first segment."""
         self.log_start_offset = max(self.log_start_offset, segments.first.base_offset)
+        same = {id(segment) for segment in self._segments}
         self._segments = segments
+        self._damaged_places.keep_only(segment.log_path for segment in segments if id(segment) in same)
         self._dirty = [segment for segment in self._dirty if not segment.is_removed]
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -167,6 +194,20 @@ class Log:
         """Return (offset, timestamp) of the first record with the largest timestamp (ListOffsets -3, KIP-734)."""
         return list_offsets.max_timestamp(self, nowait=nowait)
 
+    @property
+    def high_watermark(self) -> int:
+        """The offset below which every replica has the records: everything that this log shows."""
+        return self.next_offset
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the log ends at a high watermark for now, so that there may be records on disk behind it."""
+        return self._follower is not None and self._follower.is_bounded
+
+    def log_end_offset(self) -> int:
+        """Return the offset after the last whole batch on disk, which followers of a broker may not have yet."""
+        return self.next_offset if self._follower is None else self._follower.log_end_offset()
+
     def last_stable_offset(self, *, nowait: bool = False) -> int:
         """Return the offset below which no transaction is open; the log end when none is. See `transactions`.
 
@@ -206,23 +247,33 @@ class Log:
             self.next_offset = last_offset + 1
             return Appended(base_offset, last_offset, timestamp)
 
+    def refusal(self) -> OSError | StorageError:
+        """Return the error of a write to this log, which is read only."""
+        if self.unrecovered is None:
+            return ReadOnlyLog("opened for reading", path=self.path)
+        if isinstance(self.unrecovered, OSError):
+            reason = f"{self.unrecovered.strerror}: the partition is read only until it is recovered"
+            return OSError(self.unrecovered.errno, reason, self.path)
+        return UnrecoveredLog(f"not recovered: {self.unrecovered}", path=self.path)
+
     def _check_writable(self) -> None:
         if self.read_only:
-            raise ReadOnlyLog("opened for reading", path=self.path)
+            raise self.refusal()
         if self._is_deleted:
             raise UnknownPartition("the partition was deleted", path=self.path)
         if self.fenced is not None:
             raise LogFenced(f"an earlier write failed: {self.fenced.strerror}", path=self.path)
 
     def _prepare_for_change(self) -> None:
-        """Do once, before the first append: the directory's clean mark goes, the active segment is opened."""
+        """Open the active segment, unless it is open. Before the first change the directory's clean mark goes."""
         if self._changed:
+            self._segments.active.activate()
             return
         self.home.before_change()
         self._producers.know(self)
         self._segments.active.activate()
         if self.epochs.latest is None:
-            self.epochs.assign(0, self.next_offset)
+            self.epochs.assign(max(latest_epoch(self._segments), 0), self.next_offset)
         self._changed = True
 
     def _stamp(self, sealed: SealedBatch, base_offset: int) -> int:
@@ -260,6 +311,9 @@ class Log:
     def _roll(self) -> Segment:
         """Seal the active segment and begin one at the end of the log. On a full disk the log is as it was."""
         old = self._segments.active
+        if old.is_preallocated:
+            with self.fencing():
+                old.trim()
         if self.is_compacted:
             rolling.sync_before(self, old)
         self._index_transactions()
@@ -306,7 +360,15 @@ class Log:
                 if names:
                     files.sync_directory(self.path)
             except OSError as error:
-                self.fenced = error
+                if error.errno in files.NO_DESCRIPTORS:  # nothing was asked of the disk: a later sync can cover it all
+                    with self._lock:
+                        self._dirty, self._names_dirty = [*dirty, *self._dirty], names or self._names_dirty
+                else:
+                    self.fenced = error
+                raise
+            except MemoryError:  # the disk may not have been asked: a later sync covers it all
+                with self._lock:
+                    self._dirty, self._names_dirty = [*dirty, *self._dirty], names or self._names_dirty
                 raise
             self.recovery_point = max(self.recovery_point, target)
 
@@ -315,6 +377,25 @@ class Log:
         if self._segments.active.has_room_set_aside:
             with self._lock:
                 self._segments.active.give_back_room()
+
+    def rest(self) -> bool:
+        """Close the files of the active segment until the next append; return whether that closed anything.
+
+        For a process at its limit of open files. Never waits: a log that is in use stays as it is.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            active = self._segments.active
+            if not active.is_active or self.fenced is not None or self._is_deleted:
+                return False
+            with self.fencing():
+                active.deactivate()
+            return True
+        except OSError:
+            return False  # fenced: the next append reports it
+        finally:
+            self._lock.release()
 
     # --- later -------------------------------------------------------------------------------------------------------
 
@@ -408,6 +489,10 @@ class Log:
         with self._flush_lock, self._lock:
             yield
 
+    def mark_superseded(self) -> None:
+        """Note that the directory has opened the partition anew, for writing. Readers of this log may read on."""
+        self._is_superseded = True
+
     def mark_deleted(self, path: str) -> None:
         """Take note that the partition was deleted, its directory renamed to `path`. Who reads may read on."""
         self._is_deleted, self.path = True, path
@@ -417,9 +502,12 @@ class Log:
         if not self._changed or self._is_deleted:
             return
         if self.fenced is None:
+            with self._lock, self.fencing():
+                self._segments.active.trim()
             self.flush()
             self._index_transactions()
-            self._segments.active.deactivate()
+            with self._lock:  # not while another thread has it `rest`
+                self._segments.active.deactivate()
             self._producers.save(self, sync_name=False)
             files.sync_directory(self.path)
 

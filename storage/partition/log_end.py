@@ -7,11 +7,11 @@ Kafka's LogSegment.readNextOffset; a broker trusts what follows the last index e
 from __future__ import annotations
 
 from offsetfs.storage.errors import MalformedBatch, StorageError
+from offsetfs.storage.names import segment_offset_max
 from offsetfs.storage.partition.log_values import Damage
 from offsetfs.storage.records import batch_chain, row_walk
 from offsetfs.storage.segments import offset_search
 from offsetfs.storage.segments.segment import Segment
-from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 
 
 def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damage | None]:
@@ -21,7 +21,7 @@ def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damag
     explanation fails: it is damage, of which the first place is returned, and what is sound behind it counts.
     """
     position, next_offset = _last_sound_position(segment), segment.base_offset
-    log, offset_max = segment.open_files().log, segment.base_offset + RELATIVE_OFFSET_MAX
+    log, offset_max = segment.open_files().log, segment_offset_max(segment.base_offset)
     damage: Damage | None = None
     while position < segment.size:
         try:
@@ -36,12 +36,41 @@ def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damag
             )
             if position == segment.size:
                 next_offset = recovery_point
+    if damage is not None:  # a flipped bit may have lowered the offset of the last batch
+        next_offset = max(next_offset, recovery_point)
     return position, next_offset, damage
+
+
+def replicated_end(segment: Segment, end: tuple[int, int], high_watermark: int, log_start: int) -> tuple[int, int]:
+    """Return (bytes, next offset) of the batches of a segment that lie below a high watermark.
+
+    `end`: bytes and next offset of all its batches. The batch that holds the log start always counts: offsets below the
+    log start were replicated before they were deleted, and replicas have whole batches.
+    """
+    size, next_offset = end
+    if next_offset <= high_watermark:
+        return end
+    bound, file_size = max(high_watermark, log_start, segment.base_offset), segment.size
+    segment.size = size
+    try:
+        position = segment.position_of(bound)
+        if position == size:
+            return size, next_offset
+        _, header = next(segment.headers(position))
+    except StorageError:
+        return 0, segment.base_offset  # the walk of the follower steps to the damage
+    finally:
+        segment.size = file_size
+    if header.base_offset >= bound:
+        return position, bound
+    if header.base_offset < log_start:
+        return position + header.size, header.next_offset
+    return position, header.base_offset
 
 
 def _last_sound_position(segment: Segment) -> int:
     """Return where the last indexed batch begins that is sound: a power cut may leave the entry and not the batch."""
-    offset = segment.base_offset + RELATIVE_OFFSET_MAX
+    offset = segment_offset_max(segment.base_offset)
     while True:
         position = offset_search.floor_position(segment, segment.open_files(), offset, nowait=False)
         if position == 0 or _is_sound(segment, position):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from offsetfs.storage.clock import SYSTEM, Clock
+from offsetfs.storage.partition.damaged_places import OnDamage
 from offsetfs.storage.segments.deletions import Deletions
 
 
@@ -32,6 +33,9 @@ class LogHome:
     cut_checkpoints: Callable[[int, int], None] = lambda offset, cleaner_offset_max: None
     """Called with the offset to which a log that is synced is about to be cut, and that to which it may count as
     compacted: the checkpoints say so, on disk after return."""
+
+    on_damage: OnDamage = lambda error: None
+    """Called with the error of each damaged place that a reader meets, once for each place."""
 
     restart_checkpoints: Callable[[int], None] = lambda offset: None
     """Called when the log was emptied, to begin anew at an offset: all checkpoints say so, on disk after return."""

@@ -8,12 +8,17 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something unreadable that was found and left where it is, or set aside."""
+    """Something unreadable that was found and left where it is, or that recovery cut.
+
+    `offset`: where the damage begins, None where that is not known. `kept`: the path of the file that holds what
+    recovery cut; "" where all of it was zeros; None where nothing was cut.
+    """
 
     path: str
     position: int
-    offset: int
+    offset: int | None
     reason: str
+    kept: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,4 +35,9 @@ class Follower(Protocol):
 
     is_gone: bool
 
+    @property
+    def is_bounded(self) -> bool: ...
+
     def look(self) -> None: ...
+
+    def log_end_offset(self) -> int: ...

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offsetfs.storage.errors import OffsetOutOfRange, PolicyViolation, ReadOnlyLog
+from offsetfs.storage.errors import OffsetOutOfRange, PolicyViolation
 
 if TYPE_CHECKING:
     from offsetfs.storage.partition.log import Log
@@ -28,7 +28,7 @@ def delete_records(log: Log, offset: int) -> int:
     `ReadOnlyLog`, `LogFenced`, OSError.
     """
     if log.read_only:
-        raise ReadOnlyLog("opened for reading", path=log.path)
+        raise log.refusal()
     if not log.config.is_deleted:
         policy = ",".join(log.config.cleanup_policy) or "empty"
         raise PolicyViolation(f"records are not deleted where cleanup.policy is {policy}", path=log.path)

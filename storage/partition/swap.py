@@ -27,8 +27,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from offsetfs.storage import files
 from offsetfs.storage.names import MAP_SUFFIXES, segment_name
+from offsetfs.storage.segments import removed_names
 
-CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
+CLEANED, SWAP = ".cleaned", ".swap"
 _ORDER = (".log", ".index", ".timeindex", ".txnindex")
 """In which Kafka renames: the log first, so that indexes without a log are never taken for a segment."""
 
@@ -40,8 +41,7 @@ def write_cleaned(directory: str, base_offset: int, content: Mapping[str, bytes]
     """Write files of a new segment version, by suffix, as `.cleaned`; on disk after return, their names too."""
     for suffix, data in content.items():
         path = os.path.join(directory, segment_name(base_offset, suffix + CLEANED))
-        with files.opened(path, create=True) as file:
-            file.truncate(0)
+        with files.created(path) as file:
             file.write(0, data)
             file.sync()
     files.sync_directory(directory)
@@ -106,9 +106,17 @@ def retire(directory: str, new: Iterable[int], old: Iterable[int]) -> list[str]:
     kept, deleted = set(new), list[str]()
     for base in sorted(old):
         suffixes = (*_ORDER, *MAP_SUFFIXES) if base in kept else (*_ORDER, *MAP_SUFFIXES, _SNAPSHOT)
-        deleted += _rename(directory, base, suffixes, "", DELETED)
+        deleted += _rename(directory, base, suffixes, "", _removed_ending(directory, base))
     files.sync_directory(directory)
     return deleted
+
+
+def _removed_ending(directory: str, base: int) -> str:
+    try:
+        inode = files.status(os.path.join(directory, segment_name(base, ".log"))).st_ino
+    except FileNotFoundError:
+        inode = None
+    return removed_names.ending(directory, base, inode)
 
 
 def install(directory: str, new: Iterable[int]) -> None:

@@ -11,7 +11,7 @@ behind its last batch. It comes
 So an index that is missing, damaged or lying costs a walk. Segments are looked at when somebody asks for something in
 them; what a writer appends later is walked over as it comes. Follows Kafka's ProducerStateManager (the first unstable
 offset), TransactionIndex and, for the fate of a batch, the consumer's CompletedFetch (KIP-98). The high watermark is
-the log end, as everywhere in this engine.
+`Log.next_offset`.
 
 Threads: any; everything happens under one lock, which `nowait` does not wait for.
 """
@@ -63,6 +63,13 @@ class Transactions:
             end, segments = self._log.next_offset, self._log.snapshot()
             first_open = self._of(segments.active, segments, nowait).first_open
             return end if first_open is None else max(min(first_open, end), self._log.log_start_offset)
+
+    def open(self, *, nowait: bool = False) -> list[tuple[int, int]]:
+        """Return (producer id, first offset) of each transaction that is not decided, by offset."""
+        with self._locked(nowait):
+            segments = self._log.snapshot()
+            found = self._of(segments.active, segments, nowait).open
+            return sorted(found.items(), key=lambda item: item[1])
 
     def is_committed(self, header: BatchHeader, *, nowait: bool = False) -> bool:
         """Whether a batch is of no transaction, or of a committed one; not of an aborted one, nor of one still open."""

@@ -8,12 +8,12 @@ bytes at hand, so that a wrong pair of the two is an error and no access out of 
 from cpython.array cimport array, clone
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from offsetfs.storage.records._murmur2 cimport murmur2
 from offsetfs.storage.records._record cimport (
-    COLUMN_COUNT, FINE, Cursor, field_size, put_field, put_varint, read_field, varint_size,
+    COLUMN_COUNT, FINE, Cursor, field_size, hold_rows, put_field, put_varint, read_field, varint_size,
 )
 
 from array import array as _array
@@ -33,26 +33,36 @@ cdef array _longs = _array("q")
 def gather(payload, array rows, Py_ssize_t column):
     """See `columns_pure.gather`."""
     cdef Held held = Held(payload)
-    cdef Py_ssize_t count = len(rows) // COLUMN_COUNT
-    if rows.typecode != "q" or len(rows) % COLUMN_COUNT or not 0 <= column < COLUMN_COUNT - 1:
-        raise ValueError("no rows of a scan")
-    return gathered(held, <const int64_t*>rows.data.as_longlongs + column, COLUMN_COUNT, count)
+    cdef Py_buffer held_rows
+    cdef Py_ssize_t count = hold_rows(rows, COLUMN_COUNT, &held_rows)
+    try:
+        if not 0 <= column < COLUMN_COUNT - 1:
+            raise ValueError("no column of a scan")
+        return gathered(held, <const int64_t*>held_rows.buf + column, COLUMN_COUNT, count)
+    finally:
+        PyBuffer_Release(&held_rows)
 
 
 def gather_headers(payload, array rows):
     """See `columns_pure.gather_headers`."""
-    cdef Held held = Held(payload)
-    cdef Py_ssize_t count = len(rows) // COLUMN_COUNT, row, total = 0, number = 0
+    cdef Py_buffer held_rows
+    cdef Py_ssize_t count = hold_rows(rows, COLUMN_COUNT, &held_rows)
+    try:
+        return headers_of(Held(payload), <const int64_t*>held_rows.buf, count)
+    finally:
+        PyBuffer_Release(&held_rows)
+
+
+cdef object headers_of(Held held, const int64_t* rows, Py_ssize_t count):
+    cdef Py_ssize_t row, total = 0, number = 0
     cdef int64_t[4] pair
     cdef int64_t left
     cdef array ends = clone(_ints, count + 1, zero=True)
     cdef array pairs
     cdef Cursor cursor
-    if rows.typecode != "q" or len(rows) % COLUMN_COUNT:
-        raise ValueError("no rows of a scan")
     for row in range(count):
-        left = rows.data.as_longlongs[row * COLUMN_COUNT + HEADERS_AT + 1]
-        if not 0 <= left <= held.buffer.len - total:
+        left = rows[row * COLUMN_COUNT + HEADERS_AT + 1]
+        if not 0 <= left <= min(held.buffer.len, INT_MAX) - total:
             raise ValueError("headers outside of their payload")
         total += left
         ends.data.as_ints[row + 1] = <int32_t>total
@@ -60,8 +70,8 @@ def gather_headers(payload, array rows):
     cursor.data = held.data
     cursor.end = held.buffer.len
     for row in range(count):
-        cursor.position = rows.data.as_longlongs[row * COLUMN_COUNT + HEADERS_AT]
-        left = rows.data.as_longlongs[row * COLUMN_COUNT + HEADERS_AT + 1]
+        cursor.position = rows[row * COLUMN_COUNT + HEADERS_AT]
+        left = ends.data.as_ints[row + 1] - ends.data.as_ints[row]  # as many as there is room for
         if left and not 0 <= cursor.position < cursor.end:
             raise ValueError("headers outside of their payload")
         while left:
@@ -77,7 +87,7 @@ def gather_headers(payload, array rows):
 cdef object gathered(Held held, const int64_t* pairs, Py_ssize_t step, Py_ssize_t count):
     """Return a column of the fields whose position and size are at every `step`th number."""
     cdef array ends = clone(_ints, count + 1, zero=False)
-    cdef Py_ssize_t row, nulls = 0
+    cdef Py_ssize_t row, nulls = 0, changed = 0
     cdef int64_t total = 0, position, size, limit = held.buffer.len
     cdef int32_t* end = <int32_t*>ends.data.as_ints
     cdef bytearray data, validity = None
@@ -98,8 +108,15 @@ cdef object gathered(Held held, const int64_t* pairs, Py_ssize_t step, Py_ssize_
     out = <uint8_t*>PyByteArray_AS_STRING(data)
     with nogil:
         for row in range(count):
-            if end[row + 1] > end[row]:
-                memcpy(out + end[row], held.data + pairs[row * step], end[row + 1] - end[row])
+            size = end[row + 1] - end[row]
+            if size > 0:
+                position = pairs[row * step]  # read again: another thread may have written to it
+                if 0 <= position <= limit - size:
+                    memcpy(out + end[row], held.data + position, size)
+                else:
+                    changed += 1
+    if changed:
+        raise ValueError("rows that changed while they were read")
     if nulls:
         validity = PyByteArray_FromStringAndSize(NULL, (count + 7) // 8)
         out = <uint8_t*>PyByteArray_AS_STRING(validity)
@@ -117,15 +134,21 @@ def spread_keys(keys, Py_ssize_t count, int32_t partitions):
     """See `columns_pure.spread_keys`."""
     cdef Values held = Values(keys, count)
     cdef array found = clone(_ints, count, zero=False)
-    cdef Py_ssize_t row
+    cdef Py_ssize_t row, changed = 0
+    cdef int64_t start, end
     if partitions < 1:
-        raise ZeroDivisionError("no partitions")
+        raise ValueError(f"{partitions} partitions")
     with nogil:
         for row in range(count):
-            if held.size(row) < 0:
+            start, end = held.ends[row], held.ends[row + 1]  # read once: another thread may write to them
+            if held.is_null(row):
                 found.data.as_ints[row] = -1
+            elif 0 <= start <= end <= held._data.buffer.len:
+                found.data.as_ints[row] = (murmur2(held.data + start, end - start) & 0x7FFFFFFF) % partitions
             else:
-                found.data.as_ints[row] = (murmur2(held.data + held.ends[row], held.size(row)) & 0x7FFFFFFF) % partitions
+                changed += 1
+    if changed:
+        raise ValueError("a column that changed while it was read")
     return found
 
 
@@ -178,7 +201,7 @@ cdef class Writer:
         self, array picks, Py_ssize_t pick, const int64_t* times, Py_ssize_t count, uint8_t* target, Py_ssize_t room
     ) except -1:
         cdef Py_ssize_t row, rest, body, picks_count = len(picks)
-        cdef int64_t value_size
+        cdef int64_t value_size, delta
         cdef uint8_t* out
         while pick < picks_count and self.delta <= INT_MAX:
             row = picks.data.as_ints[pick]
@@ -189,7 +212,8 @@ cdef class Writer:
             if not self.is_based:
                 self.base = times[row]
             rest = self.rest_size(row)
-            body = 1 + varint_size(times[row] - self.base) + varint_size(self.delta) + rest
+            delta = <int64_t>(<uint64_t>times[row] - <uint64_t>self.base)  # wraps around, as a Java long does
+            body = 1 + varint_size(delta) + varint_size(self.delta) + rest
             if body > INT_MAX or varint_size(body) + body > room - self.position:
                 body = 3 + rest
                 self.refused = varint_size(body) + body
@@ -199,7 +223,7 @@ cdef class Writer:
             out += put_varint(out, body)
             out[0] = 0
             out += 1
-            out += put_varint(out, times[row] - self.base)
+            out += put_varint(out, delta)
             out += put_varint(out, self.delta)
             out = self.put_rest(out, row)
             self.position = out - target
@@ -274,7 +298,7 @@ cdef class Values:
         cdef Py_ssize_t row
         self._ends, self._data = Held(column.ends), Held(column.data)
         self.ends, self.data = <const int32_t*>self._ends.data, self._data.data
-        if count < 0 or self._ends.buffer.len < 4 * (count + 1):
+        if not 0 <= count < self._ends.buffer.len // 4:
             raise ValueError("a row outside of its column")
         if column.validity is not None:
             self._validity = Held(column.validity)
@@ -285,7 +309,8 @@ cdef class Values:
             if not 0 <= self.ends[row] <= self.ends[row + 1] <= self._data.buffer.len:
                 raise ValueError("a value outside of its column")
 
+    cdef inline bint is_null(self, Py_ssize_t row) noexcept nogil:
+        return self.validity is not NULL and not self.validity[row >> 3] >> (row & 7) & 1
+
     cdef inline int64_t size(self, Py_ssize_t row) noexcept nogil:
-        if self.validity is not NULL and not self.validity[row >> 3] >> (row & 7) & 1:
-            return -1
-        return self.ends[row + 1] - self.ends[row]
+        return -1 if self.is_null(row) else self.ends[row + 1] - self.ends[row]

@@ -39,8 +39,12 @@ cdef enum Fault:
     NO_HEADER_KEY
     KEY_NEEDED
     OUT_OF_TIME
+    VALUE_NO_TEXT
     CHANGED
     NO_MEMORY
+    UNKNOWN_FIELD
+    UNKNOWN_HEADER_FIELD
+    NO_PARTITION
 
 
 cdef struct Line:

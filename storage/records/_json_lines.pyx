@@ -13,8 +13,8 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
 from offsetfs.storage.records._json_grammar cimport (
-    FINE, KEY_NEEDED, CHANGED, LEVELS_MAX, NO_HEADERS, NO_HEADER_KEY, NO_MEMORY, NO_TEXT, NO_TIMESTAMP, OUT_OF_TIME, NOT_AN_OBJECT, NOT_BASE64,
-    SURPLUS, TWICE, Fault, Line, Text, code_size, expect, fault_here, is_digit, next_field, next_item, put_code,
+    FINE, KEY_NEEDED, CHANGED, LEVELS_MAX, NO_HEADERS, NO_HEADER_KEY, NO_MEMORY, NO_PARTITION, NO_TEXT, NO_TIMESTAMP, OUT_OF_TIME, NOT_AN_OBJECT, NOT_BASE64,
+    SURPLUS, TWICE, UNKNOWN_FIELD, UNKNOWN_HEADER_FIELD, VALUE_NO_TEXT, Fault, Line, Text, code_size, expect, fault_here, is_digit, next_field, next_item, put_code,
     read_escape, read_number, read_string, skip_blanks, skip_value, takes_null,
 )
 from offsetfs.storage.records._json_text cimport first_marked, load, specials
@@ -26,8 +26,9 @@ from offsetfs.storage.records.json_line import LineFault
 from offsetfs.storage.records.json_lines_pure import JsonSplit, JsonSpread, Lane
 
 cdef enum:
-    TIMESTAMP_DIGITS_MAX = 19
+    DIGITS_MAX = 19
     NAME_SIZE_MAX = 9  # of the names that count
+    PRINTED_NAME_SIZE_MAX = 14  # of those that do not
 
 cdef int64_t INT_MAX = 0x7FFFFFFF
 cdef int64_t LONG_MAX = 0x7FFFFFFFFFFFFFFF
@@ -58,6 +59,7 @@ cdef tuple _REASONS = (
     json_line.NO_HEADER_KEY,
     json_line.KEY_NEEDED,
     json_line.OUT_OF_TIME,
+    json_line.VALUE_NO_TEXT,
     "the line changed while it was read",
 )
 
@@ -67,6 +69,7 @@ cdef enum Field:
     VALUE = 2
     HEADERS = 4
     TIMESTAMP = 8
+    PARTITION = 16
 
 cdef const char* SIXTY_FOUR = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 cdef uint8_t _sextets[256]  # what a byte means in base64; above 63: nothing
@@ -89,6 +92,7 @@ cdef struct Record:
     Py_ssize_t headers_count
     Py_ssize_t headers_size  # as they are encoded
     int64_t timestamp
+    int64_t partition  # -1: the line names none
 
 
 cdef struct Sink:
@@ -116,7 +120,10 @@ cdef struct Targets:
 
 
 cdef struct Rules:  # what else a record has to be
+    bint spreads  # over lanes, of which a full one is named
     bint needs_key
+    Py_ssize_t partitions  # of the topic, of which a record may name one; 0: the field is ignored
+    bint values_as_text  # a value that is no string is its text; else it is wrong
     int64_t now_ms  # the timestamp of those that name none
     int64_t earliest
     int64_t latest
@@ -142,6 +149,7 @@ def split_json(
     bint needs_key=False,
     int64_t earliest=-1,
     int64_t latest=LONG_MAX,
+    bint values_as_text=False,
 ):
     """Write each whole line of `source[start:end]` as a record into `target`. See `json_lines_pure.split_json`."""
     cdef Py_buffer lines
@@ -151,6 +159,7 @@ def split_json(
     cdef Targets targets
     cdef Rules rules
     cdef Fault fault
+    rules.spreads, rules.partitions, rules.values_as_text = False, 0, values_as_text
     rules.needs_key, rules.now_ms, rules.earliest, rules.latest = needs_key, now_ms, earliest, latest
     targets.all, targets.count, targets.keyless = &one, 1, 0
     progress.start = start
@@ -176,7 +185,7 @@ def split_json(
         one.max_timestamp,
         one.values_bytes,
         progress.record_bytes,
-        told(fault, &progress),
+        told(fault, &progress, source, end, 0),
     )
 
 
@@ -190,6 +199,8 @@ def spread_json(
     bint needs_key=False,
     int64_t earliest=-1,
     int64_t latest=LONG_MAX,
+    bint honors_partition=False,
+    bint values_as_text=False,
 ):
     """Write each whole line as a record into the lane of its key. See `json_lines_pure.spread_json`."""
     cdef Py_buffer lines
@@ -199,8 +210,11 @@ def spread_json(
     cdef Rules rules
     cdef Fault fault
     cdef Py_ssize_t held = 0, each
+    lanes = list(lanes)  # a copy, which no other thread makes longer
+    rules.spreads, rules.values_as_text = True, values_as_text
     rules.needs_key, rules.now_ms, rules.earliest, rules.latest = needs_key, now_ms, earliest, latest
     targets.count, targets.keyless, targets.all = len(lanes), keyless, NULL
+    rules.partitions = targets.count if honors_partition else 0
     if not 0 <= keyless < targets.count:
         raise ValueError(f"lane {keyless} of {targets.count}")
     progress.start = start
@@ -212,20 +226,22 @@ def spread_json(
         if targets.all is NULL or rooms is NULL:
             raise MemoryError
         for lane in lanes:
+            held += 1  # a room that is not held is released without effect
             if lane is not None:
-                PyObject_GetBuffer(lane.target, &rooms[held], PyBUF_WRITABLE)
-                begin_target(&targets.all[held], &rooms[held], lane.position, lane.offset_delta, lane.base_timestamp)
-            held += 1
+                PyObject_GetBuffer(lane.target, &rooms[held - 1], PyBUF_WRITABLE)
+                begin_target(
+                    &targets.all[held - 1], &rooms[held - 1], lane.position, lane.offset_delta, lane.base_timestamp
+                )
         with nogil:
             fault = split_lines(
                 <const uint8_t*>lines.buf, end, lines.len, &targets, &progress, &rules, INT_MAX
             )
         return JsonSpread(
             progress.start,
-            [ended(&targets.all[each]) if targets.all[each].is_changed else None for each in range(targets.count)],
+            {each: ended(&targets.all[each]) for each in range(targets.count) if targets.all[each].is_changed},
             progress.lane,
             progress.record_bytes,
-            told(fault, &progress),
+            told(fault, &progress, source, end, rules.partitions),
         )
     finally:
         for each in range(held if rooms is not NULL else 0):
@@ -262,9 +278,15 @@ cdef ended(const Target* target):
     return Lane(None, target.position, target.offset_delta, target.base_timestamp, target.max_timestamp, target.values_bytes)
 
 
-cdef told(Fault fault, const Progress* progress):
+cdef told(Fault fault, const Progress* progress, source, Py_ssize_t end, Py_ssize_t partitions):
     if fault == NO_MEMORY:
         raise MemoryError
+    if fault == NO_PARTITION:
+        return LineFault(progress.fault_position, json_line.no_partition(partitions))
+    if fault == UNKNOWN_FIELD or fault == UNKNOWN_HEADER_FIELD:
+        line = bytes(memoryview(source).cast("B")[progress.start:end]).partition(b"\n")[0]
+        fields = json_line.FIELDS if fault == UNKNOWN_FIELD else json_line.HEADER_FIELDS
+        return LineFault(progress.fault_position, json_line.unknown_fields(line, progress.fault_position, fields))
     return LineFault(progress.fault_position, _REASONS[fault]) if fault != FINE else None
 
 
@@ -285,7 +307,7 @@ cdef Fault split_lines(
     cdef Record record
     cdef Fault fault
     progress.record_bytes, progress.lane, progress.fault_position = 0, -1, 0
-    while count_max > 0 and (targets.count > 1 or target.offset_delta <= INT_MAX):
+    while count_max > 0 and (rules.spreads or target.offset_delta <= INT_MAX):
         line.data, line.at = source + progress.start, 0
         newline = <const uint8_t*>memchr(line.data, c"\n", end - progress.start)
         if newline is NULL:
@@ -294,13 +316,16 @@ cdef Fault split_lines(
         skip_blanks(&line)
         if line.at < line.end:
             record.timestamp = rules.now_ms
-            fault = read_record(&line, &record, rules.needs_key)
+            fault = read_record(&line, &record, rules)
             if fault != FINE:
                 progress.fault_position = line.at
                 return fault
             if record.timestamp != -1 and not rules.earliest <= record.timestamp <= rules.latest:
                 return OUT_OF_TIME
-            if targets.count > 1:
+            if record.partition >= 0:
+                lane = record.partition
+                target = &targets.all[lane]
+            elif targets.count > 1:
                 fault = lane_of(&line, &record.key, targets, &lane)
                 if fault != FINE:
                     return fault
@@ -496,7 +521,7 @@ cdef Py_ssize_t from_base64(const uint8_t* raw, Py_ssize_t left, uint8_t* out, P
 # --- what a record is made of --------------------------------------------------------------------------------------
 
 
-cdef Fault read_record(Line* line, Record* record, bint needs_key) noexcept nogil:
+cdef Fault read_record(Line* line, Record* record, const Rules* rules) noexcept nogil:
     """Read the whole line, which is not blank. `record.timestamp` stays where it names none."""
     cdef Text name
     cdef Field field
@@ -507,6 +532,7 @@ cdef Fault read_record(Line* line, Record* record, bint needs_key) noexcept nogi
         return fault
     record.key.size = record.value.size = -1
     record.headers = record.headers_count = record.headers_size = 0
+    record.partition = -1
     while True:
         fault = next_field(line, is_first, &name, &is_there)
         if fault != FINE:
@@ -515,6 +541,8 @@ cdef Fault read_record(Line* line, Record* record, bint needs_key) noexcept nogi
             break
         is_first = False
         field = field_of(line, &name, &is_base64)
+        if field == PARTITION and not rules.partitions:
+            field = OTHER
         if found & field:
             line.at = name.position - 1
             return TWICE
@@ -522,22 +550,27 @@ cdef Fault read_record(Line* line, Record* record, bint needs_key) noexcept nogi
         if field == KEY:
             fault = read_text(line, is_base64, &record.key)
         elif field == VALUE:
-            fault = read_text(line, is_base64, &record.value)
+            fault = read_value(line, is_base64, rules.values_as_text, &record.value)
         elif field == TIMESTAMP:
-            fault = read_timestamp(line, &record.timestamp)
+            fault = read_whole_number(line, -1, LONG_MAX, NO_TIMESTAMP, &record.timestamp)
+        elif field == PARTITION:
+            fault = read_whole_number(line, 0, rules.partitions - 1, NO_PARTITION, &record.partition)
         elif field == HEADERS:
             fault = FINE
             if not takes_null(line):
                 record.headers = line.at
                 fault = read_headers(line, NULL, &record.headers_count, &record.headers_size)
         else:
+            if not is_printed(line, &name):
+                line.at = name.position - 1
+                return UNKNOWN_FIELD
             fault = skip_value(line, 1)
         if fault != FINE:
             return fault
     skip_blanks(line)
     if line.at < line.end:
         return SURPLUS
-    if needs_key and record.key.size < 0:
+    if rules.needs_key and record.key.size < 0:
         line.at = 0
         return KEY_NEEDED
     return FINE
@@ -581,7 +614,8 @@ cdef Fault read_header(Line* line, Text* key, Text* value) noexcept nogil:
         is_first = False
         field = field_of(line, &name, &is_base64)
         if field != KEY and field != VALUE:
-            field = OTHER
+            line.at = name.position - 1
+            return UNKNOWN_HEADER_FIELD
         if found & field:
             line.at = name.position - 1
             return TWICE
@@ -590,10 +624,8 @@ cdef Fault read_header(Line* line, Text* key, Text* value) noexcept nogil:
             if line.at < line.end and line.data[line.at] != c'"':
                 return NO_HEADER_KEY
             fault = read_text(line, is_base64, key)
-        elif field == VALUE:
-            fault = read_text(line, is_base64, value)
         else:
-            fault = skip_value(line, 3)
+            fault = read_text(line, is_base64, value)
         if fault != FINE:
             return fault
     if key.size < 0:
@@ -625,9 +657,30 @@ cdef Field field_of(const Line* line, const Text* name, bint* is_base64) noexcep
     if name.size == 9:
         if memcmp(text, b"timestamp", 9) == 0:
             return TIMESTAMP
+        if memcmp(text, b"partition", 9) == 0:
+            return PARTITION
         is_base64[0] = True
         return VALUE if memcmp(text, b"value_b64", 9) == 0 else OTHER
     return OTHER
+
+
+cdef bint is_printed(const Line* line, const Text* name) noexcept nogil:
+    """Whether `records.ndjson` has a field of this name, although a record that is appended gets it from its log."""
+    cdef uint8_t plain[PRINTED_NAME_SIZE_MAX]
+    cdef const uint8_t* text = line.data + name.position
+    if name.size > PRINTED_NAME_SIZE_MAX:
+        return False
+    if name.is_escaped:
+        if unescape(text, name.raw_size, plain, name.size, PRINTED_NAME_SIZE_MAX) < 0:
+            return False
+        text = plain
+    if name.size == 5:
+        return memcmp(text, b"topic", 5) == 0
+    if name.size == 6:
+        return memcmp(text, b"offset", 6) == 0
+    if name.size == 9:
+        return memcmp(text, b"partition", 9) == 0
+    return name.size == 14 and memcmp(text, b"timestamp_type", 14) == 0
 
 
 cdef Fault read_text(Line* line, bint is_base64, Text* text) noexcept nogil:
@@ -648,7 +701,26 @@ cdef Fault read_text(Line* line, bint is_base64, Text* text) noexcept nogil:
     return fault
 
 
-cdef Fault read_timestamp(Line* line, int64_t* timestamp) noexcept nogil:
+cdef Fault read_value(Line* line, bint is_base64, bint as_text, Text* text) noexcept nogil:
+    """Read the value of a record; what is no string is its text, or wrong."""
+    cdef Py_ssize_t start = line.at
+    cdef Fault fault
+    if is_base64 or start >= line.end or line.data[start] == c'"':
+        return read_text(line, is_base64, text)
+    if takes_null(line):
+        text.size = -1
+        return FINE
+    if not as_text:
+        return VALUE_NO_TEXT
+    fault = skip_value(line, 1)
+    text.position, text.raw_size = start, line.at - start
+    text.size = text.raw_size
+    text.is_escaped = text.is_base64 = False
+    return fault
+
+
+cdef Fault read_whole_number(Line* line, int64_t low, int64_t high, Fault wrong, int64_t* found) noexcept nogil:
+    """Read null, which leaves `found` as it is, or a number from `low`, at most 0, to `high`; else the fault `wrong`."""
     cdef Py_ssize_t start = line.at, at
     cdef uint64_t number = 0
     cdef bint is_whole, is_negative
@@ -656,19 +728,19 @@ cdef Fault read_timestamp(Line* line, int64_t* timestamp) noexcept nogil:
     if takes_null(line):
         return FINE
     if start >= line.end or not (line.data[start] == c"-" or is_digit(line.data[start])):
-        return fault_here(line, NO_TIMESTAMP)
+        return fault_here(line, wrong)
     fault = read_number(line, &is_whole)
     if fault != FINE:
         return fault
     at = line.at
     line.at = start
-    if not is_whole or at - start > TIMESTAMP_DIGITS_MAX:
-        return NO_TIMESTAMP
+    if not is_whole or at - start > DIGITS_MAX:
+        return wrong
     is_negative = line.data[start] == c"-"
     for start in range(start + is_negative, at):
         number = 10 * number + line.data[start] - c"0"
-    if number > (1 if is_negative else <uint64_t>LONG_MAX):
-        return NO_TIMESTAMP
-    timestamp[0] = -<int64_t>number if is_negative else <int64_t>number
+    if number > <uint64_t>(-low if is_negative else high):
+        return wrong
+    found[0] = -<int64_t>number if is_negative else <int64_t>number
     line.at = at
     return FINE

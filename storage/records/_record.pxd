@@ -9,6 +9,9 @@ it. `codec_pure` draws the layout.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from cpython.array cimport array
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
 
 cdef enum:
     COLUMN_COUNT = 8
@@ -62,6 +65,17 @@ cdef inline const char* reason(Fault fault) noexcept nogil:
     if fault == RECORD_REST:
         return "bytes left over in a record"
     return ""
+
+
+cdef inline Py_ssize_t hold_rows(array rows, Py_ssize_t columns, Py_buffer* held) except -1:
+    """Export rows of `columns` numbers, so that no thread resizes them before they are released; return how many."""
+    if rows.typecode != "q":
+        raise ValueError("rows of another type")
+    PyObject_GetBuffer(rows, held, PyBUF_SIMPLE)
+    if held.len % (columns * <Py_ssize_t>sizeof(int64_t)):
+        PyBuffer_Release(held)
+        raise ValueError("half a row")
+    return held.len // (columns * <Py_ssize_t>sizeof(int64_t))
 
 
 # --- writing -------------------------------------------------------------------------------------------------------

@@ -174,7 +174,7 @@ cdef class Payload:
 
     cdef Py_ssize_t estimate(self, const Frame* frame) noexcept nogil:
         """Return what the lines take when nothing is escaped and there are no headers."""
-        cdef Py_ssize_t each = frame.prefix_size + 78 + number_size(frame.base_offset + self.count)
+        cdef Py_ssize_t each = frame.prefix_size + 78 + number_size(<int64_t>(<uint64_t>frame.base_offset + <uint64_t>self.count))
         each += number_size(frame.append_time if frame.has_append_time else frame.base_timestamp)
         return self.cursor.end + each * self.count
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from crc32c import crc32c
 
-from offsetfs.storage.errors import CorruptBatch, MalformedBatch, StorageError
+from offsetfs.storage.errors import CorruptBatch, DecompressionLimit, MalformedBatch, StorageError
 from offsetfs.storage.records import codec as record_codec
 from offsetfs.storage.records import legacy
 from offsetfs.storage.records.batch_header import (
@@ -59,8 +59,17 @@ __all__ = [
 PAYLOAD_BYTES_MAX = 64 << 20
 """What a batch may inflate to unless the caller says otherwise: protects the memory from a hostile one."""
 
+INFLATED_RECORDS_MAX = 1 << 22
+"""How many records of a compressed batch are taken apart: a row for each takes 64 bytes, where a record may take 7."""
+
+HEADERS_MAX = 1 << 20
+"""How many headers the records of a batch may have where they are read one by one: each costs some hundred bytes of
+memory, and may be two bytes long."""
+
 _LONG_MIN = -(2**63)
 _LONG_MAX = 2**63 - 1
+_HEADERS_COUNT = 7  # the column of a row
+_SMALLEST_HEADER = 2  # bytes: two sizes
 _Answer = TypeVar("_Answer")
 
 
@@ -99,7 +108,7 @@ class Batch:
             else:
                 check_header(self.header, crc32c(self.data[CRC_START:]))
         except StorageError as error:
-            raise self._placed(error) from None
+            raise self.placed(error) from None
 
     def payload(self, bytes_max: int = PAYLOAD_BYTES_MAX) -> Buffer:
         """Return the records section, inflated at the first call and then kept.
@@ -112,8 +121,13 @@ class Batch:
             try:
                 self._payload = self._inflated(bytes_max)
             except StorageError as error:
-                raise self._placed(error) from None
+                raise self.placed(error) from None
         return self._payload
+
+    def drop_payload(self) -> None:
+        """Free the inflated records; they are inflated again when they are asked for."""
+        if self.header.codec:
+            self._payload = self._messages = None
 
     def _inflated(self, bytes_max: int) -> Buffer:
         if self.header.magic < MAGIC:
@@ -129,6 +143,8 @@ class Batch:
         if self.header.magic < MAGIC:
             rows = self.rows()
             return [self._record_at(tuple(rows[at : at + COLUMNS])) for at in range(0, len(rows), COLUMNS)]
+        if len(self.payload()) > _SMALLEST_HEADER * HEADERS_MAX:
+            self._check_headers(sum(self.rows()[_HEADERS_COUNT::COLUMNS]))
         base_offset, timestamp_type = self.header.base_offset, self.header.timestamp_type
         return [
             Record(Offset(base_offset + delta), self.timestamp_of(time), timestamp_type, key, value, headers)
@@ -151,6 +167,7 @@ class Batch:
     def _record_at(self, row: Sequence[int]) -> Record:
         delta, time, key_position, key_size, value_position, value_size, headers_position, headers_count = row
         payload = self.payload()
+        self._check_headers(headers_count)
         return Record(
             Offset(self.header.base_offset + delta),
             self.timestamp_of(time),
@@ -168,7 +185,14 @@ class Batch:
         """
         if self.header.magic < MAGIC:
             return self._asked_set(legacy.MessageSet.rows)
+        if self.header.codec and self.header.count > INFLATED_RECORDS_MAX:
+            reason = f"{self.header.count} records in a compressed batch, more than {INFLATED_RECORDS_MAX}"
+            raise self.placed(DecompressionLimit(reason))
         return self._asked(record_codec.scan)
+
+    def _check_headers(self, count: int) -> None:
+        if count > HEADERS_MAX:
+            raise self.placed(DecompressionLimit(f"{count} headers in a batch, more than {HEADERS_MAX}"))
 
     def joined(self) -> bytearray:
         """Return all values, each followed by a newline; a null value is an empty line."""
@@ -197,21 +221,21 @@ class Batch:
         try:
             return question(payload, self.header.count)
         except StorageError as error:
-            raise self._placed(error) from None
+            raise self.placed(error) from None
 
     def _asked_set(self, question: Callable[[legacy.MessageSet], _Answer]) -> _Answer:
         messages = self._set()
         try:
             return question(messages)
         except StorageError as error:
-            raise self._placed(error) from None
+            raise self.placed(error) from None
 
     def _set(self) -> legacy.MessageSet:
         self.payload()
         assert self._messages is not None
         return self._messages
 
-    def _placed(self, error: StorageError) -> StorageError:
+    def placed(self, error: StorageError) -> StorageError:
         return type(error)(error.reason, path=self.path, position=self.position, offset=self.header.base_offset)
 
 
@@ -241,7 +265,7 @@ def read_batch(
     data = memoryview(buffer)[position : position + header.size]
     batch = Batch(header, data, path, file_position)
     if len(data) < header.size:
-        raise batch._placed(MalformedBatch(f"{len(data)} bytes of a batch of {header.size}"))
+        raise batch.placed(MalformedBatch(f"{len(data)} bytes of a batch of {header.size}"))
     if check:
         batch.check()
     return batch

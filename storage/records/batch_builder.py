@@ -104,13 +104,15 @@ class BatchBuilder:
         needs_key: bool = False,
         earliest: int = NO_TIMESTAMP,
         latest: int = TIMESTAMP_MAX,
+        values_as_text: bool = False,
     ) -> JsonSplit:
         """Take the whole lines of `data[start:end]`, each a JSON object, as records, as many as fit and are right.
 
         `start` of the answer is where the rest begins. There a line is wrong (`fault`), or finds no room: then
         `record_bytes` is its size as `record_size` tells it, and says whether it ever will. `now_ms`: the timestamp of
         records that name none. `needs_key` refuses those without a key, `earliest` and `latest` those with a timestamp
-        outside, but for -1, which is none. Blank lines are stepped over.
+        outside, but for -1, which is none. `values_as_text` takes a `value` that is no string as its text. Blank lines
+        are stepped over.
         """
         assert not self._sealed
         base_timestamp = self._base_timestamp if self.count else None
@@ -127,6 +129,7 @@ class BatchBuilder:
             needs_key,
             earliest,
             latest,
+            values_as_text,
         )
         self.size = split.position
         if split.offset_delta > self.count:
@@ -226,17 +229,23 @@ def spread_json(
     needs_key: bool = False,
     earliest: int = NO_TIMESTAMP,
     latest: int = TIMESTAMP_MAX,
+    honors_partition: bool = False,
+    values_as_text: bool = False,
 ) -> JsonSpread:
     """Take lines as `BatchBuilder.split_json`, each into the builder of its key's partition (see `partitioner`).
 
-    What has no key goes to number `keyless`. Stops at the first line whose builder is None, or has no room: `lane` of
-    the answer says which it is. The lanes in it say which builders took something.
+    What has no key goes to number `keyless`; with `honors_partition` a record that names its `partition` goes there.
+    Stops at the first line whose builder is None, or has no room: `lane` of the answer says which it is. The lanes in
+    it say which builders took something.
     """
     lanes = [None if builder is None else builder.lane for builder in builders]
-    spread = record_json.spread_json(data, start, end, lanes, keyless, now_ms, needs_key, earliest, latest)
-    for builder, lane in zip(builders, spread.lanes, strict=True):
-        if builder is not None and lane is not None:
-            builder.grown(lane)
+    spread = record_json.spread_json(
+        data, start, end, lanes, keyless, now_ms, needs_key, earliest, latest, honors_partition, values_as_text
+    )
+    for number, lane in spread.lanes.items():
+        builder = builders[number]
+        assert builder is not None
+        builder.grown(lane)
     return spread
 
 

@@ -25,6 +25,7 @@ from offsetfs.storage.errors import (
     WouldBlock,
 )
 from offsetfs.storage.files import File
+from offsetfs.storage.records import inflation
 from offsetfs.storage.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -101,11 +102,12 @@ def walk(
     position: int,
     end: int,
     *,
+    on_damage: Callable[[StorageError], object] = lambda error: None,
     nowait: bool = False,
     block_bytes: int = PROBE_BYTES,
     runs: tuple[int, ...] = NO_RUNS,
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield as `headers` does, stepping over batches whose header cannot be true; for searches that need the rest."""
+    """Yield as `headers` does, for searches: batches whose header cannot be true go to `on_damage` and are skipped."""
     while position < end:
         try:
             chain = headers(file, position, end, nowait=nowait, block_bytes=block_bytes, runs=runs)
@@ -114,9 +116,10 @@ def walk(
                 yield place, header, seen
                 position = place + header.size
             return
-        except (MalformedBatch, UnsupportedFormat):
+        except (MalformedBatch, UnsupportedFormat) as error:
             if nowait:
                 raise WouldBlock("looks for the next sound batch", path=file.path, position=position) from None
+            on_damage(error)
             position = next_sound(file, position, end)
 
 
@@ -126,6 +129,7 @@ def load(file: File, position: int, header: BatchHeader, seen: memoryview, *, no
     if header.is_run:
         return Batch(header, data, file.path, position)
     if len(data) < header.size:
+        inflation.claim(header.size)
         data = memoryview(file.read(position, header.size, nowait=nowait))
         if len(data) < header.size:
             raise MalformedBatch("the file ends inside the batch", path=file.path, position=position)
@@ -138,6 +142,8 @@ def load(file: File, position: int, header: BatchHeader, seen: memoryview, *, no
 
 def _inflate_small(batch: Batch) -> None:
     """Inflate what is small, so that an event loop may use the batch; more than that belongs into a thread."""
+    if batch.header.size > INLINE_INFLATE_BYTES_MAX:  # many bytes may inflate to few, and take as long
+        raise WouldBlock("a large compressed batch", path=batch.path, position=batch.position)
     try:
         batch.payload(INLINE_INFLATE_BYTES_MAX)
     except DecompressionLimit:

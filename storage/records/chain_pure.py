@@ -140,8 +140,10 @@ def measure(block: Buffer, file_position: int, rows: array[int]) -> array[int]:
 
 def join(block: Buffer, file_position: int, rows: array[int]) -> bytearray | None:
     """Return the output of all batches, one behind the other; None when one of them has to be asked itself."""
-    joined = bytearray()
-    for lines in _lines(block, file_position, rows):
+    joined, batches = bytearray(), _lines(block, file_position, rows)
+    if sum(rows[SIZE::COLUMNS]) > len(memoryview(block)):
+        raise ValueError("batches that overlap")
+    for lines in batches:
         if lines is None:
             return None
         joined += lines
@@ -150,6 +152,8 @@ def join(block: Buffer, file_position: int, rows: array[int]) -> bytearray | Non
 
 def _lines(block: Buffer, file_position: int, rows: array[int]) -> Iterator[bytearray | None]:
     """Return the output of each batch, None where it has to be asked itself."""
+    if rows.typecode != "q":
+        raise ValueError("rows of another type")
     view = memoryview(block)
     ends = [(rows[at + POSITION] - file_position, rows[at + SIZE]) for at in range(0, len(rows), COLUMNS)]
     if any(start < 0 or size < HEADER_SIZE or start + size > len(view) for start, size in ends):

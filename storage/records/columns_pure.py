@@ -22,6 +22,7 @@ from offsetfs.storage.records.codec import COLUMNS, Buffer
 from offsetfs.storage.records.codec_pure import INT_MAX
 from offsetfs.storage.records.json_lines_pure import Lane
 from offsetfs.storage.records.partitioner import partition_of
+from offsetfs.storage.units import I64_MAX
 
 KEY, VALUE, HEADERS = 2, 4, 6
 """Where in a scanned row the position of each stands; its size or count follows."""
@@ -114,6 +115,10 @@ def _gathered(view: memoryview, pairs: Sequence[tuple[int, int]]) -> Column:
 
 def spread_keys(keys: Column, count: int, partitions: int) -> array[int]:
     """Return for each of `count` keys the partition, of so many, to which it belongs (`partitioner`); -1 for a null."""
+    if partitions < 1:
+        raise ValueError(f"{partitions} partitions")
+    if not 0 <= count < len(keys.ends):
+        raise ValueError("a row outside of its column")
     found = (_value(keys, row, count) for row in range(count))
     return array("i", (-1 if key is None else partition_of(key, partitions) for key in found))
 
@@ -135,7 +140,7 @@ def encode_columns(columns: RecordColumns, picks: array[int], pick: int, lane: L
         if timestamp < -1:
             raise ValueError(f"a timestamp of {timestamp}")
         rest, value_size = _fields(columns, row, len(timestamps))
-        record = _framed(timestamp - (timestamp if base is None else base), delta, rest)
+        record = _framed(_wrapped(timestamp - (timestamp if base is None else base)), delta, rest)
         if len(record) > len(target) - position:
             record_bytes = len(_framed(0, 0, rest))
             break
@@ -144,6 +149,11 @@ def encode_columns(columns: RecordColumns, picks: array[int], pick: int, lane: L
         position, delta, pick = position + len(record), delta + 1, pick + 1
         values_bytes += value_size + 1
     return Encoded(pick, Lane(None, position, delta, base, latest, values_bytes), record_bytes)
+
+
+def _wrapped(number: int) -> int:
+    """Return `number` as a Java long holds it."""
+    return (number + I64_MAX + 1) % (1 << 64) - I64_MAX - 1
 
 
 def _framed(timestamp_delta: int, offset_delta: int, rest: bytes) -> bytes:

@@ -6,10 +6,10 @@
     lz4     one frame of independent blocks of up to 64 KiB, no content size, no checksums: 04224d18 60 40 82
     zstd    frames without content size and checksum
 
-Inflating stops as soon as the output would pass the bound the caller names: `DecompressionLimit`. Nothing is allocated
-because the input says so. Bytes that are no such stream, or end too early, raise `MalformedBatch`. Compressed bytes
-differ from those of Kafka's libraries; they only need to inflate to the same. Follows Kafka's CompressionType and
-Lz4BlockInputStream, and snappy-java's SnappyInputStream.
+Inflating stops as soon as the output would pass the bound that the caller passes, or a bound of `inflation` on time and
+blocks: `DecompressionLimit`. Nothing is allocated because the input says so. Bytes that are no such stream, or end too
+early, raise `MalformedBatch`. Compressed bytes differ from those of Kafka's libraries; they only need to inflate to the
+same. Follows Kafka's CompressionType and Lz4BlockInputStream, and snappy-java's SnappyInputStream.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from offsetfs.storage.errors import DecompressionLimit, MalformedBatch, UnsupportedFormat
+from offsetfs.storage.errors import MalformedBatch, StorageError, UnsupportedFormat
+from offsetfs.storage.records.inflation import LARGE_BYTES, Inflation
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by the id that a batch carries in its attributes."""
 
 LEVELS: Final = {"gzip": range(-1, 10), "lz4": range(1, 18), "zstd": range(-131072, 23)}
 """Levels a codec takes. For gzip 0 is not among them, which `Compression` knows."""
+
+_STEP_BYTES = 1 << 20
+"""How much is inflated at once of what is large."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -65,25 +69,26 @@ def compress(name: str, data: Buffer, level: int | None = None) -> bytes:
     return _COMPRESSORS[compression.codec](data, level)
 
 
-def decompress(codec_id: int, data: Buffer, bytes_max: int) -> bytes:
-    """Return what `data` inflates to, at most `bytes_max` bytes.
+def decompress(codec_id: int, data: Buffer, bytes_max: int) -> bytes | bytearray:
+    """Return what `data` inflates to, at most `bytes_max` bytes. May wait for other threads; see `inflation`.
 
-    `DecompressionLimit` beyond that, `MalformedBatch` for bytes that are no such stream, `UnsupportedFormat` for a
-    codec id above 4. Codec 0 returns the bytes as they are, whatever the bound.
+    `DecompressionLimit` beyond that, or beyond the bounds of `inflation`; `MalformedBatch` for bytes that are no such
+    stream, `UnsupportedFormat` for a codec id above 4. Codec 0 returns the bytes as they are, whatever the bound.
     """
     if not 0 <= codec_id < len(CODECS):
         raise UnsupportedFormat(f"codec {codec_id}")
-    return _DECOMPRESSORS[codec_id](data, bytes_max)
-
-
-def _limit(bytes_max: int) -> DecompressionLimit:
-    return DecompressionLimit(f"inflates to more than {bytes_max} bytes")
+    try:
+        with Inflation(bytes_max) as inflation:
+            return _DECOMPRESSORS[codec_id](data, inflation)
+    except StorageError as error:
+        failure = type(error)(error.reason)
+    raise failure  # another one: the traceback of the first holds what was inflated until then
 
 
 # --- none ----------------------------------------------------------------------------------------------------------
 
 
-def _copy(data: Buffer, _: int | None) -> bytes:
+def _copy(data: Buffer, _: int | Inflation | None) -> bytes:
     return bytes(data)
 
 
@@ -97,20 +102,33 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
-def _gunzip(data: Buffer, bytes_max: int) -> bytes:
+def _gunzip(data: Buffer, inflation: Inflation) -> bytes | bytearray:
     """Inflate one member. A second one is refused: a million empty members would cost a million inflaters."""
     inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
     try:
         # One byte more than allowed: zlib then also reads the trailer of a stream that fits exactly.
-        inflated = inflater.decompress(data, bytes_max + 1)
+        inflated: bytes | bytearray = inflater.decompress(data, inflation.first_bytes)
+        inflation.check(len(inflated))
+        if len(inflated) == inflation.first_bytes:
+            inflated = _gunzip_rest(inflater, inflated, inflation)
     except zlib.error as error:
         raise MalformedBatch(f"gzip: {error}") from None
-    if len(inflated) > bytes_max:
-        raise _limit(bytes_max)
     if not inflater.eof:
         raise MalformedBatch("gzip: the stream ends too early")
     if inflater.unused_data:
         raise MalformedBatch(f"gzip: {len(inflater.unused_data)} bytes behind the end")
+    return inflated
+
+
+def _gunzip_rest(inflater: zlib._Decompress, begun: bytes | bytearray, inflation: Inflation) -> bytearray:
+    """Inflate what follows the first `LARGE_BYTES`, in steps."""
+    inflated = bytearray(begun)
+    while not inflater.eof and inflater.unconsumed_tail:
+        inflation.grow(len(inflated) + _STEP_BYTES)
+        inflated += inflater.decompress(
+            inflater.unconsumed_tail, min(_STEP_BYTES, inflation.bytes_max + 1 - len(inflated))
+        )
+        inflation.check(len(inflated))
     return inflated
 
 
@@ -134,13 +152,14 @@ def _snappy(data: Buffer, _: int | None) -> bytes:
     return bytes(stream)
 
 
-def _unsnappy(data: Buffer, bytes_max: int) -> bytes:
+def _unsnappy(data: Buffer, inflation: Inflation) -> bytes | bytearray:
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC or len(view) < len(_XERIAL_HEADER):
-        return _unsnappy_block(view, bytes_max, bytes_max)
+        return _unsnappy_block(view, 0, inflation)
     inflated = bytearray()
     position = len(_XERIAL_HEADER)
     while position < len(view):
+        inflation.count_block()
         if len(view) - position < _BLOCK_SIZE.size:
             raise MalformedBatch("snappy: the stream ends within a block size")
         (size,) = _BLOCK_SIZE.unpack_from(view, position)
@@ -150,19 +169,19 @@ def _unsnappy(data: Buffer, bytes_max: int) -> bytes:
         position += _BLOCK_SIZE.size
         if not 0 <= size <= len(view) - position:
             raise MalformedBatch(f"snappy: a block of {size} bytes where {len(view) - position} are left")
-        inflated += _unsnappy_block(view[position : position + size], bytes_max - len(inflated), bytes_max)
+        inflated += _unsnappy_block(view[position : position + size], len(inflated), inflation)
         position += size
-    return bytes(inflated)
+    return inflated
 
 
-def _unsnappy_block(block: memoryview, bytes_left: int, bytes_max: int) -> bytes:
+def _unsnappy_block(block: memoryview, size_before: int, inflation: Inflation) -> bytes:
     """Inflate a raw block after asking what it declares: the library allocates that much before it looks further."""
     try:
         declared = cramjam.snappy.decompress_raw_len(block)
-        if declared > bytes_left:
-            raise _limit(bytes_max)
+        inflation.check(size_before + declared)
         if declared > _SNAPPY_RATIO_MAX * len(block):
             raise MalformedBatch(f"snappy: {len(block)} bytes cannot hold {declared}")
+        inflation.grow(size_before + declared)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise MalformedBatch(f"snappy: {error}") from None
@@ -190,23 +209,34 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     return framed
 
 
-def _unlz4(data: Buffer, bytes_max: int) -> bytes:
+def _unlz4(data: Buffer, inflation: Inflation) -> bytes | bytearray:
     """Inflate one frame; what stands behind its end is not looked at, as in Kafka.
 
     Kafka's reader leaves content size and content checksum unverified; nobody writes them, and liblz4 verifies.
     """
     _check_lz4_descriptor(memoryview(data)[:_LZ4_DESCRIPTOR_SIZE_MIN])
-    # The library sets `bytes_most` aside at once, so it may be no more than the input could possibly inflate to.
-    bytes_most = min(bytes_max + 1, _LZ4_RATIO_MAX * len(data) + _LZ4_BLOCK_BYTES_MAX)
+    # The library allocates `bytes_most` at once, so it may be no more than the input could possibly inflate to.
+    bytes_most = min(inflation.first_bytes, _LZ4_RATIO_MAX * len(data) + _LZ4_BLOCK_BYTES_MAX)
     inflater = lz4.frame.LZ4FrameDecompressor()
     try:
-        inflated: bytes = inflater.decompress(data, bytes_most)
+        inflated: bytes | bytearray = inflater.decompress(data, bytes_most)
+        inflation.check(len(inflated))
+        if len(inflated) == inflation.first_bytes:
+            inflated = _unlz4_rest(inflater, inflated, inflation)
     except RuntimeError as error:
         raise MalformedBatch(f"lz4: {error}") from None
-    if len(inflated) > bytes_max:
-        raise _limit(bytes_max)
     if not inflater.eof:
         raise MalformedBatch("lz4: the stream ends too early")
+    return inflated
+
+
+def _unlz4_rest(inflater: lz4.frame.LZ4FrameDecompressor, begun: bytes | bytearray, inflation: Inflation) -> bytearray:
+    """Inflate what follows the first `LARGE_BYTES`, in steps."""
+    inflated = bytearray(begun)
+    while not inflater.eof and not inflater.needs_input:
+        inflation.grow(len(inflated) + _STEP_BYTES)
+        inflated += inflater.decompress(b"", min(_STEP_BYTES, inflation.bytes_max + 1 - len(inflated)))
+        inflation.check(len(inflated))
     return inflated
 
 
@@ -230,6 +260,9 @@ _ZSTD_RUN = 1  # a block that repeats one byte
 _ZSTD_KEPT_WINDOW_BYTES = 4 << 20
 """Twice what Kafka's default level asks for. Making a decompressor takes as long as inflating 16 KiB."""
 
+_ZSTD_WINDOW_BYTES_MAX = 128 << 20
+"""What the library refuses to exceed, so that no stream gets more."""
+
 _of_thread = threading.local()
 
 
@@ -238,22 +271,23 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
     return compressor.compress(data)
 
 
-def _unzstd(data: Buffer, bytes_max: int) -> bytes:
+def _unzstd(data: Buffer, inflation: Inflation) -> bytes | bytearray:
     """Inflate all frames in steps of a MiB.
 
     The one-shot call believes the content size a frame declares, and its `max_output_size` does not bound the output.
     """
-    decompressor = _decompressor(_check_zstd_frames(memoryview(data)))
-    inflated = bytearray()
+    window_bytes = _check_zstd_frames(memoryview(data), inflation)
+    inflation.grow(min(window_bytes, _ZSTD_WINDOW_BYTES_MAX) - _ZSTD_KEPT_WINDOW_BYTES)
+    decompressor, inflated = _decompressor(window_bytes), bytearray()
     try:
         with decompressor.stream_reader(data, read_across_frames=True) as reader:
-            while step := reader.read(min(_ZSTD_STEP_BYTES, bytes_max + 1 - len(inflated))):
+            while step := reader.read(min(_ZSTD_STEP_BYTES, inflation.bytes_max + 1 - len(inflated))):
                 inflated += step
-                if len(inflated) > bytes_max:
-                    raise _limit(bytes_max)
+                inflation.check(len(inflated))
+                inflation.grow(len(inflated))
     except zstandard.ZstdError as error:
         raise MalformedBatch(f"zstd: {error}") from None
-    return bytes(inflated)
+    return bytes(inflated) if len(inflated) <= LARGE_BYTES else inflated
 
 
 def _decompressor(window_bytes: int) -> zstandard.ZstdDecompressor:
@@ -266,13 +300,14 @@ def _decompressor(window_bytes: int) -> zstandard.ZstdDecompressor:
     return kept
 
 
-def _check_zstd_frames(data: memoryview) -> int:
+def _check_zstd_frames(data: memoryview, inflation: Inflation) -> int:
     """Walk over the block sizes: the stream reader would take a stream that ends too early for a short one.
 
     Return the bytes of the largest window that a frame asks for.
     """
     position = window_bytes = 0
     while position < len(data) or position == 0:
+        inflation.count_block()
         try:
             header = bytes(data[position : position + 18])
             parameters = zstandard.get_frame_parameters(header)
@@ -280,15 +315,16 @@ def _check_zstd_frames(data: memoryview) -> int:
             window_bytes = max(window_bytes, parameters.window_size)
         except zstandard.ZstdError as error:
             raise MalformedBatch(f"zstd: {error}") from None
-        position = _zstd_blocks_end(data, position) + parameters.has_checksum * _ZSTD_CHECKSUM_SIZE
+        position = _zstd_blocks_end(data, position, inflation) + parameters.has_checksum * _ZSTD_CHECKSUM_SIZE
         if position > len(data):
             raise MalformedBatch("zstd: the stream ends too early")
     return window_bytes
 
 
-def _zstd_blocks_end(data: memoryview, position: int) -> int:
+def _zstd_blocks_end(data: memoryview, position: int, inflation: Inflation) -> int:
     last = False
     while not last:
+        inflation.count_block()
         if len(data) - position < _ZSTD_BLOCK_HEADER_SIZE:
             raise MalformedBatch("zstd: the stream ends too early")
         header = int.from_bytes(data[position : position + _ZSTD_BLOCK_HEADER_SIZE], "little")
@@ -299,4 +335,10 @@ def _zstd_blocks_end(data: memoryview, position: int) -> int:
 
 
 _COMPRESSORS: Final[tuple[Callable[[Buffer, int | None], bytes], ...]] = (_copy, _gzip, _snappy, _lz4, _zstd)
-_DECOMPRESSORS: Final[tuple[Callable[[Buffer, int], bytes], ...]] = (_copy, _gunzip, _unsnappy, _unlz4, _unzstd)
+_DECOMPRESSORS: Final[tuple[Callable[[Buffer, Inflation], bytes | bytearray], ...]] = (
+    _copy,
+    _gunzip,
+    _unsnappy,
+    _unlz4,
+    _unzstd,
+)

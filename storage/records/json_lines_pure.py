@@ -52,8 +52,8 @@ class JsonSpread(NamedTuple):
     """How far `spread_json` got."""
 
     start: int
-    lanes: list[Lane | None]
-    """Those that got records, without their targets; None for the others."""
+    lanes: dict[int, Lane]
+    """Those that got records, by number and without their targets."""
 
     lane: int
     """Where the next record belongs, when it found no room there; else -1."""
@@ -78,13 +78,15 @@ def split_json(
     needs_key: bool = False,
     earliest: int = -1,
     latest: int = LONG_MAX,
+    values_as_text: bool = False,
 ) -> JsonSplit:
     """Write each whole line of `source[start:end]` as a record into `target` from `position`.
 
     A line ends at a newline; blank lines are stepped over. `base_timestamp` is the batch's, None when it has no record
     yet: the first one's timestamp then becomes it. `now_ms` is the timestamp of records that name none; `needs_key`
-    refuses those without a key, `earliest` and `latest` any timestamp outside but -1, which is none. Timestamp deltas
-    wrap around as a Java long does, and so come back right.
+    refuses those without a key, `earliest` and `latest` any timestamp outside but -1, which is none; `values_as_text`
+    takes
+    a `value` that is no string as its text. Timestamp deltas wrap around as a Java long does, and so come back right.
 
     Stops when no newline is left, the next record finds no room in `target`, `count_max` records are written, the
     offset delta would pass 2^31 - 1, or a line is wrong (`fault`). Returns where to go on.
@@ -100,7 +102,7 @@ def split_json(
         if newline < 0:
             break
         try:
-            record = parse(lines[start - first : newline], needs_key=needs_key)
+            record = parse(lines[start - first : newline], needs_key=needs_key, values_as_text=values_as_text)
             _check_time(record, now_ms, earliest, latest)
         except WrongLine as wrong:
             fault = wrong.fault
@@ -131,31 +133,50 @@ def spread_json(
     needs_key: bool = False,
     earliest: int = -1,
     latest: int = LONG_MAX,
+    honors_partition: bool = False,
+    values_as_text: bool = False,
 ) -> JsonSpread:
     """Write each whole line of `source[start:end]` as a record into the lane of its key, one lane a partition.
 
     Where there is one lane, it takes everything; else `partitioner` says which it is. Records without a key go into
-    lane `keyless`. All as in `split_json`, in the order of the lines: it stops at the first one that is wrong, or
-    whose lane has no room or is None.
+    lane `keyless`. With `honors_partition` a record that names its `partition` goes there, whatever its key, and one
+    that names a number without a lane is wrong; else the field is ignored, as in `split_json`. All as in `split_json`,
+    in the order of the lines: it stops at the first one that is wrong, or whose lane has no room or is None.
     """
     if not 0 <= keyless < len(lanes):
         raise ValueError(f"lane {keyless} of {len(lanes)}")
+    if not 0 <= start <= end <= len(source) or now_ms < -1:
+        raise ValueError("split outside of its buffers" if now_ms >= -1 else f"a timestamp of {now_ms}")
+    for lane in lanes:
+        if lane is not None and not (0 <= lane.position <= len(lane.target or b"") and lane.offset_delta >= 0):
+            raise ValueError(f"a lane of position {lane.position} and offset delta {lane.offset_delta}")
     now = list(lanes)
     while (newline := bytes(memoryview(source)[start:end]).find(b"\n")) >= 0:
         line_end = start + newline + 1
         try:
-            record = parse(bytes(memoryview(source)[start : line_end - 1]), needs_key=needs_key)
+            line = bytes(memoryview(source)[start : line_end - 1])
+            count = len(lanes) if honors_partition else 0
+            record = parse(line, needs_key=needs_key, partitions=count, values_as_text=values_as_text)
             _check_time(record, now_ms, earliest, latest)
         except WrongLine as wrong:
             return JsonSpread(start, _changed(now, lanes), -1, 0, wrong.fault)
         if record is not None:
-            number = keyless if record.key is None else partition_of(record.key, len(lanes))
+            number = _lane_of(record, len(lanes), keyless)
             lane = now[number]
             if lane is None:
                 return JsonSpread(start, _changed(now, lanes), number, len(_encoded(record, 0, 0)), None)
             assert lane.target is not None
             split = split_json(
-                source, start, line_end, lane.target, lane.position, lane.offset_delta, lane.base_timestamp, now_ms, 1
+                source,
+                start,
+                line_end,
+                lane.target,
+                lane.position,
+                lane.offset_delta,
+                lane.base_timestamp,
+                now_ms,
+                1,
+                values_as_text=values_as_text,
             )
             if split.start == start:
                 return JsonSpread(start, _changed(now, lanes), number, len(_encoded(record, 0, 0)), None)
@@ -171,6 +192,12 @@ def spread_json(
     return JsonSpread(start, _changed(now, lanes), -1, 0, None)
 
 
+def _lane_of(record: JsonRecord, count: int, keyless: int) -> int:
+    if record.partition is not None:
+        return record.partition
+    return keyless if record.key is None else partition_of(record.key, count)
+
+
 def _check_time(record: JsonRecord | None, now_ms: int, earliest: int, latest: int) -> None:
     if record is not None:
         timestamp = now_ms if record.timestamp is None else record.timestamp
@@ -178,11 +205,12 @@ def _check_time(record: JsonRecord | None, now_ms: int, earliest: int, latest: i
             raise WrongLine(LineFault(0, OUT_OF_TIME))
 
 
-def _changed(now: Sequence[Lane | None], before: Sequence[Lane | None]) -> list[Lane | None]:
-    return [
-        None if lane is None or lane is old else lane._replace(target=None)
-        for lane, old in zip(now, before, strict=True)
-    ]
+def _changed(now: Sequence[Lane | None], before: Sequence[Lane | None]) -> dict[int, Lane]:
+    return {
+        number: lane._replace(target=None)
+        for number, (lane, old) in enumerate(zip(now, before, strict=True))
+        if lane is not None and lane is not old
+    }
 
 
 def _encoded(record: JsonRecord, timestamp_delta: int, offset_delta: int) -> bytes:

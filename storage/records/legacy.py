@@ -34,7 +34,7 @@ from offsetfs.storage.records.batch_header import APPEND_TIME_FLAG, KEY_POSITION
 from offsetfs.storage.records.compression import CODECS, decompress
 from offsetfs.storage.records.lz4_descriptor import with_right_checksum
 from offsetfs.storage.records.record import NO_TIMESTAMP_TYPE
-from offsetfs.storage.units import Timestamp
+from offsetfs.storage.units import I64_MAX, Timestamp
 
 RUN_BYTES = 8 << 10
 """How long a run gets: so much does a look-up walk, message by message, where an index was made from runs."""
@@ -60,7 +60,7 @@ def check(header: BatchHeader, data: memoryview) -> None:
     actual = zlib.crc32(data[_CHECKED_START:])
     if actual != header.crc:
         raise CorruptBatch(f"checksum {actual:#010x} where {header.crc:#010x} is stored")
-    if not 0 <= header.base_offset < 2**63 - 1:
+    if not 0 <= header.base_offset < I64_MAX:
         raise MalformedBatch(f"offset {header.base_offset}")
 
 
@@ -122,7 +122,12 @@ def open_set(header: BatchHeader, data: memoryview, bytes_max: int) -> MessageSe
         return MessageSet(header, data, header.base_offset, header.base_offset)
     messages = _inflated(header, data, bytes_max)
     first, last, _ = message_set.verify(messages)
-    return MessageSet(header, messages, first, _reference(header, last))
+    reference = _reference(header, last)
+    for stored in (first, last):
+        offset = header.base_offset + stored - reference
+        if not 0 <= offset < I64_MAX:
+            raise MalformedBatch(f"offset {offset} inside a wrapper of offset {header.base_offset}")
+    return MessageSet(header, messages, first, reference)
 
 
 def _reference(header: BatchHeader, last: int) -> int:
@@ -134,7 +139,7 @@ def _reference(header: BatchHeader, last: int) -> int:
     return last
 
 
-def _inflated(header: BatchHeader, data: memoryview, bytes_max: int) -> bytes:
+def _inflated(header: BatchHeader, data: memoryview, bytes_max: int) -> bytes | bytearray:
     if header.codec == _ZSTD:
         raise MalformedBatch(f"zstd, which message format v{header.magic} does not have")
     _, _, position = message_set.field(data, KEY_POSITIONS[header.magic], len(data))

@@ -19,11 +19,11 @@ from crc32c import crc32c
 
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, OffsetBeyondSegment, StorageError, UnsupportedFormat
 from offsetfs.storage.files import File
+from offsetfs.storage.names import segment_offset_max
 from offsetfs.storage.records import batch_chain, chain
 from offsetfs.storage.records.batch import MAGIC_END, Batch, check_header
 from offsetfs.storage.records.batch_header import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, Buffer, parse_header
 from offsetfs.storage.records.legacy import NO_RUNS, TIMELESS_RUNS
-from offsetfs.storage.units import I32_MAX
 
 BLOCK_BYTES = 4 << 20
 """How much is read at once. Batches above `max.message.bytes` (1 MiB unless it is raised) are rare."""
@@ -165,7 +165,7 @@ def sound_rows(
 
 def offset_max_of(base_offset: int, base_behind: int | None) -> int:
     """Return the highest offset that a segment can hold; `base_behind`: where the next one begins, if there is one."""
-    highest = base_offset + I32_MAX
+    highest = segment_offset_max(base_offset)
     return highest if base_behind is None else min(highest, base_behind - 1)
 
 

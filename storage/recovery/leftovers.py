@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from offsetfs.storage import files
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name
-from offsetfs.storage.partition.swap import CLEANED, DELETED, SWAP
+from offsetfs.storage.partition.swap import CLEANED, SWAP
 from offsetfs.storage.records import chain, row_walk
+from offsetfs.storage.segments import removed_names
 
 _OF_A_LOG = (".index", ".timeindex", ".txnindex", *MAP_SUFFIXES)
 _OF_A_SEGMENT = (".log", *_OF_A_LOG, ".snapshot")
@@ -88,7 +89,7 @@ def pending_swaps(path: str, parsed: Present | None = None) -> PendingSwaps:
     return PendingSwaps(
         undone=undone,
         replaced=_replaced(path, parsed, [(name, base) for name, base, suffix in ready if suffix == ".log" + SWAP]),
-        garbage=[name for name, _, suffix in parsed if suffix in (*_ending(CLEANED), *_ending(DELETED))],
+        garbage=[name for name, _, suffix in parsed if suffix in _ending(CLEANED) or _is_removed(suffix)],
         renamed=[name for name, _, _ in sorted(ready, key=lambda each: (each[1], each[2] != ".log" + SWAP))],
     )
 
@@ -96,7 +97,7 @@ def pending_swaps(path: str, parsed: Present | None = None) -> PendingSwaps:
 def _is_begun(parsed: Present, swaps: Present) -> bool:
     """Whether something may have gone already for the sake of these `.swap` files."""
     live = {base for _, base, suffix in parsed if suffix == ".log"}
-    gone = any(suffix == ".log" + DELETED for _, _, suffix in parsed)
+    gone = any(removed_names.without_ending(suffix) == ".log" for _, _, suffix in parsed)
     return gone or not all(base in live for _, base, suffix in swaps if suffix == ".log" + SWAP)
 
 
@@ -120,7 +121,11 @@ def _replaced(path: str, parsed: Present, logs: Sequence[tuple[str, int]]) -> li
     # The last segment is never rewritten: an offset that a flipped bit put too high shall not take it.
     last = max((base for _, base, suffix in live if suffix == ".log"), default=-1)
     # What was copied from may be called `.deleted` by now, and what is older not: renames reach the disk in any order.
-    logs_once = [(base, name) for name, base, suffix in parsed if suffix in (".log", ".log" + DELETED)]
+    logs_once = [
+        (base, name)
+        for name, base, suffix in parsed
+        if suffix == ".log" or removed_names.without_ending(suffix) == ".log"
+    ]
     others = sorted(each for each in logs_once if each[0] not in bases and each[0] != last)
     low, high = min(bases), max(_next_offset_of(path, name, base, others) for name, base in logs)
     between = [name for name, base, _ in live if low <= base < high and base not in bases and base != last]
@@ -160,6 +165,10 @@ def _has_batch(path: str, name: str, batch: tuple[int, int]) -> bool:
 
 def _ending(ending: str) -> list[str]:
     return [suffix + ending for suffix in _OF_A_SEGMENT]
+
+
+def _is_removed(suffix: str) -> bool:
+    return removed_names.without_ending(suffix) in _OF_A_SEGMENT
 
 
 def finish_swaps(path: str) -> PendingSwaps:

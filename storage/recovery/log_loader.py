@@ -11,18 +11,19 @@ Opened for reading, nothing is changed: what is not sound at the end is simply n
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from offsetfs.storage import checkpoint, files
-from offsetfs.storage.errors import InvalidCheckpoint, StorageError
+from offsetfs.storage.errors import InvalidCheckpoint, StorageError, UnreadableLog
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.partition import cut_tail
 from offsetfs.storage.partition.epochs import LeaderEpochCache
 from offsetfs.storage.partition.follower import Follower
 from offsetfs.storage.partition.log import Damage, Log
-from offsetfs.storage.partition.log_end import end_of_chain, readable_end
+from offsetfs.storage.partition.log_end import end_of_chain, readable_end, replicated_end
 from offsetfs.storage.partition.log_home import LogHome
 from offsetfs.storage.partition.producer_loading import load_producers
 from offsetfs.storage.recovery import leftovers, overflow
@@ -49,14 +50,19 @@ class Opening:
     pool: Pool[SegmentFiles]
     recovery_point: int = 0
     log_start: Callable[[], int] = lambda: 0
+    high_watermark: Callable[[], int | None] = lambda: None
+    """For a reader: the offset at which the log ends because its broker may truncate what follows; None: no bound."""
     clean: bool = True
     read_only: bool = False
     is_compacted: bool = False
     has_recovery_point: bool = False
     """Whether the checkpoint says so, be it 0: compaction puts it there before it leaves the first gap."""
 
+    unrecovered: Exception | None = None
+    """Why the log is opened for reading although its directory is open for writing: its recovery failed."""
+
     is_brokers: bool = False
-    """Whether a broker wrote here: then nothing is known of gaps between segments."""
+    """Whether a broker wrote here, or the topic's settings are unknown: so are the reasons of gaps between segments."""
     on_bytes: OnBytes = lambda count: None
     """Told, during recovery, how many bytes more were verified."""
     home: LogHome = field(default_factory=LogHome)
@@ -72,16 +78,30 @@ class _Content:
     has_transactions: bool = False
 
 
+_IMPOSSIBLE = (ArithmeticError, LookupError, ValueError, TypeError, struct.error)
+"""What Python raises where numbers or bytes of a file have values that no check foresaw."""
+
+
 def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
     """Open the partition in directory `path`, recovering it when it was not closed cleanly.
 
     Costs a directory listing and the last index interval after a clean shutdown, else a read of everything from the
-    recovery point on. Raises OSError and StorageError for this partition alone.
+    recovery point on. Raises OSError and StorageError for this partition alone, `UnreadableLog` for damage that no
+    check foresaw.
     """
+    try:
+        return _opened(partition, path, opening)
+    except _IMPOSSIBLE as error:
+        raise UnreadableLog(f"cannot be opened: {error!r}", path=path) from error
+
+
+def _opened(partition: TopicPartition, path: str, opening: Opening) -> Log:
     damage: list[Damage] = []
     epochs = _epochs(path, damage)
     if opening.read_only:
         content, home = _read(path, opening), opening.home
+        if opening.unrecovered is not None:
+            damage.append(Damage(path, 0, content.next_offset, f"read only, not recovered: {opening.unrecovered}"))
     else:
         content, home = _load(path, epochs, opening)
         content = _beyond_what_was_given_out(content, opening)
@@ -99,11 +119,12 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
         load_producers=lambda log, was_cut: load_producers(log, clean=opening.clean and not was_cut),
         damage=tuple(damage + content.damage),
         read_only=opening.read_only,
+        unrecovered=opening.unrecovered,
         is_compacted=opening.is_compacted,
         home=home,
     )
     if opening.read_only:
-        log.follow(Follower(log, opening.log_start))
+        log.follow(Follower(log, opening.log_start, high_watermark=opening.high_watermark))
     if content.has_transactions:
         log.transactions.rebuild_indexes(opening.recovery_point)
     return log
@@ -204,9 +225,16 @@ def belongs_to_partition(name: str) -> bool:
 
 def _read(path: str, opening: Opening) -> _Content:
     """Return what a reader is shown."""
+    high_watermark = opening.high_watermark()
     segments = _readable_segments(path, opening)
+    if high_watermark is not None:
+        shown = [segment for segment in segments if segment.base_offset <= high_watermark]
+        segments = Segments(shown or [segments.first])
     active = segments.active
-    active.size, next_offset, damaged = readable_end(active, opening.recovery_point)
+    size, next_offset, damaged = readable_end(active, opening.recovery_point)
+    if high_watermark is not None:
+        size, next_offset = replicated_end(active, (size, next_offset), high_watermark, opening.log_start())
+    active.size = size
     return _Content(segments, next_offset, [*_holes(segments, opening), *([damaged] if damaged else [])])
 
 

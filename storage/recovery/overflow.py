@@ -132,8 +132,7 @@ def _fill(log: File, part: _Part, size: int) -> int | None:
 def _write(segment: Segment, log: File, part: _Part, modified_ns: int) -> None:
     """Write the files of a part as `.cleaned`; synced, their names not yet."""
     path = os.path.join(segment.directory, segment_name(part.base_offset, ".log" + swap.CLEANED))
-    with files.opened(path, create=True) as file:
-        file.truncate(0)
+    with files.created(path) as file:
         for position in range(part.start, part.end, _COPY_BYTES):
             file.write(position - part.start, log.read(position, min(_COPY_BYTES, part.end - position)))
         file.sync()

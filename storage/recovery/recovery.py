@@ -26,6 +26,7 @@ import os
 from collections.abc import Callable
 
 from offsetfs.storage import files
+from offsetfs.storage.counted import counted
 from offsetfs.storage.errors import OffsetBeyondSegment, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.partition import cut_tail, producer_loading
@@ -201,9 +202,11 @@ class Recovery:
         """Cut the log. What goes is kept, on disk, before; so are the segments behind, for else a crash in between
         would leave them in the log, with a hole before them."""
         kept = cut_tail.keep(segment, position, sync_name=False)
+        is_preallocated = kept is None and segment.config.preallocate and self.segments.base_behind(segment) is None
         where = f"kept in {os.path.basename(kept)}" if kept else "all of them zero"
-        reason = f"{reason}; cut {segment.size - position} bytes, {where}"
-        self.damage.append(Damage(segment.log_path, position, self.next_offset, reason))
+        reason = f"{reason}; cut {counted(segment.size - position, 'byte')}, {where}"
+        if not is_preallocated:
+            self.damage.append(Damage(segment.log_path, position, self.next_offset, reason, kept or ""))
         self._set_aside_after(segment, "it follows a cut")
         files.sync_directory(self._directory)
         log.truncate(position)
@@ -214,10 +217,10 @@ class Recovery:
         later = [segment for segment in self.segments if segment.base_offset > last.base_offset]
         found = []
         for segment in reversed(later):
-            kept = os.path.basename(cut_tail.set_aside(segment))
+            kept = cut_tail.set_aside(segment)
             segment.pool.drop(segment)
-            meaning = f"{reason}; the whole segment is kept in {kept}"
-            found.append(Damage(segment.log_path, 0, segment.base_offset, meaning))
+            meaning = f"{reason}; the whole segment is kept in {os.path.basename(kept)}"
+            found.append(Damage(segment.log_path, 0, segment.base_offset, meaning, kept))
         self.damage += reversed(found)
         self.segments = self.segments.without(later)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from offsetfs.storage import checkpoint, files
+from offsetfs.storage.counted import counted
 from offsetfs.storage.errors import InvalidCheckpoint, OffsetBeyondSegment, StorageError
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition import cut_tail
@@ -60,7 +61,8 @@ class RecoveryPlan:
     def make(self) -> None:
         first = max((i for i, base in enumerate(self._bases) if base <= self._recovery_point), default=0)
         bases = self._bases[first:]
-        meaning = f"is verified with the {len(bases) - 1} segments behind it, and their indexes are made anew"
+        after = f", with the {counted(len(bases) - 1, 'segment')} after it" if len(bases) > 1 else ""
+        meaning = f"will be checked from offset {self._recovery_point}{after}; indexes will be rebuilt"
         self._note("recover", segment_name(bases[0], ".log"), meaning, offset=self._recovery_point)
         for place, base in enumerate(bases):
             if place and self._is_after_a_hole(base):
@@ -132,7 +134,7 @@ class RecoveryPlan:
     def _note_cut(self, log: files.File, base: int, position: int, size: int, reason: str) -> None:
         kept = cut_tail.name_for(self._path, base, log, position, size)
         where = f"kept in {kept}" if kept else "all of them zero"
-        meaning = f"{reason}; {size - position} bytes are cut, {where}"
+        meaning = f"{reason}; {counted(size - position, 'byte')} will be cut, {where}"
         self._note("cut", segment_name(base, ".log"), meaning, position=position, offset=self.next_offset)
 
     def _plan_leftovers(self) -> None:
@@ -144,12 +146,12 @@ class RecoveryPlan:
         for name in sorted(leftovers.stray_snapshots(present, offset_max=self.next_offset)):
             is_beyond = (leftovers.present([name])[0][1]) > self.next_offset
             reason = f"the log ends at {self.next_offset}" if is_beyond else "no segment begins with it"
-            self._note("snapshot", name, f"is removed: {reason}")
+            self._note("snapshot", name, f"will be removed: {reason}")
         for name in leftovers.orphans(present):
             base = leftovers.present([name])[0][1]
             if base not in self.set_aside:
                 reason = "it was never finished" if name.endswith(".tmp") else "its log is gone"
-                self._note("leftover", name, f"is removed: {reason}")
+                self._note("leftover", name, f"will be removed: {reason}")
 
     def _plan_epochs(self) -> None:
         path = os.path.join(self._path, checkpoint.LEADER_EPOCHS)

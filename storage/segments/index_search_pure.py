@@ -9,15 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from struct import Struct
 
-from offsetfs.storage import files
+from offsetfs.storage.files import Buffer
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
 
-View = files.Map | bytes
 
-
-def around(view: View, count: int, base_offset: int, offset: int) -> list[tuple[int, int]]:
+def around(view: Buffer, count: int, base_offset: int, offset: int) -> list[tuple[int, int]]:
     """Return the (offset, position) with the largest offset ≤ `offset`, and the two behind it, as far as there are any.
 
     The first is `(base_offset, 0)` where all offsets are above.
@@ -32,7 +30,7 @@ def around(view: View, count: int, base_offset: int, offset: int) -> list[tuple[
     return floor
 
 
-def time_floor(view: View, count: int, base_offset: int, timestamp: int) -> tuple[int, int]:
+def time_floor(view: Buffer, count: int, base_offset: int, timestamp: int) -> tuple[int, int]:
     """Return the (timestamp, offset) with the largest timestamp ≤ `timestamp`; `(-1, base_offset)` when none."""
     _check(view, count, TIME_ENTRY)
     key = TIME_ENTRY.unpack_from
@@ -43,6 +41,6 @@ def time_floor(view: View, count: int, base_offset: int, timestamp: int) -> tupl
     return first, base_offset + second
 
 
-def _check(view: View, count: int, entry: Struct) -> None:
+def _check(view: Buffer, count: int, entry: Struct) -> None:
     if not 0 <= count <= len(view) // entry.size:
         raise ValueError("more entries than bytes")

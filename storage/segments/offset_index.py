@@ -14,25 +14,24 @@ here. An index has no checksum: the caller believes an entry when the batch at i
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from struct import Struct
 from typing import cast
 
 from offsetfs.storage.errors import CorruptIndex, InvalidIndexAppend
+from offsetfs.storage.segments.index_file import IndexFile, relative
 from offsetfs.storage.segments.index_search import around
-from offsetfs.storage.segments.mapped_index import MappedIndex, View, relative
 from offsetfs.storage.units import I32_MAX, Offset, Position
 
 ENTRY = Struct(">ii")
 
 
 class OffsetIndex:
-    """Pairs of (offset, position). One writer, any number of readers; see `mapped_index` for what each may do."""
+    """Pairs of (offset, position). One writer, any number of readers; see `index_file` for what each may do."""
 
     __slots__ = ("_index", "_last_offset", "base_offset")
 
-    def __init__(self, index: MappedIndex, base_offset: int) -> None:
+    def __init__(self, index: IndexFile, base_offset: int) -> None:
         self._index = index
         self.base_offset = Offset(base_offset)
         self._check()
@@ -57,7 +56,7 @@ class OffsetIndex:
         Raises FileNotFoundError without `create`, and CorruptIndex, which is cured by making the index anew.
         """
         assert writable or not prealloc, "a reader writes nothing"
-        index = MappedIndex.open(path, ENTRY, bytes_max=bytes_max, writable=writable, followed=followed, create=create)
+        index = IndexFile.open(path, ENTRY, bytes_max=bytes_max, writable=writable, followed=followed, create=create)
         try:
             opened = cls(index, base_offset)
             if prealloc:
@@ -95,24 +94,22 @@ class OffsetIndex:
 
     def around(self, offset: int) -> list[tuple[Offset, Position]]:
         """Return what `lookup` returns, and the two entries behind it, as far as there are any. O(log n)."""
-        return cast("list[tuple[Offset, Position]]", around(*self._index.view(), self.base_offset, offset))
+        block, count = self._index.block_of(offset - self.base_offset)
+        return cast("list[tuple[Offset, Position]]", around(block, count, self.base_offset, offset))
 
     def upper_bound(self, entry: tuple[int, int], size: int) -> tuple[Offset, Position] | None:
         """Return the first entry at least `size` bytes behind the position of `entry`, or None. O(log n).
 
         Its offset bounds what a read of `size` bytes from there can return.
         """
-        view, count = self._index.view()
-        place = bisect_left(range(count), entry[1] + size, key=lambda slot: ENTRY.unpack_from(view, slot * 8)[1])
-        return self._entry(view, place) if place < count else None
+        count = self._index.count
+        number = self._index.rank(1, entry[1] + size, count)
+        found = self._index.entry_at(number) if number < count else None
+        return None if found is None else (Offset(self.base_offset + found[0]), Position(found[1]))
 
     def entries(self) -> Iterator[tuple[Offset, Position]]:
         """Yield the entries there are now, as (offset, position)."""
         return ((Offset(self.base_offset + first), Position(second)) for first, second in self._index.entries())
-
-    def _entry(self, view: View, place: int) -> tuple[Offset, Position]:
-        first, second = ENTRY.unpack_from(view, place * ENTRY.size)
-        return Offset(self.base_offset + first), Position(second)
 
     def _read_last_offset(self) -> Offset:
         ends = self._index.ends()
@@ -143,8 +140,7 @@ class OffsetIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Keep the entries with an offset below `offset`."""
-        view, count = self._index.view()
-        self._index.truncate(bisect_left(range(count), offset - self.base_offset, key=_offset_key(view)))
+        self._index.truncate(self._index.rank(0, offset - self.base_offset, self.count))
         self._last_offset = self._read_last_offset()
 
     def reset(self) -> None:
@@ -167,7 +163,3 @@ class OffsetIndex:
     def close(self) -> None:
         """Trim, when writable, and close the file."""
         self._index.close()
-
-
-def _offset_key(view: View) -> Callable[[int], int]:
-    return lambda slot: ENTRY.unpack_from(view, slot * 8)[0]

@@ -12,9 +12,10 @@ base offset it reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from offsetfs.storage.errors import (
     CorruptBatch,
@@ -35,6 +36,10 @@ _NEIGHBOURS = 32
 
 _BEYOND = 16
 """How many batches beyond the offset, one after the other: more than stray into a place by a misdirected write."""
+
+
+_WINDOW = 32
+"""How many batches are compared where offsets do not rise. Bounds the memory, and the square of it the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +86,7 @@ def find_over_damage(
     for batch, is_true in zip(near.batches, truthful(bounds, offset_min, offset_end), strict=True):
         doubt = batch.before or doubt
         if not is_true:
-            reason = f"offsets {batch.base_offset} to {batch.last_offset} cannot stand here"
-            doubt = MalformedBatch(reason, path=log.path, position=batch.position, offset=batch.base_offset)
+            doubt = misplaced(batch.base_offset, batch.last_offset, log.path, batch.position)
         elif batch.last_offset >= offset:
             if doubt is not None and batch.base_offset > offset:
                 raise doubt
@@ -95,6 +99,12 @@ def find_over_damage(
     return None
 
 
+def misplaced(base_offset: int, last_offset: int, path: str | None, position: int | None) -> MalformedBatch:
+    """Return the error for a batch whose offsets do not fit between those of its neighbors."""
+    reason = f"offsets {base_offset} to {last_offset} cannot stand here"
+    return MalformedBatch(reason, path=path, position=position, offset=base_offset)
+
+
 def _neighbours(log: File, start: int, end: int, offset: int) -> _Neighbours:
     near, beyond = _Neighbours(), 0
     for batch in batch_chain.batches(log, start, end, on_damage=near.damaged):
@@ -105,6 +115,33 @@ def _neighbours(log: File, start: int, end: int, offset: int) -> _Neighbours:
         if not beyond and len(near.batches) > _NEIGHBOURS:
             del near.batches[0]
     return near
+
+
+def in_order(batches: Iterable[Batch], offset_min: int, offset_end: int) -> Iterator[tuple[Batch, bool]]:
+    """Yield each batch, in the order of the file, and whether its offsets are plausible beside those of its neighbors.
+
+    `offset_min`: where the segment begins; `offset_end`: where the next one begins, or the log ends. The base offset of
+    each batch must be readable. While offsets rise, a batch waits for the next one only. Where they do not, `truthful`
+    decides among `_WINDOW` batches, which are held in memory until then.
+    """
+    source, waiting, low = iter(batches), deque[Batch](), offset_min
+    while True:
+        waiting.extend(islice(source, max(2 - len(waiting), 0)))
+        if not waiting:
+            return
+        first, end = waiting[0], waiting[1].base_offset if len(waiting) > 1 else offset_end
+        if low <= first.base_offset <= first.header.last_offset < end:
+            yield waiting.popleft(), True
+            low = first.header.next_offset
+            continue
+        waiting.extend(islice(source, max(_WINDOW - len(waiting), 0)))
+        bounds = [(batch.base_offset, batch.header.last_offset) for batch in waiting]
+        decided = len(waiting) if len(waiting) < _WINDOW else _WINDOW // 2
+        for is_true in truthful(bounds, low, offset_end)[:decided]:
+            batch = waiting.popleft()
+            yield batch, is_true
+            if is_true:
+                low = batch.header.next_offset
 
 
 def truthful(bounds: Sequence[tuple[int, int]], offset_min: int, offset_end: int | None) -> list[bool]:

@@ -61,6 +61,13 @@ class Pool(Generic[T]):
         with self._lock:
             self._entries.pop(key, None)
 
+    def let_all_go(self) -> bool:
+        """Hold nothing any longer, as `let_go`; return whether there was anything."""
+        with self._lock:
+            had_entries = bool(self._entries)
+            self._entries.clear()
+        return had_entries
+
     def clear(self) -> None:
         """Let everything go; what is in use closes with its last user."""
         with self._lock:

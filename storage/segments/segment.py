@@ -23,16 +23,17 @@ from offsetfs.storage import files
 from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.errors import InvalidIndexAppend, MalformedBatch, WouldBlock
 from offsetfs.storage.files import File
-from offsetfs.storage.names import segment_name
+from offsetfs.storage.names import segment_name, segment_offset_max
 from offsetfs.storage.records import batch_chain
 from offsetfs.storage.records.batch import Batch, BatchHeader
 from offsetfs.storage.records.batch_builder import SealedBatch
 from offsetfs.storage.records.legacy import NO_RUNS
 from offsetfs.storage.segments import offset_search, segment_files, segment_indexes, time_search
 from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.removed_names import REMOVED
 from offsetfs.storage.segments.roll_age import RollAge
 from offsetfs.storage.segments.room import Room
-from offsetfs.storage.segments.segment_files import LIVE, RELATIVE_OFFSET_MAX, REMOVED, SegmentFiles
+from offsetfs.storage.segments.segment_files import LIVE, RELATIVE_OFFSET_MAX, SegmentFiles
 from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.units import NO_TIMESTAMP
 
@@ -49,6 +50,7 @@ class Segment:
     __slots__ = (
         "_bytes_since_index_entry",
         "_files",
+        "_is_preallocated",
         "_least_max_timestamp",
         "_max_timestamp",
         "_roll_age",
@@ -103,6 +105,7 @@ class Segment:
         self._least_max_timestamp: int = NO_TIMESTAMP  # what the time index says, which may end early
         self._bytes_since_index_entry = 0
         self._room = Room()
+        self._is_preallocated = False
         self._roll_age = RollAge(config, clock)
         self.ends_torn = False
         """Whether the last bytes are of no whole batch, and stay: what is appended does not begin amid them."""
@@ -127,7 +130,7 @@ class Segment:
     @property
     def is_removed(self) -> bool:
         """Whether the segment was taken out of its log: who holds it may read on, nothing is written for it."""
-        return self.ending == REMOVED
+        return self.ending.endswith(REMOVED)
 
     @property
     def modified_ns(self) -> int:
@@ -185,7 +188,7 @@ class Segment:
 
     def last_indexed_position(self) -> int:
         """Return the byte position of the last batch that the index knows: the end is at most an interval away."""
-        last = self.base_offset + RELATIVE_OFFSET_MAX
+        last = segment_offset_max(self.base_offset)
         return offset_search.floor_position(self, self.open_files(), last, nowait=False)
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -288,7 +291,7 @@ class Segment:
     ) -> Segment:
         """Make an empty segment; leftovers of one with the same base offset go first. Its name is not synced."""
         segment_files.remove(directory, base_offset, ending)
-        with files.opened(os.path.join(directory, segment_name(base_offset, ".log" + ending)), create=True) as log:
+        with files.created(os.path.join(directory, segment_name(base_offset, ".log" + ending))) as log:
             inode = log.stat().st_ino
         return cls(directory, base_offset, config, pool, size=0, inode=inode, clock=clock, ending=ending)
 
@@ -302,6 +305,33 @@ class Segment:
         self.max_timestamp()
         self._files = segment_files.open_for_appends(self)
         self.pool.drop(self)
+        self._preallocate(self._files.log)
+
+    def _preallocate(self, log: File) -> None:
+        """Make the file of an empty segment as long as it may become, where `preallocate` is set (Kafka's FileRecords).
+
+        The bytes behind `size` are zeros, and no data. Where the disk refuses, the segment goes on without.
+        """
+        if self.size or not self.config.preallocate:
+            return
+        with contextlib.suppress(OSError):
+            log.truncate(min(self.config.segment_bytes, LOG_BYTES_MAX))
+            self._is_preallocated = True
+
+    @property
+    def is_preallocated(self) -> bool:
+        """Whether the file is longer than what was appended."""
+        return self._is_preallocated
+
+    def trim(self) -> None:
+        """Cut a preallocated file to what was appended, on disk after return.
+
+        To be called before another segment or the mark of a clean shutdown follows: no recovery looks here after that.
+        """
+        if self._files is not None and self._is_preallocated:
+            self._files.log.truncate(self.size)
+            self._is_preallocated = False
+            self._files.log.sync()
 
     def append(self, batch: SealedBatch, base_offset: int, timestamp: int) -> None:
         """Write a stamped batch, whose largest timestamp is `timestamp`, at the end.
@@ -311,12 +341,14 @@ class Segment:
         opened = self.open_files()
         last_offset = base_offset + batch.count - 1
         position = self.size
-        self._room.provide(opened.log, position, batch.size)
+        if not self._is_preallocated:
+            self._room.provide(opened.log, position, batch.size)
         try:
             opened.log.write(position, batch.data)
         except OSError:
             with contextlib.suppress(OSError):
                 opened.log.truncate(position)
+                self._is_preallocated = False
             raise
         if timestamp > self.max_timestamp()[0]:
             self._max_timestamp = (timestamp, last_offset)
@@ -383,6 +415,9 @@ class Segment:
         if self._files is None:
             return
         self.give_back_room()
+        if self._is_preallocated:
+            self._files.log.truncate(self.size)
+            self._is_preallocated = False
         opened, self._files = self._files, None
         try:
             opened.time_index.maybe_append(*self.max_timestamp(), skip_full=True)
@@ -405,4 +440,6 @@ class Segment:
             expected, size = batch.header.next_offset, (batch.position or 0) + batch.header.size
         assert size == self.size, self.log_path
         for offset, position in self.open_files().index.entries():
+            if self.read_only and position >= self.size:
+                continue  # of a batch that the log does not show yet
             assert self.batch_at_position(position).base_offset <= offset, (self.log_path, offset)

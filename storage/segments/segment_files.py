@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex
 from offsetfs.storage.files import File
-from offsetfs.storage.names import MAP_SUFFIXES, segment_name
-from offsetfs.storage.segments import offset_search, room, segment_indexes, time_search
+from offsetfs.storage.names import MAP_SUFFIXES, segment_name, segment_offset_max
+from offsetfs.storage.segments import offset_search, removed_names, room, segment_indexes, time_search
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.time_index import TimeIndex
 
 if TYPE_CHECKING:
     from offsetfs.storage.segments.segment import Segment
 
-LIVE, REMOVED = "", ".deleted"
-"""What the names of a segment's files end in."""
+LIVE = ""
+"""What the names of a segment's files end in while it is part of a log."""
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 """The files of a segment, in the order in which Kafka renames them: indexes without a log are no segment."""
@@ -64,10 +64,8 @@ def open_for_reading(segment: Segment) -> SegmentFiles:
 
 def open_log(segment: Segment) -> File:
     """Open the log file alone. OSError ESTALE when it is not there any more, or another one is."""
-    # The file may be renamed on its way out while this looks for it, or was by a broker that we only follow: first
-    # the old name, then the new one.
-    removed = os.path.join(segment.directory, segment_name(segment.base_offset, ".log" + REMOVED))
-    for path in (segment.log_path, removed):
+    # This process, or another one that it follows, may rename the file while this looks for it: the old name first.
+    for path in (segment.log_path, *removed_paths(segment, ".log")):
         try:
             log = files.open_file(path)
         except FileNotFoundError:
@@ -77,6 +75,12 @@ def open_log(segment: Segment) -> File:
             if segment.inode in (None, log.stat().st_ino):
                 return log
     raise OSError(errno.ESTALE, "the segment was removed or replaced meanwhile", segment.log_path)
+
+
+def removed_paths(segment: Segment, suffix: str) -> list[str]:
+    """Return the paths that a file of the segment may have once the segment is removed."""
+    names = (segment_name(segment.base_offset, suffix + each) for each in removed_names.endings(segment.inode))
+    return [os.path.join(segment.directory, name) for name in names]
 
 
 def open_for_appends(segment: Segment) -> SegmentFiles:
@@ -93,7 +97,7 @@ def open_for_appends(segment: Segment) -> SegmentFiles:
 
 def ends_agree(segment: Segment, opened: SegmentFiles) -> bool:
     """Whether the last entry of each index is true: new ones come behind it, and must be able to."""
-    last = segment.base_offset + RELATIVE_OFFSET_MAX
+    last = segment_offset_max(segment.base_offset)
     offset, position = opened.index.lookup(last)
     if position and not offset_search.agrees(segment, opened.log, offset, position, last, False):
         return False

@@ -14,24 +14,23 @@ it names agrees.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
 
 from offsetfs.storage.errors import CorruptIndex, InvalidIndexAppend
+from offsetfs.storage.segments.index_file import IndexFile, relative
 from offsetfs.storage.segments.index_search import time_floor
-from offsetfs.storage.segments.mapped_index import MappedIndex, relative
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
 
 ENTRY = Struct(">qi")
 
 
 class TimeIndex:
-    """Pairs of (timestamp, offset). One writer, any number of readers; see `mapped_index` for what each may do."""
+    """Pairs of (timestamp, offset). One writer, any number of readers; see `index_file` for what each may do."""
 
     __slots__ = ("_index", "_last_entry", "base_offset")
 
-    def __init__(self, index: MappedIndex, base_offset: int) -> None:
+    def __init__(self, index: IndexFile, base_offset: int) -> None:
         self._index = index
         self.base_offset = Offset(base_offset)
         self._check()
@@ -51,7 +50,7 @@ class TimeIndex:
     ) -> TimeIndex:
         """Open the index of the segment that starts at `base_offset`; arguments and errors as `OffsetIndex.open`."""
         assert writable or not prealloc, "a reader writes nothing"
-        index = MappedIndex.open(path, ENTRY, bytes_max=bytes_max, writable=writable, followed=followed, create=create)
+        index = IndexFile.open(path, ENTRY, bytes_max=bytes_max, writable=writable, followed=followed, create=create)
         try:
             opened = cls(index, base_offset)
             if prealloc:
@@ -90,7 +89,8 @@ class TimeIndex:
 
     def lookup(self, timestamp: int) -> tuple[Timestamp, Offset]:
         """Return the entry with the largest timestamp ≤ `timestamp`; `(-1, base_offset)` when none. O(log n)."""
-        found, offset = time_floor(*self._index.view(), self.base_offset, timestamp)
+        block, count = self._index.block_of(timestamp)
+        found, offset = time_floor(block, count, self.base_offset, timestamp)
         return Timestamp(found), Offset(offset)
 
     def entries(self) -> Iterator[tuple[Timestamp, Offset]]:
@@ -132,9 +132,7 @@ class TimeIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Keep the entries with an offset below `offset`."""
-        view, count = self._index.view()
-        key = offset - self.base_offset
-        self._index.truncate(bisect_left(range(count), key, key=lambda slot: ENTRY.unpack_from(view, slot * 12)[1]))
+        self._index.truncate(self._index.rank(1, offset - self.base_offset, self.count))
         self._last_entry = self._read_last_entry()
 
     def reset(self) -> None:

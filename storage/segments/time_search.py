@@ -8,14 +8,16 @@ over: their neighbours still answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from offsetfs.storage.errors import CorruptBatch, MalformedBatch, UnsupportedFormat
+from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.records import batch_chain, chain, row_walk
 from offsetfs.storage.records.batch import Batch, BatchHeader
 from offsetfs.storage.records.codec import COLUMNS
 from offsetfs.storage.records.legacy import RUNS, TIMELESS_RUNS
 from offsetfs.storage.segments import offset_search
+from offsetfs.storage.segments.offset_order import UNREADABLE
 from offsetfs.storage.units import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -52,15 +54,21 @@ def find_record(
     *,
     shows: Shows = shows_data,
     offset_end: int | None = None,
+    on_damage: Callable[[StorageError], object] = lambda error: None,
     nowait: bool = False,
 ) -> Found | None:
     """Return the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
+
+    Batches on the way that cannot be read go to `on_damage`; with `nowait` they raise `WouldBlock`.
 
     A batch may lie about its offset: where it does not stand in order, it is looked for by that (see `offset_order`).
     """
     opened = segment.open_files(nowait=nowait)
     position, before = _start(segment, opened, timestamp, offset_min, nowait)
-    for place, header, seen in batch_chain.walk(opened.log, position, segment.size, nowait=nowait, runs=RUNS):
+    log = opened.log
+    for place, header, seen in batch_chain.walk(
+        log, position, segment.size, on_damage=on_damage, nowait=nowait, runs=RUNS
+    ):
         rises = before < header.base_offset if before is not None else _is_indexed(opened, header)
         before = header.last_offset
         if header.max_timestamp < timestamp or header.last_offset < offset_min or not shows(header, nowait=nowait):
@@ -73,7 +81,10 @@ def find_record(
             if rises and offset_search.ends_in_order(segment, opened.log, place, header, seen, offset_end, nowait):
                 return found
             holder = segment.find(found.offset, offset_end=offset_end, nowait=nowait)
-        except (CorruptBatch, MalformedBatch, UnsupportedFormat):
+        except UNREADABLE as error:
+            if nowait:
+                raise WouldBlock("steps over damage", path=segment.log_path, position=place) from None
+            on_damage(error)
             continue
         if holder is not None and place <= (holder.position or 0) < place + header.size:
             return found

@@ -54,14 +54,15 @@ class Whole:
 
     def check(self, name: str, value: object) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not self.low <= value <= self.high:
-            raise _refused(name, value, self.legal)
+            is_above = isinstance(value, int) and value > self.high
+            raise _refused(name, value, f"at most {self.high}" if is_above else self.legal)
 
     def format(self, value: object) -> str:
         return str(value)
 
     @property
     def legal(self) -> str:
-        return f"a whole number in {self.low}…{self.high}"
+        return _whole_number(self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,9 @@ class Level:
 
 
 _LEVELS_LEGAL = {
-    "gzip": "-1 or a whole number in 1…9",
-    "lz4": "a whole number in 1…17",
-    "zstd": "a whole number in -131072…22",
+    "gzip": "-1, or a whole number from 1 to 9",
+    "lz4": "a whole number from 1 to 17",
+    "zstd": "a whole number from -131072 to 22",
 }
 
 
@@ -117,7 +118,7 @@ class Number:
 
     @property
     def legal(self) -> str:
-        return f"a number in {self.low:g}…{self.high:g}"
+        return f"a number from {self.low:g} to {self.high:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +205,8 @@ def kind_named(kinds: Mapping[str, Kind], name: str) -> Kind:
     """Return what the setting `name` can be; InvalidConfig, with the nearest there is, when there is none of it."""
     kind = kinds.get(name)
     if kind is None:
-        nearest = difflib.get_close_matches(name[:100].replace("_", "."), kinds, n=1, cutoff=0.0)
-        raise InvalidConfig(f"there is no setting {shown(name)}; the nearest is {nearest[0]}")
+        near = difflib.get_close_matches(name[:100].replace("_", "."), kinds, n=1)
+        raise InvalidConfig(f"unknown setting {shown(name)}" + (f"; did you mean {near[0]}?" if near else ""))
     return kind
 
 
@@ -223,5 +224,12 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
+def _whole_number(low: int, high: int) -> str:
+    """Return the range in words; the largest long of Java means that there is no upper limit."""
+    if high == LONG_MAX:
+        return f"a whole number, {low} or greater"
+    return f"a whole number from {low} to {high}"
+
+
 def _refused(name: str, value: object, legal: str) -> InvalidConfig:
-    return InvalidConfig(f"{name} is {shown(value)}, legal is {legal}")
+    return InvalidConfig(f"{name} is {shown(value)}, but must be {legal}")

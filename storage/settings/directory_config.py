@@ -1,14 +1,14 @@
 """The settings of a whole log directory: what Kafka keeps in `server.properties` for all its logs.
 
 Kafka's names, defaults and ranges; checked when built, frozen afterwards. Only those that say when and how the duties
-of a directory run: the defaults of topics (`log.retention.ms`) are topic settings here (`retention.ms`). Follows
+of a directory run: the broker's defaults of topics (`log.retention.ms`) are in `broker_settings`. Follows
 KafkaConfig, ServerLogConfigs, CleanerConfig and TransactionLogConfig.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from offsetfs.storage.errors import InvalidConfig
@@ -70,10 +70,10 @@ class DirectoryConfig:
             )
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str]) -> DirectoryConfig:
-        """Build from Kafka's names and texts; what is not named has its default."""
+    def from_properties(cls, properties: Mapping[str, str], base: DirectoryConfig | None = None) -> DirectoryConfig:
+        """Build from Kafka's names and texts; what is not named is taken from `base` (left out: the defaults)."""
         values: dict[str, Any] = {n.replace(".", "_"): parse_value(_KINDS, n, text) for n, text in properties.items()}
-        return cls(**values)
+        return replace(DIRECTORY_DEFAULTS if base is None else base, **values)
 
     def properties(self) -> dict[str, str]:
         """Return all settings as `from_properties` takes them."""

@@ -5,14 +5,19 @@
 Whoever changes the file holds a lock on the directory meanwhile, reads it anew and replaces it whole, so that a command
 may change it while a mount has the directory open; the mount notices at its next look. What cannot be read, or
 contradicts itself, changes nothing: the settings stay as they were, and `problem` says why.
+
+When the directory is opened and the file cannot be read, or the settings of a topic are not legal, the defaults hold
+and the settings are unknown (`is_known`): nothing may be removed by them. `set_aside` mends the file.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from offsetfs.storage import files
 from offsetfs.storage.clock import SYSTEM, Clock
@@ -24,6 +29,16 @@ TOPICS = ".offsetfs-topics.json"
 LOOK_INTERVAL_S = 0.01
 
 Topics = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """What the settings in the file stand on: the defaults of all topics, and over them those of single topics."""
+
+    defaults: LogConfig = DEFAULTS
+    topics: Topics = field(default_factory=dict)
+
+
 Changes = Mapping[str, str | None]
 """Settings by name; None takes one away, so that the default holds again."""
 
@@ -31,28 +46,60 @@ Changes = Mapping[str, str | None]
 class TopicSettings:
     """The settings of all topics of one directory, over those given to it. Safe to use from any thread."""
 
-    def __init__(self, directory: str, defaults: LogConfig = DEFAULTS, clock: Clock = SYSTEM) -> None:
-        """Read the file. `InvalidCheckpoint` when it holds no settings, `InvalidConfig` when one is not legal."""
+    def __init__(
+        self, directory: str, defaults: LogConfig = DEFAULTS, clock: Clock = SYSTEM, inherited: Inherited | None = None
+    ) -> None:
+        """Read the file; `inherited` where there is more than `defaults`."""
         self.problem: StorageError | OSError | None = None
         """Why what is in the file now does not hold."""
         self._directory = directory
         self._path = os.path.join(directory, TOPICS)
-        self._defaults = defaults
+        self._inherited = inherited or Inherited(defaults)
         self._clock = clock
         self._lock = threading.Lock()
         self._next_look = 0.0
         self._seen = _identity(self._path)
-        self._topics = _read(self._path)
-        self._configs = self._configs_of(self._topics)
+        self._topics, self._configs = self._loaded()
+
+    def _loaded(self) -> tuple[Topics, dict[str, LogConfig]]:
+        """Return what the file holds, as far as it can be read; the rest becomes the problem."""
+        try:
+            topics = _read(self._path)
+        except (StorageError, OSError) as error:
+            self.problem = error
+            return {}, self._sorted_out({})[0]
+        configs, illegal = self._sorted_out(topics)
+        self.problem = next(iter(illegal.values()), None)
+        return topics, configs
+
+    def is_known(self, topic: str) -> bool:
+        """Whether the settings of the topic could be read."""
+        return self.problem is None or (topic in self._topics and topic in self._configs)
 
     def of(self, topic: str) -> Mapping[str, str]:
         """Return what is set for the topic itself; empty when nothing is."""
         return self._topics.get(topic, {})
 
     def config_of(self, topic: str) -> LogConfig:
-        """Return the settings of `topic`: its own, over those given, over Kafka's defaults. The same object each time,
+        """Return the settings of `topic`: its own, over what it inherits. The same object each time,
         until they change."""
-        return self._configs.get(topic, self._defaults)
+        return self._configs.get(topic, self._inherited.defaults)
+
+    def inherit(self, inherited: Inherited) -> None:
+        """Let the settings in the file stand on others from now on. `InvalidConfig` when they contradict those."""
+        with self._lock:
+            before = self._inherited
+            if inherited.defaults == before.defaults:
+                inherited = replace(inherited, defaults=before.defaults)
+            self._inherited = inherited
+            try:
+                configs = self._legal(self._topics)
+            except InvalidConfig as error:
+                self._inherited, self.problem = before, error
+                raise
+            # What is the same stays the same object: open logs are told apart by it.
+            old = self._configs
+            self._configs = {topic: old[topic] if old.get(topic) == new else new for topic, new in configs.items()}
 
     def change(self, topic: str, changes: Changes) -> None:
         """Set and take away settings of one topic; on disk after return.
@@ -62,9 +109,12 @@ class TopicSettings:
         """
         with self._lock, files.locked_directory(self._directory):
             topics = _changed(_read(self._path), topic, changes)
-            configs = self._configs_of(topics)
+            configs, illegal = self._sorted_out(topics)
+            if topic in illegal:
+                raise illegal[topic]
             _write(self._path, topics)
-            self._topics, self._configs, self._seen, self.problem = topics, configs, _identity(self._path), None
+            self._topics, self._configs, self._seen = topics, configs, _identity(self._path)
+            self.problem = next(iter(illegal.values()), None)
 
     def forget(self, topic: str) -> None:
         """Take all settings of a topic away: it is no more."""
@@ -95,21 +145,57 @@ class TopicSettings:
         before = self._topics
         try:
             topics = _read(self._path)
-            self._configs, self._topics, self.problem = self._configs_of(topics), topics, None
+            self._configs, self._topics, self.problem = self._legal(topics), topics, None
         except (StorageError, OSError) as error:
             self.problem = error
             return set()
         return {topic for topic in before.keys() | topics.keys() if before.get(topic) != topics.get(topic)}
 
-    def _configs_of(self, topics: Topics) -> dict[str, LogConfig]:
-        """Build the settings of each topic; InvalidConfig names the topic whose settings are not legal."""
-        configs = {}
-        for topic, properties in topics.items():
-            try:
-                configs[topic] = LogConfig.from_properties(properties, self._defaults)
-            except InvalidConfig as error:
-                raise InvalidConfig(f"topic {topic}: {error.reason}", path=self._path) from None
+    def _legal(self, topics: Topics) -> dict[str, LogConfig]:
+        """Return the settings of the topics; InvalidConfig names the first topic whose settings are not legal."""
+        configs, illegal = self._sorted_out(topics)
+        for error in illegal.values():
+            raise error
         return configs
+
+    def _sorted_out(self, topics: Topics) -> tuple[dict[str, LogConfig], dict[str, InvalidConfig]]:
+        """Return the settings of the topics where they are legal, and an error for each topic where they are not."""
+        configs, illegal = {}, {}
+        inherited = self._inherited
+        for topic in topics.keys() | inherited.topics.keys():
+            properties = {**inherited.topics.get(topic, {}), **topics.get(topic, {})}
+            try:
+                configs[topic] = LogConfig.from_properties(properties, inherited.defaults)
+            except InvalidConfig as error:
+                illegal[topic] = InvalidConfig(f"topic {topic}: {error.reason}", path=self._path)
+        return configs, illegal
+
+
+def set_aside(directory: str) -> str | None:
+    """Keep a damaged file of settings beside the directory's own, which then holds the settings that are legal.
+
+    Return the path of the copy, on disk; None where the file is sound.
+    """
+    path = os.path.join(directory, TOPICS)
+    with files.locked_directory(directory):
+        settings = TopicSettings(directory)
+        if settings.problem is None:
+            return None
+        copy = next(name for name in _damaged_names(path) if not files.exists(name))
+        sound = {topic: settings.of(topic) for topic in settings._topics if topic in settings._configs}
+        if sound:
+            files.replace_file(copy, files.read_file(path))
+            _write(path, sound)
+        else:
+            files.rename(path, copy)
+            files.sync_directory(directory)
+    return copy
+
+
+def _damaged_names(path: str) -> Iterator[str]:
+    yield f"{path}.damaged"
+    for number in itertools.count(2):
+        yield f"{path}.damaged-{number}"
 
 
 def _read(path: str) -> Topics:
@@ -123,7 +209,8 @@ def _read(path: str) -> Topics:
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, InvalidName) as error:
-        raise InvalidCheckpoint(f"no settings of topics: {error}; mend or remove it", path=path) from error
+        reason = f"no settings of topics: {error}; mend it, or set it aside with `offsetfs repair --yes`"
+        raise InvalidCheckpoint(reason, path=path) from error
     return topics
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, astuple, dataclass
 
+from offsetfs.storage.counted import counted
 from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX
 
 
@@ -35,6 +36,15 @@ class Tally:
     def __add__(self, other: Tally) -> Tally:
         return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
+    def __str__(self) -> str:
+        """Return the numbers with their nouns: "1 partition, 2 segments, …"."""
+        return ", ".join(_counted(number, plural) for plural, number in self.fields().items())
+
     def fields(self) -> dict[str, int]:
         """Return what `--json` prints."""
         return asdict(self)
+
+
+def _counted(count: int, plural: str) -> str:
+    singular = plural.removesuffix("es") if plural.endswith("ches") else plural.removesuffix("s")
+    return counted(count, singular, plural)

@@ -42,7 +42,7 @@ class EpochsCheck:
             return False
         if self._entries and last >= self._log_start_offset:
             place = bisect_right(self._starts, first) - 1
-            if place != bisect_right(self._starts, last) - 1 or place < 0 or self._entries[place][0] != epoch:
+            if place != bisect_right(self._starts, last) - 1 or self._contradicts(place, epoch):
                 return False
         self._latest = epoch
         return True
@@ -63,12 +63,20 @@ class EpochsCheck:
 
     def _compare(self, epoch: int, offset: int, log: Reporter, position: int | None) -> None:
         place = bisect_right(self._starts, offset) - 1
-        noted = self._entries[place][0] if place >= 0 else -1
-        if noted != epoch and (epoch, noted) not in self._said:
+        noted, start = self._entries[max(place, 0)]
+        if self._contradicts(place, epoch) and (epoch, noted) not in self._said:
             self._said.add((epoch, noted))
-            known = f"says {noted}" if noted >= 0 else "knows none so early"
+            known = f"says {noted}" if place >= 0 else f"begins with {noted} at offset {start}"
             meaning = f"the batch has leader epoch {epoch}, {checkpoint.LEADER_EPOCHS} {known}"
             log.damage("leader-epoch", meaning, position=position, offset=offset)
+
+    def _contradicts(self, place: int, epoch: int) -> bool:
+        """Return whether entry number `place` of the file denies `epoch`; -1 stands for the time before the first.
+
+        The file may begin amid a log: a broker empties it while the topic's message format is older than v2, and goes
+        on with its current epoch when the format is v2 again. Batches before that carry that epoch or an earlier one.
+        """
+        return epoch > self._entries[0][0] if place < 0 else epoch != self._entries[place][0]
 
     def finish(self, next_offset: int, *, is_clean: bool) -> None:
         """Say which epochs begin beyond the end of the log."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
+from offsetfs.storage.counted import counted
 from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name, segment_name
 from offsetfs.storage.verify.finding import Report, Reporter
 from offsetfs.storage.views.key_table import COMMITTED_NAME, NAME, SEAL_SUFFIX, STORE_SUFFIX
@@ -71,7 +72,7 @@ class PartitionFiles:
                 self.indexes.add((parsed[0], suffix))
         elif _CUT.match(suffix):
             size = files.status(reporter.path).st_size
-            reporter.notice("cut", f"{size} bytes that recovery took from the log and kept")
+            reporter.notice("cut", f"{counted(size, 'byte')} that recovery took from the log and kept")
         elif name not in _BESIDE and not _METADATA_FILE.match(name):
             under_way = next((meaning for ending, meaning in _UNDER_WAY.items() if name.endswith(ending)), None)
             if under_way is None:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from offsetfs.storage import checkpoint, files
+from offsetfs.storage import checkpoint, files, names
 from offsetfs.storage.checkpoint import PARTITION_METADATA
 from offsetfs.storage.errors import InvalidCheckpoint
 from offsetfs.storage.names import segment_name
@@ -74,7 +74,7 @@ class PartitionCheck:
             self._tally,
             self._on_bytes,
             EpochsCheck(self.path, max(self._at.log_start or 0, base), self._report),
-            ProducersCheck(self.path, found.snapshots, base, self._report),
+            ProducersCheck(self.path, found.snapshots, base, self._report, by_coordinator=names.is_internal(self.path)),
             next_offset=base,
         )
 

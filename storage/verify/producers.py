@@ -4,6 +4,9 @@ The sequences of a producer go on without gap or repeat, and its epoch never fal
 from the log (compaction, damage, a removed head) a gap says nothing. A snapshot named N must agree with a replay of the
 batches below N, as far as the log reaches back: producers that the log no longer has, and producers that a broker has
 forgotten because they were idle for a day, are no findings. Follows Kafka's ProducerStateManager.
+
+A coordinator starts every transactional batch that it writes to its topic with sequence 0: Kafka's ProducerAppendInfo
+checks the sequences of clients only (`AppendOrigin.CLIENT`). In internal topics only the epochs are checked, therefore.
 """
 
 from __future__ import annotations
@@ -24,13 +27,21 @@ from offsetfs.storage.verify.batches import marker
 from offsetfs.storage.verify.finding import Report, Reporter
 
 _SEQUENCE_MAX = 2**31 - 1
+_FORGOTTEN_AFTER_MS = 86_400_000
+"""Kafka's default of `producer.id.expiration.ms`, counted by the producer's records: then any sequence is taken."""
 
 
 class ProducersCheck:
     """Replays the producers of one partition, batch by batch, and compares the snapshots on the way."""
 
-    def __init__(self, directory: str, snapshots: list[int], first_offset: int, report: Report) -> None:
-        """`snapshots`: the offsets that name them. `first_offset`: where the log begins."""
+    def __init__(
+        self, directory: str, snapshots: list[int], first_offset: int, report: Report, *, by_coordinator: bool = False
+    ) -> None:
+        """`snapshots`: the offsets that name them. `first_offset`: where the log begins.
+
+        `by_coordinator`: a coordinator writes this partition, not clients.
+        """
+        self._by_coordinator = by_coordinator
         self._directory = directory
         self._snapshots = deque(sorted(snapshots))
         self._report = report
@@ -92,11 +103,16 @@ class ProducersCheck:
         meaning = ""
         if header.producer_epoch < entry.producer_epoch:
             meaning = f"epoch {header.producer_epoch} follows {entry.producer_epoch}"
-        elif not header.is_control and self._hole <= entry.last_offset:
+        elif not (header.is_control or self._by_coordinator) and self._is_known(entry, header):
             meaning = _sequence_fault(entry, header)
         if meaning:
             meaning = f"producer {header.producer_id}: {meaning}"
             log.damage("producer-sequence", meaning, position=position, offset=header.base_offset)
+
+    def _is_known(self, entry: ProducerEntry, header: BatchHeader) -> bool:
+        """Return whether the batch of `entry` was the last one of its producer, and the broker still knew it."""
+        is_forgotten = header.max_timestamp - entry.timestamp >= _FORGOTTEN_AFTER_MS
+        return self._hole <= entry.last_offset and not is_forgotten
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 

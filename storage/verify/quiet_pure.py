@@ -21,8 +21,8 @@ def quiet_until(block: Buffer, file_position: int, rows: array[int], first: int,
     `file_position`; `ValueError` for others. A quiet batch is of v2, holds data, and has no `faults`; behind another
     one its offsets go on without a gap, in the same leader epoch.
     """
-    count = len(rows) // chain.COLUMNS
-    if not 0 <= first <= count:
+    count, rest = divmod(len(rows), chain.COLUMNS)
+    if rows.typecode != "q" or rest or not 0 <= first <= count:
         raise ValueError("no rows")
     before: array[int] | None = None
     for number in range(first, count):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from offsetfs.storage import checkpoint, files, lock
@@ -17,10 +17,10 @@ from offsetfs.storage.checkpoint import CleanShutdown
 from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
 from offsetfs.storage.errors import InvalidCheckpoint, LogDirectoryLocked, StorageError
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.log import Damage
+from offsetfs.storage.partition.log import Damage, Log
 from offsetfs.storage.recovery.recover_all import OnProgress as OnRecovery
 from offsetfs.storage.segments import segment_indexes
-from offsetfs.storage.settings.topic_settings import TopicSettings
+from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings, set_aside
 from offsetfs.storage.verify.finding import DAMAGE, Finding
 from offsetfs.storage.verify.repair_plan import PartitionPlan, plan_partition
 from offsetfs.storage.verify.verify import Verification
@@ -39,11 +39,13 @@ class Plan:
     partitions: dict[TopicPartition, PartitionPlan] = field(default_factory=dict)
     kept: list[Finding] = field(default_factory=list)
     """Damage outside of partitions that stays as it is."""
+    settings_path: str | None = None
+    """The file of topic settings, where it is damaged and would be set aside."""
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return self.is_clean and not any(each.steps for each in self.partitions.values())
+        return self.is_clean and self.settings_path is None and not any(each.steps for each in self.partitions.values())
 
     @property
     def is_sound(self) -> bool:
@@ -60,6 +62,8 @@ class Outcome:
     failed: dict[TopicPartition, str] = field(default_factory=dict)
     indexes: int = 0
     """How many segments got new indexes beyond those that recovery makes."""
+    settings_copy: str | None = None
+    """Where the damaged file of topic settings is kept."""
 
 
 def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> Plan:
@@ -77,18 +81,25 @@ def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> Pl
     for partition in verification.partitions:
         if partition.topic == METADATA_TOPIC:
             continue
-        partition_plan = plan_partition(
-            os.path.join(path, str(partition)),
-            found.pop(str(partition), ()),
-            is_clean=result.is_clean,
-            recovery_point=recovery_points.get(partition, 0),
-            log_start=log_starts.get(partition, 0),
-            may_have_gaps=may_have_gaps(partition),
-        )
+        partition_path, findings = os.path.join(path, str(partition)), found.pop(str(partition), [])
+        try:
+            partition_plan = plan_partition(
+                partition_path,
+                findings,
+                is_clean=result.is_clean,
+                recovery_point=recovery_points.get(partition, 0),
+                log_start=log_starts.get(partition, 0),
+                may_have_gaps=may_have_gaps(partition),
+            )
+        except (StorageError, OSError) as error:
+            unreadable = Finding(DAMAGE, "cannot-read", partition_path, None, None, str(error))
+            partition_plan = PartitionPlan(partition_path, kept=[*findings, unreadable])
         if partition_plan.steps or partition_plan.kept:
             result.partitions[partition] = partition_plan
     rest = [finding for findings in found.values() for finding in findings if finding.severity == DAMAGE]
     # After recovery these are written for all partitions; a directory that was closed cleanly keeps them.
+    result.settings_path = next((f.path for f in rest if os.path.basename(f.path) == TOPICS), None)
+    rest = [finding for finding in rest if finding.path != result.settings_path]
     result.kept = [f for f in rest if result.is_clean or os.path.basename(f.path) not in _WRITTEN_ANEW]
     return result
 
@@ -103,34 +114,42 @@ def carry_out(plan: Plan, *, on_progress: OnRecovery | None = None) -> Outcome:
         return outcome
     directory = LogDirectory.open(plan.path, on_progress=on_progress)
     try:
+        outcome.settings_copy = set_aside(directory.path) if plan.settings_path is not None else None
         for partition, partition_plan in plan.partitions.items():
             if partition in directory.failed or not partition_plan.steps:
                 continue
-            log = directory.log(partition)
-            for segment in log.snapshot():
-                if segment.base_offset in partition_plan.indexes:
-                    with files.opened(segment.log_path) as file:
-                        segment_indexes.rebuild(segment, file)
-                    outcome.indexes += 1
+            try:
+                outcome.indexes += _rebuild_indexes(directory.log(partition), partition_plan.indexes)
+            except (StorageError, OSError) as error:
+                outcome.failed[partition] = str(error)
         opened = (directory.opened(partition) for partition in directory.partitions())
         outcome.damage = [damage for log in opened if log is not None for damage in log.damage]
-        outcome.failed = {partition: str(error) for partition, error in directory.failed.items()}
+        outcome.failed |= {partition: str(error) for partition, error in directory.failed.items()}
     finally:
         directory.close()
     return outcome
 
 
+def _rebuild_indexes(log: Log, base_offsets: Collection[int]) -> int:
+    """Make the indexes of these segments anew; return how many there were."""
+    wanted = [segment for segment in log.snapshot() if segment.base_offset in base_offsets]
+    for segment in wanted:
+        with files.opened(segment.log_path) as file:
+            segment_indexes.rebuild(segment, file)
+    return len(wanted)
+
+
 def _gaps_of(path: str) -> Callable[[TopicPartition], bool]:
     """Return what says of a partition whether a gap between its segments may be no loss, as `LogDirectory` has it."""
     cleaned = _offsets(path, checkpoint.CLEANER_OFFSETS)
-    try:
-        settings = TopicSettings(path)
-    except StorageError:  # nobody opens the directory for writing before they are mended
-        return lambda partition: True
+    settings = TopicSettings(path)
     if files.exists(os.path.join(path, checkpoint.META_PROPERTIES)):
         return lambda partition: True
     points = _offsets(path, checkpoint.RECOVERY_POINTS)  # our compaction leaves gaps below them only
-    return lambda p: not points.get(p) and (p in cleaned or settings.config_of(p.topic).is_compacted)
+    return lambda p: (
+        not settings.is_known(p.topic)
+        or (not points.get(p) and (p in cleaned or settings.config_of(p.topic).is_compacted))
+    )
 
 
 def _refuse_beside_writer(path: str) -> None:

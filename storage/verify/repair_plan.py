@@ -94,7 +94,7 @@ def plan_partition(
     if pending.is_swap or not is_clean:
         _plan_swaps(plan, logs, pending)
     if not logs.paths:
-        meaning = "there is no segment: an empty one is made" + (", after the swaps" if plan.steps else "")
+        meaning = "no segment: an empty one will be created" + (", after the swaps" if plan.steps else "")
         plan.add("begin", segment_name(log_start, ".log"), meaning)
     elif not is_clean or not _ends_well(plan, logs):
         recovery = RecoveryPlan(
@@ -125,10 +125,10 @@ class _Logs:
 def _plan_swaps(plan: PartitionPlan, logs: _Logs, pending: PendingSwaps) -> None:
     for name in sorted(pending.removed):
         logs.gone.add(os.path.join(plan.path, name))
-        plan.add("swap", name, "is removed")
+        plan.add("swap", name, "will be removed")
     logs.paths = {base: path for base, path in logs.paths.items() if path not in logs.gone}
     for name in sorted(pending.renamed):
-        plan.add("swap", name, "takes its place")
+        plan.add("swap", name, "will take its place")
         parsed = parse_segment_name(name)
         if parsed is not None and parsed[1] == ".log.swap":
             logs.paths[parsed[0]] = os.path.join(plan.path, name)
@@ -174,7 +174,7 @@ def _sort_out(plan: PartitionPlan, findings: Iterable[Finding], logs: _Logs) -> 
             plan.kept.append(finding)
     for base, kinds in sorted(anew.items()):
         plan.indexes.append(base)
-        plan.add("index", segment_name(base, ".log"), f"its indexes are made anew ({', '.join(sorted(kinds))})")
+        plan.add("index", segment_name(base, ".log"), f"indexes will be rebuilt ({', '.join(sorted(kinds))})")
 
 
 def _is_cured_by_recovery(finding: Finding, recovered_from: int | None) -> bool:

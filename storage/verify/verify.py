@@ -29,11 +29,11 @@ from types import MappingProxyType
 
 from offsetfs.storage import checkpoint, files, lock
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, CleanShutdown
-from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.directory.directory_listing import check_log_directory
-from offsetfs.storage.errors import InvalidCheckpoint, InvalidConfig, InvalidName, UnknownPartition
+from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX
+from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings
 from offsetfs.storage.verify.circumstances import Circumstances, Tally
 from offsetfs.storage.verify.finding import Report, Reporter
 from offsetfs.storage.verify.partition import PartitionCheck
@@ -147,14 +147,19 @@ class Verification:
     def _look_around(self, *, is_clean: bool, is_live: bool, offsets: dict[str, dict[TopicPartition, int]]) -> None:
         """Say what is wrong with the directory, apart from its partitions."""
         if not is_clean and not is_live:
-            meaning = f"no {CLEAN_SHUTDOWN}: the last writer did not close it; the next verifies what was not on disk"
+            meaning = (
+                f"no {CLEAN_SHUTDOWN}: the last writer did not close it; "
+                "the next writer will check what was not yet synced"
+            )
             Reporter(self._report, self.path).notice("not-closed", meaning)
         try:
             checkpoint.read_properties(self._file(META_PROPERTIES))
-            LogDirectory.open(self.path, read_only=True).close()
-        except (InvalidCheckpoint, InvalidConfig) as error:
-            place = error.path or self._file(META_PROPERTIES)
-            Reporter(self._report, place).damage("checkpoint", error.reason)
+        except InvalidCheckpoint as error:
+            Reporter(self._report, error.path or self._file(META_PROPERTIES)).damage("checkpoint", error.reason)
+        problem = TopicSettings(self.path).problem
+        if problem is not None:
+            reason = problem.reason if isinstance(problem, StorageError) else str(problem.strerror)
+            self._reporter(TOPICS).damage("checkpoint", reason)
         self._topic_ids()
         if is_live:
             return

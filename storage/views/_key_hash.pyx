@@ -6,16 +6,20 @@ is an error, and no read out of bounds. The words of a key are taken in the byte
 hash's name has it.
 """
 
-from cpython.array cimport array, clone
+from cpython.array cimport array, clone, resize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from offsetfs.storage.compaction._offset_map cimport siphash
-from offsetfs.storage.records._record cimport COLUMN_COUNT
+from offsetfs.storage.records._record cimport COLUMN_COUNT, hold_rows
 
 from array import array as _array
+from hashlib import sha256
 from sys import byteorder
+
+from offsetfs.storage.errors import MalformedBatch
+from offsetfs.storage.views.key_hash_pure import SHORT_KEY_BYTES, seed_of_digests
 
 cdef array _template = _array("q")
 
@@ -43,60 +47,119 @@ def hash_key(key, bytes seed):
     return <int64_t>digest[0]
 
 
-def hash_rows(payload, array rows, int64_t base_offset, bytes seed):
+def hash_rows(
+    payload, array rows not None, int64_t base_offset, bytes seed not None, int64_t delta_min, int64_t delta_max
+):
     """See `key_hash_pure.hash_rows`."""
     cdef Py_buffer held
+    cdef Py_buffer held_rows
     cdef uint64_t keys[2]
-    cdef Py_ssize_t row_count = len(rows) // COLUMN_COUNT, count
+    cdef Py_ssize_t row_count, count
     cdef array hashes
     cdef array offsets
-    if rows.typecode != "q":
-        raise ValueError("rows of another type")
+    cdef Fault fault
     take_seed(seed, keys)
-    count = keyed_count(rows.data.as_longlongs, row_count)
-    hashes, offsets = clone(_template, count, False), clone(_template, count, False)
-    PyObject_GetBuffer(payload, &held, PyBUF_SIMPLE)
+    row_count = hold_rows(rows, COLUMN_COUNT, &held_rows)
     try:
-        with nogil:
-            count = hash_all(
-                <const uint8_t*>held.buf, held.len, rows.data.as_longlongs, row_count, base_offset, keys,
-                hashes.data.as_longlongs, offsets.data.as_longlongs, count,
-            )
+        PyObject_GetBuffer(payload, &held, PyBUF_SIMPLE)
+        try:
+            hashes = clone(_template, row_count, False)
+            offsets = clone(_template, row_count, False)
+            with nogil:
+                fault = hash_all(
+                    <const uint8_t*>held.buf, held.len, <const int64_t*>held_rows.buf, row_count, base_offset,
+                    delta_min, delta_max, keys, hashes.data.as_longlongs, offsets.data.as_longlongs, &count,
+                )
+        finally:
+            PyBuffer_Release(&held)
     finally:
-        PyBuffer_Release(&held)
-    if count < 0:
+        PyBuffer_Release(&held_rows)
+    if fault == KEY_OUTSIDE:
         raise ValueError("a key outside of its batch")
+    if fault == OFFSET_OUTSIDE:
+        raise MalformedBatch("a record whose offset lies outside of its batch")
+    resize(hashes, count)
+    resize(offsets, count)
     return hashes, offsets
 
 
-cdef Py_ssize_t keyed_count(const long long* rows, Py_ssize_t row_count) noexcept nogil:
-    cdef Py_ssize_t row, count = 0
-    for row in range(row_count):
-        count += rows[row * COLUMN_COUNT + 3] >= 0
-    return count
+def hash_digests(payload, array rows not None, int64_t base_offset, bytes seed not None):
+    """See `key_hash_pure.hash_digests`."""
+    cdef Py_buffer held
+    cdef Py_buffer held_rows
+    cdef array hashes = clone(_template, 0, False)
+    cdef array offsets = clone(_template, 0, False)
+    cdef Py_ssize_t row_count = hold_rows(rows, COLUMN_COUNT, &held_rows)
+    try:
+        PyObject_GetBuffer(payload, &held, PyBUF_SIMPLE)
+        try:
+            add_digests(
+                <const uint8_t*>held.buf, held.len, <const int64_t*>held_rows.buf, row_count, base_offset, seed,
+                hashes, offsets,
+            )
+        finally:
+            PyBuffer_Release(&held)
+    finally:
+        PyBuffer_Release(&held_rows)
+    return hashes, offsets
 
 
-cdef Py_ssize_t hash_all(
-    const uint8_t* payload, Py_ssize_t payload_size, const long long* rows, Py_ssize_t row_count, int64_t base_offset,
-    const uint64_t* keys, long long* hashes, long long* offsets, Py_ssize_t count_max,
-) noexcept nogil:
-    """Hash every key; return how many, -1 where one does not lie in the payload or has no possible offset."""
-    cdef Py_ssize_t row, count = 0
+cdef int add_digests(
+    const uint8_t* payload, Py_ssize_t payload_size, const int64_t* row, Py_ssize_t row_count, int64_t base_offset,
+    bytes seed, array hashes, array offsets,
+) except -1:
+    """Append the hash of the digest of each long key, and the offset of its record. Each number of a row is read once."""
+    cdef Py_ssize_t short_size = SHORT_KEY_BYTES
+    cdef Py_ssize_t number
     cdef int64_t position, size
+    cdef bytes digest
+    cdef uint64_t keys[2]
+    cdef uint64_t hashed[2]
+    take_seed(seed_of_digests(seed), keys)
+    for number in range(row_count):
+        size = row[3]
+        if size > short_size:
+            position = row[2]
+            if position < 0 or position > payload_size or size > payload_size - position:
+                raise ValueError("a key outside of its batch")
+            digest = sha256(payload[position : position + size]).digest()
+            siphash(keys, <const uint8_t*><const char*>digest, len(digest), hashed)
+            hashes.append(<int64_t>hashed[0])
+            offsets.append(<int64_t>(<uint64_t>base_offset + <uint64_t>row[0]))
+        row += COLUMN_COUNT
+    return 0
+
+
+cdef enum Fault:
+    NOTHING
+    KEY_OUTSIDE
+    OFFSET_OUTSIDE
+
+
+cdef Fault hash_all(
+    const uint8_t* payload, Py_ssize_t payload_size, const int64_t* row, Py_ssize_t row_count, int64_t base_offset,
+    int64_t delta_min, int64_t delta_max, const uint64_t* keys, long long* hashes, long long* offsets,
+    Py_ssize_t* count,
+) noexcept nogil:
+    """Hash every key; `count`: how many. Each number of a row is read once."""
+    cdef Py_ssize_t number
+    cdef int64_t position, size, delta
     cdef uint64_t offset
     cdef uint64_t digest[2]
-    for row in range(row_count):
-        size = rows[3]
+    count[0] = 0
+    for number in range(row_count):
+        size = row[3]
         if size >= 0:
-            position = rows[2]
-            offset = <uint64_t>base_offset + <uint64_t>rows[0]
-            if position < 0 or position > payload_size or size > payload_size - position or <int64_t>offset < 0:
-                return -1
-            if count == count_max:
-                return -1
+            position = row[2]
+            delta = row[0]
+            if position < 0 or position > payload_size or size > payload_size - position:
+                return KEY_OUTSIDE
+            offset = <uint64_t>base_offset + <uint64_t>delta
+            if not delta_min <= delta <= delta_max or <int64_t>offset < 0 or (delta < 0 and base_offset < 0):
+                return OFFSET_OUTSIDE
             siphash(keys, payload + position, size, digest)
-            hashes[count] = <long long>digest[0]
-            offsets[count] = <long long>offset
-            count += 1
-        rows += COLUMN_COUNT
-    return count if count == count_max else -1
+            hashes[count[0]] = <long long>digest[0]
+            offsets[count[0]] = <long long>offset
+            count[0] += 1
+        row += COLUMN_COUNT
+    return NOTHING

@@ -1,7 +1,9 @@
 """Where the latest record of each key lies: an index over a whole partition, made when it is first asked for.
 
-It is a table from hashes of keys to offsets (`key_table`), in files that lie beside the log, under names that Kafka
-ignores (docs/format/by-key.md), or in a directory of the caller's where nothing may be written there.
+It is a table from hashes of keys to offsets (`key_table`). A key longer than `SHORT_KEY_BYTES` has a second row, under
+the hash of its SHA-256, because a file name holds 255 bytes and the name of such a key may be its digest. The table is
+in files that lie beside the log, under names that Kafka ignores (docs/format/by-key.md), or in a directory of the
+caller's where nothing may be written there.
 
 It answers which record to look at, never what it says: who asks reads the record and compares its key, and calls
 `distrust` when that is another one. Then, and wherever table, seal and log do not fit, it is made anew under another
@@ -32,7 +34,15 @@ from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.views import key_table
-from offsetfs.storage.views.key_hash import SEED_SIZE, hash_key, hash_rows
+from offsetfs.storage.views.key_hash import (
+    SEED_SIZE,
+    KeyDigest,
+    deltas_of,
+    hash_digests,
+    hash_key,
+    hash_rows,
+    seed_of_digests,
+)
 from offsetfs.storage.views.key_seal import Covered
 from offsetfs.storage.views.key_table import KeyTable, header_checksum
 from offsetfs.storage.views.view_blocks import UNREADABLE, OnDamage, walk
@@ -162,13 +172,18 @@ class KeyIndex:
 
     def _collect(self, batch: Batch, pending: dict[int, int]) -> None:
         """Note the offset of each key in the batch; of one that comes twice the later."""
+        header = batch.header
         try:
             rows = batch.rows()
+            payload, base_offset = batch.payload(), header.base_offset
+            hashes, offsets = hash_rows(payload, rows, base_offset, self._seed, *deltas_of(header))
+            digests, offsets_of_digests = hash_digests(payload, rows, base_offset, self._seed)
         except UNREADABLE as error:
-            self._damaged(error)
+            self._damaged(batch.placed(error))
             return
-        hashes, offsets = hash_rows(batch.payload(), rows, batch.header.base_offset, self._seed)
-        if batch.header.is_transactional and not self._view.is_committed_only:
+        hashes += digests
+        offsets += offsets_of_digests
+        if header.is_transactional and not self._view.is_committed_only:
             pending.update((key, ~offset) for key, offset in zip(hashes, offsets, strict=True))
         else:
             pending.update(zip(hashes, offsets, strict=True))
@@ -193,17 +208,20 @@ class KeyIndex:
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
-    def find(self, key: bytes) -> Found | None:
+    def find(self, key: bytes | KeyDigest) -> Found | None:
         """Return where the latest record of `key` lay at the last `refresh`; None when none has it, or it is gone.
 
-        `WouldBlock` when the index was closed or dropped since.
+        A digest finds keys longer than `SHORT_KEY_BYTES` only. `WouldBlock` when the index was closed or dropped since.
         """
         with self._held(nowait=False):
             table = self._table
             if table is None:
                 raise WouldBlock("the index of keys is closed", path=self._log.path)
             with self._dropped_on_error():
-                value = table.get(hash_key(key, self._seed))
+                if isinstance(key, KeyDigest):
+                    value = table.get(hash_key(key.sha256, seed_of_digests(self._seed)))
+                else:
+                    value = table.get(hash_key(key, self._seed))
         if value is None:
             return None
         found = Found(value, False) if value >= 0 else Found(~value, True)

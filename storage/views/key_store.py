@@ -39,6 +39,13 @@ _FORGET = "DELETE FROM keys WHERE CASE WHEN offset < 0 THEN ~offset ELSE offset 
 _ERRNOS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_BUSY: errno.EBUSY, sqlite3.SQLITE_NOMEM: errno.ENOMEM}
 
 
+def _check_own(path: str) -> None:
+    """See that a regular file of one name is there, of the directory's owner: SQLite asks for none of it."""
+    with files.opened(path, create=True) as file:
+        if file.stat().st_nlink > 1:
+            raise OSError(errno.EINVAL, "a hard link: it may be the file of another directory", path)
+
+
 class KeyStore:
     """An open table. Every call raises OSError: EBUSY where another process has it open, ENOSPC, else EIO."""
 
@@ -46,7 +53,7 @@ class KeyStore:
         """Open the table at `path`, which is made when it is missing; "" makes a nameless one that goes when closed."""
         self.path = path
         if path:
-            files.open_file(path, create=True).close()  # regular, no link, and its owner's: SQLite asks for none of it
+            _check_own(path)
         with self._told():
             self._database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             try:

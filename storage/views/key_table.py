@@ -24,7 +24,7 @@ from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import HEADER_SIZE, Batch
 from offsetfs.storage.views import key_seal
-from offsetfs.storage.views.key_hash import HASH_NAME
+from offsetfs.storage.views.key_hash import HASH_NAME, SHORT_KEY_BYTES
 from offsetfs.storage.views.key_seal import Covered
 from offsetfs.storage.views.key_store import KeyStore
 from offsetfs.storage.views.own_cache import name_of
@@ -185,12 +185,16 @@ def place_in(directory: str, view: LogView) -> str:
     return os.path.join(directory, f"{name_of(view.log)}-{COMMITTED_NAME if view.is_committed_only else NAME}")
 
 
+DIGEST_ROWS = f"sha256 above {SHORT_KEY_BYTES}"
+"""Which keys have a second row, by their digest. An index with other rows has another identity."""
+
+
 def identity_of(view: LogView, place: str | None) -> bytes:
     """Return what tells an index from those of other logs, of logs made anew, of other views and other hashes."""
     log = view.log
     with contextlib.suppress(StorageError, OSError):
         topic_id = checkpoint.read_topic_id(os.path.join(log.path, checkpoint.PARTITION_METADATA))
-        parts = [HASH_NAME, log.partition, view.is_committed_only, topic_id]
+        parts = [HASH_NAME, DIGEST_ROWS, log.partition, view.is_committed_only, topic_id]
         if place is not None and os.path.dirname(place) != log.path:
             parts.append(files.status(log.path).st_ino)
         return hashlib.blake2b(repr([str(part) for part in parts]).encode(), digest_size=32).digest()

@@ -5,6 +5,7 @@ docs/format/values-map.md draws it. Whether a map describes a log is for others 
 
 from __future__ import annotations
 
+import errno
 import struct
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ def parsed(header: bytes | bytearray, length: int, checksum: int) -> Summary | N
 
 
 def checksum_of(file: files.File, length: int, identity: bytes) -> int:
-    """Return the checksum of a map, read piece by piece: mapped, it would take twice as long to look at it."""
+    """Return the checksum of a map, read piece by piece."""
     piece, checksum = scratch.take(_PIECE_BYTES), crc32c(identity)
     for position in range(_CRC_START, length, _PIECE_BYTES):
         read = file.read_into(piece[: length - position], position)
@@ -78,10 +79,27 @@ def checksum_in(image: bytes, identity: bytes) -> int:
     return int(crc32c(memoryview(image)[_CRC_START:], crc32c(identity)))
 
 
-def opened(path: str) -> files.Map:
-    """Map a kept map. OSError where it is gone, or empty."""
-    with files.opened(path) as file:
-        size = file.size()
-        if size == 0:
-            raise OSError("empty")
-        return file.map(size)
+class KeptMap:
+    """An open map on disk. Its entries are read as they are needed, so that a cut file is an error and no signal."""
+
+    __slots__ = ("__weakref__", "_count", "_file")
+
+    def __init__(self, file: files.File, count: int) -> None:
+        self._file = file
+        self._count = count
+
+    @classmethod
+    def open(cls, path: str, header: bytes, count: int) -> KeptMap | None:
+        """Open a map of `count` entries; None where the file begins with another header. OSError where it is gone."""
+        file = files.open_file(path)
+        if file.read(0, len(header)) == header:
+            return cls(file, count)
+        file.close()
+        return None
+
+    def entries(self, first: int, count: int) -> bytearray:
+        """Return `count` entries from number `first` on; OSError ESTALE where the file ends before them."""
+        data = self._file.read(HEADER_SIZE + first * ENTRY.size, count * ENTRY.size)
+        if len(data) < count * ENTRY.size:
+            raise OSError(errno.ESTALE, "the view map was cut", self._file.path)
+        return data

@@ -34,7 +34,7 @@ from offsetfs.storage.views.form import VALUES, Form
 from offsetfs.storage.views.map_cache import LOG_BYTES_MIN, MapCache
 from offsetfs.storage.views.view_blocks import OnDamage
 from offsetfs.storage.views.view_map import Maps, ViewMap
-from offsetfs.storage.views.view_parts import NOWAIT_BYTES_MAX, Keeping, Located, Part, ViewParts
+from offsetfs.storage.views.view_parts import NOWAIT_BYTES_MAX, Keeping, Located, Part, SkippedPlace, ViewParts
 
 _LOAD_COST_BYTES = 64 << 10  # what opening a kept map counts against `bytes_max`
 
@@ -80,8 +80,11 @@ class PartitionView:
             is_committed_only=self._view.is_committed_only,
             cache=self._keeping.cache,
         )
-        view._inherited = {part.segment.base_offset: part for part in self._parts.all()}
+        view._inherited = {part.segment.base_offset: self._inheritable(part) for part in self._parts.all()}
         return view
+
+    def _inheritable(self, part: Part) -> Part:
+        return part._replace(map=ViewMap(part.segment.base_offset, form=self.form)) if part.map.is_refuted else part
 
     @property
     def size(self) -> int:
@@ -106,9 +109,9 @@ class PartitionView:
 
     @property
     def is_current(self) -> bool:
-        """Whether the log still begins where this view does, with the same segments."""
+        """Whether the log still begins where this view does, with the same segments, and no map was refuted."""
         snapshot = self._log.snapshot()
-        if self._log.log_start_offset != self.start_offset:
+        if self._parts.is_refuted or self._log.log_start_offset != self.start_offset:
             return False
         if snapshot is not self._holding:
             if not all(_holds(snapshot, part.segment) for part in self._parts.all()):
@@ -251,9 +254,13 @@ class PartitionView:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def locate(self, byte: int, output_max: int = 0) -> Located | None:
-        """Return where byte `byte` comes from, and what follows up to `output_max`; None at the end."""
-        return self._parts.locate(byte, output_max)
+    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> Located | None:
+        """Return where byte `byte` comes from; see `ViewParts.locate`."""
+        return self._parts.locate(byte, output_max, nowait=nowait)
+
+    def next_damage(self, byte: int, end: int) -> SkippedPlace | None:
+        """Return the first byte in `[byte, end]` before which a batch was left out; see `ViewParts.next_damage`."""
+        return self._parts.next_damage(byte, end)
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
         """Return the whole output of a located block; see `ViewParts.read`."""

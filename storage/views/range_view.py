@@ -22,7 +22,7 @@ from offsetfs.storage.views.form import Form
 from offsetfs.storage.views.map_cache import MapCache
 from offsetfs.storage.views.view_blocks import OnDamage
 from offsetfs.storage.views.view_map import Maps, ViewMap
-from offsetfs.storage.views.view_parts import Keeping, Located, Part, ViewParts
+from offsetfs.storage.views.view_parts import Keeping, Located, Part, SkippedPlace, ViewParts
 
 Known = Callable[[Segment], ViewMap | None]
 """Returns what a growing view of the same form knows of a segment by now, for reading only."""
@@ -140,6 +140,8 @@ class RangeView:
     def _map_of(self, segment: Segment, begin: int, end: int) -> ViewMap | None:
         """Return a map of the whole segment that is known, or kept beside it and worth its while."""
         known = self._known(segment)
+        if known is not None and known.is_refuted:
+            return None
         if known is not None and known.log_bytes >= end:
             return known
         if end - begin <= _DIRECT_BYTES_MAX:
@@ -166,13 +168,17 @@ class RangeView:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def locate(self, byte: int, output_max: int = 0) -> Located | None:
-        """Return where byte `byte` comes from, and what follows up to `output_max`; None at the end.
+    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> Located | None:
+        """Return where byte `byte` comes from; see `ViewParts.locate`.
 
         The block may be longer than the view.
         """
-        located = self._parts.locate(byte, output_max) if byte < self.size else None
+        located = self._parts.locate(byte, output_max, nowait=nowait) if byte < self.size else None
         return None if located is None else located._replace(end=min(located.end, self.size))
+
+    def next_damage(self, byte: int, end: int) -> SkippedPlace | None:
+        """Return the first byte in `[byte, end]` before which a batch was left out; see `ViewParts.next_damage`."""
+        return self._parts.next_damage(byte, end)
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
         """Return the whole output of a located block; see `ViewParts.read`."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
@@ -27,20 +26,19 @@ from itertools import accumulate
 from crc32c import crc32c
 
 from offsetfs.storage import files
-from offsetfs.storage.errors import MalformedBatch, StorageError
-from offsetfs.storage.names import segment_name
+from offsetfs.storage.errors import MalformedBatch, StorageError, WouldBlock
 from offsetfs.storage.records import chain, row_walk
 from offsetfs.storage.records.batch import HEADER_SIZE, Batch, parse_header
 from offsetfs.storage.records.batch import MAGIC as BATCH_MAGIC
 from offsetfs.storage.records.batch_header import Buffer
 from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.segments import segment_files
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.segment import Segment
-from offsetfs.storage.segments.segment_files import REMOVED
 from offsetfs.storage.segments.time_search import Shows, shows_data
 from offsetfs.storage.views import map_file
 from offsetfs.storage.views.form import VALUES, Form
-from offsetfs.storage.views.map_file import ENTRY, Summary
+from offsetfs.storage.views.map_file import ENTRY, KeptMap, Summary
 from offsetfs.storage.views.view_blocks import Block, OnDamage, measure, measure_below, walk
 
 OUTPUT_BYTES_STEP = 64 << 10
@@ -53,7 +51,10 @@ BATCHES_BEFORE_ROWS = 256
 _OUTPUT = struct.Struct(">q")
 _U32_MAX = 2**32 - 1
 
-Maps = Pool[files.Map]
+WINDOW_ENTRIES = 256
+"""How many entries are read at once: a binary search ends with one such read, and a block begins with one."""
+
+Maps = Pool[KeptMap]
 
 
 class ViewMap:
@@ -61,17 +62,20 @@ class ViewMap:
 
     __slots__ = (
         "_batches",
+        "_damage_outputs",
+        "_damage_positions",
         "_entries",
         "_first_crc",
         "_header",
+        "_key",
         "_last",
-        "_mapped",
+        "_place",
         "_shows",
         "base_offset",
         "begin",
         "count",
         "form",
-        "has_damage",
+        "is_refuted",
         "kept_bytes",
         "reached",
     )
@@ -87,14 +91,21 @@ class ViewMap:
         self._shows = shows
         self.count = 0
         self.reached = (0, begin)  # (output bytes, log bytes), put in place as one
-        self.has_damage = False
+        self._damage_outputs = array("q")  # sorted: where output was left out, and the byte of the log it stood at
+        self._damage_positions = array("q")
+        self.is_refuted = False  # the map on disk has another output than its segment: a new map is needed
         self.kept_bytes = 0  # how far a copy goes that lies elsewhere (`map_cache`)
         self._entries: bytearray | None = bytearray()
-        self._mapped: tuple[Maps, Segment] | None = None
-        self._header = b""  # of the map on disk, if it is there
+        self._key = object()  # in the pool: one that holds the map itself would keep it, and its file, for ever
+        self._place: tuple[Maps, Segment] | None = None  # where the map on disk is opened, and of what it is
+        self._header = b""  # of the map on disk
         self._batches = 0
         self._first_crc = 0
         self._last = (0, 0)  # position of the last batch, checksum of its header
+
+    def __del__(self) -> None:
+        if self._place is not None:
+            self._place[0].let_go(self._key)
 
     @property
     def size(self) -> int:
@@ -105,66 +116,151 @@ class ViewMap:
         return self.reached[1]
 
     @property
+    def has_damage(self) -> bool:
+        """Whether a batch was left out because it cannot be read."""
+        return bool(self._damage_outputs)
+
+    def next_damage(self, byte: int) -> tuple[int, int] | None:
+        """Return the first byte at or after `byte` before which output was left out, and the log position of that."""
+        place = bisect_left(self._damage_outputs, byte)
+        if place == len(self._damage_positions):  # the shorter one, while a place is being added
+            return None
+        return self._damage_outputs[place], self._damage_positions[place]
+
+    @property
     def is_kept(self) -> bool:
-        """Whether the map is on disk, and only looked into there."""
+        """Whether the entries are on disk only."""
         return self._entries is None
 
     # --- looking up ------------------------------------------------------------------------------------------------
 
-    def block(self, byte: int, output_max: int = 0) -> Block:
+    def block(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> Block:
         """Return the stretch that holds byte `byte` of this segment's output, which must lie below `size`.
 
         It goes from an entry to the next; with `output_max` to the last one that is no further than so much output,
-        and twice as much log.
+        and twice as much log. If the map on disk was cut or replaced, it is made anew from the log; with `nowait`
+        `WouldBlock` instead.
         """
-        (size, log_bytes), count, entries = self.reached, self.count, self._view()
-        assert 0 <= byte < size
-        number = bisect_right(range(count), byte, key=lambda n: int(ENTRY.unpack_from(entries, n * ENTRY.size)[0]))
-        output, position, _ = ENTRY.unpack_from(entries, (number - 1) * ENTRY.size)
+        assert 0 <= byte < self.size
+        try:
+            return self._block(byte, output_max)
+        except OSError:
+            if self._place is None:
+                raise
+        self._restore(nowait)
+        return self._block(byte, output_max)
+
+    def _block(self, byte: int, output_max: int) -> Block:
+        (size, log_bytes), count = self.reached, self.count
+        number = max(self._floor(0, byte, count), 0)
+        window, first = self._read(number, min(WINDOW_ENTRIES, count - number)), number
+        output, position, _ = ENTRY.unpack_from(window)
         output_end, position_end = size, log_bytes
-        for following in range(number, count):
-            reached = ENTRY.unpack_from(entries, following * ENTRY.size)
-            if following > number and (reached[0] - output > output_max or reached[1] - position > 2 * output_max):
+        for following in range(number + 1, count):
+            if following - first >= WINDOW_ENTRIES:
+                window, first = self._read(following, min(WINDOW_ENTRIES, count - following)), following
+            reached = ENTRY.unpack_from(window, (following - first) * ENTRY.size)
+            if following > number + 1 and (reached[0] - output > output_max or reached[1] - position > 2 * output_max):
                 break
             output_end, position_end, _ = reached
+        if self.is_kept and not (output <= byte < output_end and position < position_end <= log_bytes):
+            raise OSError(errno.ESTALE, "the view map was overwritten")
         return Block(output, output_end, position, position_end)
 
     def output_before(self, segment: Segment, offset: int) -> int:
         """Return how many bytes of output records below `offset` make. Reads up to one block."""
-        entries, relative = self._view(), offset - self.base_offset
-        number = bisect_right(
-            range(self.count), relative, key=lambda n: int(ENTRY.unpack_from(entries, n * ENTRY.size)[2])
-        )
         if not self.count:
             return 0
-        # Not below the first: an entry may be that of a compressed set of v0 or v1, which names its last offset.
-        output, position, _ = ENTRY.unpack_from(entries, max(number - 1, 0) * ENTRY.size)
+        try:
+            output, position, _ = self._entry_before(offset)
+        except OSError:
+            if self._place is None:
+                raise
+            self._restore(nowait=False)
+            output, position, _ = self._entry_before(offset)
         for batch in walk(segment, position, self.log_bytes, on_damage=_passed_over):
             if batch.header.last_offset >= offset:
                 return int(output) + measure_below(batch, offset, form=self.form, shows=self._shows)
             output += measure(batch, _passed_over, form=self.form, shows=self._shows)
         return int(output)
 
-    def _view(self) -> bytearray | memoryview:
-        """Return the bytes of the entries."""
+    def _entry_before(self, offset: int) -> tuple[int, int, int]:
+        # Not below the first: an entry may be that of a compressed set of v0 or v1, which names its last offset.
+        number = max(self._floor(2, offset - self.base_offset, self.count), 0)
+        output, position, relative = ENTRY.unpack_from(self._read(number, 1))
+        return output, position, relative
+
+    def _floor(self, column: int, value: int, count: int) -> int:
+        """Return the number of the last of `count` entries whose field `column` is at most `value`; -1 for none."""
+        low, high = 0, count
+        while high - low > WINDOW_ENTRIES:
+            middle = (low + high) // 2
+            if ENTRY.unpack_from(self._read(middle, 1))[column] <= value:
+                low = middle
+            else:
+                high = middle
+        window = self._read(low, high - low)
+
+        def field(number: int) -> int:
+            return int(ENTRY.unpack_from(window, number * ENTRY.size)[column])
+
+        return low - 1 + bisect_right(range(high - low), value, key=field)
+
+    def _read(self, first: int, count: int) -> bytearray:
+        """Return `count` entries from number `first` on. OSError where the map on disk does not have them any more."""
         entries = self._entries  # another thread may save the map meanwhile
-        return memoryview(self.mapping())[map_file.HEADER_SIZE :] if entries is None else entries
+        if entries is None:
+            return self.kept().entries(first, count)
+        return entries[first * ENTRY.size : (first + count) * ENTRY.size]
 
-    def mapping(self) -> files.Map:
-        """Return the map as it lies on disk, which must be there; who keeps it can go on looking things up in it."""
-        assert self._mapped is not None
-        maps, segment = self._mapped
-        return maps.get(self, lambda: self._open(segment))
+    def kept(self) -> KeptMap:
+        """Return the open map on disk, which must be there; whoever holds it keeps it readable."""
+        assert self._place is not None
+        maps, segment = self._place
+        return maps.get(self._key, lambda: self._open(segment))
 
-    def _open(self, segment: Segment) -> files.Map:
-        """Map the file anew. ESTALE where it was removed with its segment, or is another segment's by now."""
-        removed = os.path.join(segment.directory, segment_name(segment.base_offset, self.form.suffix + REMOVED))
-        for path in (segment.path(self.form.suffix), removed):
+    def _open(self, segment: Segment) -> KeptMap:
+        """Open the file anew. ESTALE where it was removed with its segment, or is another segment's by now."""
+        for path in (segment.path(self.form.suffix), *segment_files.removed_paths(segment, self.form.suffix)):
             with contextlib.suppress(FileNotFoundError):
-                mapped = map_file.opened(path)
-                if mapped[: len(self._header)] == self._header:
-                    return mapped
+                opened = KeptMap.open(path, self._header, self.count)
+                if opened is not None:
+                    return opened
         raise OSError(errno.ESTALE, "the segment's map is gone", segment.path(self.form.suffix))
+
+    def _restore(self, nowait: bool) -> None:
+        """Make the entries anew, because another process has cut or replaced the file that they were in.
+
+        OSError ESTALE where the segment is gone, too, or has another output than the map (`is_refuted`): then the sizes
+        and places that readers got from this map are wrong.
+        """
+        assert self._place is not None
+        maps, segment = self._place
+        if self.is_refuted:
+            raise self._refutation(segment)
+        if nowait:
+            raise WouldBlock("the view map has to be made anew", path=segment.log_path)
+        anew = ViewMap(self.base_offset, form=self.form)
+        anew.extend(segment, self.log_bytes, on_damage=_passed_over)
+        if (anew.reached, anew.count) != (self.reached, self.count):
+            self._refute(maps, segment)
+            raise self._refutation(segment)
+        self._damage_outputs, self._damage_positions = anew._damage_outputs, anew._damage_positions
+        self._entries = anew._entries
+        maps.drop(self._key)
+
+    def _refute(self, maps: Maps, segment: Segment) -> None:
+        """Remove the map on disk, so that no later view loads it; in a log that is read only it stays."""
+        self.is_refuted = True
+        maps.drop(self._key)
+        if not segment.read_only:
+            with segment.names_lock, contextlib.suppress(OSError):
+                if not segment.is_removed:
+                    files.remove_file(segment.path(self.form.suffix))
+
+    def _refutation(self, segment: Segment) -> OSError:
+        path = segment.path(self.form.suffix)
+        return OSError(errno.ESTALE, "the view map has another output than its segment; open the view again", path)
 
     # --- growing ---------------------------------------------------------------------------------------------------
 
@@ -180,7 +276,9 @@ class ViewMap:
         limit = end if bytes_max is None else min(end, self.log_bytes + bytes_max)
 
         def damaged(error: StorageError) -> None:
-            self.has_damage = True
+            if not self._damage_outputs or self._damage_outputs[-1] < self.size:
+                self._damage_outputs.append(self.size)
+                self._damage_positions.append(self.log_bytes if error.position is None else error.position)
             on_damage(error)
 
         while self.log_bytes < limit:
@@ -275,7 +373,7 @@ class ViewMap:
         assert self._shows is shows_data and not self.begin, "only maps of all data lie beside a log"
         data = self.image(self.form.identity)
         files.replace_file(segment.path(self.form.suffix), data, sync_name=False)  # one that is lost is made anew
-        self._mapped, self._header, self._entries = (maps, segment), data[: map_file.HEADER_SIZE], None
+        self._place, self._header, self._entries = (maps, segment), data[: map_file.HEADER_SIZE], None
 
     @property
     def image_size(self) -> int:
@@ -304,7 +402,7 @@ class ViewMap:
         loaded = cls._described(map_file.parsed(header, length, checksum), segment, form)
         if loaded is None or loaded.log_bytes != segment.size:
             return None
-        loaded._entries, loaded._mapped, loaded._header = None, (maps, segment), header
+        loaded._entries, loaded._place, loaded._header = None, (maps, segment), header
         return loaded
 
     @classmethod

@@ -42,6 +42,14 @@ class Located(NamedTuple):
     end: int
 
 
+class SkippedPlace(NamedTuple):
+    """Byte `byte` of the view, before which a batch was left out: the one at `position` of the log file `path`."""
+
+    byte: int
+    path: str
+    position: int
+
+
 class ViewParts:
     """The parts of one view, which are only ever added at the end."""
 
@@ -51,6 +59,7 @@ class ViewParts:
         self._parts: list[Part] = []
         self._starts: list[int] = []
         self._places: dict[int, int] = {}  # by the base offset of the segment
+        self.is_refuted = False  # a map has another output than its segment, so the parts begin elsewhere
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -96,13 +105,40 @@ class ViewParts:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def locate(self, byte: int, output_max: int = 0) -> Located | None:
-        """Return where byte `byte` comes from, and what follows up to `output_max`; None at the end."""
+    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> Located | None:
+        """Return where byte `byte` comes from, and what follows up to `output_max`; None at the end.
+
+        With `nowait` `WouldBlock` where the segment has to be measured anew, because its map on disk was damaged.
+        OSError ESTALE where the map turns out to be of another output: then the view is refuted.
+        """
         if byte >= self.size:
             return None
         part = self._parts[bisect_right(self._starts, byte) - 1]
-        block = part.map.block(byte - part.start, output_max)
+        try:
+            block = part.map.block(byte - part.start, output_max, nowait=nowait)
+        finally:
+            self.is_refuted |= part.map.is_refuted
         return Located(part.segment, block, part.start + block.output, part.start + block.output_end)
+
+    def next_damage(self, byte: int, end: int) -> SkippedPlace | None:
+        """Return the first byte in `[byte, end]` before which a batch was left out because it cannot be read.
+
+        Not what stood directly before the beginning of a view that begins inside of a segment: that may have been
+        deleted records.
+        """
+        place = max(bisect_right(self._starts, byte) - 1, 0)
+        while place and self._starts[place] == byte:  # the part before ends there, and may do so with damage
+            place -= 1
+        for part in self._parts[place:]:
+            if part.start > end:
+                return None
+            is_cut = part.start < 0 and byte == 0
+            found = part.map.next_damage(byte - part.start + is_cut)
+            if found is not None:
+                output, position = found
+                damaged = SkippedPlace(part.start + output, part.segment.log_path, position)
+                return damaged if damaged.byte <= end else None
+        return None
 
     def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
         """Return the whole output of a located block, which nobody changes.
@@ -120,8 +156,8 @@ class ViewParts:
         place = bisect_right(self._starts, located.start) - 1
         part = self._parts[max(place, 0)]
         try:
-            return part.segment.open_files(nowait=True), part.map.mapping() if part.map.is_kept else None
-        except WouldBlock:
+            return part.segment.open_files(nowait=True), part.map.kept() if part.map.is_kept else None
+        except (WouldBlock, OSError):  # the latter where the map is gone from the disk: it is made anew when needed
             return None
 
 

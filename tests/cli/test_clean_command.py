@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
+import metadata_records as records
 import pytest
+from metadata_records import TOPIC, MetadataDirectory
 
 from offsetfs.cli import exit_codes, run
 from offsetfs.storage.directory.directory import LogDirectory
@@ -63,8 +66,8 @@ def test_what_is_due_is_removed_and_compacted_with_a_line_each(log: str, capsys:
     assert run(["clean", log]) == exit_codes.DONE
     told = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in told] == ["users-0", "orders-0"]
-    assert "2 records became 1 (compaction: ratio)" in told[0]
-    assert told[1].startswith("orders-0: 1 segments less, ") and told[1].endswith(" bytes freed (retention: time)")
+    assert "kept 1 of 2 records (compaction: ratio)" in told[0]
+    assert told[1].startswith("orders-0: removed 1 segment, freed ") and told[1].endswith(" bytes (retention: time)")
     assert (offsets(log, ORDERS), offsets(log, USERS)) == ([2], [1, 2])
     assert not [name for _, _, names in os.walk(log) for name in names if name.endswith(".deleted")]
 
@@ -80,7 +83,7 @@ def test_when_nothing_is_due_it_says_so(log: str, capsys: pytest.CaptureFixture[
 
 def test_now_rolls_what_is_compacted_so_that_all_of_it_is(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["clean", log, "--now", "users-0"]) == exit_codes.DONE
-    assert "3 records became 1" in capsys.readouterr().out
+    assert "kept 1 of 3 records" in capsys.readouterr().out
     assert (offsets(log, ORDERS), offsets(log, USERS)) == ([0, 1, 2], [2])
 
 
@@ -91,9 +94,9 @@ def test_a_dry_run_shows_it_and_changes_nothing(
     before = state(log)
     assert run(["clean", log, "--dry-run", *arguments]) == exit_codes.DONE
     told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith("orders-0: would remove 1 segments, ") and "(retention: time)" in told[0]
-    segments = 2 if arguments else 1
-    assert told[1].startswith(f"users-0: would rewrite {segments} segments, ") and "100% dirty" in told[1]
+    assert told[0].startswith("orders-0: would remove 1 segment, ") and "(retention: time)" in told[0]
+    segments = "2 segments" if arguments else "1 segment"
+    assert told[1].startswith(f"users-0: would rewrite {segments}, ") and "100% dirty" in told[1]
     assert state(log) == before
 
 
@@ -113,10 +116,11 @@ def test_a_partition_that_is_not_there_is_refused_before_anything_is_done(
 ) -> None:
     before = state(log)
     assert run(["clean", log, "users-0", "users-7"]) == exit_codes.WRONG_CALL
-    assert "has no partition users-7" in capsys.readouterr().err
+    assert "has no such topic or partition" in capsys.readouterr().err
     assert state(log) == before
 
 
+@pytest.mark.damages
 def test_a_partition_that_cannot_be_cleaned_is_told_and_its_neighbours_are(
     log: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,4 +131,43 @@ def test_a_partition_that_cannot_be_cleaned_is_told_and_its_neighbours_are(
     assert run(["clean", log]) == exit_codes.FAILED
     said = capsys.readouterr()
     assert "users-0: compaction failed: " in said.err and str(path) in said.err
+    assert offsets(log, ORDERS) == [2]
+
+
+def brokers(log: str) -> MetadataDirectory:
+    """Make the directory that of a stopped broker, whose cluster has both topics."""
+    (Path(log) / ".offsetfs-topics.json").unlink()
+    (Path(log) / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
+    metadata = MetadataDirectory(Path(log))
+    metadata.append(records.topics(orders=[1], users=[1]))
+    return metadata
+
+
+def test_a_stopped_brokers_directory_is_cleaned_by_the_settings_of_its_cluster(log: str) -> None:
+    metadata = brokers(log)
+    assert run(["clean", log, "--now"]) == exit_codes.DONE
+    assert (offsets(log, ORDERS), offsets(log, USERS)) == ([0, 1, 2], [0, 1, 2]), "no settings are known yet"
+    metadata.append([records.setting(TOPIC, "orders", "retention.ms", str(HOUR_MS))])
+    metadata.append([records.setting(TOPIC, "users", "cleanup.policy", "compact")])
+    assert run(["clean", log, "--now"]) == exit_codes.DONE
+    assert (offsets(log, ORDERS), offsets(log, USERS)) == ([2], [2])
+
+
+def test_a_brokers_defaults_are_taken_from_its_server_properties(log: str, tmp_path_factory: Any) -> None:
+    brokers(log)
+    path = tmp_path_factory.mktemp("etc") / "server.properties"
+    path.write_text(f"log.retention.hours=1\nlog.dirs={log}\nnum.io.threads=8\n")
+    assert run(["clean", log, "--config", str(path), "--dry-run"]) == exit_codes.DONE
+    assert offsets(log, ORDERS) == [0, 1, 2]
+    assert run(["clean", log, "--config", str(path)]) == exit_codes.DONE
+    assert (offsets(log, ORDERS), offsets(log, USERS)) == ([2], [0, 1, 2])
+
+
+def test_settings_given_one_by_one_have_precedence_over_the_file(log: str, tmp_path_factory: Any) -> None:
+    brokers(log)
+    path = tmp_path_factory.mktemp("etc") / "server.properties"
+    path.write_text("log.retention.ms=1\n")
+    assert run(["clean", log, "--config", str(path), "-o", "log.retention.ms=-1"]) == exit_codes.DONE
+    assert offsets(log, ORDERS) == [0, 1, 2]
+    assert run(["clean", log, "-o", "log.retention.hours=1"]) == exit_codes.DONE
     assert offsets(log, ORDERS) == [2]

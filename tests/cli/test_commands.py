@@ -41,7 +41,8 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["mout"], "offsetfs: no such command 'mout'"),
+        (["mout"], "offsetfs: no such command 'mout'; did you mean mount? (see"),
+        (["frobnicate"], "offsetfs: no such command 'frobnicate' (see"),
         (["mount"], "offsetfs mount: missing argument 'LOGDIR'"),
         (["mount", "/nowhere", "/nowhere", "-x"], "offsetfs mount: no such option"),
         (["mount", "/nowhere", "/nowhere", "-o", "rw,lingerms=5"], "offsetfs mount: unknown option 'lingerms'"),

@@ -65,7 +65,12 @@ def test_verbs_come_first_and_none_is_loaded(items) -> None:
 def test_no_verb_loads_anything_heavy_to_complete() -> None:
     modules = [f"offsetfs.cli.{verb.replace('-', '_')}" for verb in VERBS]
     load = f"[__import__(name) for name in {modules}] and [m for m in {HEAVY} if m in sys.modules]"
-    assert asked("offsetfs mount --", load).splitlines() == ["plain,--foreground", "plain,--help", "[]"]
+    assert asked("offsetfs mount --", load).splitlines() == [
+        "plain,--config",
+        "plain,--foreground",
+        "plain,--help",
+        "[]",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ import json
 import os
 from pathlib import Path
 
+import metadata_records as records
 import pytest
+from metadata_records import BROKER, TOPIC, MetadataDirectory
 
 from offsetfs.cli import exit_codes, run
 from offsetfs.storage.directory.directory import LogDirectory
@@ -73,9 +75,9 @@ def test_a_change_is_seen_by_whoever_has_the_directory_open(log: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["orders", "retention.msec=1"], "there is no setting 'retention.msec'; the nearest is retention.ms"),
-        (["orders", "retention.ms=soon"], "retention.ms is 'soon', legal is a whole number in -1…"),
-        (["orders", "segment.bytes=1"], "segment.bytes is 1, legal is a whole number in 14…"),
+        (["orders", "retention.msec=1"], "unknown setting 'retention.msec'; did you mean retention.ms?"),
+        (["orders", "retention.ms=soon"], "retention.ms is 'soon', but must be a whole number, -1 or greater"),
+        (["orders", "segment.bytes=1"], "segment.bytes is 1, but must be a whole number from 14 to 2147483647"),
         (["orders", "segment.bytes"], "segment.bytes: NAME=VALUE is meant"),
         (["orders", "min.compaction.lag.ms=2", "max.compaction.lag.ms=1"], "min.compaction.lag.ms 2 is above max."),
         (["orders", "segment.bytes=1000", "retention.msec=1"], "retention.msec"),
@@ -103,3 +105,69 @@ def test_it_writes_nothing_to_show_something(log: str) -> None:
     before = sorted((name, os.stat(os.path.join(log, name)).st_mtime_ns) for name in os.listdir(log))
     assert run(["config", log]) == run(["config", log, "orders"]) == exit_codes.DONE
     assert sorted((name, os.stat(os.path.join(log, name)).st_mtime_ns) for name in os.listdir(log)) == before
+
+
+# --- settings of a broker --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server_properties(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("etc") / "server.properties"
+    path.write_text("node.id=1\nlog.retention.hours=2\nlog.segment.bytes=2048\nssl.keystore.password=secret\n")
+    return path
+
+
+def test_origins_follow_kafkas_precedence(
+    log: str, server_properties: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata = MetadataDirectory(Path(log))
+    metadata.append([*records.topics(orders=[1], users=[1]), records.setting(TOPIC, "users", "retention.ms", "7")])
+    metadata.append([records.setting(BROKER, "", "log.roll.ms", "5")])
+    given = ("--config", str(server_properties), "-o", "index.interval.bytes=9,log.segment.bytes=4096")
+    users, orders = shown(log, capsys, "users", *given), shown(log, capsys, "orders", *given)
+    assert orders["retention.ms"] == {"value": "1000", "origin": "topic"}
+    assert users["retention.ms"] == {"value": "7", "origin": "cluster"}
+    assert users["index.interval.bytes"] == {"value": "9", "origin": "mount"}
+    assert users["segment.bytes"] == {"value": "4096", "origin": "broker"}
+    assert users["segment.ms"] == {"value": "5", "origin": "broker"}
+    assert users["flush.ms"]["origin"] == "default"
+
+
+def test_settings_without_effect_are_listed_by_name_alone(
+    log: str, server_properties: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["config", log, "users", "--config", str(server_properties)]) == exit_codes.DONE
+    said = capsys.readouterr()
+    assert "offsetfs config: ssl.keystore.password: has no effect here" in said.err and "secret" not in said.err
+    assert ["retention.ms", "7200000", "broker"] in [line.split() for line in said.out.splitlines()]
+
+
+def test_a_brokers_name_sets_the_topic_setting_that_it_is_the_default_of(
+    log: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["config", log, "users", "log.retention.hours=1", "num.io.threads=2"]) == exit_codes.DONE
+    assert "num.io.threads: has no effect here" in capsys.readouterr().err
+    assert shown(log, capsys)["users"] == {"retention.ms": "3600000"}
+    assert run(["config", log, "users", "log.retention.minutes="]) == exit_codes.DONE
+    assert shown(log, capsys)["users"] == {}
+    assert run(["config", log, "users", "log.cleaner.threads=2"]) == exit_codes.WRONG_CALL
+    assert "concerns the whole directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("log.retention.hour=1", "'log.retention.hour' is not a setting of a Kafka broker, did you mean log.retention"),
+        ("log.segment.bytes=1", "segment.bytes is 1"),
+        ("metadata.log.dir=/nowhere", "metadata.log.dir: there is no __cluster_metadata-0"),
+    ],
+)
+def test_what_is_wrong_in_a_server_properties_is_refused(
+    log: str, server_properties: Path, capsys: pytest.CaptureFixture[str], line: str, sentence: str
+) -> None:
+    server_properties.write_text(f"{line}\n")
+    for command in (["config", log, "users"], ["clean", log], ["ls", log]):
+        assert run([*command, "--config", str(server_properties)]) == exit_codes.WRONG_CALL, command
+        assert sentence in capsys.readouterr().err, command
+    assert run(["clean", log, "--config", "/nowhere/x"]) == exit_codes.WRONG_CALL
+    assert "config=/nowhere/x: No such file or directory" in capsys.readouterr().err

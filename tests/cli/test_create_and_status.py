@@ -109,6 +109,7 @@ def test_status_in_words_has_a_line_for_each_partition(tmp_path: Path, capsys: p
     assert [line.split() for line in lines[2:]] == [["orders-0", "0", "0", "0", "1"], ["orders-1", "0", "0", "0", "1"]]
 
 
+@pytest.mark.damages
 def test_a_partition_that_cannot_be_opened_does_not_hide_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -168,7 +168,7 @@ from offsetfs.cli.exit_codes import Failure
 def work(word):
     {work}
 try:
-    sys.exit(detach(work))
+    sys.exit(detach(work, print))
 except Failure as failure:
     print(failure.message)
     sys.exit(failure.code)

@@ -55,7 +55,7 @@ def test_the_next_mount_takes_the_place_of_a_dead_one(machine: Machine, user: in
     assert machine.run("ls", MNT, user=user).returncode != 0
     again = machine.offsetfs("mount", LOG, MNT, user=user)
     assert again.returncode == 0
-    assert f"{MNT}: took away the mount that process {pid} left when it died" in again.stderr
+    assert f"{MNT}: removed the stale mount that process {pid} left when it died" in again.stderr
     assert machine.run("cat", f"{MNT}/orders-0/values", user=user).stdout == "one\n"
     (now,) = json.loads(machine.offsetfs("status", "--json", user=user).stdout)["mounts"]
     assert now["pid"] != pid and now["is_alive"]
@@ -78,7 +78,7 @@ def test_a_dead_mount_that_nobody_knows_any_more_is_taken_away_as_well(machine: 
     kill_daemon(machine)
     machine.run("sh", "-c", "rm -f /run/offsetfs/*")
     again = machine.offsetfs("mount", LOG, MNT)
-    assert again.returncode == 0 and "took away a mount whose daemon is gone" in again.stderr
+    assert again.returncode == 0 and "removed a stale mount whose daemon is gone" in again.stderr
 
 
 def test_a_mount_that_lives_is_not_touched_whatever_is_written_down_about_it(machine: Machine) -> None:

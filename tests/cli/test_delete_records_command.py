@@ -59,8 +59,8 @@ def bounds(path: str, partition: TopicPartition = ORDERS) -> tuple[int, int]:
 def test_records_below_the_offset_are_deleted(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["delete-records", log, "orders-0=7", "orders-1=-1", "--yes"]) == exit_codes.DONE
     assert capsys.readouterr().out.splitlines() == [
-        "orders-0: offsets 0 to 6 go, 3 of them stay",
-        "orders-1: offsets 0 to 9 go, 0 of them stay",
+        "orders-0: deletes offsets 0 to 6; 3 records remain",
+        "orders-1: deletes offsets 0 to 9; 0 records remain",
         "orders-0: begins at 7",
         "orders-1: begins at 10",
     ]
@@ -70,17 +70,17 @@ def test_records_below_the_offset_are_deleted(log: str, capsys: pytest.CaptureFi
 def test_an_offset_below_the_start_changes_nothing(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["delete-records", log, "orders-0=7", "--yes"]) == exit_codes.DONE
     assert run(["delete-records", log, "orders-0=3", "--yes"]) == exit_codes.DONE
-    assert "begins at 7 already, nothing goes" in capsys.readouterr().out
+    assert "begins at 7 already; nothing to delete" in capsys.readouterr().out
     assert bounds(log) == (7, 10)
 
 
 @pytest.mark.parametrize(
     ("wishes", "code", "sentence"),
     [
-        (["orders-0"], exit_codes.WRONG_CALL, "orders-0: TOPIC-PARTITION=OFFSET is meant"),
-        (["orders-0=x"], exit_codes.WRONG_CALL, "TOPIC-PARTITION=OFFSET is meant"),
-        (["orders=5"], exit_codes.WRONG_CALL, "has no minus before a partition number"),
-        (["orders-0=5", "orders-7=5"], exit_codes.FAILED, "no partition orders-7"),
+        (["orders-0"], exit_codes.WRONG_CALL, "orders-0: give TOPIC-PARTITION=OFFSET"),
+        (["orders-0=x"], exit_codes.WRONG_CALL, "give TOPIC-PARTITION=OFFSET"),
+        (["nothing=5"], exit_codes.WRONG_CALL, "has no such topic or partition"),
+        (["orders-0=5", "orders-7=5"], exit_codes.WRONG_CALL, "has no such topic or partition"),
         (["orders-0=5", "orders-1=11"], exit_codes.FAILED, "orders-1=11: the partition holds offsets 0 to 9"),
         (["orders-0=-2"], exit_codes.FAILED, "orders-0=-2: the partition holds offsets 0 to 9"),
         (["payments-0=0"], exit_codes.FAILED, "records are not deleted where cleanup.policy is compact"),
@@ -100,7 +100,7 @@ def test_what_cannot_be_deleted_is_refused_before_anything_is(
 def test_the_end_is_cut_off_with_the_whole_batch(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["truncate", log, "orders-0", "7", "--yes"]) == exit_codes.DONE
     assert capsys.readouterr().out.splitlines() == [
-        "orders-0: offsets 5 to 9 go: 7 lies in a batch that begins at 5",
+        "orders-0: removes offsets 5 to 9: offset 7 is inside a batch that begins at 5",
         "orders-0: ends at 5",
     ]
     assert bounds(log) == (0, 5)
@@ -113,10 +113,10 @@ def test_the_end_is_cut_off_with_the_whole_batch(log: str, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("offset", "sentence", "left"),
     [
-        ("5", "orders-0: offsets 5 to 9 go", (0, 5)),
-        ("0", "orders-0: offsets 0 to 9 go: all there are", (0, 0)),
-        ("10", "orders-0: ends at 10 already, nothing goes", (0, 10)),
-        ("99", "orders-0: ends at 10 already, nothing goes", (0, 10)),
+        ("5", "orders-0: removes offsets 5 to 9", (0, 5)),
+        ("0", "orders-0: removes offsets 0 to 9: all records", (0, 0)),
+        ("10", "orders-0: ends at 10 already; nothing to remove", (0, 10)),
+        ("99", "orders-0: ends at 10 already; nothing to remove", (0, 10)),
     ],
 )
 def test_it_says_what_goes(
@@ -186,7 +186,8 @@ def test_without_a_terminal_nothing_is_destroyed_but_with_yes(
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert call(log, arguments) == exit_codes.WRONG_CALL
     said = capsys.readouterr()
-    assert "go" in said.out and "it is done with --yes" in said.err
+    assert ": deletes " in said.out or ": removes " in said.out
+    assert "nothing changed; add --yes to do it" in said.err
     assert bounds(log) == (0, 10)
 
 

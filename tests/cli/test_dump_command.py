@@ -134,6 +134,7 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path, capfdbinary: C
     assert "holds neither segments nor partitions" in errors
 
 
+@pytest.mark.damages
 def test_damage_is_told_where_it_is_and_changes_the_exit_code(golden_copy: Path, capfdbinary: Captured) -> None:
     path = golden_copy / "codec-none-0" / "00000000000000000000.log"
     data = bytearray(path.read_bytes())

@@ -29,8 +29,8 @@ def test_it_says_what_the_broker_will_find(ours: str, golden_copy: Path, capsys:
 @pytest.mark.parametrize(
     ("partition", "code", "told"),
     [
-        ("empty", 1, "partition number"),
-        ("nobody-0", 32, "no partition nobody-0"),
+        ("nothing", 1, "has no such topic or partition"),
+        ("nobody-0", 1, "has no such topic or partition"),
         ("empty-0", 32, "start it, create topic empty, stop it"),
     ],
 )

@@ -69,7 +69,8 @@ def test_everybody_may_read_it_whatever_the_umask(root: Path) -> None:
     finally:
         os.umask(before)
     for path in (root / "usr").rglob("*"):
-        assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), path
+        is_program = path.is_dir() or path.parent.name == "bin"
+        assert stat.S_IMODE(path.stat().st_mode) == (0o755 if is_program else 0o644), path
     assert stat.S_IMODE((root / SCRIPT).stat().st_mode) == 0o755
 
 
@@ -237,4 +238,17 @@ def test_the_script_imports_nothing_from_where_it_is_called(root: Path, tmp_path
     said = subprocess.run(
         [root / SCRIPT, "/none/ä", "/none"], cwd=trap, env=environment, capture_output=True, text=True, check=False
     )
-    assert (said.returncode, said.stderr) == (1, "mount.offsetfs: /none: there is no such directory to mount at\n")
+    assert (said.returncode, said.stderr) == (
+        1,
+        "mount.offsetfs: /none: no such directory to mount at: create it with mkdir\n",
+    )
+
+
+def test_the_command_is_installed_for_the_path_with_the_manual_of_the_tree(root: Path) -> None:
+    assert install(root) == 0
+    done = subprocess.run(
+        [root / "usr/local/bin/offsetfs", "--version"], capture_output=True, text=True, check=False, cwd="/"
+    )
+    assert done.returncode == 0 and done.stdout.startswith("offsetfs ")
+    assert (root / "usr/local/share/man/man7/offsetfs-tree.7").exists()
+    assert (root / "usr/local/share/man/man1/offsetfs-spark-import.1").exists()

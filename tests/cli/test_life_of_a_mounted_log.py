@@ -81,7 +81,7 @@ def test_where_a_mount_has_the_directory_it_says_which_and_what_helps(
 def test_records_are_deleted_through_a_mount_that_allows_it(log: Path, mnt: Path) -> None:
     mount(log, mnt, "delete-records")
     assert done("delete-records", log, "orders-0=7", "--yes").splitlines() == [
-        "orders-0: offsets 0 to 6 go, 3 of them stay",
+        "orders-0: deletes offsets 0 to 6; 3 records remain",
         "orders-0: begins at 7",
     ]
     assert not (mnt / "orders-0" / "6").exists()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from offsetfs.cli import VERBS, mount_helper, run
-from offsetfs.cli.installed.manual_pages import pages
+from offsetfs.cli import VERBS, mount_helper, run, spark
+from offsetfs.cli.installed.manual_pages import DOCUMENTS, pages
 from offsetfs.cli.installed.roff import Page, escaped
 from offsetfs.fs.options import MountOptions
 
@@ -36,17 +37,35 @@ def help_of(capsys: pytest.CaptureFixture[str], name: str) -> str:
         assert run(["--help"], mount_helper.command, mount_helper.NAME) == 0
     else:
         verb = name.removeprefix("offsetfs").removeprefix("-")
-        assert run([verb, "--help"] if verb else ["--help"]) == 0
+        words = ["spark", verb.removeprefix("spark-")] if verb.startswith("spark-") else [verb] if verb else []
+        assert run([*words, "--help"]) == 0
     return capsys.readouterr().out
 
 
 def test_there_is_a_page_for_all_and_for_each_verb() -> None:
-    assert set(PAGES) == {"offsetfs", mount_helper.NAME, *(f"offsetfs-{verb}" for verb in VERBS)}
-    assert [name for name, page in PAGES.items() if page.section != 1] == [mount_helper.NAME]
+    jobs = {f"offsetfs-spark-{name}" for name in spark.command.commands}
+    assert jobs and set(PAGES) == {"offsetfs", mount_helper.NAME, *(f"offsetfs-{v}" for v in VERBS), *jobs, *DOCUMENTS}
+    sections = {name: page.section for name, page in PAGES.items() if page.section != 1}
+    assert sections == {mount_helper.NAME: 8, **dict.fromkeys(DOCUMENTS, 7)}
 
 
 @needs_groff
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_page_of_a_document_renders_without_a_warning_and_has_all_its_words(name: str) -> None:
+    page = set(re.findall(r"[a-z]{4,}", rendered(PAGES[name]).lower()))
+    text = (Path(__file__).parents[2] / "docs" / DOCUMENTS[name][0]).read_text()
+    text = re.sub(r"\]\([^)]*\)", "]", text.partition("\n")[2])
+    text = re.sub(r"^\|.*\n(?=\|[-| ]+\n)", "", text, flags=re.MULTILINE)  # the heads of tables
+    assert set(re.findall(r"[a-z]{4,}", text.lower())) <= page
+
+
+def test_no_help_points_into_a_checkout() -> None:
+    for name in [page for page in PAGES if page not in DOCUMENTS]:
+        assert "docs/" not in PAGES[name].text(), name
+
+
+@needs_groff
+@pytest.mark.parametrize("name", [name for name in PAGES if name not in DOCUMENTS])
 def test_a_page_renders_without_a_warning_and_says_what_help_says(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,9 +101,9 @@ def test_a_second_writer_is_refused_with_the_pid_of_the_first(log: Path, mnt: Pa
     (mount,) = status(mnt)["mounts"]
     (tmp_path / "other").mkdir()
     refused = offsetfs("mount", log, tmp_path / "other")
-    assert refused.returncode == 32 and f"in use by process {mount['pid']}" in refused.stderr
+    assert refused.returncode == 32 and f"is mounted at {mnt} by process {mount['pid']}" in refused.stderr
     again = offsetfs("mount", log, mnt)
-    assert again.returncode == 32 and "something is mounted there already" in again.stderr
+    assert again.returncode == 32 and "is mounted there already, by process" in again.stderr
 
 
 def test_create_goes_through_a_mount_that_allows_it(log: Path, mnt: Path) -> None:

@@ -144,7 +144,7 @@ def test_a_second_writer_is_refused_with_the_code_of_a_failed_mount(machine: Mac
     machine.run("mount", "-t", "offsetfs", LOG, MNT)
     machine.path("/mnt/other").mkdir()
     refused = machine.run("mount", "-t", "offsetfs", LOG, "/mnt/other")
-    assert refused.returncode == 32 and "in use by process" in refused.stderr
+    assert refused.returncode == 32 and "by process" in refused.stderr
 
 
 def test_a_mount_is_not_changed_by_remount(machine: Machine) -> None:
@@ -212,7 +212,7 @@ def test_after_a_lazy_umount_the_daemon_ends_with_the_last_close_and_has_it_on_d
         assert machine.mounted(MNT) == {}
         os.write(appending, b"after\n")
         busy = machine.run("mount", "-t", "offsetfs", LOG, MNT)
-        assert busy.returncode == 32 and f"in use by process {daemon['pid']}" in busy.stderr
+        assert busy.returncode == 32 and f"by process {daemon['pid']}" in busy.stderr
     finally:
         os.close(appending)
     machine.wait_for_end(daemon["pid"])

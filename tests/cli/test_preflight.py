@@ -48,6 +48,7 @@ def test_what_we_made_is_a_log_directory(tmp_path: Path) -> None:
     assert check(tmp_path) == []
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize(
     "content",
     [
@@ -114,7 +115,7 @@ def test_a_mount_point_is_a_directory_where_nothing_is_mounted(tmp_path: Path) -
     make(tmp_path, "file", "directory/")
     preflight.check_mount_point(os.fspath(tmp_path / "directory"))
     for path, sentence, code in (
-        (tmp_path / "missing", "there is no such directory to mount at", WRONG_CALL),
+        (tmp_path / "missing", "no such directory to mount at: create it with mkdir", WRONG_CALL),
         (tmp_path / "file", "is not a directory", WRONG_CALL),
         (Path("/proc"), "something is mounted there already (proc)", FAILED),
     ):

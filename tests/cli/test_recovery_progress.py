@@ -52,11 +52,14 @@ def test_on_a_terminal_one_line_is_written_over_and_gone_at_the_end(
     is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
-    lines = iter([json.dumps(word) + "\n" for word in (["progress", "half", 0], ["progress", "more", 0])])
+    words = (["progress", "half", 0], ["progress", "more", 0], ["warning", "orders-0: read only", 0])
+    lines = iter([json.dumps(word) + "\n" for word in words])
     ready, failed = json.dumps(["ready", "", 0]), json.dumps(["failed", "no", 3])
-    assert detach._wait(lambda: next(lines, ready)) == 0
+    warnings: list[str] = []
+    assert detach._wait(lambda: next(lines, ready), warnings.append) == 0
+    assert warnings == ["orders-0: read only"]
     cleared = "\r\x1b[K"
-    assert capsys.readouterr().err == (f"{cleared}half{cleared}more{cleared}" if is_terminal else "")
+    assert capsys.readouterr().err == (f"{cleared}half{cleared}more{cleared}{cleared}" if is_terminal else "")
     with pytest.raises(Failure):
-        detach._wait(lambda: failed)
+        detach._wait(lambda: failed, warnings.append)
     assert capsys.readouterr().err == ""

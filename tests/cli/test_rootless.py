@@ -19,8 +19,8 @@ LOG, MNT = f"{HOME}/log", f"{HOME}/mnt"
 @pytest.fixture(autouse=True)
 def home(machine: Machine) -> Iterator[None]:
     """A home of the user's own, open to everybody, with a log and a place to mount it."""
-    if machine.offsetfs("--version", user=NOBODY).returncode != 0:
-        pytest.skip("other users cannot read this checkout")
+    shown = machine.offsetfs("--version", user=NOBODY)
+    assert shown.returncode == 0, f"other users must be able to read this checkout and its .venv: {shown.stderr}"
     for path in (HOME, LOG, MNT):
         machine.path(path).mkdir()
         os.chown(machine.path(path), NOBODY, NOBODY)
@@ -28,7 +28,9 @@ def home(machine: Machine) -> Iterator[None]:
     assert (created.returncode, created.stderr) == (0, "")
     yield
     machine.run("umount", "--lazy", MNT)
-    machine.run("rm", "-rf", HOME, f"{TMP}/offsetfs-{NOBODY}")
+    machine.wait_for_daemons()
+    removed = machine.run("rm", "-rf", HOME, f"{TMP}/offsetfs-{NOBODY}")
+    assert removed.returncode == 0, removed.stderr
 
 
 def mount(machine: Machine, *options: str, **environment: str):
@@ -117,15 +119,28 @@ def test_default_permissions_keep_others_out_of_what_is_not_for_them(machine: Ma
     assert refused.returncode != 0 and "ermission denied" in refused.stderr
 
 
-@pytest.mark.security("Nobody mounts a directory that is not his.")
-def test_a_user_cannot_mount_what_is_not_his(machine: Machine) -> None:
+@pytest.mark.security(
+    "A user without root mounts only at a writable directory; with `-o ro` a log directory that the user may read, "
+    "else one that the user may write."
+)
+def test_a_user_mounts_what_the_modes_of_the_directories_allow(machine: Machine) -> None:
     machine.run("mkdir", "-p", "/mnt/closed")
     refused = machine.offsetfs("mount", LOG, "/mnt/closed", user=NOBODY)
     assert refused.returncode == 32 and refused.stderr.count("\n") == 1 and machine.mounted("/mnt/closed") == {}
-    os.chown(machine.path(LOG), 0, 0)
-    os.chmod(machine.path(LOG), stat.S_IRWXU)
+    mount(machine)
+    sh(machine, f"echo one >> {MNT}/orders-0/append")
+    assert machine.offsetfs("umount", MNT, user=NOBODY).returncode == 0
+    machine.run("chown", "-R", "0:0", LOG)
+    machine.run("chmod", "-R", "u=rwX,go=rX", LOG)
     refused = mount(machine)
-    assert refused.returncode == 1 and "no permission" in refused.stderr
+    assert refused.returncode == 1 and "no permission" in refused.stderr and machine.mounted(MNT) == {}
+    assert mount(machine, "-o", "ro").returncode == 0  # of root, but mode 0755: any user can read its files anyway
+    assert sh(machine, f"cat {MNT}/orders-0/values").stdout == "one\n"
+    assert machine.offsetfs("umount", MNT, user=NOBODY).returncode == 0
+    os.chmod(machine.path(LOG), stat.S_IRWXU)
+    for options in ((), ("-o", "ro")):
+        refused = mount(machine, *options)
+        assert refused.returncode == 1 and "no permission" in refused.stderr and machine.mounted(MNT) == {}
 
 
 def test_a_user_without_a_home_has_a_log_beside_his_daemons(machine: Machine) -> None:

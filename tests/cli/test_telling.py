@@ -95,7 +95,7 @@ def test_a_recovery_asks_the_service_manager_for_more_time_as_long_as_it_gets_on
     monkeypatch.setattr("offsetfs.cli.progress.QUIET_SECONDS", 0)
     monkeypatch.setattr(LogDirectory, "open", recover)
     with pytest.raises(Failure, match="it ends here"):
-        mount._Mounting("/data", "/mnt", MountOptions())._open(Word(None))
+        mount._Mounting(["/data"], {}, "/mnt", MountOptions())._open(Word(None))
     assert manager.heard()[0] == "STATUS=opening /data"
     status, extension = manager.heard()
     assert status.startswith("STATUS=recovering orders-0, 1 of 3 partitions done, 5.0 of 10.0 MB, about ")

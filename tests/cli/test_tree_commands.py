@@ -124,6 +124,7 @@ def test_a_wrong_call_is_one_sentence(said: Said, log: str, arguments: list[str]
     assert (code, out, err.count("\n")) == (1, "", 1) and err.startswith(sentence)
 
 
+@pytest.mark.damages
 @pytest.mark.unit
 def test_damage_that_is_stepped_over_is_told(said: Said, log: str, tmp_path: Path) -> None:
     with open_log(log, "a") as directory:
@@ -189,6 +190,33 @@ def test_lines_of_json_and_whole_files_are_appended(said: Said, log: str, typed)
 
 
 @pytest.mark.unit
+def test_values_that_are_no_strings_are_taken_as_their_text_where_that_is_wanted(said: Said, log: str, typed) -> None:
+    lines = b'{"value": {"a": [1, 2.50]}}\n{"value":-7}\n{"value":true}\n{"value":null}\n'
+    typed(lines)
+    code, _, err = said("append", log, "orders-0/append.ndjson")
+    assert code == 1 and "line 1, byte 11: a value is a string or null; to take other JSON as its text" in err
+    typed(lines)
+    assert said("append", log, "orders-0/append.ndjson", "-o", "json-values=text") == (0, "", "")
+    with open_log(log) as directory:
+        found = [each.value for each in directory.partition("orders-0").read(100)]
+    assert found == [b'{"a": [1, 2.50]}', b"-7", b"true", None]
+
+
+@pytest.mark.unit
+def test_each_whole_line_is_the_value_where_that_is_wanted(said: Said, log: str, typed) -> None:
+    typed(b'{"id":1}\n{"value":"v"}\n')
+    code, _, err = said("append", log, "orders-0/append.ndjson")
+    assert code == 1 and "--value-is-line" in err
+    for path in ("orders-0/append.ndjson", "orders-0"):
+        typed(b'{"id":1}\n{"value":"v"}\n')
+        assert said("append", log, path, "--value-is-line") == (0, "", "")
+    with open_log(log) as directory:
+        found = [each.value for each in directory.partition("orders-0").read(100)]
+    assert found == [b'{"id":1}', b'{"value":"v"}'] * 2
+    assert "not for orders-0/append.raw" in said("append", log, "orders-0/append.raw", "--value-is-line")[2]
+
+
+@pytest.mark.unit
 def test_a_topic_is_appended_to_as_a_whole(said: Said, log: str, typed) -> None:
     with open_log(log, "a") as directory:
         directory.create("users", 3)
@@ -216,7 +244,11 @@ def test_with_the_option_create_a_partition_is_made_for_what_comes(said: Said, l
     assert said("append", log, "new-3/append", "-o", "create,compression.type=lz4") == (0, "", "")
     assert values(log, "new-3") == b"one\ntwo\n"
     assert said("append", log, "new/append", "-o", "create") == (
-        *(1, "", "offsetfs append: new/append: Invalid argument\n"),
+        1,
+        "",
+        "offsetfs append: new/append: Invalid argument\n"
+        "offsetfs append: EINVAL mkdir new: 'new' is a topic; give TOPIC-PARTITION, such as new-0; "
+        "mkdir orders-0 makes partition 0 of the topic orders\n",
     )
 
 
@@ -274,7 +306,9 @@ def read_until(process: subprocess.Popen[bytes], count: int) -> list[bytes]:
 
 
 @pytest.mark.mount
-@pytest.mark.promise("When `offsetfs append` has ended, be it by a signal, everything that it took is on disk.")
+@pytest.mark.promise(
+    "When `offsetfs append` has ended, by SIGINT, SIGTERM or SIGHUP as well, everything that it took is on disk."
+)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_everything_on_disk(log: str, number: int) -> None:
     command = [*OFFSETFS, "append", log, "orders-0", "--offsets", "-o", "flush-ms=off"]
@@ -333,6 +367,29 @@ def test_a_follower_shows_what_comes_until_it_is_told_to_end(log: str, number: i
 
 
 @pytest.mark.mount
+def test_a_topic_is_followed_in_all_its_partitions(log: str) -> None:
+    with open_log(log, "a") as directory:
+        directory.create("users", partitions=2)
+        directory.partition("users-1").append_lines(b"old\n")
+    following = Following(log, "users", "--from", "-1", "--ndjson")
+    assert json.loads(following.lines(1)[0])["value"] == "old"
+    with open_log(log, "a") as directory:
+        for number in range(2):
+            directory.partition(f"users-{number}").append_lines(b"new\n")
+    assert sorted(json.loads(line)["partition"] for line in following.lines(2)) == [0, 1]
+    assert following.end(signal.SIGINT) == (exit_codes.INTERRUPTED, "")
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("path", ["users", "topics/users"])
+def test_an_offset_of_a_whole_topic_is_refused(said: Said, log: str, path: str) -> None:
+    with open_log(log, "a") as directory:
+        directory.create("users", partitions=2)
+    message = "offsetfs follow: --from 7: an offset belongs to one partition, such as users-0\n"
+    assert said("follow", log, path, "--from", "7") == (1, "", message)
+
+
+@pytest.mark.mount
 def test_a_follower_ends_when_nobody_reads_any_more(log: str) -> None:
     following = Following(log, "orders-0/follow@98.ndjson")
     assert [json.loads(line)["offset"] for line in following.lines(2)] == [98, 99]
@@ -343,7 +400,10 @@ def test_a_follower_ends_when_nobody_reads_any_more(log: str) -> None:
 @pytest.mark.parametrize("start", ["x", "-3x", "../../1"])
 def test_a_beginning_that_is_none_is_told(said: Said, log: str, start: str) -> None:
     assert said("follow", log, "orders-0", "--from", start) == (
-        *(1, "", f"offsetfs follow: --from {start}: neither an offset, nor -N, nor a time\n"),
+        1,
+        "",
+        f"offsetfs follow: --from {start}: give an offset (42), the newest N (-10), or a time (2026-11-20T18:40:01, "
+        "-1h30m)\n",
     )
 
 

@@ -44,6 +44,7 @@ def test_notices_count_when_asked_to(golden: Path) -> None:
     assert run(["verify", "--strict", os.fspath(golden)]) == 1
 
 
+@pytest.mark.damages
 def test_a_finding_is_one_line_with_its_place_and_meaning(
     golden_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,6 +55,7 @@ def test_a_finding_is_one_line_with_its_place_and_meaning(
     assert summary.endswith(": 1 damage")
 
 
+@pytest.mark.damages
 def test_json_is_one_object_a_line(golden_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flip(golden_copy / LOG, 17)
     assert run(["verify", "--json", os.fspath(golden_copy / "codec-none-0")]) == 1
@@ -102,6 +104,7 @@ def test_what_cannot_be_looked_at_is_said_in_a_sentence(
     assert sentence in captured.err and captured.out == ""
 
 
+@pytest.mark.damages
 def test_a_pipe_that_closes_ends_the_command(golden_copy: Path) -> None:
     flip(golden_copy / LOG, 17)
     command = f"{sys.executable} -m offsetfs verify {golden_copy} | head -n 1"
@@ -124,8 +127,8 @@ def test_a_repair_shows_first_and_does_when_told(unclean_copy: Path, capsys: pyt
     before = log.read_bytes()
     assert run(["repair", os.fspath(unclean_copy)]) == 1
     lines = out_of(capsys)
-    assert any(": cut: " in line and "120 bytes are cut, kept in" in line for line in lines)
-    assert lines[-1] == "nothing was changed; --yes does what is listed"
+    assert any(": cut: " in line and "120 bytes will be cut, kept in" in line for line in lines)
+    assert lines[-1] == "nothing changed; add --yes to do it"
     assert log.read_bytes() == before
 
     assert run(["repair", os.fspath(unclean_copy), "--yes"]) == 0
@@ -135,10 +138,11 @@ def test_a_repair_shows_first_and_does_when_told(unclean_copy: Path, capsys: pyt
     assert kept.read_bytes() == before[-120:]
 
     assert run(["repair", os.fspath(unclean_copy)]) == 0
-    assert out_of(capsys) == ["nothing was changed; there is nothing to do"]
+    assert out_of(capsys) == ["nothing changed; nothing to do"]
     assert run(["verify", os.fspath(unclean_copy)]) == 0
 
 
+@pytest.mark.damages
 def test_damage_that_stays_is_shown_with_what_remains_readable(
     golden_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,6 +155,7 @@ def test_damage_that_stays_is_shown_with_what_remains_readable(
     assert (golden_copy / LOG).read_bytes() == before
 
 
+@pytest.mark.damages
 def test_a_repair_speaks_json(unclean_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cut_end(unclean_copy)
     assert run(["repair", "--json", os.fspath(unclean_copy)]) == 1
@@ -158,7 +163,7 @@ def test_a_repair_speaks_json(unclean_copy: Path, capsys: pytest.CaptureFixture[
     assert lines[0]["kind"] == "unclean" and lines[-1] == {
         "kind": "summary",
         "changed": False,
-        "meaning": "nothing was changed; --yes does what is listed",
+        "meaning": "nothing changed; add --yes to do it",
     }
 
 

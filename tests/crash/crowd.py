@@ -103,6 +103,30 @@ def write_in_pieces(name: str, scratch: Path) -> None:
     say(name, scratch, count)
 
 
+def write_unfinished(name: str, scratch: Path) -> None:
+    """Open, write a record, close, and so on: without its end, as a whole file, and as a line."""
+    count = 0
+    for number in numbers(scratch):
+        file, text = UNFINISHED[number % len(UNFINISHED)]
+        with open(f"{TOPIC}/{file}", "ab", buffering=0) as stream:
+            stream.write(text % f"{name}:{number}".encode())
+        count = number + 1
+    with open(f"{TOPIC}/append", "ab", buffering=0) as stream:
+        os.fsync(stream.fileno())  # covers the files closed before
+    say(name, scratch, count)
+
+
+UNFINISHED = (
+    ("append", b"%s"),
+    ("append.raw", b"%s"),
+    ("append", b"%s\n"),
+    ("append.ndjson", b'{"value":"%s"}'),
+    ("append.raw", b"%s"),
+    ("append.ndjson", b'{"value":"%s"}\n'),
+)
+"""Files, and what is written to them for one record."""
+
+
 def write_keyed(name: str, scratch: Path) -> None:
     """Lines of JSON, to few keys again and again: what compaction works on."""
     count = 0
@@ -157,6 +181,7 @@ ROLES: dict[str, Callable[[str, Path], None]] = {
     "syncing": write_and_sync,
     "asking": write_and_ask,
     "pieces": write_in_pieces,
+    "unfinished": write_unfinished,
     "keyed": write_keyed,
     "looking": look_anywhere,
 }

@@ -84,7 +84,8 @@ class Life:
         defaults = DEFAULTS | self.defaults
         self.directory = LogDirectory.open(self.path, defaults=defaults, config=DIRECTORY_CONFIG)
         for partition in self.directory.partitions():
-            self._log(partition)
+            if not (self.neighbour and partition in self.directory.failed):  # those: when there is room to recover them
+                self._log(partition)
 
     def _try(self, action: Callable[[Life], None]) -> bool:
         try:
@@ -98,7 +99,7 @@ class Life:
         return True
 
     def _log(self, partition: TopicPartition) -> Log:
-        log = self.directory.log(partition)
+        log = self.directory.writable_log(partition)
         if partition not in self._told:
             self._told.add(partition)
             self.say(f"opened {log.partition} {log.next_offset} {self.number}")
@@ -157,8 +158,8 @@ class Life:
         self.directory.checkpoint()
 
     def read(self) -> None:
-        """Read a record somewhere, so that files of old segments are open, and indexes mapped."""
-        log = self._some_log()
+        """Read a record somewhere, so that files of old segments are open, and their indexes."""
+        log = self.directory.log(self.random.choice(self.directory.partitions()))
         if log.next_offset > log.log_start_offset:
             offset = self.random.randrange(log.log_start_offset, log.next_offset)
             batch = log.batch_at(offset)

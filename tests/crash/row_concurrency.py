@@ -1,4 +1,4 @@
-"""Row 15: eight writers and four readers in one mount, with retention, compaction and rolls all the while.
+"""Row 15: ten writers and four readers in one mount, with retention, compaction and rolls all the while.
 
 Nothing breaks here; what is to be found is what people do to each other. Every writer numbers its lines. Whoever
 followed from the beginning must have seen each of them once, in the order of its writer, at the offset that was told
@@ -36,7 +36,18 @@ TOPICS = {
 SHELL = 'n=0; while [ ! -e "$1/stop" ]; do echo "$0:$n" >> orders-0/append || exit 3; n=$((n + 1)); done'
 SHELL += '; echo "{\\"count\\": $n, \\"places\\": []}" > "$1/$0"'
 
-WRITERS = ("shell-1", "shell-2", "closing-1", "syncing-1", "asking-1", "pieces-1", "keyed-1", "keyed-2")
+WRITERS = (
+    "shell-1",
+    "shell-2",
+    "closing-1",
+    "syncing-1",
+    "asking-1",
+    "pieces-1",
+    "unfinished-1",
+    "unfinished-2",
+    "keyed-1",
+    "keyed-2",
+)
 FOLLOWERS = {
     "tail": ("tail", "-F", "-n", "+1", "-s", "0.05", "orders-0/values"),
     "tail of JSON": ("tail", "-f", "-n", "+1", "-s", "0.05", "orders-0/records.ndjson"),
@@ -146,7 +157,7 @@ def _check_what_is_left(mount: Path, seen: list[str]) -> None:
 ROW = Row(
     15,
     "concurrency",
-    "eight writers and four readers at once, with retention and compaction",
+    "ten writers and four readers at once, with retention and compaction",
     play,
     seeds_in_ci=range(3),
     goal=10_000_000,

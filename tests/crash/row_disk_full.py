@@ -21,6 +21,7 @@ from programme import Row
 from row_sigkill import kill_somewhere
 
 LIVES = 5
+LIVES_MAX = 20
 MOUNTS = 3
 OPTIONS = "create,linger-ms=2,batch-bytes=4096,segment.bytes=40000,segment.index.bytes=4000"
 _STEPS = 150
@@ -36,11 +37,15 @@ def play(seed: int, scratch: Path) -> int:
 
 
 def _play_lives(disk: Disk, seed: int, chance: random.Random) -> int:
-    """Through the engine: writers who fill the disk, free it, die."""
-    history, errors = History(seed), 0
+    """Through the engine: writers fill the disk, free it, and are killed.
+
+    What a writer does comes from the seed, when it is killed does not. So lives go on until one met a full disk.
+    """
+    history, errors, lives = History(seed), 0, 0
     with Nursery() as nursery:
-        for number in range(LIVES):
-            errors += _live(nursery, disk, history, number, chance)
+        while lives < LIVES or (errors == 0 and lives < LIVES_MAX):
+            errors += _live(nursery, disk, history, lives, chance)
+            lives += 1
             nursery.verify(os.fspath(disk.log), history, read_only=True)
             if chance.random() < 0.5:
                 _neighbour(disk).unlink(missing_ok=True)
@@ -48,7 +53,7 @@ def _play_lives(disk: Disk, seed: int, chance: random.Random) -> int:
         _neighbour(disk).unlink(missing_ok=True)
         nursery.verify(os.fspath(disk.log), history)
     assert errors > 0 and history.promises > 0, "the disk was never full"
-    return LIVES
+    return lives
 
 
 def _neighbour(disk: Disk) -> Path:
@@ -86,7 +91,7 @@ def _play_mounts(disk: Disk, scratch: Path, chance: random.Random) -> int:
             _fill_under(daemon, disk, written, chance)
             if chance.random() < 0.5:
                 daemon.kill()
-                _neighbour(disk).unlink()  # recovery needs room for the tail that it keeps
+                _start_on_a_full_disk(disk, scratch / f"mnt{number}-full", written)
                 continue
             _neighbour(disk).unlink()
             written += _append(daemon.path, len(written))
@@ -114,6 +119,18 @@ def _fill_under(daemon: Daemon, disk: Disk, written: list[bytes], chance: random
     else:
         raise AssertionError("the disk was full, and nobody was told")
     _check_values(daemon.path, written)
+
+
+def _start_on_a_full_disk(disk: Disk, path: Path, written: list[bytes]) -> None:
+    """Mount after a kill, with no room for the tail that recovery keeps: all is read, and with room appends go on."""
+    with mounted(disk.log, path, OPTIONS) as daemon:
+        _check_values(daemon.path, written)
+        with contextlib.suppress(OSError):
+            written += _append(daemon.path, len(written))
+        _neighbour(disk).unlink()
+        written += _append(daemon.path, len(written))
+        _check_values(daemon.path, written)
+        assert daemon.unmount() == 0 and "Traceback" not in daemon.said, daemon.said
 
 
 def _append(path: Path, number: int) -> list[bytes]:
@@ -150,5 +167,7 @@ ROW = Row(
     promises=(
         "A full disk is told to the writer with ENOSPC, tears nothing, keeps everything readable, and once there "
         "is room appends go on.",
+        "A mount that starts on a full disk shows every record; what it could not recover takes writes once there is "
+        "room.",
     ),
 )

@@ -26,7 +26,6 @@ _ERRORS = {
     "rmdir": (errno.EIO,),
     "list": (errno.EMFILE, errno.EIO),
     "stat": (errno.EIO,),
-    "map": (errno.ENOMEM,),
 }
 WAYS = [(kind, error, sticky) for sticky in (False, True) for kind, errors in _ERRORS.items() for error in errors]
 

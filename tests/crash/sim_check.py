@@ -8,7 +8,18 @@ from itertools import count
 from random import Random
 
 from sim_life import DIRECTORY_CONFIG, PATH, view_of
-from sim_model import ABSENT, FIRST_MS, FakeClock, Promise, Promises, Row, Timeline, Written, transactions
+from sim_model import (
+    ABSENT,
+    FIRST_MS,
+    FakeClock,
+    Promise,
+    Promises,
+    Row,
+    Timeline,
+    Written,
+    kept_by_compaction,
+    transactions,
+)
 from simdisk import SimDisk
 from simsystem import System
 
@@ -95,7 +106,8 @@ def _look_at(log: Log, promise: Promise) -> None:
         for record_offset, row in _rows(batch.records()):
             assert row in possible[record_offset], f"{log.partition}: offset {record_offset} is foreign"
         offset = batch.header.next_offset
-    assert offset >= promise.synced, f"{log.partition}: a reader sees {offset} of {promise.synced}"
+    unseen = set(range(offset, promise.synced)) - promise.replaced
+    assert not unseen, f"{log.partition}: a reader sees {offset} of {promise.synced}"
 
 
 def observe(directory: LogDirectory, timeline: Timeline, time: int, *, was_killed: bool = False) -> None:
@@ -137,6 +149,7 @@ def _found(log: Log, promise: Promise) -> Promise:
         start=log.log_start_offset,
         start_max=log.log_start_offset,
         compacts=promise.compacts,
+        replaced=frozenset(offset for offset in promise.replaced if offset < log.next_offset),
     )
 
 
@@ -186,10 +199,9 @@ def _match(
             o: row for o, row in foreign.items() if dict(enumerate(written.rows, written.base_offset)).get(o) != row
         }
     assert not foreign, f"{where}: never appended: {foreign}"
-    fates, _ = transactions(prefix)
     if promise.compacts:
-        gone = {o for w in prefix if w.marker is not None or fates.get(w.base_offset) is False for o in _offsets(w)}
-        expected = _latest({offset: row for offset, row in expected.items() if offset not in gone})
+        kept = kept_by_compaction(prefix, log.log_start_offset)
+        expected = {offset: row for offset, row in kept.items() if offset not in promise.replaced}
     missing = {offset: row for offset, row in expected.items() if offset not in shown}
     assert not missing, f"{where}: missing {sorted(missing)}"
     _check_producers(log, prefix, where)
@@ -211,10 +223,6 @@ def _check_producers(log: Log, prefix: list[Written], where: str) -> None:
     assert known.keys() <= last.keys(), f"{where}: producers {known.keys()} of {last.keys()}"
 
 
-def _offsets(written: Written) -> range:
-    return range(written.base_offset, written.next_offset)
-
-
 def _check_transactions(log: Log, prefix: list[Written], where: str) -> None:
     """Assert that a log knows which of its transactions are open, and the fate of the others."""
     if any(written.transactional and written.base_offset < log.log_start_offset for written in prefix):
@@ -234,12 +242,6 @@ def _check_epochs(log: Log, where: str) -> None:
     for batch in _batches(log):
         begun = [epoch for epoch, start in log.epochs.entries if start <= max(batch.base_offset, log.log_start_offset)]
         assert begun[-1:] == [batch.header.leader_epoch], f"{where}: {log.epochs.entries}, {batch.header}"
-
-
-def _latest(rows: dict[int, Row]) -> dict[int, Row]:
-    """Return the last record of each key, without those that delete their key."""
-    latest = {row[0]: offset for offset, row in rows.items()}
-    return {offset: row for offset, row in rows.items() if latest[row[0]] == offset and row[1] is not None}
 
 
 def _check_look_ups(log: Log, random: Random) -> None:

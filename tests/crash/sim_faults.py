@@ -167,9 +167,8 @@ def _check_told(life: FaultyLife, fault: NthCall) -> None:
 
 
 def _check_let_go(life: FaultyLife) -> None:
-    """Assert that a directory that was closed, in order or not, holds no descriptor and no map."""
+    """Assert that a directory that was closed, in order or not, holds no descriptor."""
     life.directory = None
     gc.collect()
     left = life.system.open_paths(life.system.disk)
     assert left == [], f"descriptors leak: {left}"
-    assert life.system.maps == 0, "maps leak"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from sim_model import ABSENT, Author, FakeClock, Promise, Promises, Timeline
+from sim_model import ABSENT, Author, FakeClock, Promise, Promises, Timeline, kept_by_compaction
 from simsystem import System
 
+from offsetfs.storage import files
 from offsetfs.storage.compaction import compaction
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -31,6 +32,7 @@ def settings(random: Random) -> dict[str, str]:
         "retention.ms": "-1",
         "file.delete.delay.ms": str(random.choice((0, 1000))),
         "min.cleanable.dirty.ratio": "0",
+        "preallocate": random.choice(("false", "true")),
     }
 
 
@@ -67,6 +69,7 @@ class Life:
 
     def open(self) -> None:
         """Open the directory; what is found there is what there is from then on (see `adopt`)."""
+        files._reclaimers.clear()  # what a process that died had open is closed with it
         self.directory = LogDirectory.open(PATH, defaults=self.defaults, clock=self.clock, config=DIRECTORY_CONFIG)
 
     def close(self) -> None:
@@ -131,7 +134,13 @@ class Life:
     def truncate(self, partition: TopicPartition, offset: int) -> None:
         """Cut the log where a batch begins; while that is at work it may end with any batch from there on."""
         log, before = self.log(partition), self.promise(partition)
-        self.put(partition, synced=min(before.synced, offset), handed=min(before.handed, offset))
+        replaced = frozenset(range(before.start, offset)) - kept_by_compaction(before.batches, before.start).keys()
+        self.put(
+            partition,
+            synced=min(before.synced, offset),
+            handed=min(before.handed, offset),
+            replaced=(before.replaced | replaced) if before.compacts else before.replaced,
+        )
         log.truncate_to(offset)
         assert log.next_offset == offset
         kept = tuple(written for written in before.batches if written.next_offset <= offset)

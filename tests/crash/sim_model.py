@@ -66,7 +66,8 @@ class Promise:
 
     `batches`: all that were appended, the last maybe in the making; of these the first ones are there, at least all
     below `synced`. `start` is where it begins at least, `start_max` at most. `ghosts`: batches whose append failed,
-    which may be the last that is there. Where it `compacts`, what a later record replaces may be missing.
+    which may be the last that is there. Where it `compacts`, what a later record replaces may be missing. `replaced`:
+    offsets that a compaction may have left out for later ones, which were truncated away since.
     """
 
     must_exist: bool = False
@@ -78,6 +79,7 @@ class Promise:
     start_max: int = 0
     ghosts: tuple[Written, ...] = ()
     compacts: bool = False
+    replaced: frozenset[int] = frozenset()
     properties: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -97,6 +99,20 @@ def transactions(batches: Sequence[Written]) -> tuple[dict[int, bool], int | Non
         elif written.transactional:
             under_way.append(written.base_offset)
     return fates, under_way[0] if under_way else None
+
+
+def kept_by_compaction(batches: Sequence[Written], start: int) -> dict[int, Row]:
+    """Return the records from offset `start` on that every compaction keeps: the last one of each key, by offset.
+
+    Markers, records of aborted transactions and records that delete their key may go.
+    """
+    fates, _ = transactions(batches)
+    rows: dict[int, Row] = {}
+    for written in batches:
+        if written.marker is None and fates.get(written.base_offset) is not False:
+            rows |= {o: row for o, row in enumerate(written.rows, written.base_offset) if o >= start}
+    latest = {row[0]: offset for offset, row in rows.items()}
+    return {offset: row for offset, row in rows.items() if latest[row[0]] == offset and row[1] is not None}
 
 
 ABSENT = Promise(may_exist=False)

@@ -6,13 +6,15 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 READY = b" is mounted at "
+BUSY_SECONDS_MAX = 10
 
 
 @dataclass
@@ -27,14 +29,21 @@ class Mounted:
     def unmount(self) -> int:
         """Unmount and return the exit code of the daemon, all of whose words are then in `lines`."""
         if os.path.ismount(self.path):
-            subprocess.run(["umount" if os.geteuid() == 0 else "fusermount3", *self._flags(), self.path], check=True)
+            self._unmount()
         assert self.process.stderr is not None
         self.lines += self.process.stderr.readlines()
         return self.process.wait(timeout=30)
 
-    @staticmethod
-    def _flags() -> list[str]:
-        return [] if os.geteuid() == 0 else ["-u"]
+    def _unmount(self) -> None:
+        """Unmount, and try again for a while: `offsetfs status` of another test reads a file of every mount."""
+        command = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
+        deadline = time.monotonic() + BUSY_SECONDS_MAX
+        while True:
+            result = subprocess.run([*command, self.path], stderr=subprocess.PIPE, check=False)
+            if result.returncode == 0:
+                return
+            assert b"busy" in result.stderr and time.monotonic() < deadline, result.stderr.decode()
+            time.sleep(0.05)
 
     def errors(self) -> str:
         return (self.path / ".offsetfs" / "errors").read_text()
@@ -48,13 +57,14 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
     """Call it with a log directory and options; it returns when the mount answers.
 
     At the end everything is unmounted; a daemon that failed or logged an error fails the test, unless `faulty`.
+    `prefix`: words before the command, such as `prlimit --nofile=64`.
     """
     mounts: list[tuple[Mounted, bool]] = []
 
-    def start(log: Path, options: str = "", *, faulty: bool = False) -> Mounted:
+    def start(log: Path, options: str = "", *, faulty: bool = False, prefix: Sequence[str] = ()) -> Mounted:
         point = tmp_path / f"mnt{len(mounts)}"
         point.mkdir()
-        command = [sys.executable, "-m", "offsetfs", "mount", "-f", str(log), str(point)]
+        command = [*prefix, sys.executable, "-m", "offsetfs", "mount", "-f", str(log), str(point)]
         process = subprocess.Popen([*command, *(["-o", options] if options else [])], stderr=subprocess.PIPE)
         mounted = Mounted(point, log, process)
         mounts.append((mounted, faulty))

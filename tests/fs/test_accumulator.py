@@ -14,10 +14,13 @@ from fake_appends import appends_in
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from offsetfs.fs.appends import append_queue
-from offsetfs.fs.appends.buffers import Buffers
+from offsetfs.fs.appends.buffers import COUNT_S, SHARE_BYTES_MIN, Buffers, FairShare
+from offsetfs.fs.appends.framing import JsonLines
+from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.shared_sync import Left
+from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.errors import LogFenced, RecordTooLarge
+from offsetfs.storage.errors import LogFenced, RecordTooLarge, UnknownPartition
 from offsetfs.storage.records.compression import UNCOMPRESSED
 
 pytestmark = pytest.mark.unit
@@ -127,7 +130,7 @@ async def test_records_keep_the_order_in_which_they_were_given(appends) -> None:
         position = 0
         while position < len(data):
             position = world.accumulator().split(data, position, len(data), NOW, Writer())
-            await world.accumulator().make_room() if position < len(data) else None
+            await world.accumulator().make_room(Writer()) if position < len(data) else None
     await world.accumulator().drain()
     assert world.log().values == lines
 
@@ -249,7 +252,7 @@ async def test_a_record_with_key_and_headers_goes_the_same_way(appends) -> None:
 
 
 async def retry(world, number: int) -> bool:
-    await world.accumulator().make_room()
+    await world.accumulator().make_room(Writer())
     return world.accumulator().append(b"key", b"%0100d" % number, (), NOW, Writer())
 
 
@@ -272,7 +275,7 @@ async def test_room_comes_back_when_a_batch_is_written(appends) -> None:
     data = b"".join(b"%0100d\n" % number for number in range(100))
     taken = take(world.accumulator(), data)
     world.threads.let_go()
-    await world.accumulator().make_room()
+    await world.accumulator().make_room(Writer())
     assert take(world.accumulator(), data[taken:]) > 0
 
 
@@ -283,17 +286,48 @@ async def test_all_partitions_together_take_no_more_than_buffer_bytes(appends) -
     assert taken == [5, 5, 5, 5, 0, 0] and world.accumulators.means.buffers.lent_bytes == 4 * KIB
 
 
-async def test_batches_that_linger_make_way_for_a_writer_that_waits(appends, autojump_clock: MockClock) -> None:
+async def test_a_batch_that_lingers_makes_way_for_a_writer_that_waits(appends, autojump_clock: MockClock) -> None:
     world = appends(batch_bytes=KIB, buffer_bytes=4 * KIB, linger_ms=60_000)
     for number in range(4):
         take(world.accumulator(number), b"line\n")
-    await world.accumulator(9).make_room()
+    await world.accumulator(9).make_room(Writer())
     assert take(world.accumulator(9), b"line\n") == 5 and autojump_clock.current_time() < 1
-    assert [world.log(number).values for number in range(4)] == [[b"line"]] * 4
+    assert [world.log(number).values for number in range(4)] == [[b"line"], [], [], []]
+
+
+@pytest.mark.parametrize("partitions", [2, 16, 33, 100, 500])
+async def test_partitions_that_are_written_to_together_share_the_memory_evenly(
+    appends, autojump_clock: MockClock, partitions: int
+) -> None:
+    world = appends(batch_bytes=256 * KIB, buffer_bytes=2048 * KIB, linger_ms=60_000)
+    lines = [b'{"key":"%d","value":"%0100d"}\n' % (number, number) for number in range(40_000)]
+    target = TopicTarget(world.accumulators, [world.accumulator(number) for number in range(partitions)], Sticky())
+    handle = AppendHandle(target, os.O_WRONLY, JsonLines())
+    for start in range(0, len(lines), 1000):
+        data = b"".join(lines[start : start + 1000])
+        while data:
+            data = data[await handle.write(data) :]
+    await handle.release()
+    batches = [batch for number in range(partitions) for batch in world.log(number).batches]
+    assert sum(map(len, batches)) == len(lines)
+    size = sum(sum(world.log(number).sizes) for number in range(partitions))
+    fair = min(256 * KIB, max(SHARE_BYTES_MIN, 2048 * KIB // (4 * partitions)))
+    assert len(batches) < partitions + 1.3 * size / fair
+
+
+async def test_partitions_that_are_written_to_no_more_leave_their_share_to_others(autojump_clock: MockClock) -> None:
+    share = FairShare(64 * SHARE_BYTES_MIN)
+    assert [share.of(number) // SHARE_BYTES_MIN for number in range(4)] == [32, 16, 8, 8]
+    assert share.of(0) == 8 * SHARE_BYTES_MIN
+    assert [share.of(number) for number in range(100)][-1] == SHARE_BYTES_MIN
+    await trio.sleep(1.5 * COUNT_S)
+    assert share.of(0) == SHARE_BYTES_MIN, "the partitions of the second before count as well"
+    await trio.sleep(1.5 * COUNT_S)
+    assert share.of(0) == 32 * SHARE_BYTES_MIN
 
 
 async def test_who_waits_for_memory_is_served_in_turn(nursery: trio.Nursery) -> None:
-    buffers = Buffers(2 * KIB, lambda: None)
+    buffers = Buffers(2 * KIB, lambda size: None)
     lent = [buffers.take_nowait(KIB, UNCOMPRESSED), buffers.take_nowait(KIB, UNCOMPRESSED)]
     served = []
 
@@ -312,7 +346,7 @@ async def test_who_waits_for_memory_is_served_in_turn(nursery: trio.Nursery) -> 
 
 
 async def test_a_large_batch_is_not_starved_by_small_ones(nursery: trio.Nursery) -> None:
-    buffers = Buffers(4 * KIB, lambda: None)
+    buffers = Buffers(4 * KIB, lambda size: None)
     lent = [buffers.take_nowait(KIB, UNCOMPRESSED) for _ in range(4)]
     served = []
 
@@ -334,13 +368,13 @@ async def test_a_writer_that_gives_up_waiting_takes_nothing_with_it(appends, nur
     world.threads.hold()
     take(world.accumulator(0), b"line\n"), take(world.accumulator(1), b"line\n")
     with trio.CancelScope() as giving_up:
-        nursery.start_soon(world.accumulator(5).make_room)
+        nursery.start_soon(world.accumulator(5).make_room, Writer())
         await wait_all_tasks_blocked()
         giving_up.cancel()
-        await world.accumulator(6).make_room()
+        await world.accumulator(6).make_room(Writer())
     world.threads.let_go()
     await world.accumulators.drain_all()
-    await world.accumulator(6).make_room()
+    await world.accumulator(6).make_room(Writer())
     assert take(world.accumulator(6), b"line\n") == 5
 
 
@@ -511,7 +545,7 @@ async def test_what_a_disk_cannot_hold_is_refused_by_a_write_and_never_lost_late
     while refused is None:
         try:
             if take(world.accumulator(), data, writer) < len(data):
-                await world.accumulator().make_room()
+                await world.accumulator().make_room(Writer())
         except OSError as error:
             refused = error.errno
     await world.accumulator().drain()
@@ -557,7 +591,7 @@ async def test_a_writer_that_waits_for_memory_is_sent_away_at_the_end_of_the_mou
 
     async def wait() -> None:
         try:
-            await world.accumulator(5).make_room()
+            await world.accumulator(5).make_room(Writer())
         except OSError as error:
             codes.append(error.errno)
 
@@ -678,6 +712,32 @@ async def test_a_sync_that_fails_is_told_to_all_whose_records_it_should_have_sav
     with pytest.raises(OSError) as caught:
         await world.accumulator().sync()
     assert (caught.value.errno, saved.code, lost.code, innocent.code) == (errno.EIO, None, errno.EIO, None)
+
+
+async def test_a_partition_that_is_deleted_before_its_sync_is_stale_and_no_failure(appends) -> None:
+    world, writer = appends(flush_ms=None), Writer()
+    take(world.accumulator(), b"of a deleted partition\n", writer)
+    await world.accumulator().drain()
+    world.log().flush_failure = UnknownPartition("the partition was deleted")
+    world.log().is_gone = True
+    accumulator = next(iter(world.accumulators._of.values()))
+    with pytest.raises(OSError) as caught:
+        await accumulator.sync()
+    assert (caught.value.errno, writer.code) == (errno.ESTALE, errno.ESTALE)
+    assert world.accumulators.means.counters.sync_failures == 0 and not accumulator.is_dirty
+
+
+async def test_a_sync_that_finds_no_descriptor_is_made_again_and_loses_nothing(appends) -> None:
+    world, writer = appends(flush_ms=None), Writer()
+    take(world.accumulator(), b"line\n", writer)
+    world.log().flush_failure = OSError(errno.EMFILE, "too many open files")
+    with pytest.raises(OSError) as caught:
+        await world.accumulator().sync()
+    assert (caught.value.errno, writer.code) == (errno.EMFILE, None)
+    assert world.accumulator().is_dirty
+    world.log().flush_failure = None
+    await world.accumulator().sync()
+    assert (world.log().synced, writer.code) == (1, None)
 
 
 @pytest.mark.expect_log("sync failed")

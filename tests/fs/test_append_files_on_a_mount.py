@@ -77,7 +77,7 @@ def test_the_wrong_line_is_named_and_what_came_before_it_is_kept(orders: Path, t
     done = sh("cat $DATA > append.ndjson", orders, tmp_path / "lines")
     assert done.returncode == 1 and "Invalid argument" in done.stderr
     assert (orders / "values").read_text() == "a\nb\n"
-    told = f"{orders.name}/append.ndjson: line 3, byte 10: a string or null belongs here; mend it"
+    told = f"{orders.name}/append.ndjson: line 3, byte 10: a value is a string or null; to take other JSON as its text"
     assert told in (orders.parent / ".offsetfs/errors").read_text()
 
 
@@ -134,6 +134,33 @@ def test_a_compacted_topic_takes_records_with_keys_only(mount: Callable[..., Any
     errors = (root / ".offsetfs/errors").read_text()
     assert "users-0/append.ndjson: line 1, byte 1: a compacted topic takes no record without a key" in errors
     assert (users / "next").read_text() == "1\n"
+
+
+# --- one writer, many files ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "for i in $(seq 200); do printf $i >> append.raw; done",
+        "for i in $(seq 200); do printf $i >> append; done",
+        """for i in $(seq 200); do printf '{"value":"%s"}' $i >> append.ndjson; done""",
+        "for i in $(seq 1 2 200); do printf $i >> append; echo $((i + 1)) >> append; done",
+        "for i in $(seq 200); do printf $i > $DATA; cp $DATA append.raw; done",
+        """for i in $(seq 200); do printf '{"value":"%s"}' $i >> ../topics/${PWD##*/}/append.ndjson; done""",
+    ],
+    ids=["append.raw", "append", "append.ndjson", "unfinished and whole lines", "cp", "a topic"],
+)
+@pytest.mark.parametrize("options", ["linger-ms=0", "linger-ms=5,batch-bytes=1024"])
+def test_a_writer_that_closes_one_file_before_it_opens_the_next_finds_its_records_in_that_order(
+    mount: Callable[..., Any], tmp_path: Path, script: str, options: str
+) -> None:
+    (tmp_path / "log").mkdir()
+    orders = mount(tmp_path / "log", f"create,{options}").path / "orders-0"
+    orders.mkdir()
+    script = script.replace("${PWD##*/}", "orders")
+    assert sh(f"{script}; sync append", orders, tmp_path / "one").returncode == 0
+    assert (orders / "values").read_text().split() == [str(number) for number in range(1, 201)]
 
 
 # --- append.raw ------------------------------------------------------------------------------------------------------

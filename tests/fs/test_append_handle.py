@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from offsetfs.fs.appends.buffers import Carried
-from offsetfs.fs.appends.framing import line_bytes_max
+from offsetfs.fs.appends.closing import RELEASE_S, Closing
+from offsetfs.fs.appends.framing import JsonLines, Lines, Whole, line_bytes_max
 from offsetfs.fs.appends.handles import RANGES_MAX, AppendHandle
+from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
+from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch import HEADER_SIZE
 from offsetfs.storage.records.batch_builder import BatchBuilder, record_size
 
@@ -135,6 +138,8 @@ class Collector:
     batch_bytes_max = 1 << 20
     request_timeout_s = None
     carried = Carried(1 << 20)
+    closing = Closing()
+    partitions = frozenset({TopicPartition("orders", 0)})
 
     def check(self, size, *, has_key):
         """Whatever it is, it may be taken."""
@@ -323,6 +328,207 @@ async def test_unfinished_lines_of_all_handles_together_are_bounded(appends) -> 
         await handle.release()
     assert world.accumulators.carried.bytes == 0
     assert len(world.log().values) == 34
+
+
+# --- files that are closed one after the other ------------------------------------------------------------------------
+
+
+def closed(handle: AppendHandle, nursery: trio.Nursery) -> None:
+    """Close as the mount does on RELEASE: what waits goes on by itself."""
+    handle.close()
+    nursery.start_soon(handle.release)
+
+
+FRAMINGS = pytest.mark.parametrize(
+    ("framing", "text"),
+    [(Lines, b"%d"), (Whole, b"%d"), (JsonLines, b'{"value":"%d"}')],
+    ids=["append", "append.raw", "append.ndjson"],
+)
+
+
+@FRAMINGS
+@pytest.mark.parametrize("linger_ms", [0, 5])
+async def test_files_closed_one_after_the_other_have_their_records_in_that_order(
+    appends, nursery: trio.Nursery, framing, text: bytes, linger_ms: int
+) -> None:
+    world = appends(linger_ms=linger_ms, batch_bytes=KIB)
+    world.threads.hold()
+    for number in range(60):
+        handle = AppendHandle(world.accumulator(), os.O_WRONLY, framing())
+        await write(handle, text % number)
+        await trio.lowlevel.checkpoint()
+        closed(handle, nursery)
+    world.threads.let_go()
+    await world.accumulators.close()
+    assert world.log().values == [b"%d" % number for number in range(60)]
+
+
+@FRAMINGS
+async def test_files_of_a_topic_closed_one_after_the_other_keep_their_order_in_each_partition(
+    appends, nursery: trio.Nursery, framing, text: bytes
+) -> None:
+    world = appends(linger_ms=0, batch_bytes=KIB)
+    accumulators, sticky = [world.accumulator(number) for number in range(3)], Sticky()
+    world.threads.hold()
+    for number in range(60):
+        target = TopicTarget(world.accumulators, accumulators, sticky)
+        handle = AppendHandle(target, os.O_WRONLY, framing())
+        await write(handle, text % number)
+        closed(handle, nursery)
+    world.threads.let_go()
+    await world.accumulators.close()
+    values = [[int(value) for value in world.log(number).values] for number in range(3)]
+    assert values == [sorted(each) for each in values] and sum(map(len, values)) == 60
+
+
+async def test_a_line_does_not_overtake_the_unfinished_record_of_a_file_closed_before(
+    appends, nursery: trio.Nursery
+) -> None:
+    world = appends(linger_ms=0, batch_bytes=KIB)
+    world.threads.hold()
+    written: list[bytes] = []
+
+    async def write_all() -> None:
+        for number in range(40):
+            first, second = opened(world), opened(world)
+            await write(first, b"closed %d" % number)
+            closed(first, nursery)
+            await write(second, b"line %d\n" % number)
+            written.extend([b"closed %d" % number, b"line %d" % number])
+
+    nursery.start_soon(write_all)
+    for _ in range(100):
+        await wait_all_tasks_blocked()
+        world.threads.let_go()
+        await trio.lowlevel.checkpoint()
+        world.threads.hold()
+    world.threads.let_go()
+    await wait_all_tasks_blocked()
+    await world.accumulators.close()
+    assert len(written) == 80 and world.log().values == written
+
+
+async def test_writers_that_wait_for_room_are_served_in_the_order_in_which_they_came(
+    appends, nursery: trio.Nursery
+) -> None:
+    world = appends(linger_ms=0, batch_bytes=KIB)
+    world.threads.hold()
+    for number in range(40):
+        nursery.start_soon(write, opened(world), b"%d\n" % number)
+        await wait_all_tasks_blocked()
+    world.threads.let_go()
+    await wait_all_tasks_blocked()
+    await world.accumulators.close()
+    assert world.log().values == [b"%d" % number for number in range(40)]
+
+
+async def test_a_sync_covers_the_unfinished_records_of_files_closed_before(appends, nursery: trio.Nursery) -> None:
+    world = appends(linger_ms=0, batch_bytes=KIB)
+    world.threads.hold()
+    for number in range(9):
+        handle = opened(world)
+        await write(handle, b"%d" % number)
+        closed(handle, nursery)
+    nursery.start_soon(world.accumulator().sync)
+    await wait_all_tasks_blocked()
+    world.threads.let_go()
+    await wait_all_tasks_blocked()
+    assert world.log().synced == 9
+
+
+async def test_a_file_closed_before_the_end_of_the_mount_has_its_record_although_it_waited_for_room(
+    appends, nursery: trio.Nursery
+) -> None:
+    world = appends(linger_ms=0, batch_bytes=KIB)
+    world.threads.hold()
+    for number in range(9):
+        handle = opened(world)
+        await write(handle, b"%d" % number)
+        closed(handle, nursery)
+    nursery.start_soon(world.accumulators.close)
+    await wait_all_tasks_blocked()
+    world.threads.let_go()
+    await wait_all_tasks_blocked()
+    assert world.log().values == [b"%d" % number for number in range(9)]
+
+
+async def test_a_file_that_is_released_twice_has_its_record_once(appends, nursery: trio.Nursery) -> None:
+    world = appends(linger_ms=0, batch_bytes=KIB)
+    world.threads.hold()
+    for number in range(9):
+        handle = opened(world)
+        await write(handle, b"%d" % number)
+        closed(handle, nursery)
+    nursery.start_soon(world.accumulators.release_all)
+    await wait_all_tasks_blocked()
+    world.threads.let_go()
+    await world.accumulators.close()
+    assert world.log().values == [b"%d" % number for number in range(9)]
+    assert not world.accumulators.writers and world.accumulators.carried.bytes == 0
+
+
+async def test_what_is_written_while_fsync_ends_a_raw_record_begins_the_next_one(
+    appends, nursery: trio.Nursery
+) -> None:
+    world = appends(linger_ms=0, batch_bytes=KIB)
+    world.threads.hold()
+    for number in range(3):  # more than find room
+        closed(await raw(world, b"%d" % number), nursery)
+    handle = await raw(world, b"first")
+    nursery.start_soon(handle.fsync)
+    await wait_all_tasks_blocked()
+    handle.place(5)
+    await handle.write(b"second")
+    world.threads.let_go()
+    await wait_all_tasks_blocked()
+    await handle.release()
+    assert world.log().values[-2:] == [b"first", b"second"]
+    assert world.accumulators.carried.bytes == 0
+
+
+async def raw(world, data: bytes) -> AppendHandle:
+    handle = AppendHandle(world.accumulator(), os.O_WRONLY, Whole())
+    await write(handle, data)
+    return handle
+
+
+async def test_an_open_waits_for_the_release_of_a_file_that_may_be_closed(
+    appends, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = appends()
+    handle, partitions = opened(world), world.accumulator().partitions
+    await write(handle, b"unfinished")
+    await handle.flush()
+    is_open = trio.Event()
+
+    async def open_another() -> None:
+        await world.accumulators.closing.wait_before_open(partitions)
+        is_open.set()
+
+    nursery.start_soon(open_another)
+    await trio.sleep(RELEASE_S / 2)
+    assert not is_open.is_set()
+    await world.accumulators.closing.wait_before_open([TopicPartition("others", 0)])
+    assert trio.current_time() == RELEASE_S / 2
+    closed(handle, nursery)
+    await is_open.wait()
+    assert trio.current_time() == RELEASE_S / 2
+
+
+async def test_a_file_that_stays_open_with_an_unfinished_line_delays_one_open(
+    appends, autojump_clock: MockClock
+) -> None:
+    world = appends()
+    handle, partitions = opened(world), world.accumulator().partitions
+    await write(handle, b"unfinished")
+    await handle.flush()
+    for _ in range(3):
+        await world.accumulators.closing.wait_before_open(partitions)
+    assert trio.current_time() == RELEASE_S
+    await handle.flush()
+    await write(handle, b" and more")
+    await world.accumulators.closing.wait_before_open(partitions)
+    assert trio.current_time() == RELEASE_S
 
 
 # --- failures --------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import trio
 from fake_appends import appends_in
 from trio.testing import wait_all_tasks_blocked
 
+from offsetfs.fs.appends import batches
 from offsetfs.fs.appends.append_queue import COMPRESSED_QUEUED_MAX
 from offsetfs.fs.appends.batches import AHEAD_MAX, Batch
 from offsetfs.fs.options import MountOptions
@@ -38,19 +39,19 @@ class Writer:
 
 
 class Sealing:
-    """Threads that seal: each ends when the test says so. Others end at once."""
+    """Threads that seal: each ends when the test says so."""
 
     def __init__(self) -> None:
         self.gates: dict[Batch, trio.Event] = {}  # in the order in which they were queued
         self.is_over = False
 
-    async def run_sync(self, work, *arguments, limiter=None, abandon_on_cancel=False):
+    async def in_thread(self, work, *, limiter):
         await trio.lowlevel.checkpoint()
         gate = self.gates.get(getattr(work, "__self__", None))
         if gate is not None and not self.is_over:
             with trio.move_on_after(10):  # so that a test that fails ends
                 await gate.wait()
-        return work(*arguments)
+        return work()
 
     async def end(self, *numbers: int) -> None:
         for number in numbers:
@@ -62,7 +63,7 @@ class Sealing:
 async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with appends_in(nursery, tmp_path, monkeypatch) as make:
         threads = Sealing()
-        monkeypatch.setattr(trio.to_thread, "run_sync", threads.run_sync)
+        monkeypatch.setattr(batches, "in_thread", threads.in_thread)
         seal_ahead = Batch.seal_ahead
 
         def noted(batch: Batch, *means) -> None:

@@ -69,7 +69,7 @@ async def look_up(index: FakeIndex, keys: dict[int, bytes]) -> int | None:
     partition = SimpleNamespace(
         name="users-0", path="/log/users-0", anchor=0, log=None, inode=lambda kind, number: number
     )
-    directory = KeyDirectory(cast(Any, shared), cast(Any, partition), cast(Any, FakeRecords(keys)))
+    directory = KeyDirectory(cast(Any, shared), cast(Any, partition), cast(Any, FakeRecords(keys)), cast(Any, None))
 
     async def complete() -> KeyIndex:
         return cast(KeyIndex, index)

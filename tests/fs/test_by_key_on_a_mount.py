@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +22,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.producers import ABORT
 from offsetfs.storage.records.batch import build
 from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.partitioner import partition_of
 
 pytestmark = pytest.mark.mount
 
@@ -79,6 +82,30 @@ def test_every_key_has_one_name_and_its_file_is_the_latest_value(mount: Any, tmp
     with pytest.raises(OSError) as raised:
         os.stat(keys / ("k" * 256))
     assert raised.value.errno == errno.ENAMETOOLONG
+
+
+def digest_name(key: bytes) -> str:
+    return f"%sha256-{hashlib.sha256(key).hexdigest()}"
+
+
+def test_a_key_that_is_too_long_for_a_name_has_its_digest_as_name(mount: Any, tmp_path: Path) -> None:
+    long, other, escaped = b"k" * 3000, b"o" * 256, b"/" * 86
+    records = [(long, b"old"), (other, b"other"), (long, b"new"), (escaped, b"slashes"), (b"short", b"s")]
+    keys = mount(made(tmp_path / "log", *records)).path / "users-0" / "by-key"
+    assert [(keys / digest_name(key)).read_bytes() for key in (long, other, escaped)] == [b"new", b"other", b"slashes"]
+    line = json.loads((keys / f"{digest_name(long)}.json").read_text())
+    assert line["key"].encode() == long and line["value"] == "new"
+    for name in (digest_name(b"short"), digest_name(b"none" * 100), digest_name(long).upper(), digest_name(long)[:-1]):
+        assert not (keys / name).exists(), name
+    (keys.parent / "append.ndjson").write_text(json.dumps({"key": long.decode(), "value": None}) + "\n")
+    assert not (keys / digest_name(long)).exists(), "a tombstone"
+
+
+def test_a_key_that_has_both_names_is_one_file(mount: Any, tmp_path: Path) -> None:
+    keys = mount(made(tmp_path / "log", (LONGEST, b"1"))).path / "users-0" / "by-key"
+    by_name, by_digest = keys / LONGEST.decode(), keys / digest_name(LONGEST)
+    assert by_name.stat().st_ino == by_digest.stat().st_ino and by_digest.read_bytes() == b"1"
+    assert json.loads((keys / f"{digest_name(LONGEST)}.json").read_text())["offset"] == 0
 
 
 def test_it_is_there_by_name_only(mount: Any, tmp_path: Path) -> None:
@@ -213,6 +240,7 @@ def test_a_record_of_an_aborted_transaction_counts_only_where_it_is_shown(golden
         assert latest and found == latest
 
 
+@pytest.mark.damages
 def test_damage_is_told_and_its_neighbours_are_found(mount: Any, tmp_path: Path) -> None:
     log = made(tmp_path / "log", (b"a", b"first"), (b"b", b"second"), (b"c", b"third"))
     path = log / "users-0" / "00000000000000000000.log"
@@ -279,3 +307,88 @@ def test_it_goes_with_its_partition_and_another_one_of_that_name_has_its_own(mou
         partition.mkdir()
         assert not (partition / "by-key" / "a").exists()
         (partition / "append.ndjson").write_text('{"key": "a", "value": "another"}\n')
+
+
+# --- as JSON, and by topic -------------------------------------------------------------------------------------------
+
+
+def test_a_key_with_json_behind_it_is_the_record_as_a_line_of_json(mount: Any, tmp_path: Path) -> None:
+    records = [(b"a", b"old"), (b"a", b"new"), (b"x/y", b"slash"), (b"gone", b"1"), (b"gone", None)]
+    users = mount(made(tmp_path / "log", *records)).path / "users-0"
+    line = (users / "by-key" / "a.json").read_text()
+    assert line == (users / "1.json").read_text() and json.loads(line)["value"] == "new"
+    assert json.loads((users / "by-key" / "x%2Fy.json").read_text())["key"] == "x/y"
+    for name in ("gone.json", "nobody.json", ".json"):
+        assert not (users / "by-key" / name).exists(), name
+    (users / "append.ndjson").write_text('{"key":"a","value":"newer"}\n')
+    assert json.loads((users / "by-key" / "a.json").read_text())["value"] == "newer"
+
+
+def test_a_key_that_ends_in_json_comes_before_the_line_of_another(mount: Any, tmp_path: Path) -> None:
+    keys = mount(made(tmp_path / "log", (b"a", b"1"), (b"a.json", b"2"))).path / "users-0" / "by-key"
+    assert (keys / "a.json").read_bytes() == b"2"
+    assert json.loads((keys / "a.json.json").read_text())["key"] == "a.json"
+
+
+def in_partitions(path: Path, *records: tuple[int, bytes, bytes | None, int]) -> Path:
+    """Return a log directory where `users` has three partitions with these records: partition, key, value, time."""
+    path.mkdir()
+    directory = LogDirectory.open(str(path))
+    partitions = [TopicPartition("users", number) for number in range(3)]
+    directory.create_partitions(partitions)
+    for partition, key, value, timestamp in records:
+        directory.log(partitions[partition]).append(record(timestamp, value, key))
+    directory.close()
+    return path
+
+
+def elsewhere(key: bytes) -> tuple[int, int, int]:
+    """Return the partition of a key by Kafka's partitioner, of three, and the two others."""
+    own = partition_of(key, 3)
+    first, second = (number for number in range(3) if number != own)
+    return own, first, second
+
+
+def test_a_topic_finds_a_long_key_by_its_digest_where_it_finds_the_key(mount: Any, tmp_path: Path) -> None:
+    key = b"k" * 300
+    own, first, second = elsewhere(key)
+    records = [(own, key, b"here", 1000), (first, key, b"stray", 9000), (second, b"l" * 300, b"alone", 1)]
+    keys = mount(in_partitions(tmp_path / "log", *records)).path / "topics/users/by-key"
+    assert (keys / digest_name(key)).read_bytes() == b"here"
+    assert json.loads((keys / f"{digest_name(key)}.json").read_text())["value"] == "here"
+    assert (keys / digest_name(b"l" * 300)).read_bytes() == b"alone"
+    assert not (keys / digest_name(b"m" * 300)).exists()
+
+
+def test_a_topic_finds_a_key_in_the_partition_that_kafkas_partitioner_names(mount: Any, tmp_path: Path) -> None:
+    own, other, _ = elsewhere(b"anna")
+    log = in_partitions(tmp_path / "log", (own, b"anna", b"here", 1000), (other, b"anna", b"stray", 9000))
+    root = mount(log).path
+    keys = root / "topics" / "users" / "by-key"
+    assert (keys / "anna").read_bytes() == b"here"
+    assert os.stat(keys / "anna").st_ino == os.stat(root / f"users-{own}" / "by-key" / "anna").st_ino
+    assert json.loads((keys / "anna.json").read_text())["partition"] == own
+    assert not (keys / "nobody").exists() and os.listdir(keys) == []
+    assert "by-key" not in os.listdir(keys.parent)
+    (root / "topics" / "users" / "append.ndjson").write_text('{"key":"anna","value":"newer"}\n')
+    assert (keys / "anna").read_bytes() == b"newer"
+
+
+def test_a_tombstone_in_the_partition_of_a_key_counts(mount: Any, tmp_path: Path) -> None:
+    own, other, _ = elsewhere(b"anna")
+    records = (own, b"anna", b"1", 1000), (own, b"anna", None, 2000), (other, b"anna", b"stray", 9000)
+    assert not (mount(in_partitions(tmp_path / "log", *records)).path / "topics/users/by-key/anna").exists()
+
+
+def test_a_key_that_another_partitioner_placed_is_found_by_its_latest_time(mount: Any, tmp_path: Path) -> None:
+    _, first, second = elsewhere(b"anna")
+    records = (first, b"anna", b"late", 9000), (second, b"anna", b"early", 1000)
+    root = mount(in_partitions(tmp_path / "log", *records)).path
+    assert (root / "topics/users/by-key/anna").read_bytes() == b"late"
+
+
+def test_a_topic_with_missing_partitions_is_searched_in_all_that_there_are(mount: Any, tmp_path: Path) -> None:
+    records = [(1, b"anna", b"one", 1000), (2, b"anna", b"two", 2000)]
+    log = in_partitions(tmp_path / "log", *records)
+    shutil.rmtree(log / "users-0")
+    assert (mount(log).path / "topics/users/by-key/anna").read_bytes() == b"two"

@@ -229,6 +229,7 @@ def test_a_partition_may_be_removed_while_it_is_compacted(mount: Mount, log: Pat
     assert not [name for name in os.listdir(log) if name.endswith("-delete")]
 
 
+@pytest.mark.damages
 def test_damage_stops_the_compaction_of_one_partition_and_is_told(mount: Mount, log: Path) -> None:
     path = log / "users-0" / f"{0:020d}.log"
     data = bytearray(path.read_bytes())

@@ -3,6 +3,7 @@
 import errno
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,3 +203,25 @@ def test_without_the_option_and_elsewhere_nothing_is_removed(mount: Mount, log: 
     assert errno_of((removing.path / "payments-0").rmdir) == "ENOENT"
     removing.unmount()
     assert LogDirectory.open(str(log), read_only=True).has(TopicPartition("orders", 0))
+
+
+def test_a_partition_that_is_removed_before_its_records_are_synced_is_no_failed_sync(mount: Mount, log: Path) -> None:
+    mounted = orders(mount, log, "delete,flush-ms=200")
+    (mounted.path / "orders-0").rmdir()
+    other = mounted.path / "other-0"
+    other.mkdir()
+    (other / "append").write_bytes(b"a line\n")
+
+    def counted(metric: str) -> int:
+        text = (mounted.path / ".offsetfs" / "metrics").read_text()
+        return sum(
+            int(float(line.split()[-1])) for line in text.splitlines() if line.startswith(f"offsetfs_{metric}{{")
+        )
+
+    deadline = time.monotonic() + 20
+    while not counted("sync_duration_seconds_count") and time.monotonic() < deadline:
+        time.sleep(0.05)  # the daemon syncs the later one by itself, and the deadline of the removed one is over then
+    assert (counted("sync_duration_seconds_count"), counted("sync_failures_total")) == (1, 0)
+    assert "sync" not in mounted.errors()
+    mounted.unmount()
+    assert "sync failed" not in b"".join(mounted.lines).decode()

@@ -85,6 +85,7 @@ def test_the_newest_are_counted_and_not_their_offsets(log: Log, count: int) -> N
     assert [offset for offset in offsets if offset >= begin] == (offsets[-count:] if count else [])
 
 
+@pytest.mark.damages
 def test_damage_counts_as_records(log: Log) -> None:
     for _ in range(3):
         records(log, 2)

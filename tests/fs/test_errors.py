@@ -66,7 +66,8 @@ def test_a_line_has_op_path_cause_and_cure_whatever_went_wrong() -> None:
     assert notes.text().decode().replace("1970-01-01T00:00:00.000Z ", "").splitlines() == [
         "ENOSPC write a-0/append: /log/a-0/0.log: No space left on device; make room on the disk of the log directory",
         "EIO getattr a-0/7: division by zero; the log of the mount says more",
-        "EUCLEAN read /log/a-0/0.log: position 9: size; `segments/` shows it; neighbours stay readable",
+        "EUCLEAN read /log/a-0/0.log: position 9: size; "
+        "the raw bytes are in `segments/`; the records around it are readable",
         "- retention a-0: no clock; wind it",
         "- retention -: no clock; wind it",
     ]
@@ -93,7 +94,7 @@ def test_a_line_says_when_errno_place_and_cure() -> None:
     assert number == errno.EBADMSG
     assert notes.text().decode() == (
         "2026-11-21T09:34:36.125Z EBADMSG read a-0/7: /log/a-0/0.log, position 120, offset 7: checksum; "
-        "`segments/` still shows them; neighbours stay readable\n"
+        "the raw bytes are in `segments/`; the records around it are readable\n"
     )
 
 

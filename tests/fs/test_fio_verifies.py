@@ -53,12 +53,14 @@ def segment(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.damages
 def test_every_block_is_whole_and_where_it_belongs(mount: Callable[..., Any], segment: Path) -> None:
     shown = mount(segment.parents[1], "ro", faulty=True).path / "orders-0" / "segments" / NAME
     for how, words in READS.items():
         assert fio(shown, "--readonly", *words) == 0, how
 
 
+@pytest.mark.damages
 def test_a_block_that_is_not_is_found(mount: Callable[..., Any], segment: Path) -> None:
     with segment.open("r+b") as file:
         file.seek(3_000_000)

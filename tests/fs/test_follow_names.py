@@ -2,7 +2,7 @@
 
 import pytest
 
-from offsetfs.fs.views.follow import Start, newest_count, parse_follow
+from offsetfs.fs.views.follow import Start, name_of_stream, newest_count, parse_follow
 
 pytestmark = pytest.mark.unit
 
@@ -25,6 +25,7 @@ OTHERS += [b"@42", b"follow@1.ndjson.ndjson", b"Follow", b"follower", b"", b".nd
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_means_where_to_begin_and_in_which_form(name: bytes) -> None:
     assert parse_follow(name) == NAMES[name]
+    assert name_of_stream(NAMES[name]) == name.decode()
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from group_records import share_group
+from small_logs import record
 
 from offsetfs.fs.groups.groups import file_name, group_of
 from offsetfs.storage.directory.directory import LogDirectory
@@ -59,6 +62,7 @@ def test_committed_offsets_are_those_of_the_broker(golden_copy: Path, mount: Any
         assert path.read_text() == f"{offset}\n"
         assert (path.stat().st_size, path.stat().st_mtime_ns) == (len(f"{offset}\n"), 1_795_263_758_151_000_000)
     assert (root / "groups/h-billing/h-codec-lz4-0").read_text() == "123\n"
+    assert not (billing / "state").exists(), "its coordinator has written of no members"
 
 
 def test_the_lag_of_a_group_is_a_table(golden_copy: Path, mount: Any) -> None:
@@ -172,3 +176,19 @@ def test_groups_of_any_name_can_be_looked_into(mount: Any, tmp_path: Path) -> No
     for number, (_, name) in enumerate(NAMES):
         assert Path(os.fsdecode(os.path.join(groups, name, b"orders-0"))).read_text() == f"{number}\n"
     assert "too long" in mounted.errors()
+
+
+def test_a_share_group_is_listed_with_the_state_of_its_members(mount: Any, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.mkdir()
+    directory = LogDirectory.open(str(path))
+    log = directory.create_partition(TopicPartition("__consumer_offsets", 0))
+    for key, value in share_group("m1", "m2").items():
+        log.append(record(1000, value, key))
+    directory.close()
+    groups = mount(path, "ro").path / "groups"
+    assert os.listdir(groups) == ["g"] and sorted(os.listdir(groups / "g")) == ["lag", "state"]
+    state = json.loads((groups / "g" / "state").read_text())
+    assert (state["type"], state["state"]) == ("share", "Stable")
+    assert [member["member_id"] for member in state["members"]] == ["m1", "m2"]
+    assert (groups / "g" / "state").stat().st_size == len((groups / "g" / "state").read_bytes())

@@ -56,8 +56,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.promise(
-    "With `isolation=read_committed` every view but `segments/`, `next` and `info` shows what a read_committed "
-    "consumer sees: no record of an aborted transaction, and none at or above the last stable offset."
+    "With `isolation=read_committed` every view but `segments/` and `info` shows what a read_committed consumer sees: "
+    "no record of an aborted transaction, and none at or above the last stable offset, which is also `next`."
 )
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_every_view_shows_the_committed_records_and_no_others(tree: Path, partition: str) -> None:
@@ -93,7 +93,7 @@ def test_times_lead_to_committed_records(tree: Path, partition: str) -> None:
 
 
 @pytest.mark.parametrize("partition", WITH_TRANSACTIONS)
-def test_segments_next_and_info_are_of_the_whole_log(tree: Path, partition: str) -> None:
+def test_segments_and_info_are_of_the_whole_log(tree: Path, partition: str) -> None:
     bounds = json.loads((GOLDEN / f"{partition}.bounds.json").read_text())
     info = json.loads((tree / partition / "info").read_text())
     assert int((tree / partition / "next").read_text()) == bounds["high_watermark"] == info["next_offset"]
@@ -105,9 +105,20 @@ def test_segments_next_and_info_are_of_the_whole_log(tree: Path, partition: str)
 # --- transactions that are still open --------------------------------------------------------------------------------
 
 
+_next_sequences: dict[int, int] = {}
+
+
+@pytest.fixture(autouse=True)
+def first_sequences() -> None:
+    """Producers begin with sequence 0 in each test."""
+    _next_sequences.clear()
+
+
 def data(producer_id: int, *values: bytes) -> SealedBatch:
     records = [(None, value, (), 1000) for value in values]
-    batch = build(records, transactional=True, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    sequence = _next_sequences.get(producer_id, 0)
+    _next_sequences[producer_id] = sequence + len(values)
+    batch = build(records, transactional=True, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
     return SealedBatch(memoryview(batch), len(values), sum(map(len, values)) + len(values), 1000, len(batch))
 
 
@@ -144,8 +155,12 @@ def test_what_is_open_is_not_there_yet_and_appears_with_its_commit(log: Log, mou
     log.append(data(1, b"one", b"two"))
     partition = mount(tmp_path / "log", "ro,isolation=read_committed").path / "orders-0"
     assert (partition / "values").read_bytes() == b"" and not (partition / "0").exists()
-    assert [(partition / name).read_text() for name in ("start", "next")] == ["0\n", "2\n"]
-    assert json.loads((partition / "info").read_text())["last_stable_offset"] == 0
+    assert [(partition / name).read_text() for name in ("start", "next")] == ["0\n", "0\n"]
+    info = json.loads((partition / "info").read_text())
+    assert (info["next_offset"], info["high_watermark"], info["last_stable_offset"]) == (2, 2, 0)
+    (open_transaction,) = info["open_transactions"]
+    assert open_transaction.pop("age_ms") > 1_700_000_000_000, "the records are of the first second of 1970"
+    assert open_transaction == {"producer_id": 1, "start_offset": 0, "start_timestamp": 1000}
     lines = [b"%d" % number + b"x" * 100 + b"\n" for number in range(20)]
     with open(partition / "values", "rb") as values:
         log.append(data(2, b"never"))
@@ -156,13 +171,17 @@ def test_what_is_open_is_not_there_yet_and_appears_with_its_commit(log: Log, mou
         for line in lines:  # over several segments, behind an open transaction
             log.append(data(1, line[:-1]))
             log.append(marker(1, COMMIT))
-        assert within(5, lambda: int((partition / "next").read_text()) == log.next_offset)
+        assert within(5, lambda: json.loads((partition / "info").read_text())["next_offset"] == log.next_offset)
+        assert (partition / "next").read_text() == "2\n"
+        assert len(json.loads((partition / "info").read_text())["open_transactions"]) == 1
         assert len(list((partition / "segments").glob("*.log"))) > 2
         assert values.read() == b"" and os.readlink(partition / "latest") == "1"
         assert sorted(name for name in os.listdir(partition) if name.isdigit()) == ["0", "1"]
         log.append(marker(2, ABORT))
         assert within(5, lambda: (partition / "values").stat().st_size == 8 + len(b"".join(lines)))
         assert values.read() == b"".join(lines)
+    assert json.loads((partition / "info").read_text())["open_transactions"] == []
+    assert (partition / "next").read_text() == f"{log.next_offset}\n"
     assert not (partition / "2").exists() and (partition / "1").read_bytes() == b"two"
     assert (partition / "latest").read_bytes() == lines[-1][:-1]
 

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from offsetfs.fs.appends.buffers import Carried
+from offsetfs.fs.appends.closing import Closing
 from offsetfs.fs.appends.framing import JSON_BYTES_A_BYTE, JSON_BYTES_MORE, JsonLines, Taken, Whole, line_bytes_max
 from offsetfs.fs.appends.handles import AppendHandle
+from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.unit
@@ -81,7 +83,7 @@ async def test_a_wrong_line_is_named_by_its_number_over_all_writes(appends) -> N
     handle = opened(appends(), on_loss=heard.append)
     await answers(handle, A + B[:3], B[3:] + b"\n", BAD, C + BAD)
     assert [str(error.strerror).split(":")[0] for error in heard] == ["line 6, byte 10"]
-    with pytest.raises(OSError, match="line 6, byte 10: a string or null belongs here; mend it") as raised:
+    with pytest.raises(OSError, match=r"line 6, byte 10: a value is a string or null; .*; fix this line") as raised:
         await handle.write(BAD)
     assert raised.value.filename == "orders-0/append.ndjson"
 
@@ -96,6 +98,8 @@ def test_where_writes_are_cut_means_nothing(values: list[str], cuts: list[int]) 
         batch_bytes_max = 1 << 20
         request_timeout_s = None
         carried = Carried(1 << 20)
+        closing = Closing()
+        partitions = frozenset({TopicPartition("orders", 0)})
 
         def check(self, size, *, has_key):
             """Whatever it is, it may be taken."""

@@ -47,6 +47,7 @@ REPORT = Report(
     requests={"read": 4, "lookup": 9},
     refusals={"ENOENT": 2},
     faults=6,
+    unrecovered=("zebras-0",),
     sync_counts=(2, 1, *[0] * (len(DURATION_BOUNDS_S) - 1)),
     sync_sum_s=0.0017,
     sync_failures=1,

@@ -56,7 +56,7 @@ def test_links_on_the_way_to_a_mount_point_are_followed_and_its_own_name_is_not_
     ["/data", "/", "/data/x,allow_other,dev,suid", "/data/a b", "/data/ü", "/data/a\nb", "/data/a\\,suid", "/data/%s"],
 )
 def test_no_name_of_a_log_directory_can_add_a_mount_option(directory: str) -> None:
-    options = mount_options(directory, MountOptions())
+    options = mount_options([directory], MountOptions())
     assert {"default_permissions", "nosuid", "nodev", "noexec", "subtype=offsetfs"} < options
     (name,) = options - {"default_permissions", "nosuid", "nodev", "noexec", "subtype=offsetfs"}
     assert re.fullmatch(r"fsname=[A-Za-z0-9._/-]+", name)
@@ -75,7 +75,12 @@ def test_no_name_of_a_log_directory_can_add_a_mount_option(directory: str) -> No
     ],
 )
 def test_a_mount_is_listed_by_the_path_of_its_log_directory_where_that_is_harmless(directory: str, shown: str) -> None:
-    assert source(directory) == shown
+    assert source([directory]) == shown
+
+
+def test_a_mount_of_several_log_directories_is_listed_by_their_paths() -> None:
+    assert source(["/disk1/kafka", "/disk2/kafka"]) == "/disk1/kafka\\,/disk2/kafka"
+    assert source(["/disk1/kafka", "/srv/a,suid"]) == "offsetfs-kafka"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +92,7 @@ def test_a_mount_is_listed_by_the_path_of_its_log_directory_where_that_is_harmle
     ],
 )
 def test_the_kernel_hears_of_an_option_only_when_it_was_chosen(options: MountOptions, added: set[str]) -> None:
-    assert mount_options("/data", options) - mount_options("/data", MountOptions()) == added
+    assert mount_options(["/data"], options) - mount_options(["/data"], MountOptions()) == added
 
 
 @pytest.mark.parametrize(

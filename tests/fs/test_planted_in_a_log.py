@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from planted_logs import batch, crash
 
-pytestmark = pytest.mark.mount
+pytestmark = [pytest.mark.mount, pytest.mark.damages]
 
 SECONDS_MAX = 20
 SECRET = b"nobody-may-see-this"
@@ -134,3 +134,25 @@ def test_a_link_in_the_place_of_a_partition_is_no_partition(mount: Callable[...,
     mounted.unmount()
     assert sorted(os.listdir(elsewhere)) == before
     assert not (golden_copy.parent / "made").exists()
+
+
+def test_temporary_files_that_are_planted_as_hard_links_are_not_written_through(
+    mount: Callable[..., Any], tmp_path: Path
+) -> None:
+    log, victim = tmp_path / "log", tmp_path / "victim"
+    log.mkdir()
+    victim.write_text("of another user")
+    mounted = mount(log, "create")
+    (mounted.path / "t-0").mkdir()
+    names = (
+        *("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"),
+        *("t-0/leader-epoch-checkpoint", "t-0/00000000000000000000.index", ".kafka_cleanshutdown"),
+    )
+    for name in names:
+        os.link(victim, log / f"{name}.tmp")
+    (mounted.path / "t-0" / "append").write_bytes(b"a line\n")
+    assert mounted.unmount() == 0
+    assert victim.read_text() == "of another user"
+    assert not (log / "recovery-point-offset-checkpoint.tmp").exists()
+    again = mount(log)
+    assert (again.path / "t-0" / "values").read_bytes() == b"a line\n"

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import json
 import os
 import re
 import shutil
@@ -209,6 +210,74 @@ def test_a_full_disk_is_told_and_survived(mount: Mount, small_disk: Path) -> Non
     directory.close()
 
 
+def fill(disk: Path) -> None:
+    subprocess.run(["dd", "if=/dev/zero", f"of={disk}/fill", "bs=4k"], capture_output=True, check=False)
+
+
+@pytest.mark.promise(
+    "A mount that starts on a full disk shows every record; what it could not recover takes writes once there is room."
+)
+@pytest.mark.parametrize("tail", [b"", b"torn"], ids=["unmounted on a full disk", "a torn tail to be kept"])
+def test_a_mount_that_starts_on_a_full_disk_reads_at_once_and_writes_when_there_is_room(
+    mount: Mount, small_disk: Path, tail: bytes
+) -> None:
+    log = small_disk / "log"
+    log.mkdir()
+    first = with_partition(mount, log, faulty=True)
+    assert sh("seq 1000 >> orders-0/append; sync orders-0/append", first.path).returncode == 0
+    fill(small_disk)
+    first.unmount()
+    with (log / "orders-0" / f"{0:020d}.log").open("ab") as stream, contextlib.suppress(OSError):
+        stream.write(tail)
+    fill(small_disk)
+
+    mounted = mount(log, "create", faulty=True)
+    said = b"".join(mounted.lines).decode()
+    assert "orders-0: recovery failed, the partition is read only: " in said
+    assert (mounted.path / "orders-0" / "values").read_text().split() == [str(n) for n in range(1, 1001)]
+    assert sh("cat orders-0/999 orders-0/start", mounted.path).stdout == "10000\n"
+    info = json.loads((mounted.path / "orders-0" / "info").read_text())
+    assert info["read_only"] and "No space left on device" in info["damage"][-1]["reason"]
+    assert "ENOSPC recovery orders-0: " in mounted.errors()
+    assert (
+        "1 partition not recovered"
+        in subprocess.run(["offsetfs", "status", mounted.path], capture_output=True, text=True, check=True).stdout
+    )
+    refused = sh("echo no room >> orders-0/append", mounted.path)
+    assert refused.returncode == 1 and "No space left on device" in refused.stderr
+
+    with (mounted.path / "orders-0" / "values").open() as reader:
+        (small_disk / "fill").unlink()
+        assert sh("echo room again >> orders-0/append", mounted.path).stderr == ""
+        assert reader.readline() == "1\n"
+    assert sh("cat orders-0/latest", mounted.path).stdout == "room again"
+    assert (
+        "not recovered" not in subprocess.run(["offsetfs", "status"], capture_output=True, text=True, check=True).stdout
+    )
+    info = json.loads((mounted.path / "orders-0" / "info").read_text())
+    assert not info["read_only"] and len(info["damage"]) == bool(tail)
+    assert mounted.unmount() == 0
+    assert (log / ".kafka_cleanshutdown").exists()
+
+
+def test_a_partition_that_a_full_disk_kept_from_recovery_is_recovered_without_a_writer(
+    mount: Mount, small_disk: Path
+) -> None:
+    log = small_disk / "log"
+    log.mkdir()
+    first = with_partition(mount, log, faulty=True)
+    assert sh("seq 1000 >> orders-0/append", first.path).returncode == 0
+    fill(small_disk)
+    first.unmount()
+    mounted = mount(log, "create", faulty=True)
+    metrics = mounted.path / ".offsetfs" / "metrics"
+    gauge = f'offsetfs_unrecovered_partitions{{mount="{mounted.path}"}} '
+    assert gauge + "1.0" in metrics.read_text()
+    (small_disk / "fill").unlink()
+    assert soon(lambda: gauge + "0.0" in metrics.read_text())
+    assert mounted.unmount() == 0
+
+
 @pytest.mark.promise("Offsets rise strictly, and records of one writer stay in order.")
 def test_eight_writers_keep_each_their_order(mount: Mount, log: Path) -> None:
     mounted = with_partition(mount, log, "batch-bytes=8192,segment.bytes=100000")
@@ -268,7 +337,8 @@ def test_kill_9_under_load_leaves_an_exact_prefix(mount: Mount, log: Path, after
     assert sh("echo later >> orders-0/append && cat orders-0/latest", again.path).stdout == "later"
 
 
-@pytest.mark.promise("The checksum of a batch is verified each time it is read.")
+@pytest.mark.damages
+@pytest.mark.promise("The checksum of a batch is verified each time its records are read from the disk.")
 @pytest.mark.promise(
     "A damaged batch fails alone: its neighbours stay readable, and `info` or the error tells path, position and "
     "offset."

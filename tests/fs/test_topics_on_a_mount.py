@@ -128,6 +128,31 @@ def test_the_wrong_line_ends_it_in_the_order_of_the_lines(orders: Path) -> None:
     assert f"topics/{orders.name}/append.ndjson: line 21, byte 1: a line is one JSON object" in errors
 
 
+def test_the_lines_of_a_partition_go_back_to_it_through_the_topic(orders: Path) -> None:
+    lines = "".join(
+        json.dumps({"key": f"k{number}", "value": str(number), "partition": 1}) + "\n" for number in range(9)
+    )
+    (orders / "append.ndjson").write_text(lines)
+    assert [len(records(partition)) for partition in partitions(orders)] == [0, 9, 0]
+    printed = (partitions(orders)[1] / "records.ndjson").read_text()
+    (orders / "append.ndjson").write_text(printed)
+    assert [len(records(partition)) for partition in partitions(orders)] == [0, 18, 0]
+    (partitions(orders)[2] / "append.ndjson").write_text(printed)
+    assert [len(records(partition)) for partition in partitions(orders)] == [0, 18, 9]
+
+
+def test_a_partition_that_the_topic_does_not_have_is_refused_and_the_line_is_named(orders: Path) -> None:
+    fd = os.open(orders / "append.ndjson", os.O_WRONLY)
+    lines = b'{"partition":2}\n{"partition":3}\n'
+    assert os.write(fd, lines) == 16
+    assert errno_of(lambda: os.write(fd, lines[16:])) == errno.EINVAL
+    os.close(fd)
+    assert [len(records(partition)) for partition in partitions(orders)] == [0, 0, 1]
+    errors = (orders.parents[1] / ".offsetfs/errors").read_text()
+    reason = "partition must be null or a number that the topic has, from 0 to 2; to choose the partition by the key"
+    assert f"topics/{orders.name}/append.ndjson: line 2, byte 14: {reason}" in errors
+
+
 def test_where_partitions_are_missing_nothing_is_taken(tree: Path) -> None:
     topic = f"gaps{next(_topics)}"
     (tree / f"{topic}-1").mkdir()
@@ -145,6 +170,17 @@ def test_a_brokers_own_topics_take_nothing_and_a_read_only_mount_neither(
     assert errno_of(lambda: (root / "topics/__consumer_offsets/append").open("ab")) == errno.EPERM
     mounted = mount(Path(__file__).parents[1] / "golden" / "kafka-4.1", "ro")
     assert errno_of(lambda: (mounted.path / "topics/keyed/append").open("ab")) == errno.EROFS
+
+
+def test_values_as_text_go_through_a_topic_and_a_partition(mount: Callable[..., Any], tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    root = mount(log, "create,json-values=text").path
+    for number in range(2):
+        (root / f"t-{number}").mkdir()
+    (root / "topics/t/append.ndjson").write_text('{"partition":1,"value":{"a": 1}}\n')
+    (root / "t-1/append.ndjson").write_text('{"value":2.50}\n')
+    assert (root / "t-1/values").read_text() == '{"a": 1}\n2.50\n'
 
 
 def test_a_topic_that_is_compacted_wants_keys(mount: Callable[..., Any], tmp_path: Path) -> None:

@@ -182,7 +182,8 @@ def test_a_time_is_read(name: bytes, timestamp: int) -> None:
         b"2026-11-21T13:05+0100",
         b"2026-11-21Z",
         b"2026-11-21t13:05",
-        b"2026-11-21 13:05",
+        b"2026-11-21  13:05",
+        b"2026-11-21t13:05",
         b"2026-11-21\n",
         b"0000-01-01",
         b"@",
@@ -192,7 +193,10 @@ def test_a_time_is_read(name: bytes, timestamp: int) -> None:
         b"-15",
         b"-m",
         b"15m",
-        b"-1w",
+        b"-1y",
+        b"-1h30",
+        b"-h30m",
+        b"-1s1s1s1s1s1s",
         b"NOW",
         "٢٠٢٦-١١-٢١".encode(),
         b"\xff",
@@ -298,3 +302,16 @@ def test_the_calendar_ends_with_the_year_9999() -> None:
     assert list(listed_children(EVERYTHING, lambda t: (5, TIMESTAMP_MAX) if t <= TIMESTAMP_MAX else None)) == [
         (span, 5)
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "ago_s"),
+    [(b"-1w", 7 * 86400), (b"-2w3d", 17 * 86400), (b"-1h30m", 5400), (b"-1d2h3m4s", 93784), (b"-90m", 5400)],
+)
+def test_units_of_a_time_ago_add_up(name: bytes, ago_s: int) -> None:
+    assert parse_time(name, NOW) == NOW - ago_s * 1000
+
+
+def test_a_blank_may_stand_between_date_and_time() -> None:
+    assert parse_time(b"2026-11-20 18:40:01", NOW) == parse_time(b"2026-11-20T18:40:01Z", NOW) is not None
+    assert parse_time(b"2026-11-20 18:40", NOW) == parse_time(b"2026-11-20T18:40", NOW)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -151,3 +152,96 @@ async def test_what_is_not_told_of_is_trios() -> None:
     stand_in: Any = TrioInTurns()
     assert stand_in.ClosedResourceError is trio.ClosedResourceError
     assert stand_in.lowlevel.notify_closing is trio.lowlevel.notify_closing
+
+
+# --- requests that cannot be read ------------------------------------------------------------------------------------
+
+
+class Shortage(Session):
+    """As many tasks as `buffers` have memory for a request; another one fails before it reads."""
+
+    def __init__(self, fd: int, handle: Handle, buffers: int) -> None:
+        super().__init__(fd, handle)
+        self.buffers = buffers
+        self.failures = 0
+
+    async def _loop(self, nursery: Any) -> None:
+        has_buffer = False
+        while self._ready <= 1:
+            self._ready += 1
+            try:
+                async with self._lock:
+                    await self._trio.lowlevel.wait_readable(self._fd)
+            finally:
+                self._ready -= 1
+            if has_buffer or self.buffers:
+                self.buffers -= not has_buffer
+                has_buffer, request = True, os.read(self._fd, 1)
+            else:
+                request = None
+            if not self._ready:
+                self._start(nursery)
+            if request is None:
+                self.failures += 1
+                raise OSError(errno.ENOMEM, "fuse_session_receive_buf failed")
+            self.handled.append((self._trio.lowlevel.current_task().name, request))
+            await self._handle(request)
+
+    @property
+    def started(self) -> int:
+        return self._started
+
+
+@asynccontextmanager
+async def short_of_memory(handle: Handle, buffers: int) -> AsyncIterator[tuple[Shortage, int]]:
+    ours, theirs = os.pipe()
+    session = Shortage(ours, handle, buffers)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(session.main)
+        yield session, theirs
+        nursery.cancel_scope.cancel()
+    os.close(ours)
+    os.close(theirs)
+
+
+@pytest.mark.expect_log("requests wait in the kernel|requests are read again")
+async def test_a_request_that_cannot_be_read_is_read_when_there_is_memory_and_few_tasks_are_made() -> None:
+    async with short_of_memory(_at_once, 0) as (session, theirs):
+        os.write(theirs, b"ab")
+        with trio.fail_after(10):
+            while session.failures < 5:
+                await trio.sleep(0.001)
+            assert session.started <= 2
+            session.buffers = 1
+            while len(session.handled) < 2:
+                await trio.sleep(0.001)
+        assert [request for _, request in session.handled] == [b"a", b"b"]
+
+
+@pytest.mark.expect_log("requests wait in the kernel|requests are read again")
+async def test_tasks_that_have_memory_read_while_another_has_none() -> None:
+    waiting = trio.Event()
+
+    async def handle(request: bytes) -> None:
+        if request == b"a":
+            await waiting.wait()
+
+    async with short_of_memory(handle, 1) as (session, theirs):
+        os.write(theirs, b"abc")
+        with trio.fail_after(10):
+            while session.failures < 3:
+                await trio.sleep(0.001)
+            waiting.set()
+            while len(session.handled) < 3:
+                await trio.sleep(0.001)
+        assert session.handled == [("task 1", b"a"), ("task 1", b"b"), ("task 1", b"c")]
+        assert session.started <= 3
+
+
+async def test_an_error_that_does_not_pass_ends_the_session() -> None:
+    async def handle(request: bytes) -> None:
+        raise OSError(errno.ENODEV, "gone")
+
+    with pytest.RaisesGroup(pytest.RaisesExc(OSError, match="gone"), flatten_subgroups=True):
+        async with serving(handle) as (_, ask):
+            await ask(b"a")

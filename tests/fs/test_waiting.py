@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from offsetfs.fs import interrupts, waiting
 from offsetfs.fs.interrupts import Seen
-from offsetfs.fs.waiting import Waiting, state_of
+from offsetfs.fs.waiting import Waiting
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.unit
@@ -31,10 +31,14 @@ class FakePartition:
         self.name = TopicPartition("orders", number)
         self.is_gone = False
         self.looks = 0
-        self.log: Any = SimpleNamespace(log_start_offset=0, next_offset=0, refresh=self._refresh)
+        self.log: Any = SimpleNamespace(log_start_offset=0, next_offset=0)
         self.grows_at_look = math.inf
 
-    def _refresh(self) -> None:
+    @property
+    def state(self) -> tuple[int, int, bool]:
+        return self.log.log_start_offset, self.log.next_offset, self.is_gone
+
+    def refresh(self) -> None:
         self.looks += 1
         if self.looks >= self.grows_at_look:
             self.log.next_offset = 1
@@ -76,7 +80,7 @@ class Outcome:
 
     async def wait(self, who: Waiting, partition: FakePartition, pid: int = READER) -> None:
         try:
-            await who.wait(partition, state_of(partition), pid)
+            await who.wait([(partition, partition.state)], pid)
             self.code = 0
         except FUSEError as error:
             self.code = error.errno
@@ -105,12 +109,45 @@ async def test_growth_wakes_those_who_wait_for_it_and_nobody_else(
     assert elsewhere.code == errno.ENODEV and who.blocked == 0
 
 
+async def test_a_reader_that_waits_for_several_partitions_is_woken_once_by_the_first_that_grows(
+    nursery: trio.Nursery, make: Make, seen: dict[int, Seen]
+) -> None:
+    who, first, second = make(), FakePartition(0), FakePartition(1)
+    ends = []
+
+    async def wait() -> None:
+        await who.wait([(each, each.state) for each in (first, second)], READER)
+        ends.append(trio.current_time())
+
+    nursery.start_soon(wait)
+    await trio.testing.wait_all_tasks_blocked()
+    other = await begun(nursery, who, first)
+    second.log.next_offset = 1
+    who.grown(second.name)
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(ends) == 1 and who.blocked == 1 and other.code is None
+    who.grown(first.name)
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(ends) == 1 and other.code == 0
+
+
+async def test_a_poll_of_several_partitions_is_notified_by_each_of_them_and_forgotten_in_all(make: Make) -> None:
+    who, first, second = make(), FakePartition(0), FakePartition(1)
+    poll, closed = FakePoll(), FakePoll()
+    for handle, each in ((1, poll), (2, closed)):
+        who.poll([(partition, partition.state) for partition in (first, second)], handle, each)
+    who.forget(2)
+    second.log.next_offset = 1
+    who.grown(second.name)
+    assert (poll.notified, closed.notified) == (1, 0)
+
+
 async def test_nobody_waits_for_what_has_changed_already(make: Make) -> None:
     who, partition = make(), FakePartition()
-    before = state_of(partition)
+    before = partition.state
     partition.log.log_start_offset = partition.log.next_offset = 3
     with trio.fail_after(1):
-        await who.wait(partition, before, READER)
+        await who.wait([(partition, before)], READER)
 
 
 CHANGES: dict[str, Callable[[FakePartition], None]] = {
@@ -197,9 +234,9 @@ async def test_more_than_a_mount_can_hold_are_told_to_come_again(
 async def test_a_poll_is_notified_once_and_the_last_one_of_a_handle_counts(make: Make) -> None:
     who, partition = make(), FakePartition()
     first, second, closed = FakePoll(), FakePoll(), FakePoll()
-    who.poll(partition, state_of(partition), 1, first)
-    who.poll(partition, state_of(partition), 1, second)
-    who.poll(partition, state_of(partition), 2, closed)
+    who.poll([(partition, partition.state)], 1, first)
+    who.poll([(partition, partition.state)], 1, second)
+    who.poll([(partition, partition.state)], 2, closed)
     who.forget(2)
     for offset in (1, 2):
         partition.log.next_offset = offset
@@ -209,17 +246,17 @@ async def test_a_poll_is_notified_once_and_the_last_one_of_a_handle_counts(make:
 
 async def test_who_polls_for_what_has_changed_is_notified_at_once(make: Make) -> None:
     who, partition, poll = make(), FakePartition(), FakePoll()
-    before = state_of(partition)
+    before = partition.state
     partition.log.next_offset = 1
-    who.poll(partition, before, 1, poll)
+    who.poll([(partition, before)], 1, poll)
     assert poll.notified == 1
 
 
 async def test_a_restless_poll_is_asked_again_after_a_while(make: Make, autojump_clock: MockClock) -> None:
     who, partition = make(), FakePartition()
     restless, patient = FakePoll(), FakePoll()
-    who.poll(partition, state_of(partition), 1, restless, is_restless=True)
-    who.poll(partition, state_of(partition), 2, patient)
+    who.poll([(partition, partition.state)], 1, restless, is_restless=True)
+    who.poll([(partition, partition.state)], 2, patient)
     await trio.sleep(1)
     assert (restless.notified, patient.notified) == (1, 0)
 

@@ -55,7 +55,11 @@ def test_what_a_mount_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert {name: mode for name, mode in open_to_others.items() if mode[4:] != "------"} == {}
 
 
-@pytest.mark.security("No record, key or line that was written stands in a log or in `.offsetfs`.")
+@pytest.mark.damages
+@pytest.mark.security(
+    "No record, key or line that was written stands in a log or in `.offsetfs`; only a JSON field that is refused is "
+    "named."
+)
 @pytest.mark.security("No control character that somebody wrote or named reaches a log, `.offsetfs` or `info`.")
 def test_nothing_that_somebody_wrote_or_named_is_repeated(mount: Any, golden_copy: Path) -> None:
     mounted = mount(golden_copy, "create,delete-records", faulty=True)
@@ -65,10 +69,10 @@ def test_nothing_that_somebody_wrote_or_named_is_repeated(mount: Any, golden_cop
     (partition / "append.ndjson").write_text(record)
     (partition / "append").write_text(f"{HOSTILE}\n{HOSTILE}\n")
     for name in ("append.ndjson", "start", "append.raw"):
-        for line in (f"{HOSTILE}\n", f'{{"key":"{HOSTILE}"}}\n', f'{{"{SECRET}":}}\n', f'{{"value":"{SECRET}\x1b"}}\n'):
+        for line in (f"{HOSTILE}\n", f'{{"key":"{HOSTILE}"}}\n', '{"fields":}\n', f'{{"value":"{SECRET}\x1b"}}\n'):
             quietly(lambda name=name, line=line: (partition / name).write_text(line))
-    for name in (*NAMES, HOSTILE, f"follow@{HOSTILE}", f"{HOSTILE}.json"):
-        for directory in (tree, partition, *(partition / each for each in ("range", "last", "by-time", "by-key"))):
+    for name in (*NAMES, COLOUR, f"follow@{COLOUR}", f"{COLOUR}.json", f"by-key/{HOSTILE}", f"by-key/{HOSTILE}.json"):
+        for directory in (tree, partition, *(partition / each for each in ("range", "last", "by-time"))):
             quietly(lambda path=directory / name: path.stat())
             quietly(lambda path=directory / name: path.mkdir())
             quietly(lambda path=directory / name: path.write_text("x"))

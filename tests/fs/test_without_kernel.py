@@ -24,7 +24,7 @@ from offsetfs.fs.notes import Fault
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory import LogDirectory
 
-OPTIONS = "ro,list=all"
+OPTIONS = "ro,list=all,damage=skip"
 BEGINNING_MS = 1_795_266_300_000
 """2026-11-21T13:05 UTC."""
 

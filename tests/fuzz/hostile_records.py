@@ -6,6 +6,7 @@ Where there is a compiled codec and a plain one, both are asked, and have to agr
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -102,7 +103,10 @@ def settings(data: bytes) -> None:
 
 
 def values_map(data: bytes) -> None:
-    """A view map with a checksum that holds: what it says of the log may be anything, also of a part of it."""
+    """A view map with a checksum that holds: what it says of the log may be anything, also of a part of it.
+
+    Readers of a map that is inconsistent with its log get ESTALE, and the map is refuted.
+    """
     data = data[:12] + crc32c(data[16:]).to_bytes(4, "big") + data[16:]
     if not os.path.exists(os.path.join(_PLACE, _LOG.name)):
         shutil.copy(_LOG, _PLACE)
@@ -116,6 +120,14 @@ def values_map(data: bytes) -> None:
     loaded = ViewMap.load(segment, Pool(4))
     if loaded is None:
         return
+    try:
+        _read_by_map(segment, loaded)
+    except OSError as error:
+        if error.errno != errno.ESTALE or not loaded.is_refuted:
+            raise
+
+
+def _read_by_map(segment: Segment, loaded: ViewMap) -> None:
     loaded.output_before(segment, 200)
     byte = 0
     for _ in range(_BLOCKS_MAX):

@@ -14,15 +14,16 @@ from pathlib import Path
 from types import ModuleType
 
 import hostile_records
+import hostile_twins
 from crc32c import crc32c
 
 from offsetfs.fs.tree import parse_offset, parse_time
 from offsetfs.storage import checkpoint, files
+from offsetfs.storage.cluster import cluster_metadata
 from offsetfs.storage.compaction import _compaction as _compaction_codec
 from offsetfs.storage.compaction import compaction_pure
 from offsetfs.storage.compaction import legacy_filter as compaction_legacy
 from offsetfs.storage.coordinators import (
-    cluster_metadata,
     consumer_offsets,
     control_records,
     coordinator_records,
@@ -105,9 +106,12 @@ def _spread(data: bytes, start: int) -> None:
     sizes = (len(data) + 100, 40)
     outcomes = []
     for twin in (json_lines_pure, _json_lines):
-        lanes = [*(json_lines_pure.Lane(bytearray(size), 0, 0, None) for size in sizes), None]
-        outcomes.append((twin.spread_json(data, start, len(data), lanes, 0, 7), lanes))
-    assert outcomes[0] == outcomes[1]
+        for flag in (False, True):
+            lanes = [*(json_lines_pure.Lane(bytearray(size), 0, 0, None) for size in sizes), None]
+            flags = {"honors_partition": flag, "values_as_text": flag}
+            spread = twin.spread_json(data, start, len(data), lanes, 0, 7, **flags)
+            outcomes.append((spread, lanes))
+    assert outcomes[:2] == outcomes[2:]
 
 
 def _chain(data: bytes) -> None:
@@ -250,6 +254,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         "messages": hostile_records.messages,
         "settings": hostile_records.settings,
         "values-map": hostile_records.values_map,
+        "twins": hostile_twins.twins,
     }.items()
 }
 
@@ -260,6 +265,7 @@ def seeds(name: str) -> Iterator[bytes]:
         "chain": ".log",
         "compaction": ".log",
         "messages": ".log",
+        "twins": ".log",
         "offset-index": ".index",
         "time-index": ".timeindex",
         "snapshot": ".snapshot",

@@ -17,15 +17,15 @@ import pytest
 from kafka_broker import KafkaBroker
 from kafka_tools import TOOL_SECONDS_MAX, java
 
+from offsetfs.storage.cluster import cluster_metadata
+from offsetfs.storage.cluster.kafka_messages import Field, Message
 from offsetfs.storage.coordinators import (
-    cluster_metadata,
     consumer_offsets,
     control_records,
     coordinator_records,
     share_group_state,
     transaction_state,
 )
-from offsetfs.storage.coordinators.kafka_messages import Field, Message
 from offsetfs.storage.dump.dump import DumpOptions, dump_files
 from offsetfs.storage.dump.indexes import IndexOptions
 from offsetfs.storage.dump.lines import LineBuffer

@@ -38,8 +38,8 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.promise(
-    "A read-only mount of a running broker's directory shows a record within 100 ms of its acknowledgement, and costs "
-    "nothing while nobody looks."
+    "A read-only mount of a running broker's directory shows a record of a partition with one replica within 100 ms of "
+    "its acknowledgement, and costs nothing while nobody looks."
 )
 def test_a_record_is_seen_within_a_tenth_of_a_second_of_its_acknowledgement(kafka: KafkaBroker, tmp_path: Path) -> None:
     kafka.create_topic("orders")
@@ -70,6 +70,27 @@ def test_a_producer_at_full_speed_over_rolls_and_tail_misses_nothing(kafka: Kafk
         assert (tmp_path / "seen").read_bytes() == b"begin\n" + lines == values.read_bytes()
         assert len(list((mnt / "orders-0" / "segments").glob("*.log"))) > 5
     assert kafka.consume("orders") == b"begin\n" + lines
+
+
+def test_records_are_found_while_the_broker_cuts_the_index_of_each_segment_that_it_rolls(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    configs = {"segment.bytes": "1048576", "index.interval.bytes": "64", "message.timestamp.type": "LogAppendTime"}
+    kafka.create_topic("orders", configs=configs)
+    lines = [b"line %07d of a producer in a hurry\n" % number for number in range(200_000)]
+    kafka.produce("orders", lines[0])
+    with followed(kafka, tmp_path / "mnt") as mnt, ThreadPoolExecutor(1) as pool:
+        partition, found = mnt / "orders-0", 0
+        producing = pool.submit(kafka.produce, "orders", b"".join(lines[1:]), "-X", "batch.size=2000")
+        while not producing.done() or not found:
+            end = int((partition / "next").read_text())
+            for offset in {0, end // 3, end // 2, max(end - 100, 0), end - 1}:
+                assert (partition / str(offset)).read_bytes() + b"\n" == lines[offset]
+                assert (partition / "by-time" / f"@{(partition / str(offset)).stat().st_mtime:.3f}").read_bytes()
+                found += 1
+        producing.result()
+        assert len(list((partition / "segments").glob("*.log"))) > 5
+        assert (partition / "values").read_bytes() == b"".join(lines)
 
 
 def test_cat_follow_prints_what_a_producer_at_full_speed_writes_once_and_in_order(

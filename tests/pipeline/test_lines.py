@@ -14,9 +14,10 @@ import offsetfs
 from offsetfs.pipeline.jobs import import_files, lines
 from offsetfs.pipeline.jobs.lines import FileRange, stage_lines
 from offsetfs.pipeline.journal import Job
+from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.publication import publish
 from offsetfs.pipeline.read_options import ReadOptions
-from offsetfs.pipeline.scan_range import Range, opened, resolve
+from offsetfs.pipeline.scan_range import Range, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.pipeline.staging import Target, TopicShape
 from offsetfs.storage.records.compression import Compression
@@ -87,6 +88,23 @@ def test_lines_of_json_go_to_the_partition_of_their_key_in_their_order(tmp_path:
     assert sum(map(len, found)) == 200
 
 
+def test_an_imported_line_goes_to_the_partition_that_it_names(tmp_path: Path) -> None:
+    rows = [{"key": "k", "value": str(n), "partition": n % 2} for n in range(200)]
+    found = imported(tmp_path, b"".join(json.dumps(row).encode() + b"\n" for row in rows), 700, is_json=True)
+    values = [[int(record.value or b"") for record in partition] for partition in found]
+    assert values == [list(range(0, 200, 2)), list(range(1, 200, 2))]
+
+
+def test_an_imported_line_that_names_a_partition_beyond_the_topic_is_rejected(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.write_bytes(b'{"value":"a"}\n{"value":"a","partition":2}\n')
+    target = Target(str(tmp_path), "job", {"t": TopicShape((0, 1), 9000, Compression(), False)}, "t")
+    found = stage_lines(FileRange(str(source), 0, 99), target, 0, 0, is_json=True, rejects_max=5)
+    assert [(line, reason.partition(";")[0]) for line, reason in found.rejects] == [
+        (2, "partition must be null or a number that the topic has, from 0 to 1")
+    ]
+
+
 def test_a_line_that_is_wrong_is_told_by_its_number_in_the_file(tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.write_bytes(b'{"value":"a"}\n' * 40 + b"oops\n" + b'{"value":"a"}\n' * 3 + b'{"value":"\xff"}\n')
@@ -112,7 +130,7 @@ def test_a_line_beyond_the_limit_is_refused_before_it_is_read(tmp_path: Path, mo
 @pytest.mark.parametrize("splits_min", [1, 7])
 def test_tasks_cover_what_is_read_once_and_in_order(size: int, splits_min: int) -> None:
     options = ReadOptions.parse({"path": str(GOLDEN)})
-    with opened(options.path) as directory:
+    with opened(options.paths) as directory:
         ranges = resolve(directory, options)
         tasks = cut(directory, ranges, splits_min=splits_min, bytes_per_split=size)
     assert len(tasks) >= min(splits_min, len(ranges))
@@ -128,7 +146,7 @@ def test_tasks_cover_what_is_read_once_and_in_order(size: int, splits_min: int) 
 
 def test_tasks_by_records_have_no_more_than_that() -> None:
     options = ReadOptions.parse({"path": str(GOLDEN), "subscribe": "keyed"})
-    with opened(options.path) as directory:
+    with opened(options.paths) as directory:
         ranges = resolve(directory, options)
         tasks = cut(directory, ranges, splits_min=1, bytes_per_split=1 << 30, records_per_split_max=50)
     assert all(piece.end - piece.start <= 50 for (piece,) in tasks)

@@ -29,6 +29,13 @@ def test_names_are_case_insensitive_and_an_address_may_come_in_a_list() -> None:
     assert (options.path, options.selection.topics) == ("/logs", ("a", "b"))
 
 
+def test_several_directories_come_as_a_list_or_with_commas_and_each_once(tmp_path: Path) -> None:
+    assert ReadOptions.parse({"paths": '["/b", "/a", "file:///b"]'}).paths == ("/b", "/a")
+    assert ReadOptions.parse({"path": "/data1, /data2"}).paths == ("/data1", "/data2")
+    (tmp_path / "a,b").mkdir()
+    assert parse(path=str(tmp_path / "a,b")).paths == (str(tmp_path / "a,b"),)
+
+
 def test_the_isolation_level_has_our_name_and_that_of_kafka() -> None:
     assert parse(isolation="read_committed").is_committed_only
     assert parse(**{"kafka.isolation.level": "read_committed"}).is_committed_only
@@ -43,7 +50,8 @@ def test_offsets_are_named_partition_by_partition() -> None:
 REFUSED = {
     "an unknown name": ({"offset": "1"}, "unknown option offset"),
     "a broker": ({"kafka.bootstrap.servers": "b:9092"}, "the log directory is what load() is given"),
-    "two addresses": ({"paths": '["/a", "/b"]'}, "load() was given 2"),
+    "no address": ({"path": ""}, "no log directory"),
+    "a table's options": ({"owner": "ada", "location": "x"}, "CREATE TEMPORARY VIEW … USING offsetfs OPTIONS"),
     "two selections": ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern contradict"),
     "no topic": ({"subscribe": " , "}, "no topic is named"),
     "a broken pattern": ({"subscribePattern": "("}, "is no regular expression"),

@@ -170,6 +170,7 @@ def test_the_command_line_says_errors_in_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.damages
 def test_damage_that_a_task_meets_is_one_sentence_as_well(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()

@@ -93,7 +93,7 @@ def test_writing_jobs_tell_what_each_partition_got(
     assert sum(int(row.split()[1]) for row in rows) == 9 and last.startswith("9 records written; the offset map is ")
     assert run(["spark", "compact", "logs", "users-0"]) == 0
     head, row, last = capsys.readouterr().out.splitlines()
-    assert (row.split()[0], last) == ("users-0", "1 partitions compacted") and "that stay" in head
+    assert (row.split()[0], last) == ("users-0", "1 partition compacted") and "that stay" in head
     assert run(["spark", "compact", "logs", "users-0"]) == 0
     assert capsys.readouterr().out == "nothing is dirty\n"
 
@@ -121,7 +121,17 @@ BAD = {
     ),
     "no JSON": ("import words.ndjson logs orders --format ndjson", 32, "words.ndjson, line 1: "),
     "rejects that cannot be written": ("import lines.txt logs orders --rejects no/file", 2, "no/file"),
-    "a line of CSV with too much in it": ("import long.csv logs orders --format csv", 32, "the stack is in "),
+    "a line of CSV with too much in it": (
+        "import long.csv logs orders --format csv",
+        32,
+        "long.csv, line 3: 3 fields, but the header names 2 fields (1 such lines, 0 allowed)",
+    ),
+    "a column of CSV twice": ("import twice.csv logs orders --format csv", 32, "names column 'a' twice"),
+    "CSV by lines": (
+        "import long.csv logs orders --format csv --value-is-line",
+        1,
+        "not for --format csv",
+    ),
     "no Parquet": ("import lines.txt logs orders --format parquet", 32, "lines.txt"),
     "a destination that is a file": ("export logs lines.txt", 2, "lines.txt: File exists"),
     "a setting that is none": ("stats logs --conf nonsense", 1, "--conf nonsense: KEY=VALUE is meant"),
@@ -141,6 +151,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bytes.ndjson").write_bytes(b'{"value":"x"}\n{"value":"\xff"}\n')
     (tmp_path / "words.ndjson").write_text("no JSON\n")
     (tmp_path / "long.csv").write_text("a,b\n1,2\n1,2,3\n")
+    (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
     return tmp_path
 
 
@@ -153,6 +164,15 @@ def test_bad_input_is_one_sentence_and_an_exit_code(places: Path, capfd: pytest.
         assert sentence in told and told.count("\n") == 1 and told.startswith("offsetfs spark"), (name, told)
     with offsetfs.open(places / "logs") as data:
         assert [len(list(each.read())) for each in data.partitions()] == [0, 0]
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_imported_line_of_json_is_the_value_where_that_is_wanted(places: Path) -> None:
+    (places / "events.ndjson").write_text('{"id":1}\n{"id":2}\n')
+    assert run(["spark", "import", "events.ndjson", "logs", "orders", "--format", "ndjson", "--value-is-line"]) == 0
+    with offsetfs.open("logs") as data:
+        found = [record.value for partition in data.partitions() for record in partition.read()]
+    assert sorted(value or b"" for value in found) == [b'{"id":1}', b'{"id":2}']
 
 
 HOLDS = "import sys, offsetfs; held = offsetfs.open('logs', 'a'); print(flush=True); sys.stdin.read()"

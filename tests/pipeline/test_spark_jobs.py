@@ -54,6 +54,7 @@ def test_stats_is_the_same_however_the_work_is_cut(spark: Any, golden: Path, mon
     assert stats(spark, str(golden), ["segments", "wide"]) == whole
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("task_bytes", [3_000, 64 << 20])
 def test_verify_finds_what_the_command_finds_however_the_work_is_cut(
     spark: Any, golden_copy: Path, monkeypatch: pytest.MonkeyPatch, task_bytes: int
@@ -237,6 +238,32 @@ def test_rows_of_csv_become_objects(spark: Any, tmp_path: Path) -> None:
     assert found == [False, True]
     rows = [json.loads(row.value or b"") for row in records(tmp_path / "logs", "people")["people-0"]]
     assert rows == [{"name": "ada", "colour": "red"}, {"name": "bob", "colour": None}]
+
+
+def test_rows_of_csv_may_hold_newlines_and_those_that_are_wrong_are_told_with_file_and_line(
+    spark: Any, tmp_path: Path
+) -> None:
+    from offsetfs.pipeline.jobs.import_files import TooManyRejects, import_files
+
+    good, bad = tmp_path / "a.csv", tmp_path / "b.csv"
+    good.write_bytes(b'\xef\xbb\xbfname,says\r\nada,"one\ntwo, ""three"""\r\n\nbob,\n')
+    bad.write_bytes(b'name,says\neve,"a\nb",too much\nmallory,\xff\nzoe,ok\ncarl,"open')
+    arguments = (spark, [str(good), str(bad)], str(tmp_path / "logs"), "people")
+    with pytest.raises(TooManyRejects, match=r"b\.csv, line 2: 3 fields, but the header names 2 fields \(3 such lines"):
+        import_files(*arguments, format="csv", partitions=1)
+    result = import_files(*arguments, format="csv", partitions=1, rejects_max=3)
+    told = [(each.file, each.line, each.reason.partition(" (")[0]) for each in result.rejects]
+    assert told == [
+        (str(bad), 2, "3 fields, but the header names 2 fields"),
+        (str(bad), 4, "these bytes are not UTF-8"),
+        (str(bad), 6, "no row of CSV"),
+    ]
+    rows = [json.loads(row.value or b"") for row in records(tmp_path / "logs", "people")["people-0"]]
+    assert rows == [
+        {"name": "ada", "says": 'one\ntwo, "three"'},
+        {"name": "bob", "says": None},
+        {"name": "zoe", "says": "ok"},
+    ]
 
 
 # --- tail ------------------------------------------------------------------------------------------------------------

@@ -181,19 +181,67 @@ def damaged(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.damages
 def test_damage_ends_a_query_with_a_sentence(spark: Any, damaged: Path) -> None:
     with pytest.raises(Exception, match=r"offset 1: checksum 0x"):
         read(spark, damaged).collect()
 
 
+@pytest.mark.damages
 def test_malformed_batches_are_dropped_when_that_is_asked_for(spark: Any, damaged: Path) -> None:
     assert values(read(spark, damaged, {"mode": "DROPMALFORMED"})) == [b"first", b"third"]
 
 
+@pytest.mark.damages
 def test_permissive_tells_what_could_not_be_read_and_where(spark: Any, damaged: Path) -> None:
     rows = read(spark, damaged, {"mode": "PERMISSIVE"}).orderBy("offset").collect()
     assert [(row.offset, row._corrupt_record is None) for row in rows] == [(0, True), (1, False), (2, True)]
     assert "orders-0" in rows[1]._corrupt_record and "position" in rows[1]._corrupt_record
+
+
+# --- how the work is cut ---------------------------------------------------------------------------------------------
+
+
+def tasks_of(frame: Any) -> list[int]:
+    """Return how many records each task reads, the fewest first."""
+    from pyspark.sql.functions import spark_partition_id
+
+    return sorted(row["count"] for row in frame.groupBy(spark_partition_id()).count().collect())
+
+
+def test_there_are_as_many_tasks_as_min_partitions_says_and_none_reads_more_than_max_records(
+    spark: Any, tmp_path: Path
+) -> None:
+    path = logs(tmp_path, 100, 10)
+    assert len(tasks_of(read(spark, path, {"minPartitions": "8"}))) == 8
+    assert tasks_of(read(spark, path, {"minPartitions": "11"})) == [10] * 11
+    assert tasks_of(read(spark, path, {"maxRecordsPerPartition": "30"})) == [10, 10, 30, 30, 30]
+    both = {"maxRecordsPerPartition": "30", "minPartitions": "9"}
+    assert len(tasks_of(read(spark, path, both))) == 9 and max(tasks_of(read(spark, path, both))) <= 30
+    assert tasks_of(read(spark, path, {"minPartitions": "1000"})) == [1] * 110
+
+
+# --- several directories ---------------------------------------------------------------------------------------------
+
+
+def test_the_log_dirs_of_a_broker_are_read_as_one_set_of_partitions(spark: Any, tmp_path: Path) -> None:
+    for name, count in ("disk-1", 3), ("disk-2", 5):
+        (tmp_path / name).mkdir()
+        logs(tmp_path / name, 1, count)
+    shutil.rmtree(tmp_path / "disk-1" / "orders-1")
+    shutil.rmtree(tmp_path / "disk-2" / "orders-0")
+    disks = [str(tmp_path / name) for name in ("disk-1", "disk-2")]
+    for frame in (spark.read.format("offsetfs").load(disks), read(spark, Path(",".join(disks)))):
+        assert {row.partition: row["count"] for row in frame.groupBy("partition").count().collect()} == {0: 1, 1: 5}
+
+
+def test_a_partition_that_two_directories_hold_is_refused_by_name(spark: Any, tmp_path: Path) -> None:
+    for name in ("disk-1", "disk-2"):
+        (tmp_path / name).mkdir()
+        logs(tmp_path / name, 3)
+    frame = spark.read.format("offsetfs").load([str(tmp_path / "disk-1"), str(tmp_path / "disk-2")])
+    with pytest.raises(Exception, match=r"orders-0 is in \S+disk-1 and in \S+disk-2: load\(\) one of them"):
+        frame.count()
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
@@ -220,6 +268,32 @@ def test_a_wrong_query_is_refused_with_one_sentence(spark: Any, tmp_path: Path) 
     ):
         with pytest.raises(Exception, match=sentence):
             read(spark, path).collect()
+
+
+TABLES = {
+    "CREATE TABLE t USING offsetfs OPTIONS (path '{path}')": "CREATE TEMPORARY VIEW … USING offsetfs",
+    "CREATE TABLE t USING offsetfs LOCATION '{path}'": "CREATE TEMPORARY VIEW … USING offsetfs",
+    "CREATE TABLE t USING offsetfs AS SELECT 'a' value": "frame.write.format('offsetfs').mode('append')",
+    "INSERT INTO orders SELECT * FROM orders": "frame.write.format('offsetfs').mode('append')",
+}
+
+
+@pytest.mark.parametrize("statement", TABLES)
+def test_statements_that_need_a_table_name_what_works_instead(spark: Any, tmp_path: Path, statement: str) -> None:
+    path = logs(tmp_path, 3)
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW orders USING offsetfs OPTIONS (path '{path}', subscribe 'orders')")
+    with pytest.raises(Exception) as caught:
+        spark.sql(statement.format(path=path)).collect()
+    assert TABLES[statement] in str(caught.value)
+
+
+def test_a_table_that_spark_made_all_the_same_says_so_when_it_is_read(spark: Any, tmp_path: Path) -> None:
+    spark.sql(f"CREATE TABLE made (value binary) USING offsetfs OPTIONS (path '{logs(tmp_path, 3)}')")
+    try:
+        with pytest.raises(Exception, match=r"CREATE TEMPORARY VIEW … USING offsetfs"):
+            spark.sql("SELECT * FROM made").collect()
+    finally:
+        spark.sql("DROP TABLE made")
 
 
 def test_a_partition_that_was_deleted_is_a_loss(spark: Any, tmp_path: Path) -> None:

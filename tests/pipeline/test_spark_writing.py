@@ -103,6 +103,11 @@ REFUSED = {
     "a number as a value": ("SELECT 1 value", {}, "column value is int; binary or string is wanted"),
     "half a name": ("SELECT 'a' value", {"txnAppId": "x"}, "txnAppId and txnVersion go together"),
     "a partition beyond the last": ("SELECT 'a' value, 9 partition", {}, "the topic has no partition 9, only 3"),
+    "a time before 1970": (
+        "SELECT 'a' value, timestamp '1950-01-01 00:00:00' timestamp",
+        {},
+        "column timestamp: 1950-01-01 00:00:00.000 UTC lies before 1970",
+    ),
     "a broker's own topic": ("SELECT 'a' value", {"topic": "__consumer_offsets"}, "a broker's own"),
 }
 
@@ -114,6 +119,12 @@ def test_a_wrong_write_is_refused_with_one_sentence(spark: Any, tmp_path: Path) 
             write(spark.sql(query), tmp_path, **options)
         assert sentence in str(caught.value), name
     assert sum(map(len, records(tmp_path).values())) == 1
+
+
+def test_save_as_table_names_what_works_instead(spark: Any) -> None:
+    writer = spark.sql("SELECT 'a' value").write.format("offsetfs").mode("append").option("topic", "t")
+    with pytest.raises(Exception, match=r"frame\.write\.format\('offsetfs'\)\.mode\('append'\)"):
+        writer.saveAsTable("saved")
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------

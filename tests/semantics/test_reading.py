@@ -72,9 +72,15 @@ TIMES = [
         "../0\n../2\n../4\n" + LINES[3][:-1],
     ),
     Said(
-        "T is a date, a time in UTC or another zone, `@` and seconds since 1970, or a while ago: `-15m`.",
-        "cd orders-0/by-time; readlink 2026-11-21 2026-11-21T14:05+01:00 @1795266300.000 ./-9999d",
-        "../0\n../0\n../0\n../0\n",
+        "T is a date, a time in UTC or another zone, `@` and seconds since 1970, or a while ago: `-15m`, `-1h30m`, "
+        "`-1w`.",
+        "cd orders-0/by-time; readlink 2026-11-21 2026-11-21T14:05+01:00 @1795266300.000 ./-9999d ./-1400w1h30m",
+        "../0\n../0\n../0\n../0\n../0\n",
+    ),
+    Said(
+        "A blank may stand between date and time: `2026-11-21 13:05`.",
+        "readlink 'orders-0/by-time/2026-11-21 13:05'",
+        "../0\n",
     ),
     Said(
         "`ls by-time/2026/11/21/13` shows the minutes that have records.",
@@ -82,9 +88,10 @@ TIMES = [
         "05\n06\n07\n08\n../../../../../3\n",
     ),
     Said(
-        "A time after that of the last record is “No such file or directory”.",
-        "test -e orders-0/by-time/2199-01-01 || echo none",
-        "none\n",
+        "A time after that of the last record is “No such file or directory”; a name that is no time is “Invalid "
+        "argument”.",
+        "test -e orders-0/by-time/2199-01-01 || echo none; stat orders-0/by-time/today 2>&1 | grep -o 'Invalid.*'",
+        "none\nInvalid argument\n",
     ),
 ]
 
@@ -137,9 +144,9 @@ VIEWS = [
         f"{LINES[10]}{LINES[11]}{LINES[0]}{LINES[9]}12\n",
     ),
     Said(
-        "A range is cut to what there is; one that is no range is “No such file or directory”.",
-        "wc -l < orders-0/range/10..99; test -e orders-0/range/5 || echo none",
-        "2\nnone\n",
+        "A range is cut to what there is; a name with two dots that is no range is “Invalid argument”.",
+        "wc -l < orders-0/range/10..99; stat orders-0/range/soon.. 2>&1 | grep -o 'Invalid.*'",
+        "2\nInvalid argument\n",
     ),
     Said(
         "`last/N` and `last/N.ndjson` hold the newest N records.",
@@ -150,6 +157,18 @@ VIEWS = [
         "`by-key/<key>` is the newest value of a key, by name only; a key that was deleted is not there.",
         "cat orders-0/by-key/k1; echo; test -e orders-0/by-key/none || echo none; ls orders-0/by-key | wc -l",
         f"{LINES[10]}none\n0\n",
+    ),
+    Said(
+        "`by-key/<key>.json` is its record as a line of JSON; a key that itself ends in `.json` comes first.",
+        "jq -c '[.offset,.key]' orders-0/by-key/k1.json; cmp orders-0/by-key/k1.json orders-0/10.json && echo same",
+        '[10,"k1"]\nsame\n',
+    ),
+    Said(
+        "`topics/<topic>/by-key/<key>` finds the key by Kafka's partitioner, and where that partition has none, in all "
+        "others by the latest timestamp.",
+        "cat topics/orders/by-key/k1; echo; jq .offset topics/orders/by-key/k1.json; "
+        "test -e topics/orders/by-key/none || echo none",
+        f"{LINES[10]}10\nnone\n",
     ),
     Said(
         "`segments` are the real files, byte for byte.",

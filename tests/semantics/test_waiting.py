@@ -61,6 +61,16 @@ WAITING = [
         '{"id":10,"state":"paid"}\n{"id":11,"state":"refused"}\n\n' * 3,
     ),
     Said(
+        "`cat follow` prints each record as it comes; `tail -f follow` prints nothing, because it looks for the end "
+        "first, and `.offsetfs/errors` explains it.",
+        "timeout 5 cat orders-0/follow@-2 > $s/printed & until [ -s $s/printed ]; do :; done; kill %1; "
+        "wc -l < $s/printed; "
+        "exec 3< <(exec tail -f orders-0/follow@-2); until grep -q 'no end' .offsetfs/errors; do :; done; kill $!; "
+        "cat <&3; tail -n 1 .offsetfs/errors | cut -d ' ' -f 2-",
+        "2\n- open orders-0/follow@-2: tail prints nothing before the end of its input, and a stream has no end; use "
+        "`cat follow`, or `tail -f values`; `follow@-10` begins with the newest ten records\n",
+    ),
+    Said(
         "`head -n 3 follow@-3` gives three lines and ends; "
         "what it read and did not print, the next command that has the file open reads.",
         "exec 3< orders-0/follow@-3; head -n 2 <&3 2>&1; echo; head -n 1 <&3 2>&1",
@@ -75,6 +85,27 @@ WAITING = [
         "`follow.ndjson` and `follow@A.ndjson` give lines of JSON.",
         "head -n 1 orders-0/follow@-1.ndjson 2> /dev/null | jq -c '[.offset,.key]'",
         '[11,"k2"]\n',
+    ),
+    Said(
+        "`topics/<topic>/follow[@A][.ndjson]` gives the records of all partitions of a topic in one stream, in order "
+        "within each partition.",
+        "mkdir both-0 both-1; seq 1 3 > both-0/append; seq 11 13 > both-1/append; "
+        "head -n 6 topics/both/follow@-1h 2> /dev/null | sort -sn -k1.1,1.1 | tr '\\n' ' '; "
+        "head -n 1 topics/both/follow@-1.ndjson 2> /dev/null | jq .topic; rmdir both-0 both-1",
+        '1 11 12 13 2 3 "both"\n',
+    ),
+    Said(
+        "A is a time there, or `-N` for the newest N of each partition; an offset belongs to one partition and is "
+        "“Invalid argument”.",
+        "head -n 1 topics/orders/follow@-1 2> /dev/null; echo; cat topics/orders/follow@3 2>&1 | grep -o 'Invalid.*'; "
+        "grep -c 'belongs to one partition' .offsetfs/errors",
+        '{"id":11,"state":"refused"}\n\nInvalid argument\n1\n',
+    ),
+    Said(
+        "A partition that the topic gets meanwhile joins that stream with all its records.",
+        "mkdir both-0; exec 3< topics/both/follow; mkdir both-1; echo new > both-1/append; "
+        "read -r line <&3; echo $line; exec 3<&-; rmdir both-0 both-1",
+        "new\n",
     ),
     Said(
         "Whoever waits for a record can be stopped: Ctrl-C, `kill` and `timeout` end him at once.",

@@ -64,6 +64,12 @@ LINES = [
         "200\na\nb\nc\nd\n",
     ),
     Said(
+        "A writer that closes one file before it opens the next finds its records in that order.",
+        "for n in $(seq 1 3 150); do printf $n >> $p/append; echo $((n + 1)) >> $p/append; "
+        "printf $((n + 2)) > $p/append.raw; done; sync $p/append; seq 150 | cmp - $p/values && echo same",
+        "same\n",
+    ),
+    Said(
         "What was written is seen by every view as soon as the file is closed.",
         "for n in $(seq 20); do echo $n >> $p/append; [ $(cat $p/latest) = $n ] || echo late; done; wc -l < $p/values",
         "20\n",
@@ -112,6 +118,19 @@ JSON = [
         "Invalid argument\n1\n2\ntold\n",
     ),
     Said(
+        "A field that `records.ndjson` does not have is refused with “Invalid argument”, and its name is in "
+        "`.offsetfs/errors`.",
+        'echo \'{"key":"a","vlue":"b"}\' | cat 2>&1 > $p/append.ndjson | grep -o "Invalid.*"; cat $p/next; '
+        "grep -o 'unknown field .vlue.' .offsetfs/errors",
+        'Invalid argument\n0\nunknown field "vlue"\n',
+    ),
+    Said(
+        "A value that is a number, an object or a list is refused with “Invalid argument”.",
+        "for v in 5 '{\"a\":1}' '[1]'; do echo '{\"value\":'$v'}' | cat 2>&1 > $p/append.ndjson | grep -o 'Invalid.*'; "
+        "done; cat $p/next; grep -o 'use -o json-values=text' .offsetfs/errors | tail -n 1",
+        "Invalid argument\n" * 3 + "0\nuse -o json-values=text\n",
+    ),
+    Said(
         "What `records.ndjson` prints, `append.ndjson` takes, and keys, values, headers and times are the same again.",
         "cat orders-0/records.ndjson mixed-0/records.ndjson > $p/append.ndjson; "
         "jq -c 'del(.topic,.partition,.offset)' $p/records.ndjson > $s/copy; "
@@ -155,6 +174,15 @@ TOPICS = [
         "grep -E '^(1|2|3) '; rmdir many-0 many-1 many-2",
         " ".join(map(str, range(1, 31))) + " 1 0\n2 2\n3 2\n",
     ),
+    Said(
+        "A line of JSON that names its `partition` goes there; one that names a partition that the topic does not have "
+        "is refused with “Invalid argument”.",
+        "mkdir named-0 named-1; f=topics/named/append.ndjson; "
+        'jq -nc \'{key: "k", value: "v", partition: (1, 0, 1)}\' > $f; cat named-0/next named-1/next; '
+        "cat named-1/records.ndjson > $f; cat named-0/next named-1/next; "
+        "echo '{\"partition\":2}' | cat 2>&1 > $f | grep -o 'Invalid.*'; rmdir named-0 named-1",
+        "1\n2\n1\n4\nInvalid argument\n",
+    ),
 ]
 
 GROUPS = [
@@ -164,6 +192,33 @@ GROUPS = [
         "tail -n 1 groups/billing/lag | tr -s ' '; rm groups/billing/orders-0; "
         "test -e groups/billing/orders-0 || echo none",
         "7\norders-0 7 12 5\nnone\n",
+    ),
+    Said(
+        "In the name of a key `/`, `%` and control characters are `%2F`, `%25` and so on; the empty key is `%`.",
+        """mkdir keys-0; printf '{"key":"","value":"a"}\\n{"key":"x/y%%","value":"b"}\\n' > keys-0/append.ndjson; """
+        "cat keys-0/by-key/% keys-0/by-key/x%2Fy%25; rmdir keys-0",
+        "ab",
+    ),
+    Said(
+        "Bytes from 128 on may be written as `%FF` as well.",
+        """mkdir keys-0; printf '{"key_b64":"/w==","value":"c"}\\n' > keys-0/append.ndjson; """
+        "cat keys-0/by-key/%FF; rmdir keys-0",
+        "c",
+    ),
+    Said(
+        "A key of more than 80 bytes also has the name `%sha256-` and its SHA-256 in hexadecimal, because no name is "
+        "longer than 255 bytes.",
+        'key=$(printf %0400d 7); mkdir keys-0; echo \'{"key":"\'$key\'","value":"d"}\' > keys-0/append.ndjson; '
+        "sum=$(jq -j .key keys-0/records.ndjson | sha256sum | cut -d' ' -f1); cat keys-0/by-key/%sha256-$sum; "
+        "jq -c .offset keys-0/by-key/%sha256-$sum.json; rmdir keys-0",
+        "d0\n",
+    ),
+    Said(
+        "A commit to a partition that is not there is “Invalid argument”, one beyond its end “Numerical result out of "
+        "range”.",
+        "mkdir groups/late; (echo 0 > groups/late/orders-99) 2>&1 | grep -o 'Invalid.*'; "
+        "(echo 99999 > groups/late/orders-0) 2>&1 | grep -o 'Numerical.*'",
+        "Invalid argument\nNumerical result out of range\n",
     ),
 ]
 

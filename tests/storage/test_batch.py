@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from offsetfs.storage.errors import (
     UnsupportedFormat,
 )
 from offsetfs.storage.records import batch as batches
+from offsetfs.storage.records import varint
 from offsetfs.storage.records.batch import HEADER_SIZE, Batch, build, parse_header, read_batch, set_append_time, stamp
+from offsetfs.storage.records.compression import compress
 from offsetfs.storage.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 
 pytestmark = pytest.mark.unit
@@ -358,3 +361,43 @@ def test_the_checksum_may_be_left_for_later():
     batch = read_batch(patched(96, ">b", 1, checksum=False), check=False)
     with pytest.raises(CorruptBatch):
         batch.check()
+
+
+# --- many small things -----------------------------------------------------------------------------------------------
+
+
+def of_records(record: bytes, count: int, codec: int) -> Batch:
+    """Return a batch of so many equal records, whose offset deltas are all 0; its checksum is not right."""
+    payload = record * count
+    made = bytearray(build([(None, b"", (), 0)])[:HEADER_SIZE])
+    made += compress(CODECS[codec], payload) if codec else payload
+    made[8:12] = (len(made) - 12).to_bytes(4, "big")
+    made[21:23] = codec.to_bytes(2, "big")
+    made[57:61] = count.to_bytes(4, "big")
+    return read_batch(bytes(made), check=False)
+
+
+@pytest.mark.security("A record that inflates beyond the bound is refused in milliseconds, with the memory flat.")
+def test_a_small_batch_of_too_many_records_is_not_taken_apart() -> None:
+    hostile = of_records(bytes([12, 0, 0, 0, 1, 1, 0]), 9_000_000, CODECS.index("zstd"))
+    assert len(hostile.data) < 100_000 and len(hostile.payload()) == 63_000_000
+    tracemalloc.start()
+    try:
+        for ask in (hostile.rows, hostile.records):
+            with pytest.raises(DecompressionLimit, match="9000000 records"):
+                ask()
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+    assert hostile.measured() == 9_000_000  # its values are shown all the same
+
+
+def test_a_record_of_too_many_headers_is_not_taken_apart() -> None:
+    count = batches.HEADERS_MAX + 1
+    body = bytes([0, 0, 0, 1, 1]) + varint.encode(count) + bytes([0, 1]) * count
+    hostile = of_records(varint.encode(len(body)) + body, 1, 0)
+    for ask in (hostile.records, lambda: hostile.record(0)):
+        with pytest.raises(DecompressionLimit, match=f"{count} headers"):
+            ask()
+    fine = of_records(bytes([16, 0, 0, 0, 1, 1, 2, 0, 1]), 1, 0)
+    assert fine.records()[0].headers == (("", None),)

@@ -69,8 +69,10 @@ def test_what_a_crash_left_of_the_topic_is_completed(directory: LogDirectory) ->
     assert len(directory.partitions()) == 4
 
 
-def test_in_a_brokers_directory_the_topic_is_not_made(directory: LogDirectory, tmp_path: Path) -> None:
+def test_in_a_brokers_directory_the_topic_is_not_made(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\n")
+    directory = LogDirectory.open(str(tmp_path))
     with pytest.raises(NoOffsetsTopic):
         home_of(directory, "a", may_create=True)
     assert directory.partitions() == []
+    directory.close()

@@ -209,6 +209,7 @@ def test_a_new_segment_is_as_old_as_the_last_that_it_replaces(cleaner: MakeClean
         assert (each.partition / segment_name(0, suffix)).stat().st_mtime == 2_000_000
 
 
+@pytest.mark.damages
 def test_what_a_segment_leaves_behind_goes_with_it(cleaner: MakeCleaner) -> None:
     each = cleaner(segments_of("aa", "ab", "x"))
     maps = [segment_name(base, suffix) for base in (0, 2) for suffix in MAP_SUFFIXES]
@@ -355,6 +356,7 @@ DAMAGE: dict[str, tuple[Callable[[list[bytes]], list[bytes]], type[Exception]]] 
 }
 
 
+@pytest.mark.damages
 @pytest.mark.promise(
     "A batch that cannot be read ends a round of compaction, with path and position, and nothing is left out for it."
 )
@@ -379,6 +381,7 @@ def test_a_damaged_batch_ends_the_round_by_name_and_nothing_is_left_out(
     assert each.leftovers() == [] and each.log.fenced is None
 
 
+@pytest.mark.damages
 def test_groups_before_a_damaged_one_stay_cleaned(cleaner: MakeCleaner) -> None:
     planted = segments_of("aaa", "bbb", "ccc", "x")
     planted[6][1] = with_byte(planted[6][1], 65, 77)

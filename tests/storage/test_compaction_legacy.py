@@ -196,6 +196,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_message_ends_the_round(cleaner: MakeCleaner, name: str) -> None:
     batches, error = DAMAGED[name]
@@ -241,3 +242,29 @@ def test_what_old_brokers_wrote_is_cleaned_and_no_key_loses_its_last_value(name:
             clock.advance(86_400_001)
     finally:
         directory.close()
+
+
+WILD = {
+    "the least offset of all": (0, [-(2**63), 5]),
+    "an offset below nothing": (0, [-1, 5]),
+    "the last offset below nothing": (0, [5, -(2**63)]),
+    "the largest offset of all": (0, [0, 2**63 - 1]),
+    "relative offsets that begin below nothing": (1, [-(2**63), 5]),
+    "relative offsets that end below nothing": (1, [2**63 - 1, -(2**63)]),
+}
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("case", WILD)
+def test_a_set_with_an_offset_that_no_log_can_hold_ends_a_round_with_its_place(case: str, cleaner: MakeCleaner) -> None:
+    magic, inner = WILD[case]
+    hostile = wrapper(magic, 5, [message(magic, offset, b"k", b"v", 1000) for offset in inner])
+    each = cleaner({0: [message(magic, 0, b"k", b"v", 1000), hostile], 6: [message(magic, 6, b"x", b"v", 1000)]})
+    before = first_segment(each)
+    with pytest.raises(MalformedBatch, match="offset") as caught:
+        each.clean()
+    assert (caught.value.path, caught.value.position) == (
+        each.log.snapshot().first.log_path,
+        len(before) - len(hostile),
+    )
+    assert first_segment(each) == before

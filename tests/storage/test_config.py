@@ -91,14 +91,14 @@ def test_a_legal_value_is_read_and_written_again(name: str, text: str, value: ob
 
 
 ILLEGAL = {
-    "segment below a record": ("segment.bytes", "13", "14…2147483647"),
-    "segment beyond an i32": ("segment.bytes", "2147483648", "14…2147483647"),
-    "index below an entry": ("segment.index.bytes", "3", "4…2147483647"),
-    "time to roll of zero": ("segment.ms", "0", "1…9223372036854775807"),
-    "negative jitter": ("segment.jitter.ms", "-1", "0…"),
-    "flush every zero records": ("flush.messages", "0", "1…"),
-    "retention below unlimited": ("retention.ms", "-2", "-1…"),
-    "beyond an i64": ("retention.ms", "9223372036854775808", "…9223372036854775807"),
+    "segment below a record": ("segment.bytes", "13", "from 14 to 2147483647"),
+    "segment beyond an i32": ("segment.bytes", "2147483648", "at most 2147483647"),
+    "index below an entry": ("segment.index.bytes", "3", "from 4 to 2147483647"),
+    "time to roll of zero": ("segment.ms", "0", ", 1 or greater"),
+    "negative jitter": ("segment.jitter.ms", "-1", ", 0 or greater"),
+    "flush every zero records": ("flush.messages", "0", ", 1 or greater"),
+    "retention below unlimited": ("retention.ms", "-2", ", -1 or greater"),
+    "beyond an i64": ("retention.ms", "9223372036854775808", "at most 9223372036854775807"),
     "very many digits": ("retention.ms", "9" * 100_000, "a whole number"),
     "no number": ("segment.bytes", "1k", "a whole number"),
     "empty": ("segment.bytes", "", "a whole number"),
@@ -108,15 +108,15 @@ ILLEGAL = {
     "no flag": ("preallocate", "1", "true or false"),
     "unknown policy": ("cleanup.policy", "compact,keep", "a list of compact, delete"),
     "policy with an empty part": ("cleanup.policy", "compact,", "a list of compact, delete"),
-    "ratio above one": ("min.cleanable.dirty.ratio", "1.01", "0…1"),
-    "ratio that is no number": ("min.cleanable.dirty.ratio", "nan", "0…1"),
-    "infinite ratio": ("min.cleanable.dirty.ratio", "inf", "0…1"),
+    "ratio above one": ("min.cleanable.dirty.ratio", "1.01", "from 0 to 1"),
+    "ratio that is no number": ("min.cleanable.dirty.ratio", "nan", "from 0 to 1"),
+    "infinite ratio": ("min.cleanable.dirty.ratio", "inf", "from 0 to 1"),
     "timestamp type in another case": ("message.timestamp.type", "createtime", "CreateTime, LogAppendTime"),
     "codec that is none": ("compression.type", "brotli", "uncompressed, gzip, snappy, lz4, zstd, producer"),
-    "gzip level zero": ("compression.gzip.level", "0", "-1 or a whole number in 1…9"),
-    "gzip level ten": ("compression.gzip.level", "10", "1…9"),
-    "lz4 level zero": ("compression.lz4.level", "0", "1…17"),
-    "zstd level too high": ("compression.zstd.level", "23", "-131072…22"),
+    "gzip level zero": ("compression.gzip.level", "0", "-1, or a whole number from 1 to 9"),
+    "gzip level ten": ("compression.gzip.level", "10", "from 1 to 9"),
+    "lz4 level zero": ("compression.lz4.level", "0", "from 1 to 17"),
+    "zstd level too high": ("compression.zstd.level", "23", "from -131072 to 22"),
     "no version": ("message.format.version", "new", "a version of Kafka"),
     "tiered storage": ("remote.storage.enable", "true", "false"),
 }
@@ -143,11 +143,11 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize(("name", "nearest"), UNKNOWN.values(), ids=UNKNOWN)
-def test_an_unknown_setting_is_refused_with_the_nearest_that_exists(name: str, nearest: str) -> None:
+def test_an_unknown_setting_is_refused_with_a_close_name_that_exists(name: str, nearest: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         LogConfig.from_properties({name: "1"})
     message = str(caught.value)
-    assert nearest in message and any(known in message for known in NAMES)
+    assert nearest in message and ("did you mean" in message) == bool(nearest), "only a close name is offered"
     assert message.isprintable() and len(message) < 300
 
 

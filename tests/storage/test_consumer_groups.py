@@ -184,9 +184,17 @@ def test_a_commit_of_no_legal_topic_is_passed_over(
 
 def test_records_of_the_newer_protocols_are_no_fault(log: Log, groups: ConsumerGroups, said: list[str]) -> None:
     log.append(batch((b"\0\3" + text(b"g"), b"\0\0\0\0\0\1\0")))
-    assert offsets(groups) is None and said == []
+    assert offsets(groups) == {} and groups.names() == [b"g"] and said == []
+    assert groups.state(b"g") == {
+        "type": "consumer",
+        "state": "Empty",
+        "epoch": 1,
+        "assignment_epoch": None,
+        "members": [],
+    }
 
 
+@pytest.mark.damages
 def test_a_damaged_batch_costs_its_own_commits(log: Log, groups: ConsumerGroups, said: list[str]) -> None:
     for number in range(40):
         log.append(batch((key(b"g", partition=number), value(number))))
@@ -258,6 +266,7 @@ def _cut(path: Path) -> None:
     os.truncate(max(path.glob("*.log")), 0)
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("change", [_make_anew, _delete, _cut])
 def test_a_partition_that_is_another_one_begins_again(
     writer: LogDirectory, log: Log, groups: ConsumerGroups, tmp_path: Path, change: Callable[[Path], None]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from offsetfs.storage.cluster import cluster_metadata
 from offsetfs.storage.coordinators import (
-    cluster_metadata,
     consumer_offsets,
     control_records,
     coordinator_records,

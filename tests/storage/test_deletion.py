@@ -168,6 +168,7 @@ def test_the_settings_of_a_topic_go_with_its_last_partition(directory: LogDirect
     assert "orders" not in (tmp_path / TOPICS).read_text()
 
 
+@pytest.mark.damages
 def test_what_is_not_there_or_not_ours_is_not_deleted(directory: LogDirectory, tmp_path: Path) -> None:
     with pytest.raises(UnknownPartition):
         directory.delete_partition(TopicPartition("nobody", 0))
@@ -194,7 +195,7 @@ def test_a_partition_that_is_fenced_or_cannot_be_opened_is_deleted_too(directory
     with pytest.raises(LogFenced):
         log.append(record(1))
     directory.delete_partition(ORDERS)
-    directory.failed[OTHER] = OSError(errno.EIO, "broken")
+    directory.pending_recoveries.add(OTHER, OSError(errno.EIO, "broken"))
     directory._logs.forget(OTHER)
     directory.delete_partition(OTHER)
     assert (directory.partitions(), directory.failed) == ([], {})

@@ -247,6 +247,7 @@ def test_what_is_no_log_directory_is_refused(tmp_path: Path, what: str) -> None:
     assert content(tmp_path) == before
 
 
+@pytest.mark.damages
 def test_a_strangers_directory_among_partitions_is_left_alone(golden_copy: Path) -> None:
     (golden_copy / CLEAN_SHUTDOWN).unlink()
     (golden_copy / "dbus-1").mkdir()
@@ -287,6 +288,7 @@ def test_the_same_process_cannot_open_a_directory_twice_for_writing(tmp_path: Pa
     LogDirectory.open(str(tmp_path)).close()
 
 
+@pytest.mark.damages
 def test_a_damaged_partition_does_not_hide_the_others(golden_copy: Path) -> None:
     (golden_copy / CLEAN_SHUTDOWN).unlink()
     log = golden_copy / "codec-lz4-0" / "00000000000000000000.log"
@@ -301,11 +303,15 @@ def test_a_damaged_partition_does_not_hide_the_others(golden_copy: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"topics": {"a": {"segment.bytes": "x"}}}', '{"topics": {"a/b": {}}}'])
-def test_settings_that_nobody_can_read_are_an_error_that_names_the_file(tmp_path: Path, text: str) -> None:
-    (tmp_path / ".offsetfs-topics.json").write_text(text)
-    with pytest.raises(StorageError):
-        LogDirectory.open(str(tmp_path))
-    assert holder(str(tmp_path)) is None
+def test_settings_that_cannot_be_read_are_a_problem_that_names_the_file(tmp_path: Path, text: str) -> None:
+    file = tmp_path / ".offsetfs-topics.json"
+    file.write_text(text)
+    directory = LogDirectory.open(str(tmp_path))
+    problem = directory.refresh_config()
+    assert isinstance(problem, StorageError) and problem.path == str(file)
+    assert not directory.knows_policy("a")
+    file.unlink()
+    directory.close()
 
 
 def test_a_log_is_known_as_compacted_by_its_settings_or_by_the_cleaners_checkpoint(golden_copy: Path) -> None:

@@ -398,3 +398,28 @@ def test_a_snapshot_is_shown_or_said_to_be_damaged_in_kafkas_words(
     dumped = Dumped([str(path)])
     assert dumped.said == said and dumped.unreadable == 0
     assert ("producerId: 42 producerEpoch: 3 " in dumped.text) is (not said)
+
+
+def test_entries_that_no_log_can_have_are_findings_and_no_crash(tmp_path: Path) -> None:
+    base = 2**63 - 1
+    log = batch.build([(b"k", b"v", (), 1000)])
+    for name, suffix, content in (
+        (0, ".index", struct.pack(">ii", 1, -1)),
+        (0, ".timeindex", struct.pack(">qi", 1000, 1)),
+        (base, ".index", struct.pack(">ii", 1, 5)),
+        (base, ".timeindex", struct.pack(">qi", 1000, 1) + struct.pack(">qi", -(2**63), -(2**31))),
+    ):
+        (tmp_path / f"{name:020d}.log").write_bytes(log)
+        (tmp_path / f"{name:020d}{suffix}").write_bytes(content)
+    low, high = (str(tmp_path / f"{name:020d}") for name in (0, base))
+    assert "points to position -1" in Dumped([low + ".index"]).complaints[0]
+    assert Dumped([low + ".timeindex"]).findings[-1] == "Indexed offset: 1, found log offset: -1"
+    assert "points to position 5" in Dumped([high + ".index"]).complaints[0]
+    assert f"Indexed offset: {-(2**63)}, found log offset: 0" in Dumped([high + ".timeindex"]).findings
+
+
+def test_an_index_whose_name_is_no_possible_offset_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / f"{2**63:020d}.timeindex"
+    path.write_bytes(struct.pack(">qi", 1000, 1))
+    dumped = Dumped([str(path)])
+    assert "the base offset of an index is at most 9223372036854775807" in dumped.complaints[0]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetfs.storage.coordinators.java_text import printed
+from offsetfs.storage.cluster.java_text import printed
 from offsetfs.storage.dump import _dump
 from offsetfs.storage.dump import lines as dump_lines
 from offsetfs.storage.dump import pure as dump_pure

@@ -204,6 +204,7 @@ def test_retention_removes_what_is_due_and_says_what(make: Make) -> None:
     ]
 
 
+@pytest.mark.damages
 def test_a_log_that_does_not_open_keeps_no_other_from_retention(make: Make) -> None:
     world = make()
     for partition in (ORDERS, USERS):
@@ -372,6 +373,7 @@ def test_a_closed_log_is_compacted_and_closed_again(make: Make) -> None:
     assert [done.records_after for done in world.done] == [1] and world.opened() == []
 
 
+@pytest.mark.damages
 def test_damage_stops_the_compaction_of_one_partition_until_it_changes(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

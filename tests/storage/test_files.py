@@ -1,6 +1,7 @@
 """The seam to the disk: what it refuses, and whose the files are."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,40 @@ def test_nowait_reads_what_the_page_cache_holds(tmp_path: Path) -> None:
         except WouldBlock as error:  # a file system that cannot tell
             assert error.reason == "cannot tell"
         assert file.read(2990, 100) == b"cabcabcabc"
+
+
+@pytest.mark.security(
+    "A temporary file is always a new file: a hard or symbolic link that was planted in its place is removed, and the "
+    "file behind it stays as it was."
+)
+@pytest.mark.parametrize("plant", [os.link, os.symlink])
+def test_a_planted_link_in_the_place_of_a_new_file_is_removed_and_not_written_through(
+    tmp_path: Path, plant: Callable[[Path, Path], None]
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of another user")
+    for name in ("checkpoint.tmp", "0.log.cleaned"):
+        plant(secret, tmp_path / name)
+    files.replace_file(str(tmp_path / "checkpoint"), b"new")
+    with files.created(str(tmp_path / "0.log.cleaned")) as file:
+        file.write(0, b"records")
+    assert secret.read_text() == "of another user" and secret.stat().st_nlink == 1
+    assert (tmp_path / "checkpoint").read_bytes() == b"new" and (tmp_path / "0.log.cleaned").read_bytes() == b"records"
+
+
+def test_a_directory_in_the_place_of_a_new_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint.tmp").mkdir()
+    with pytest.raises(OSError, match=r"directory|permitted"):
+        files.replace_file(str(tmp_path / "checkpoint"), b"new")
+
+
+def test_a_file_that_has_other_names_is_not_given_to_the_owner_of_the_directory(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (tmp_path / "empty").touch()
+    before = (tmp_path / "empty").stat().st_uid
+    os.link(tmp_path / "empty", theirs / "0.index")
+    if os.geteuid() == 0:
+        os.chown(theirs, 12345, 12345)
+    files.open_file(str(theirs / "0.index"), create=True).close()
+    assert (tmp_path / "empty").stat().st_uid == before

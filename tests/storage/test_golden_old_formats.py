@@ -222,6 +222,7 @@ def test_the_values_of_an_old_partition_are_its_values_line_by_line(
     assert view.size == len(joined(view)) and damage == []
 
 
+@pytest.mark.damages
 def test_the_map_of_a_sealed_old_segment_is_kept_and_believed(tmp_path: Path) -> None:
     copy = shutil.copytree(GOLDEN / "kafka-0.10.2.2", tmp_path / "log", ignore=BESIDE)
     for partition in ("v0-segs-none-0", "v1-segs-mix-0"):

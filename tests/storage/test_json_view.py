@@ -42,7 +42,7 @@ def fill(log: Log, batches: int) -> None:
             (None if n % 2 else b"key", value, HEADERS if n % 3 else (), 1000 + n) for n, value in enumerate(values)
         ]
         data = build(records, codec="zstd" if number % 4 == 2 else "none")
-        log.append(SealedBatch(memoryview(data), len(values), 0, 2000, len(data)))
+        log.append(SealedBatch(memoryview(data), len(values), 0, 999 + len(values), len(data)))
 
 
 @pytest.fixture

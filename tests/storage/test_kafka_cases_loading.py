@@ -245,6 +245,7 @@ SPOILT = {
 }
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=list(SPOILT))
 def test_a_snapshot_that_cannot_be_read_gives_way_to_the_one_before(spoil, is_clean: bool, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offsetfs.storage.cluster.kafka_messages import Field, MalformedMessage, Message, json_text, read, unsigned_at
 from offsetfs.storage.coordinators import consumer_offsets
-from offsetfs.storage.coordinators.kafka_messages import Field, MalformedMessage, Message, json_text, read, unsigned_at
 
 pytestmark = pytest.mark.unit
 

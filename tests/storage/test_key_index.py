@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -22,13 +23,15 @@ from planted_logs import PARTITION, plant
 from small_logs import SmallLog, record
 
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import StorageError, WouldBlock
+from offsetfs.storage.errors import MalformedBatch, StorageError, WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import build, read_batch
+from offsetfs.storage.records import varint
+from offsetfs.storage.records.batch import build, read_batch, seal_checksum
 from offsetfs.storage.records.batch_builder import SealedBatch
-from offsetfs.storage.views import key_hash, key_hash_pure, key_index, key_seal, key_store
+from offsetfs.storage.views import key_hash, key_hash_pure, key_index, key_seal, key_store, key_table
+from offsetfs.storage.views.key_hash import KeyDigest
 from offsetfs.storage.views.key_index import Found, KeyIndex
 from offsetfs.storage.views.key_store import KeyStore
 from offsetfs.storage.views.key_table import place_beside, place_in
@@ -192,6 +195,7 @@ def test_it_says_what_a_walk_over_the_log_says(tmp_path_factory: pytest.TempPath
     small.directory.close()
 
 
+@pytest.mark.damages
 def test_a_batch_that_cannot_be_read_is_told_of_at_each_opening(tmp_path: Path) -> None:
     batches = [keyed(offset, Keyed(0, b"%d" % offset, b"value")) for offset in range(3)]
     bad = bytearray(batches[1])
@@ -331,7 +335,7 @@ def test_links_and_pipes_in_its_place_are_not_followed(small: SmallLog, tmp_path
     database.close()
     before = outside.read_bytes()
     path = Path(small.log.path) / "by-key.sqlite"
-    for plant_it in (lambda: path.symlink_to(outside), lambda: os.mkfifo(path)):
+    for plant_it in (lambda: path.symlink_to(outside), lambda: os.link(outside, path), lambda: os.mkfifo(path)):
         plant_it()
         index = opened(small.log)
         assert offset_of(index, b"a") == 0
@@ -428,19 +432,48 @@ TWINS = [pytest.param(key_hash, id="compiled"), pytest.param(key_hash_pure, id="
 
 
 @pytest.mark.parametrize("twin", TWINS)
-@given(st.lists(st.one_of(st.none(), st.binary(max_size=40)), min_size=1, max_size=40), st.integers(0, 2**62))
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=100)), min_size=1, max_size=40), st.integers(0, 2**62))
 def test_the_keys_of_a_batch_are_hashed_in_order(twin: ModuleType, keys: list[bytes | None], base: int) -> None:
     batch = read_batch(build([(key, b"value", (), 0) for key in keys], base_offset=base))
-    hashes, offsets = twin.hash_rows(batch.payload(), batch.rows(), base, SEED)
+    hashes, offsets = twin.hash_rows(batch.payload(), batch.rows(), base, SEED, 0, len(keys))
     expected = [(twin.hash_key(k, SEED), base + n) for n, k in enumerate(keys) if k is not None]
     assert list(zip(hashes, offsets, strict=True)) == expected
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=85), st.just(b"k" * 81)), min_size=1, max_size=20))
+def test_the_digests_of_long_keys_are_hashed_in_order(twin: ModuleType, keys: list[bytes | None]) -> None:
+    batch = read_batch(build([(key, b"value", (), 0) for key in keys], base_offset=7))
+    hashes, offsets = twin.hash_digests(batch.payload(), batch.rows(), 7, SEED)
+    there = [(key, 7 + number) for number, key in enumerate(keys) if key is not None]
+    seed = bytes(255 - byte for byte in SEED)
+    expected = [(twin.hash_key(hashlib.sha256(k).digest(), seed), offset) for k, offset in there if len(k) > 80]
+    assert list(zip(hashes, offsets, strict=True)) == expected
+
+
+def test_a_long_key_is_found_by_its_digest_and_a_short_one_is_not(small: SmallLog) -> None:
+    long, short = b"k" * 81, b"k" * 80
+    digest = KeyDigest(hashlib.sha256(long).digest())
+    append(small.log, long, digest.sha256, short, long)
+    index = opened(small.log)
+    assert index.find(digest) == Found(3, False)
+    assert index.find(KeyDigest(hashlib.sha256(short).digest())) is None
+    assert offset_of(index, digest.sha256) == 1, "a key that equals the digest is another key"
+
+
+def test_an_index_without_rows_for_digests_is_made_anew(small: SmallLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(small.log, b"k" * 100)
+    monkeypatch.setattr(key_table, "DIGEST_ROWS", "none")
+    opened(small.log).close()
+    monkeypatch.undo()
+    index = opened(small.log)
+    assert index.scanned_bytes > 0 and index.find(KeyDigest(hashlib.sha256(b"k" * 100).digest())) == Found(0, False)
 
 
 ROWS = {
     "beyond the end": [0, 0, 90, 20, 0, 0, 0, 0],
     "a place that overflows": [0, 0, 2**63 - 1, 2, 0, 0, 0, 0],
     "before the beginning": [0, 0, -1, 2, 0, 0, 0, 0],
-    "an offset below nothing": [-20, 0, 0, 2, 0, 0, 0, 0],
 }
 
 
@@ -448,7 +481,54 @@ ROWS = {
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_rows_of_another_payload_are_refused(twin: ModuleType, row: list[int]) -> None:
     with pytest.raises(ValueError, match="outside"):
-        twin.hash_rows(bytes(100), array("q", row), 10, SEED)
+        twin.hash_rows(bytes(100), array("q", row), 10, SEED, 0, 5)
+    with pytest.raises(ValueError, match="outside"):
+        twin.hash_digests(bytes(100), array("q", [*row[:3], 81, *row[4:]]), 10, SEED)
+
+
+DELTAS = {
+    "below the batch": (-1, 10, 0, 5),
+    "behind the batch": (6, 10, 0, 5),
+    "below nothing": (-20, 10, -30, 5),
+    "below what a long holds": (-1, -(2**63), -30, 5),
+    "above what a long holds": (1, 2**63 - 1, 0, 5),
+}
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("case", DELTAS)
+def test_a_keyed_record_whose_offset_is_not_in_its_batch_is_damage(twin: ModuleType, case: str) -> None:
+    delta, base, least, most = DELTAS[case]
+    with pytest.raises(MalformedBatch):
+        twin.hash_rows(bytes(100), array("q", [delta, 0, 0, 2, 0, 0, 0, 0]), base, SEED, least, most)
+    assert len(twin.hash_rows(bytes(100), array("q", [delta, 0, 0, -1, 0, 0, 0, 0]), base, SEED, least, most)[0]) == 0
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_rows_that_are_none_are_not_hashed(twin: ModuleType) -> None:
+    for rows in (array("q", [0] * 7), array("i", [0] * 16)):
+        with pytest.raises(ValueError):
+            twin.hash_rows(b"", rows, 0, SEED, 0, 5)
+        with pytest.raises(ValueError):
+            twin.hash_digests(b"", rows, 0, SEED)
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("delta", [-1, 40])
+def test_a_keyed_record_outside_of_its_batch_costs_that_batch_and_no_other_key(small: SmallLog, delta: int) -> None:
+    append(small.log, b"a", b"b")
+    data = bytearray(build([(b"c", b"v", (), 1000), (b"d", b"v", (), 1000)], base_offset=2))
+    data[data.index(bytes([2, 2]) + b"d")] = varint.encode(delta)[0]  # instead of 1
+    seal_checksum(data)
+    small.log.append(SealedBatch(memoryview(data), 2, 4, 1000, len(data)))
+    append(small.log, b"e")
+    damage: list[StorageError] = []
+    index = KeyIndex(LogView(small.log), None, damage.append)
+    assert index.refresh()
+    assert {key: offset_of(index, key) for key in (b"a", b"b", b"d", b"e")} == {b"a": 0, b"b": 1, b"d": None, b"e": 4}
+    assert [type(error) for error in damage] == [MalformedBatch] and damage[
+        0
+    ].path == small.log.snapshot().active.log_path
 
 
 def test_another_seed_makes_other_hashes() -> None:

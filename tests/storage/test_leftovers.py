@@ -156,6 +156,7 @@ def test_what_is_replaced_is_gone_before_the_new_has_its_name(tmp_path: Path, st
 # --- a directory that was closed cleanly ------------------------------------------------------------------------------
 
 
+@pytest.mark.damages
 @pytest.mark.promise("Opening a directory and closing it without a write leaves every byte as it was.")
 def test_garbage_in_a_clean_directory_stays_until_the_first_change(tmp_path: Path) -> None:
     partition = plant(tmp_path, {0: [batch(0, b"a")], 5: [batch(5, b"b")]})

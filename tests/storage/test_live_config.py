@@ -158,18 +158,18 @@ def test_what_is_given_to_the_directory_holds_where_the_topic_says_nothing(tmp_p
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 REFUSED = {
-    "an unknown name": ({"retention.msec": "1"}, r"no setting 'retention.msec'; the nearest is retention.ms"),
-    "an unknown name to take away": ({"retention.msec": None}, r"no setting 'retention.msec'"),
-    "a directory's setting": ({"log.cleaner.threads": "1"}, r"no setting 'log.cleaner.threads'"),
-    "a value out of range": ({"retention.ms": "-2"}, r"retention.ms is -2, legal is a whole number in -1"),
+    "an unknown name": ({"retention.msec": "1"}, r"unknown setting 'retention.msec'; did you mean retention.ms"),
+    "an unknown name to take away": ({"retention.msec": None}, r"unknown setting 'retention.msec'"),
+    "a directory's setting": ({"log.cleaner.threads": "1"}, r"unknown setting 'log.cleaner.threads'"),
+    "a value out of range": ({"retention.ms": "-2"}, r"retention.ms is -2, but must be a whole number, -1 or greater"),
     "no number": ({"segment.bytes": "1M"}, r"segment.bytes is '1M'"),
-    "a policy that is none": ({"cleanup.policy": "shrink"}, r"cleanup.policy is 'shrink', legal is a list of"),
+    "a policy that is none": ({"cleanup.policy": "shrink"}, r"cleanup.policy is 'shrink', but must be a list of"),
     "lags that contradict each other": (
         {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
         r"min.compaction.lag.ms 2 is above max.compaction.lag.ms 1",
     ),
     "a lag that contradicts one that is there": ({"min.compaction.lag.ms": "5001"}, r"5001 is above .* 5000"),
-    "tiers": ({"remote.storage.enable": "true"}, r"remote.storage.enable is 'true', legal is false"),
+    "tiers": ({"remote.storage.enable": "true"}, r"remote.storage.enable is 'true', but must be false"),
     "one that is wrong among some that are right": ({"flush.ms": "1", "retention.bytes": "x"}, r"retention.bytes"),
 }
 
@@ -342,6 +342,7 @@ def test_settings_change_while_others_append_and_open_logs(make: Make) -> None:
 # --- producers --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.damages
 def test_idle_producers_are_forgotten_and_those_with_an_open_transaction_never(make: Make) -> None:
     small = make()
     for batch in (data(1, 0, 1, is_transactional=False), data(2, 0, 1), data(3, 0, 1), marker(3, COMMIT)):

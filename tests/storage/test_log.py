@@ -250,7 +250,7 @@ def test_a_roll_that_finds_the_disk_full_leaves_the_log_as_it_was(
         raise OSError(errno.ENOSPC, "no room")
 
     places = {
-        "Segment.create": "offsetfs.storage.segments.segment.files.opened",
+        "Segment.create": "offsetfs.storage.segments.segment.files.created",
         "OffsetIndex.preallocate": "offsetfs.storage.segments.offset_index.OffsetIndex.preallocate",
         "TimeIndex.preallocate": "offsetfs.storage.segments.time_index.TimeIndex.preallocate",
         "snapshot": "offsetfs.storage.files.replace_file",

@@ -231,6 +231,7 @@ def test_another_log_at_the_same_path_has_other_maps(
     assert shown == without_cache(path)
 
 
+@pytest.mark.damages
 def test_a_map_that_met_damage_is_not_kept(path: Path, cache: Path) -> None:
     damage_a_record(path / str(PARTITION) / f"{0:020d}.log")
     for _ in range(2):

@@ -362,7 +362,7 @@ def test_a_file_that_cannot_be_an_index_is_refused_untouched(content: bytes, wri
 
 
 @pytest.mark.security("A file that is far too large for what it is, is refused before it is read.")
-def test_a_planted_giant_is_refused_before_it_is_mapped(path: Path) -> None:
+def test_a_planted_giant_is_refused_before_it_is_read(path: Path) -> None:
     path.touch()
     os.truncate(path, 1 << 40)
     with pytest.raises(CorruptIndex):
@@ -447,11 +447,11 @@ def padded(data: bytes, size: int) -> bytes:
     return data + bytes(-len(data) % size)
 
 
-def test_an_index_that_is_let_go_keeps_no_file_mapped(tmp_path: Path) -> None:
+def test_an_index_that_is_let_go_keeps_no_descriptor(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.index"
     path.write_bytes(bytes.fromhex("0000000500001388"))
     index = OffsetIndex.open(str(path), 0, bytes_max=1 << 20)
     assert index.lookup(5) == (5, 5000)
-    assert str(path) in Path("/proc/self/maps").read_text()
+    assert any(links_to(fd, path) for fd in os.listdir("/proc/self/fd"))
     del index
-    assert str(path) not in Path("/proc/self/maps").read_text()
+    assert not any(links_to(fd, path) for fd in os.listdir("/proc/self/fd"))

@@ -106,6 +106,7 @@ def check_all_but(log: Log, damaged: int, error: type[StorageError]) -> None:
             assert value_at(log, offset) == b"%d" % offset, offset
 
 
+@pytest.mark.damages
 @pytest.mark.promise(
     "A damaged batch fails alone: its neighbours stay readable, "
     "and `info` or the error tells path, position and offset."
@@ -116,6 +117,7 @@ def test_a_damaged_header_that_reaches_over_its_neighbours_hides_none(log_file: 
     check_all_but(opened(log_file), 4, StorageError)
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("bit", [3, 4, 7, 16, 30, 40, 62])
 @pytest.mark.parametrize("number", [2, 6, BATCHES - 1])
 def test_a_batch_whose_offset_cannot_stand_where_it_is_fails_alone(log_file: Path, number: int, bit: int) -> None:
@@ -123,6 +125,7 @@ def test_a_batch_whose_offset_cannot_stand_where_it_is_fails_alone(log_file: Pat
     check_all_but(opened(log_file), number, MalformedBatch)
 
 
+@pytest.mark.damages
 def test_batches_that_strayed_to_the_beginning_hide_none(log_file: Path) -> None:
     data, strays = bytearray(log_file.read_bytes()), slice(place_of(7), place_of(10))
     data[: strays.stop - strays.start] = data[strays]  # over the first three, and a bit of the fourth
@@ -136,6 +139,7 @@ def test_batches_that_strayed_to_the_beginning_hide_none(log_file: Path) -> None
             assert value_at(log, offset) == b"%d" % offset
 
 
+@pytest.mark.damages
 def test_several_damaged_places_are_stepped_over(log_file: Path) -> None:
     for number in (3, 5, 6):
         change(log_file, place_of(number) + 16, ">b", 99)
@@ -148,6 +152,7 @@ def test_several_damaged_places_are_stepped_over(log_file: Path) -> None:
             assert value_at(log, offset) == b"%d" % offset
 
 
+@pytest.mark.damages
 def test_a_time_leads_to_no_batch_that_lies_about_its_offset(log_file: Path) -> None:
     change(log_file, place_of(4), ">q", 999)
     log = opened(log_file)
@@ -155,6 +160,7 @@ def test_a_time_leads_to_no_batch_that_lies_about_its_offset(log_file: Path) -> 
     assert log.find_timestamp(1004) == (5 * EACH, 1005)
 
 
+@pytest.mark.damages
 @pytest.mark.promise("An offset or time index that is damaged, missing or lying costs time and no answer.")
 @pytest.mark.parametrize(
     "entries",
@@ -174,6 +180,7 @@ def test_a_time_index_out_of_order_costs_no_answer(log_file: Path, entries: list
         assert log.find_timestamp(1000 + number) == (number * EACH, 1000 + number)
 
 
+@pytest.mark.damages
 @pytest.mark.promise("An offset or time index that is damaged, missing or lying costs time and no answer.")
 def test_an_offset_index_out_of_order_costs_no_answer(log_file: Path) -> None:
     entries = [(n * EACH + EACH - 1, place_of(n)) for n in range(1, BATCHES)]
@@ -194,6 +201,7 @@ def crashed(file: Path, recovery_point: int) -> LogDirectory:
     return LogDirectory.open(os.fspath(directory))
 
 
+@pytest.mark.damages
 @pytest.mark.promise("Recovery cuts only beyond the recovery point, and keeps what it cuts beside the log.")
 @pytest.mark.parametrize("bit", [3, 7, 30, 40, 62])
 def test_a_batch_that_lies_about_its_offset_is_stepped_over_below_the_recovery_point(log_file: Path, bit: int) -> None:
@@ -215,6 +223,7 @@ def test_a_batch_that_lies_about_its_offset_is_where_the_log_is_cut_beyond_the_r
     directory.close()
 
 
+@pytest.mark.damages
 def test_an_index_that_was_made_from_a_batch_that_lies_about_its_offset_is_not_believed(log_file: Path) -> None:
     change(log_file, place_of(4), ">q", 6 * EACH)
     log_file.with_suffix(".index").write_bytes(struct.pack(">ii", 7 * EACH - 1, place_of(4)))
@@ -232,6 +241,7 @@ def test_a_gap_before_rubbish_is_no_lie(log_file: Path) -> None:
     directory.close()
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("count", [1, 2, 40, 61, 100])
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
 def test_what_is_appended_to_a_log_that_lost_its_end_does_not_begin_amid_what_is_left(
@@ -253,6 +263,7 @@ def test_what_is_appended_to_a_log_that_lost_its_end_does_not_begin_amid_what_is
     assert log_file.stat().st_size == place_of(BATCHES) - count
 
 
+@pytest.mark.damages
 def test_a_log_whose_first_batch_is_damaged_takes_more(log_file: Path) -> None:
     change(log_file, BATCHES, ">q", 0)
     log_file.with_name(segment_name(BATCHES * EACH, ".log")).unlink()
@@ -261,6 +272,7 @@ def test_a_log_whose_first_batch_is_damaged_takes_more(log_file: Path) -> None:
     directory.close()
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("number", [1, 5, 10])
 def test_a_reader_of_a_crashed_log_sees_what_is_sound_behind_damage(log_file: Path, number: int) -> None:
     log_file.with_name(segment_name(BATCHES * EACH, ".log")).unlink()
@@ -275,6 +287,7 @@ def test_a_reader_of_a_crashed_log_sees_what_is_sound_behind_damage(log_file: Pa
             assert value_at(log, offset) == b"%d" % offset
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("number", [3, BATCHES - 1], ids=["in the middle", "at the end"])
 @pytest.mark.parametrize("bit", [9, 20, 30, 40])
 def test_a_swap_whose_offsets_lie_takes_no_segment_away(log_file: Path, number: int, bit: int) -> None:
@@ -290,6 +303,7 @@ def test_a_swap_whose_offsets_lie_takes_no_segment_away(log_file: Path, number: 
     directory.close()
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("read_only", [True, False])
 def test_what_lies_in_a_damaged_set_and_looks_like_a_message_is_none(log_file: Path, read_only: bool) -> None:
     log_file.with_name(segment_name(BATCHES * EACH, ".log")).unlink()

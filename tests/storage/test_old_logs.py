@@ -160,6 +160,7 @@ def test_an_index_of_either_age_is_believed(
     log.check()
 
 
+@pytest.mark.damages
 def test_an_index_that_names_an_offset_before_its_set_is_made_anew(opened: Callable[..., Log]) -> None:
     lies = struct.pack(">ii", 11, POSITIONS[7])  # the set there begins at 35
     log = opened(*SETS, index=lies)
@@ -187,6 +188,7 @@ DAMAGES = {"the length": 10, "the checksum": 13, "the magic": 16, "the attribute
 ROW = [packed(1, 0, 1, 2), loose(0, 3), loose(0, 4), loose(0, 5), packed(0, 6, 7), loose(1, 8), current(9, 10)]
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("position", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("number", range(6))
 def test_damage_to_an_old_batch_leaves_its_neighbours_readable(
@@ -274,6 +276,7 @@ def test_a_log_of_old_messages_alone_is_handed_over_without_epochs(path: Path, g
     assert read_epochs(str(golden_copy / "empty-0" / LEADER_EPOCHS)) == []
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("following", [[], [current(12, 13)]], ids=["at the end", "before another"])
 @pytest.mark.parametrize("change", [(16, b"\1"), (16, b"\0"), (23, b"\0\0\0\0")], ids=["v1", "v0", "a smaller delta"])
 def test_a_header_that_hides_records_is_no_gap(

@@ -98,6 +98,7 @@ def test_a_transaction_whose_batch_the_log_start_lies_in_is_open_still_when_its_
     directory.close()
 
 
+@pytest.mark.damages
 def test_a_marker_that_cannot_be_read_ends_no_transaction_and_keeps_nobody_from_writing(tmp_path: Path) -> None:
     directory = LogDirectory.open(str(tmp_path))
     log = directory.create_partition(PARTITION)

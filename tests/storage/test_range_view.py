@@ -65,7 +65,7 @@ def batch(count: int, first: int = 0, size: int = 7, codec: str = "none", **fiel
     values = [b"%d " % (first + n) * (n * size % 97) if n % 5 else None for n in range(count)]
     records = [(b"k%d" % n if n % 3 else None, value, (), 1000 + n) for n, value in enumerate(values)]
     data = build(records, codec=codec, **fields)  # type: ignore[arg-type]
-    return SealedBatch(memoryview(data), count, 0, 1000 + count, len(data))
+    return SealedBatch(memoryview(data), count, 0, 999 + count, len(data))
 
 
 def control() -> SealedBatch:
@@ -166,6 +166,7 @@ def test_a_range_stays_as_it_was_whatever_is_appended(log: Log, form: str) -> No
     assert (view.size, content(view)) == (len(before), before)
 
 
+@pytest.mark.damages
 @every_form
 def test_a_range_of_committed_records_holds_no_others(directory: LogDirectory, form: str) -> None:
     log = directory.create_partition(PARTITION, {"segment.bytes": "1000"})
@@ -263,6 +264,7 @@ def test_a_range_of_a_log_that_is_only_read_writes_nothing(log: Log, directory: 
 # --- damage and removal --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.damages
 @every_form
 @pytest.mark.parametrize("where", [100, 17, 8, 16], ids=["a record", "the checksum", "the size", "the magic"])
 def test_damage_shows_nothing_and_its_neighbours_stay(log: Log, form: str, where: int) -> None:

@@ -422,7 +422,7 @@ def assert_shown(records: list[Record], lines: bytes):
     lines.decode()
     for record, line in zip(records, lines.split(b"\n"), strict=False):
         parsed = json_line.parse(line)
-        assert parsed == (record.key, record.value, list(record.headers), record.timestamp)
+        assert parsed == (record.key, record.value, list(record.headers), record.timestamp, None)
 
 
 def as_appended(record):

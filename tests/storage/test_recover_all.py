@@ -89,6 +89,7 @@ def test_only_what_lies_beyond_the_recovery_point_is_counted(tmp_path: Path) -> 
     assert bytes_to_verify(str(tmp_path / "none"), 0) == 0
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_partition_that_fails_fails_alone(crashed: Path, threads: int) -> None:
     shutil.rmtree(crashed / "orders-5")

@@ -158,6 +158,7 @@ def test_the_log_is_cut_at_the_first_unsound_batch_and_what_is_cut_is_kept(
     goes_on(crashed, log, directory)
 
 
+@pytest.mark.damages
 @pytest.mark.promise("Recovery cuts only beyond the recovery point, and keeps what it cuts beside the log.")
 def test_damage_before_the_recovery_point_is_reported_and_never_cut(crashed: Path) -> None:
     batch_size = _size(crashed) // COUNT
@@ -186,6 +187,7 @@ def recovered_with_damage(path: Path) -> tuple[LogDirectory, Log]:
     return directory, directory.log(PARTITION)
 
 
+@pytest.mark.damages
 @pytest.mark.promise("Offsets that were on disk once are never given out again.")
 def test_offsets_below_the_recovery_point_are_never_given_out_again(crashed: Path) -> None:
     write_offsets(str(crashed / RECOVERY_POINTS), {PARTITION: COUNT})
@@ -196,6 +198,7 @@ def test_offsets_below_the_recovery_point_are_never_given_out_again(crashed: Pat
     directory.close()
 
 
+@pytest.mark.damages
 @pytest.mark.promise("An offset or time index that is damaged, missing or lying costs time and no answer.")
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("how", ["missing", "zeros", "random", "odd length", "points into a batch", "points too far"])
@@ -258,6 +261,7 @@ def test_segments_after_a_cut_are_set_aside_whole(crashed: Path) -> None:
     goes_on(crashed, log, directory)
 
 
+@pytest.mark.damages
 def test_a_reader_of_a_crashed_directory_changes_nothing_and_shows_what_is_sound(crashed: Path) -> None:
     _truncate(crashed, _size(crashed) - 1)
     before = {p: p.read_bytes() for p in crashed.rglob("*") if p.is_file()}
@@ -295,6 +299,7 @@ def test_a_segment_that_lost_its_end_ends_the_log(rolled: Callable[..., Path], b
     goes_on(path, log, directory)
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize(
     ("suffix", "half"), [(".index", struct.pack(">ii", 99, 0)), (".timeindex", struct.pack(">qi", 1 << 42, 0))]
 )
@@ -311,6 +316,7 @@ def test_an_index_of_which_the_last_entry_is_there_in_half_is_made_anew_before_a
     goes_on(path, log, directory)
 
 
+@pytest.mark.damages
 def test_a_reader_of_a_log_with_a_segment_that_lost_its_end_is_told(rolled: Callable[..., Path]) -> None:
     path = rolled()
     write_offsets(str(path / RECOVERY_POINTS), {PARTITION: 0})
@@ -322,6 +328,7 @@ def test_a_reader_of_a_log_with_a_segment_that_lost_its_end_is_told(rolled: Call
     assert values_of(log) == [value(n) for n in range(COUNT) if n not in (8, 9)]
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize(
     "recovery_point", [0, 10, None], ids=["whole", "compacted below", "a copy without checkpoints"]
 )
@@ -357,18 +364,17 @@ def test_a_compacted_log_is_on_disk_up_to_where_it_rolled(
     rolled: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     happened: list[str] = []
-    opened, wrote = files.open_file, files.File.write
+    made, wrote = files.create_file, files.File.write
 
-    def open_file(path: str, *, writable: bool = False, create: bool = False) -> files.File:
-        if create and not Path(path).exists():
-            happened.append(f"made {Path(path).name}")
-        return opened(path, writable=writable, create=create)
+    def create_file(path: str) -> files.File:
+        happened.append(f"made {Path(path).name}")
+        return made(path)
 
     def write(file: files.File, position: int, data: bytes) -> None:
         happened.append(f"wrote {Path(file.path).name}")
         wrote(file, position, data)
 
-    monkeypatch.setattr(files, "open_file", open_file)
+    monkeypatch.setattr(files, "create_file", create_file)
     monkeypatch.setattr(files.File, "write", write)
     monkeypatch.setattr(files.File, "sync", lambda file: happened.append(f"synced {Path(file.path).name}"))
     rolled({"cleanup.policy": "compact"}, b"key")

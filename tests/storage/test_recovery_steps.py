@@ -146,6 +146,7 @@ def before_each_change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[]
     return install
 
 
+@pytest.mark.damages
 @pytest.mark.promise("A recovery that is cut short begins anew and loses nothing that the first one kept.")
 @pytest.mark.parametrize("crash", CRASHES, ids=lambda crash: crash.name)
 def test_a_recovery_that_is_cut_short_at_any_step_comes_to_the_same(
@@ -173,6 +174,7 @@ def test_a_recovery_that_is_cut_short_at_any_step_comes_to_the_same(
         assert outcome(path) == expected, f"cut short before change {place}"
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("crash", CRASHES, ids=lambda crash: crash.name)
 def test_a_recovered_log_is_written_on_and_read(crash: Crash, tmp_path: Path) -> None:
     planted(tmp_path, crash)

@@ -162,6 +162,7 @@ CASES = [
 ]
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.change.__name__)
 def test_a_plan_changes_nothing_and_is_carried_out_to_the_letter(case: Case, directory: Path) -> None:
     case.change(directory)
@@ -183,6 +184,7 @@ def test_a_plan_changes_nothing_and_is_carried_out_to_the_letter(case: Case, dir
     assert tuple(readable_ranges(os.fspath(directory / "segments-0"))) == case.readable
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.change.__name__)
 def test_what_was_repaired_verifies_and_needs_no_second_repair(case: Case, directory: Path) -> None:
     case.change(directory)
@@ -233,6 +235,7 @@ def test_a_killed_broker_is_recovered_as_planned(unclean_copy: Path) -> None:
     assert plan(os.fspath(unclean_copy)).is_empty
 
 
+@pytest.mark.damages
 def test_an_offset_that_cannot_be_does_not_keep_indexes_from_being_made(directory: Path) -> None:
     log = directory / "codec-none-0" / f"{0:020d}.log"
     data = bytearray(log.read_bytes())

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from fake_clock import FakeClock
+from open_descriptors import deleted_but_open, open_files
 from planted_logs import PARTITION
 from small_logs import DAY_MS, SmallLog, record
 
 from offsetfs.storage import files
+from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogFenced, SegmentsChanged
 from offsetfs.storage.partition import swap
 from offsetfs.storage.partition.retention import sweep
 from offsetfs.storage.partition.swap import CLEANED
 from offsetfs.storage.records.batch import stamp
+from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.segment import Segment
 
 pytestmark = pytest.mark.unit
@@ -97,12 +101,18 @@ def test_who_reads_a_segment_that_was_replaced_reads_on_in_it_until_it_is_unlink
     assert small.names(".deleted") == []
 
 
-def test_a_segment_that_is_replaced_twice_takes_only_its_own_files_along(small: SmallLog) -> None:
+@pytest.mark.promise(
+    "Whoever has a record, `values` or a file of `segments/` open reads on when it is removed, for "
+    "`file.delete.delay.ms` at least; then reading what is gone is ESTALE, and never another record's bytes."
+)
+def test_each_of_two_removed_segments_with_one_base_offset_is_readable_for_the_whole_delay(small: SmallLog) -> None:
     first = small.log.snapshot().first
     small.log.replace_segments([rewritten(small, 0, [1])], [first])
     small.clock.advance(30_000)
     second = small.log.snapshot().first
-    small.log.replace_segments([rewritten(small, 0, [0, 1])], [second])  # its `.deleted` files take those names
+    small.log.replace_segments([rewritten(small, 0, [0, 1])], [second])
+    small.directory._pool.clear()
+    assert [batch.base_offset for batch in first.batches()] == [0, 1], "it has half a minute left"
     small.clock.advance(30_000)
     small.directory.deletions.run_due()
     small.directory._pool.clear()
@@ -113,6 +123,72 @@ def test_a_segment_that_is_replaced_twice_takes_only_its_own_files_along(small: 
     small.directory.deletions.run_due()
     assert small.names(".deleted") == []
     assert [batch.base_offset for batch in small.log.snapshot().first.batches()] == [0, 1]
+
+
+def test_the_files_of_a_removed_segment_are_closed_although_another_one_has_its_base_offset(small: SmallLog) -> None:
+    for _ in range(5):
+        removed = small.log.snapshot().first
+        assert removed.find(0) is not None
+        small.log.replace_segments([rewritten(small, 0, [0, 1])], [removed])
+        small.clock.advance(1_000)
+    small.clock.advance(60_000)
+    small.directory.deletions.run_due()
+    assert small.names(".deleted") == []
+    assert deleted_but_open(small.path) == []
+
+
+def test_a_removed_segment_that_is_not_read_costs_no_descriptor_while_its_files_wait(small: SmallLog) -> None:
+    held = old_segments(small, 0, 2)
+    assert all(segment.find(segment.base_offset) is not None for segment in held)
+    small.log.replace_segments([rewritten(small, 0, [3])], held)
+    assert [target for target in open_files() if target.endswith(".deleted")] == []
+    assert [batch.base_offset for segment in held for batch in segment.batches()] == [0, 1, 2, 3]
+
+
+def test_a_follower_reads_a_segment_that_another_process_removed_as_the_second_one_of_its_base_offset(
+    small: SmallLog,
+) -> None:
+    small.log.replace_segments([rewritten(small, 0, [1])], old_segments(small, 0))
+    small.log.flush()
+    following = LogDirectory.open(str(small.path), read_only=True)
+    held = following.log(PARTITION).snapshot().first
+    small.log.replace_segments([rewritten(small, 0, [0])], old_segments(small, 0))
+    assert [batch.base_offset for batch in held.batches()] == [1]
+    following.close()
+
+
+def test_a_removal_that_failed_half_way_is_finished_under_the_same_names(
+    small: SmallLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.log.replace_segments([rewritten(small, 0, [0, 1])], old_segments(small, 0))
+    segment, rename = small.log.snapshot().first, files.rename
+    calls = itertools.count()
+
+    def second_fails(source: str, target: str) -> None:
+        if next(calls) == 1:
+            raise OSError(errno.EIO, "broken")
+        rename(source, target)
+
+    monkeypatch.setattr(files, "rename", second_fails)
+    with pytest.raises(OSError, match="broken"):
+        segment_names.take_out(segment)
+    small.clock.advance(60_000)
+    small.directory.deletions.run_due()  # the plain names are free by now
+    segment_names.take_out(segment)
+    assert [batch.base_offset for batch in segment.batches()] == [0, 1]
+    segment_names.unlink(segment)
+    assert small.names(".deleted") == [] and f"{0:020d}.log" not in small.names(".log")
+
+
+def test_the_next_writer_removes_what_waited_under_a_second_name(small: SmallLog) -> None:
+    for _ in range(3):
+        small.log.replace_segments([rewritten(small, 0, [0, 1])], old_segments(small, 0))
+    assert len(small.names(".log.deleted")) == 1 and len(small.names(".deleted")) > 6
+    small.reopen(in_order=False)
+    small.log.append(record(NOW))
+    small.clock.advance(60_001)
+    small.directory.deletions.run_due()
+    assert small.names(".deleted") == []
 
 
 def test_retention_that_took_a_segment_meanwhile_calls_it_off(small: SmallLog) -> None:

@@ -185,7 +185,8 @@ def test_an_active_segment_with_one_record_that_is_young_enough_stays_whole(make
 
 
 @pytest.mark.promise(
-    "In a broker's directory nothing goes by age or size before somebody says there what the topic's policy is."
+    "In a broker's directory nothing goes by age or size before its metadata log, its `server.properties` or a setting "
+    "here tells the topic's policy."
 )
 def test_nothing_is_removed_where_a_broker_alone_knows_the_policy(make: Make) -> None:
     small = make()
@@ -305,6 +306,7 @@ def test_to_see_that_a_segment_stays_costs_a_look_at_its_time_index(
     assert expired_segments(log, NOW).segments == ()
 
 
+@pytest.mark.damages
 def test_a_time_index_that_lost_its_end_removes_nothing_too_early(make: Make) -> None:
     small = make(retention_ms=str(DAY_MS), index_interval_bytes="0")
     small.segment(*[NOW - 9 * DAY_MS] * 3, NOW)

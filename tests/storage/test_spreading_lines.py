@@ -68,7 +68,7 @@ def test_each_key_goes_to_the_partition_that_kafka_gives_it(twin, count: int, is
     targets = lanes(count)
     spread = twin.spread_json(data, 0, len(data), targets, 0, NOW)
     assert (spread.start, spread.lane, spread.fault) == (len(data), -1, None)
-    found = {key: number for number in range(count) for key, _ in keys_of(targets[number], spread.lanes[number])}
+    found = {key: number for number in range(count) for key, _ in keys_of(targets[number], spread.lanes.get(number))}
     assert found == {key: partition_of(key, count) for key in KEYS}
 
 
@@ -76,9 +76,7 @@ def test_what_has_no_key_goes_where_it_is_told(twin) -> None:
     data = line(None) * 3
     for keyless in range(4):
         spread = twin.spread_json(data, 0, len(data), lanes(4), keyless, NOW)
-        assert [lane is not None and lane.offset_delta for lane in spread.lanes] == [
-            3 if number == keyless else False for number in range(4)
-        ]
+        assert {number: lane.offset_delta for number, lane in spread.lanes.items()} == {keyless: 3}
 
 
 def test_it_stops_in_the_order_of_the_lines_where_a_lane_has_no_room(twin) -> None:
@@ -88,13 +86,13 @@ def test_it_stops_in_the_order_of_the_lines_where_a_lane_has_no_room(twin) -> No
     spread = twin.spread_json(data, 0, len(data), small, 0, NOW)
     assert data[spread.start :] == line(keys[0], "x" * 40) + line(keys[1])
     assert (spread.lane, spread.record_bytes) == (0, 48)
-    assert [lane.offset_delta for lane in spread.lanes] == [2, 1]
+    assert {number: lane.offset_delta for number, lane in spread.lanes.items()} == {0: 2, 1: 1}
 
 
 def test_a_lane_that_is_not_there_is_asked_for(twin) -> None:
     data = line(b"k") * 2
     spread = twin.spread_json(data, 0, len(data), [None, None], 0, NOW)
-    assert (spread.start, spread.lane, spread.lanes) == (0, partition_of(b"k", 2), [None, None])
+    assert (spread.start, spread.lane, spread.lanes) == (0, partition_of(b"k", 2), {})
     assert spread.record_bytes > 0
 
 
@@ -102,7 +100,7 @@ def test_a_wrong_line_stops_all_lanes(twin) -> None:
     data = line(b"a") + line(b"b") + b"oops\n" + line(b"c")
     spread = twin.spread_json(data, 0, len(data), lanes(3), 0, NOW)
     assert data[spread.start :].startswith(b"oops") and spread.fault.reason == json_line.NOT_AN_OBJECT
-    assert sum(lane.offset_delta for lane in spread.lanes if lane) == 2
+    assert sum(lane.offset_delta for lane in spread.lanes.values()) == 2
     spread = twin.spread_json(line(None), 0, len(line(None)), lanes(3), 0, NOW, True)
     assert spread.fault.reason == json_line.KEY_NEEDED
 
@@ -113,32 +111,67 @@ def test_a_timestamp_that_the_topic_does_not_take_stops_all_lanes(twin) -> None:
     assert spread.fault == json_line.LineFault(0, json_line.OUT_OF_TIME) and spread.start == len(line(b"a"))
 
 
+def test_a_record_that_names_its_partition_goes_there_whatever_its_key(twin) -> None:
+    data = b'{"key":"21","partition":2,"value":"a"}\n{"partition":1,"value":"b"}\n{"key":"21","partition":null}\n'
+    targets = lanes(3)
+    spread = twin.spread_json(data, 0, len(data), targets, 0, NOW, honors_partition=True)
+    assert (spread.start, spread.fault) == (len(data), None)
+    assert keys_of(targets[2], spread.lanes[2]) == [(b"21", b"a")]
+    by_key = [(b"21", None)]
+    found = [keys_of(targets[number], spread.lanes.get(number)) for number in (0, 1)]
+    assert found == [by_key * (partition_of(b"21", 3) == 0), [(None, b"b")] + by_key * (partition_of(b"21", 3) == 1)]
+
+
+@pytest.mark.parametrize("named", ["3", "-1", "1.0", "1e0", '"1"', "[1]", "true", "9223372036854775808", "9" * 30])
+def test_a_partition_that_the_topic_does_not_have_is_refused(twin, named: str) -> None:
+    good, bad = line(b"a"), f'{{"key":"b","partition":{named}}}\n'.encode()
+    spread = twin.spread_json(good + bad, 0, len(good + bad), lanes(3), 0, NOW, honors_partition=True)
+    assert (spread.start, spread.fault) == (len(good), json_line.LineFault(23, json_line.no_partition(3)))
+    spread = twin.spread_json(good + bad, 0, len(good + bad), lanes(3), 0, NOW)
+    assert (spread.start, spread.fault) == (len(good + bad), None)
+
+
+def test_a_partition_that_is_named_twice_is_refused(twin) -> None:
+    data = b'{"partition":1,"partition":1}\n'
+    spread = twin.spread_json(data, 0, len(data), lanes(3), 0, NOW, honors_partition=True)
+    assert spread.fault == json_line.LineFault(15, json_line.TWICE)
+    assert twin.spread_json(data, 0, len(data), lanes(3), 0, NOW).fault is None
+
+
 @pytest.mark.parametrize(("keyless", "count"), [(-1, 2), (2, 2), (0, 0)])
 def test_a_lane_outside_is_refused(twin, keyless: int, count: int) -> None:
     with pytest.raises(ValueError):
         twin.spread_json(b"", 0, 0, lanes(count), keyless, NOW)
 
 
+KEY = st.none() | st.binary(max_size=12)
+PARTITION = st.none() | st.integers(0, 2) | st.integers(-1, 5) | st.integers() | st.floats() | st.text(max_size=3)
+
+
 @given(
-    st.lists(st.tuples(st.none() | st.binary(max_size=12), st.binary(max_size=9), st.integers(-1, 9)), max_size=30),
+    st.lists(st.tuples(KEY, st.binary(max_size=9), st.integers(-1, 9), PARTITION), max_size=30),
     st.integers(1, 5),
     st.integers(30, 200),
+    st.booleans(),
+    st.booleans(),
 )
-def test_the_twins_spread_alike(records, count: int, size: int) -> None:
+def test_the_twins_spread_alike(records, count: int, size: int, honors_partition: bool, values_as_text: bool) -> None:
     data = b"".join(
         json.dumps(
             {
                 "key_b64": None if key is None else base64.b64encode(key).decode(),
-                "value_b64": base64.b64encode(value).decode(),
+                **({"value": list(value)} if values_as_text else {"value_b64": base64.b64encode(value).decode()}),
                 "timestamp": timestamp,
+                "partition": partition,
             }
         ).encode()
         + b"\n"
-        for key, value, timestamp in records
+        for key, value, timestamp, partition in records
     )
     ours, theirs = lanes(count, size), lanes(count, size)
-    one = _json_lines.spread_json(data, 0, len(data), ours, count - 1, NOW)
-    other = json_lines_pure.spread_json(data, 0, len(data), theirs, count - 1, NOW)
+    flags = {"honors_partition": honors_partition, "values_as_text": values_as_text}
+    one = _json_lines.spread_json(data, 0, len(data), ours, count - 1, NOW, **flags)
+    other = json_lines_pure.spread_json(data, 0, len(data), theirs, count - 1, NOW, **flags)
     assert one == other
     assert ours == theirs
 

@@ -141,6 +141,7 @@ def test_control_batches_show_nothing_and_are_passed(log: Log) -> None:
     assert b"".join(each.data for each in stretches(log, Place(0))) == b"one\ntwo\n"
 
 
+@pytest.mark.damages
 def test_damage_is_reported_and_stepped_over_in_a_thread(log: Log) -> None:
     for number in range(3):
         log.append(sealed([b"%d" % number * 40]))

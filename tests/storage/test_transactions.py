@@ -121,6 +121,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=list(DAMAGE))
 @pytest.mark.parametrize("partition", [p for p in PARTITIONS if p != "keyed-0"])
 def test_a_record_is_committed_as_a_client_saw_it_whatever_the_index_says(
@@ -181,6 +182,7 @@ def log(directory: LogDirectory) -> Log:
     return directory.create_partition(PARTITION)
 
 
+@pytest.mark.damages
 def test_the_last_stable_offset_is_the_first_of_the_oldest_open_transaction(log: Log) -> None:
     steps: list[tuple[SealedBatch, int]] = [
         (data(), 1),
@@ -231,6 +233,7 @@ def test_a_batch_of_an_open_transaction_is_not_committed(log: Log) -> None:
     assert log.transactions.is_committed(batch.header)
 
 
+@pytest.mark.damages
 def test_a_damaged_batch_opens_no_transaction_that_would_hide_all_behind_it(log: Log) -> None:
     log.append(data(1))
     log.append(data())
@@ -241,6 +244,7 @@ def test_a_damaged_batch_opens_no_transaction_that_would_hide_all_behind_it(log:
     assert log.last_stable_offset() == 2
 
 
+@pytest.mark.damages
 def test_only_so_many_segments_are_kept_in_mind(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "SEGMENTS_KEPT_MAX", 3)
     model = Model()

@@ -7,18 +7,21 @@ import re
 import shutil
 import struct
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from planted_logs import data, marker
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.producers import ProducerEntry, ProducerState
-from offsetfs.storage.records.batch import HEADER_SIZE, parse_header, seal_checksum
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.partition.convert import convert
+from offsetfs.storage.partition.producers import COMMIT, ProducerEntry, ProducerState
+from offsetfs.storage.records.batch import HEADER_SIZE, build, parse_header, seal_checksum
+from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.records.compression import Compression
 from offsetfs.storage.settings.topic_settings import TOPICS
 from offsetfs.storage.verify.finding import DAMAGE, NOTICE, Finding
@@ -433,6 +436,7 @@ CORRUPTIONS = [
 ]
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("case", CORRUPTIONS, ids=lambda case: case.name)
 def test_a_corruption_is_found_and_its_neighbours_are_clean(case: Corruption, golden_copy: Path) -> None:
     case.change(golden_copy / case.file)
@@ -479,6 +483,7 @@ def test_a_sealed_index_that_ends_in_zeros_is_a_notice(golden_copy: Path) -> Non
     ]
 
 
+@pytest.mark.damages
 def test_what_an_index_says_of_damage_in_the_log_is_believed(golden_copy: Path) -> None:
     for number in (2, 4, 7):
         flip_in_batch(number)(golden_copy / PLAIN)
@@ -489,6 +494,7 @@ def test_what_an_index_says_of_damage_in_the_log_is_believed(golden_copy: Path) 
     ]
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("content", ['{"topics": {"wide": {"segment.bytse": "1"}}}', '{"topics": []}', "", "[" * 99999])
 def test_settings_of_topics_that_cannot_be_are_damage(content: str, golden_copy: Path) -> None:
     (golden_copy / TOPICS).write_text(content)
@@ -496,6 +502,7 @@ def test_settings_of_topics_that_cannot_be_are_damage(content: str, golden_copy:
     assert [(finding.kind, os.path.relpath(finding.path, golden_copy)) for finding in found] == [("checkpoint", TOPICS)]
 
 
+@pytest.mark.damages
 def test_only_the_partitions_that_are_named_are_looked_at(golden_copy: Path) -> None:
     flip(17)(golden_copy / PLAIN)
     assert findings_of(golden_copy, [TopicPartition("segments", 0)]) == []
@@ -504,6 +511,7 @@ def test_only_the_partitions_that_are_named_are_looked_at(golden_copy: Path) -> 
     ]
 
 
+@pytest.mark.damages
 def test_beside_a_writer_the_end_of_the_active_segment_is_being_written(golden_copy: Path) -> None:
     lock = DirectoryLock(os.fspath(golden_copy))
     lock.acquire()
@@ -518,6 +526,7 @@ def test_beside_a_writer_the_end_of_the_active_segment_is_being_written(golden_c
         lock.release()
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("padding", [0, 4096])
 @pytest.mark.parametrize(
     ("file", "half"), [(index(PLAIN), struct.pack(">ii", 99, 0)), (times(PLAIN), struct.pack(">qi", 1 << 42, 0))]
@@ -535,6 +544,7 @@ def test_an_entry_that_a_broker_has_stored_in_half_is_no_damage_beside_it_and_da
     assert "index-shape" in [finding.kind for finding in damage_of(golden_copy)]
 
 
+@pytest.mark.damages
 def test_offsets_that_are_missing_where_nothing_was_compacted_are_a_notice(golden_copy: Path) -> None:
     log = golden_copy / PLAIN
     data, begins = log.read_bytes(), positions(log)
@@ -575,6 +585,7 @@ def test_a_bomb_is_not_inflated_beyond_the_limit(golden_copy: Path) -> None:
     ] == [("inflates-too-far", f"wide-0/{LOG}")]
 
 
+@pytest.mark.damages
 def test_batches_of_old_formats_have_the_same_findings(tmp_path: Path) -> None:
     path = tmp_path / "old"
     beside = shutil.ignore_patterns("*.txt", "*.ndjson")
@@ -583,3 +594,85 @@ def test_batches_of_old_formats_have_the_same_findings(tmp_path: Path) -> None:
     flip(40)(log)
     (found,) = findings_of(path)
     assert (found.kind, found.position, found.path) == ("unreadable-batch", 0, os.fspath(log))
+
+
+# --- healthy logs that look odd --------------------------------------------------------------------------------------
+
+
+@pytest.mark.damages
+def test_a_coordinator_starts_each_transactional_batch_with_sequence_zero_and_that_is_no_damage(tmp_path: Path) -> None:
+    offsets, orders = (tmp_path / name for name in ("__consumer_offsets-0", "orders-0"))
+    with closing(LogDirectory.open(str(tmp_path))) as directory:
+        for partition in (offsets, orders):
+            log = directory.create_partition(TopicPartition.parse(partition.name))
+            for _ in range(3):
+                log.append(data(7, 0, 2))
+                log.append(marker(7, COMMIT))
+    assert [(each.kind, each.path) for each in damage_of(tmp_path)] == [
+        ("producer-sequence", str(orders / LOG)),  # no client of that topic may do so
+        ("producer-sequence", str(orders / LOG)),
+    ]
+
+
+@pytest.mark.damages
+def test_an_epoch_that_falls_is_damage_where_a_coordinator_writes_too(tmp_path: Path) -> None:
+    with closing(LogDirectory.open(str(tmp_path))) as directory:
+        log = directory.create_partition(TopicPartition.parse("__consumer_offsets-0"))
+        log.append(data(7, 0, 2))
+        log.append(data(7, 0, 2))
+    file = tmp_path / "__consumer_offsets-0" / LOG
+    in_header(0, 51, ">h", 3, sealed=True)(file)
+    (tmp_path / "__consumer_offsets-0" / f"{4:020d}.snapshot").unlink(missing_ok=True)
+    assert [each.kind for each in damage_of(tmp_path)] == ["producer-sequence"]
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("epoch", [0, 5])
+def test_appends_behind_v2_batches_without_an_epoch_file_go_on_with_their_epoch(epoch: int, tmp_path: Path) -> None:
+    copy = shutil.copytree(GOLDEN / "kafka-3.6.2", tmp_path / "log", ignore=shutil.ignore_patterns("*.txt", "*.ndjson"))
+    partition = copy / "mixed-v2v1v0-0"
+    of_v2 = [each for each in positions(partition / LOG) if partition.joinpath(LOG).read_bytes()[each + 16] == 2]
+    for position in of_v2:
+        overwrite(partition / LOG, position + 12, struct.pack(">i", epoch))
+    assert of_v2 and not (partition / checkpoint.LEADER_EPOCHS).exists()
+    with closing(LogDirectory.open(str(copy))) as directory:
+        log = directory.log(TopicPartition.parse(partition.name))
+        log.append(data(-1, -1, 2))
+    assert checkpoint.read_epochs(str(partition / checkpoint.LEADER_EPOCHS)) == [(epoch, 120)]
+    assert damage_of(copy) == []
+    (partition / checkpoint.LEADER_EPOCHS).write_text(f"0\n1\n{epoch - 1} 120\n" if epoch else "0\n1\n1 120\n")
+    assert {each.kind for each in damage_of(copy)} == {"leader-epoch"}
+
+
+def test_appends_behind_a_damaged_epoch_file_go_on_with_the_epoch_of_the_log(golden_copy: Path) -> None:
+    epochs = golden_copy / EPOCHS
+    epochs.write_bytes(b"x")
+    with closing(LogDirectory.open(str(golden_copy))) as directory:
+        directory.log(TopicPartition.parse("epochs-0")).append(data(-1, -1, 1))
+    assert [epoch for epoch, _ in checkpoint.read_epochs(str(epochs))] == [4]  # 6 began at the end of the log
+    assert damage_of(golden_copy) == []
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "3.6.2", "4.1"])
+@pytest.mark.parametrize("change", ["append", "convert", "append and convert"])
+def test_what_we_change_of_a_brokers_directory_stays_clean(release: str, change: str, tmp_path: Path) -> None:
+    beside = shutil.ignore_patterns("*.txt", "*.ndjson", "*.bounds.json")
+    copy = shutil.copytree(GOLDEN / f"kafka-{release}", tmp_path / "log", ignore=beside)
+    for verb in change.split(" and "):
+        with closing(LogDirectory.open(str(copy))) as directory:
+            for partition in directory.partitions():
+                if verb == "append":
+                    directory.log(partition).append(data(-1, -1, 2))
+                else:
+                    convert(directory.log(partition))
+    assert damage_of(copy) == []
+
+
+def test_a_producer_that_was_idle_for_a_day_begins_anew_where_it_likes(tmp_path: Path) -> None:
+    late = [(None, b"x", (), 1000 + 86_400_000)]
+    again = build(late, producer_id=7, producer_epoch=0, base_sequence=0)
+    with closing(LogDirectory.open(str(tmp_path))) as directory:
+        log = directory.create_partition(TopicPartition.parse("orders-0"))
+        log.append(data(7, 0, 1, is_transactional=False))
+        log.append(SealedBatch(memoryview(again), 1, 2, 1000 + 86_400_000, len(again)))
+    assert damage_of(tmp_path) == []

@@ -1,5 +1,6 @@
 """The view map finds every byte of `values`, and is never believed when the log is another one."""
 
+import errno
 import itertools
 import os
 import struct
@@ -8,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, StorageError, UnsupportedFormat, WouldBlock
 from offsetfs.storage.names import TopicPartition
@@ -19,8 +19,9 @@ from offsetfs.storage.records.compression import Compression
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.open_files import Pool
 from offsetfs.storage.segments.segment import Segment
-from offsetfs.storage.views import view_map
+from offsetfs.storage.views import map_file, view_map
 from offsetfs.storage.views.form import VALUES
+from offsetfs.storage.views.map_file import KeptMap
 from offsetfs.storage.views.partition_view import PartitionView
 from offsetfs.storage.views.view_map import Maps, ViewMap
 
@@ -235,7 +236,7 @@ def test_a_map_that_is_kept_while_somebody_looks_something_up_answers_all_the_sa
 ) -> None:
     fill(log, 5)
     log.roll()
-    segment, maps, made = log.snapshot().first, Pool[files.Map](2), ViewMap(0)
+    segment, maps, made = log.snapshot().first, Pool[KeptMap](2), ViewMap(0)
     made.extend(segment, segment.size, on_damage=pytest.fail)
     entries, to_do = ViewMap.__dict__["_entries"], [lambda: made.save(segment, maps)]
 
@@ -284,6 +285,57 @@ def test_a_damaged_map_is_dropped_and_made_anew(
     assert path.read_bytes() == sound
 
 
+def with_size_and_checksum(image: bytes, size: int) -> bytes:
+    changed = image[:48] + struct.pack(">q", size) + image[56:]
+    checksum = map_file.checksum_in(changed, VALUES.identity)
+    return changed[:12] + struct.pack(">I", checksum) + changed[16:]
+
+
+def with_entries_and_checksum(image: bytes, entry: bytes) -> bytes:
+    changed = image[: map_file.HEADER_SIZE] + entry * ((len(image) - map_file.HEADER_SIZE) // len(entry))
+    return with_size_and_checksum(changed, struct.unpack_from(">q", image, 48)[0])
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_map_of_another_size_than_its_segment_is_refuted_and_the_next_view_shows_the_log(
+    log: Log, view: PartitionView, tmp_path: Path, read_only: bool
+) -> None:
+    expected = fill(log, 60)
+    assert view.refresh()
+    path, true_size = Path(log.path, map_files(log)[0]), view.size
+    hostile = with_size_and_checksum(path.read_bytes(), 10**12)
+    hostile = with_entries_and_checksum(hostile, struct.pack(">qII", 10**9, 0, 0))
+    path.write_bytes(hostile)
+    for segment in log.snapshot():
+        segment.read_only = read_only
+    misled = PartitionView(log, Pool(2), lambda error: None)
+    assert misled.refresh() and misled.size > true_size
+    for _ in range(2):
+        with pytest.raises(OSError, match="another output than its segment") as caught:
+            misled.locate(0)
+        assert caught.value.errno == errno.ESTALE and caught.value.filename == str(path)
+    assert not misled.is_current
+    assert path.exists() == read_only
+    after = misled.successor()
+    assert after.refresh() and after.is_current and content(after) == expected
+
+
+def test_a_refuted_map_is_measured_once(log: Log, view: PartitionView, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(log, 60)
+    assert view.refresh()
+    segment, path = log.snapshot().first, Path(log.path, map_files(log)[0])
+    path.write_bytes(with_entries_and_checksum(path.read_bytes(), struct.pack(">qII", 9, 0, 0)))
+    path.write_bytes(with_size_and_checksum(path.read_bytes(), 10**12))
+    misled, extended, extend = ViewMap.load(segment, Pool(2)), [], ViewMap.extend
+    assert misled is not None
+    monkeypatch.setattr(ViewMap, "extend", lambda self, *a, **k: extended.append(self) or extend(self, *a, **k))
+    for _ in range(3):
+        with pytest.raises(OSError, match="another output"):
+            misled.block(0)
+    assert len(extended) == 1
+
+
+@pytest.mark.damages
 @pytest.mark.parametrize("batch", [0, -1], ids=["first", "last"])
 def test_a_map_of_another_log_is_dropped(log: Log, view: PartitionView, batch: int) -> None:
     fill(log, 60)
@@ -336,6 +388,7 @@ def flip(segment_path: str, position: int) -> None:
         file.write(bytes([byte[0] ^ 0xFF]))
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize(
     ("where", "name"), [(100, "a record"), (17, "the checksum"), (8, "the size"), (16, "the magic")], ids=str
 )
@@ -352,6 +405,7 @@ def test_a_damaged_batch_counts_nothing_and_its_neighbours_stay(
     assert f"{segment.base_offset:020d}{SUFFIX}" not in map_files(log)
 
 
+@pytest.mark.damages
 def test_damage_that_comes_later_is_an_error_never_a_wrong_byte(log: Log, view: PartitionView) -> None:
     expected = fill(log, 20)
     assert view.refresh()
@@ -389,6 +443,7 @@ def test_the_view_begins_at_the_log_start(log: Log, start: int) -> None:
     assert view.refresh(nowait=True)
 
 
+@pytest.mark.damages
 def test_a_log_start_inside_a_batch_that_cannot_be_read_hides_nothing_else(
     log: Log, view: PartitionView, reported: list[StorageError]
 ) -> None:

@@ -10,8 +10,9 @@ MetadataRecordSerde and the metadata record schemas (KIP-631).
 
 from __future__ import annotations
 
-from offsetfs.storage.coordinators.coordinator_records import Shown
-from offsetfs.storage.coordinators.kafka_messages import (
+from collections.abc import Collection
+
+from offsetfs.storage.cluster.kafka_messages import (
     Buffer,
     Field,
     MalformedMessage,
@@ -180,7 +181,7 @@ TYPES: dict[int, tuple[str, tuple[Field, ...]]] = {
 """By type: its name, and the fields. All are flexible from version 0 on."""
 
 
-def show(offset: int, value: Buffer | None) -> Shown:
+def show(offset: int, value: Buffer | None) -> tuple[str | None, str | None]:
     """Return the texts of a record: nothing for the key, the value as JSON."""
     try:
         return None, _text(b"" if value is None else value)
@@ -188,7 +189,28 @@ def show(offset: int, value: Buffer | None) -> Shown:
         return None, f"Error at {offset}, skipping. {error}"
 
 
+class UnknownRecordType(MalformedMessage):
+    """A record of a type that is not in `TYPES`: a newer Kafka wrote it."""
+
+
+def parse(value: Buffer, wanted: Collection[str]) -> tuple[str, dict[str, object]] | None:
+    """Return name and fields of a record; None when its type is not in `wanted`: its fields are not read then.
+
+    `MalformedMessage` when it cannot be read, `UnknownRecordType` for a type that is not known.
+    """
+    type_id, version, position = _type_and_version(value)
+    name, fields = TYPES[type_id]
+    return (name, _fields(value, position, type_id, version, fields)) if name in wanted else None
+
+
 def _text(value: Buffer) -> str:
+    type_id, version, position = _type_and_version(value)
+    name, fields = TYPES[type_id]
+    return json_text({"type": name, "version": version, "data": _fields(value, position, type_id, version, fields)})
+
+
+def _type_and_version(value: Buffer) -> tuple[int, int, int]:
+    """Return type, version and the position of the first field."""
     frame_version, position = _short(value, 0, "frame version")
     if frame_version == 0:
         raise MalformedMessage(
@@ -203,11 +225,10 @@ def _text(value: Buffer) -> str:
     type_id, position = _short(value, position, "type")
     version, position = _short(value, position, "version")
     if type_id not in TYPES:
-        raise MalformedMessage(
+        raise UnknownRecordType(
             f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {type_id}"
         )
-    name, fields = TYPES[type_id]
-    return json_text({"type": name, "version": version, "data": _fields(value, position, type_id, version, fields)})
+    return type_id, version, position
 
 
 def _fields(value: Buffer, position: int, type_id: int, version: int, fields: tuple[Field, ...]) -> dict[str, object]:

@@ -19,7 +19,7 @@ from decimal import Decimal
 from math import isfinite
 from struct import Struct
 
-from offsetfs.storage.coordinators.java_text import decoded
+from offsetfs.storage.cluster.java_text import decoded
 
 VERSION_MAX = 2**15 - 1
 Buffer = bytes | bytearray | memoryview

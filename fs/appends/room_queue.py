@@ -1,0 +1,55 @@
+"""The writers that wait for room in one partition: first come, first served.
+
+A writer that closed file A before it opened file B must find A's record before B's. RELEASE requests reach the daemon
+in the order of close(2), but trio wakes the tasks that wait for one event in any order. So a writer that finds no room
+takes a place in this queue when it asks, not when it runs, and while the queue holds a place no other writer takes
+room. Everything runs on the event loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import trio
+
+from offsetfs.fs.appends.shared_sync import Writer
+
+
+class RoomQueue:
+    """The queue of one partition."""
+
+    def __init__(self) -> None:
+        self._places: deque[trio.Event] = deque()
+        self._served: Writer | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._places
+
+    def is_ahead_of(self, writer: Writer) -> bool:
+        """Whether other writers came earlier and still wait. False for the writer that `join` has just served."""
+        return bool(self._places) and self._served is not writer
+
+    def join(self, writer: Writer, find_room: Callable[[], Awaitable[None]]) -> Coroutine[Any, Any, None]:
+        """Take the last place now; return what waits until it is the first one and `find_room` has returned.
+
+        The caller awaits the answer, and gives its record to the partition before it awaits anything else.
+        """
+        place = trio.Event()
+        self._places.append(place)
+        if len(self._places) == 1:
+            place.set()
+        return self._serve(place, writer, find_room)
+
+    async def _serve(self, place: trio.Event, writer: Writer, find_room: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await place.wait()
+            self._served = None  # the previous writer has had its turn
+            await find_room()
+            self._served = writer
+        finally:
+            self._places.remove(place)
+            if self._places:
+                self._places[0].set()

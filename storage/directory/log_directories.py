@@ -1,0 +1,285 @@
+"""Several log directories served as one, as a broker does with the entries of `log.dirs`.
+
+    log.dirs=/disk1,/disk2      /disk1/orders-0   /disk2/orders-1                        one topic on two disks
+                                /disk1/users-0    /disk2/users-0.<uuid>-future           a move to /disk2 that goes on
+
+Each directory keeps its own lock, checkpoints, settings file and clean shutdown file. A partition is served from the
+directory that holds it. A move between directories (Kafka's AlterReplicaLogDirs) leaves the partition under its name
+in the current directory until the copy, whose name ends in `-future`, has caught up.
+
+A directory that cannot be opened is left out and named in `failures`; the others are served. A directory that another
+process writes to is no such failure: then nothing is opened.
+
+Follows Kafka's LogManager (`logDirFailure`, `nextLogDirs`, `loadLogs`). Kafka ends when a partition is in two
+directories; here such a partition is refused for writing, and read from the first directory that has it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from offsetfs.storage import files
+from offsetfs.storage.cluster.metadata_log import METADATA_DIRECTORY
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.errors import DuplicatePartition, NotALogDirectory, StorageError, UnknownPartition
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.damaged_places import OnDamage
+from offsetfs.storage.partition.log import Damage, Log
+from offsetfs.storage.settings.config import LogConfig
+from offsetfs.storage.settings.topic_settings import Changes
+
+Open = Callable[[str], LogDirectory]
+"""Opens the directory at a path; raises as `LogDirectory.open`."""
+
+
+class LogDirectories:
+    """The open log directories of one tree. Use `open`; every method may be called from any thread."""
+
+    def __init__(self, directories: Sequence[LogDirectory], failures: Mapping[str, Exception]) -> None:
+        self.directories = tuple(directories)
+        self.failures = failures
+        """Why a directory could not be opened, or does not answer any more, by its path."""
+        self._last: dict[LogDirectory, list[TopicPartition]] = {}
+        self._parts: list[list[TopicPartition]] = []
+        self._listing: list[TopicPartition] = []
+
+    @classmethod
+    def open(
+        cls, paths: Sequence[str], open_directory: Open, left_out: Mapping[str, Exception] = MappingProxyType({})
+    ) -> LogDirectories:
+        """Open the directories at `paths`, in that order. `left_out`: those that were found unfit before, and why.
+
+        Raises `LogDirectoryLocked`, `InvalidConfig` and the like for any of them, and the first error when none of them
+        can be opened; then none is left open.
+        """
+        opened: list[LogDirectory] = []
+        failures = dict(left_out)
+        try:
+            for path in paths:
+                try:
+                    opened.append(open_directory(path))
+                except (NotALogDirectory, OSError) as error:
+                    failures[path] = error
+            if not opened:
+                raise next(iter(failures.values()))
+        except BaseException:
+            for directory in opened:
+                directory.close()
+            raise
+        return cls(opened, MappingProxyType(failures))
+
+    # --- the directories ---------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """The paths of the open directories, as in `log.dirs`."""
+        return ",".join(directory.path for directory in self.directories)
+
+    @property
+    def read_only(self) -> bool:
+        return self.directories[0].read_only
+
+    @property
+    def is_brokers(self) -> bool:
+        """Whether a broker has used one of the directories."""
+        return any(directory.is_brokers for directory in self.directories)
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory:
+        """Return the directory that serves `partition`.
+
+        Raises `UnknownPartition`, and `DuplicatePartition` when it is in two directories that are open for writing.
+        """
+        found = [directory for directory in self.directories if directory.has(partition)]
+        if not found:
+            raise UnknownPartition(f"no partition {partition}", path=self.path)
+        if len(found) > 1 and not self.read_only:
+            raise DuplicatePartition(
+                f"{partition} is in {found[0].path} and in {found[1].path}; "
+                "remove one of the two, that of a disk that failed lately, or mount with -o ro",
+                path=os.path.join(found[1].path, str(partition)),
+            )
+        return found[0]
+
+    def duplicates(self) -> Iterator[tuple[TopicPartition, str, str]]:
+        """Yield each partition that is in two directories, with the paths of both."""
+        first: dict[TopicPartition, str] = {}
+        for directory in self.directories:
+            for partition in self._partitions_in(directory):
+                if partition in first:
+                    yield partition, first[partition], directory.path
+                else:
+                    first[partition] = directory.path
+
+    # --- partitions --------------------------------------------------------------------------------------------------
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return all partitions, sorted, each once. The same list until a directory has changed."""
+        parts = [self._partitions_in(directory) for directory in self.directories]
+        if len(parts) != len(self._parts) or any(new is not old for new, old in zip(parts, self._parts, strict=True)):
+            found = {partition for part in parts for partition in part}
+            self._listing = sorted(found, key=lambda each: (each.topic, each.partition))
+            self._parts = parts
+        return self._listing
+
+    def _partitions_in(self, directory: LogDirectory) -> list[TopicPartition]:
+        """Return the partitions of a directory; of one whose disk no longer answers, those that it had."""
+        try:
+            found = self._last[directory] = directory.partitions()
+        except OSError as error:
+            self.failures = MappingProxyType({**self.failures, directory.path: error})
+            return self._last.get(directory, [])
+        return found
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether a directory holds the partition; costs one lstat a directory."""
+        return any(directory.has(partition) for directory in self.directories)
+
+    def log(self, partition: TopicPartition) -> Log:
+        """Return the log of `partition`, as `LogDirectory.log`; raises as `directory_of`, too."""
+        return self.directory_of(partition).log(partition)
+
+    def writable_log(self, partition: TopicPartition) -> Log:
+        """Return the log of `partition` for a writer, as `LogDirectory.writable_log`; raises as `directory_of`, too."""
+        return self.directory_of(partition).writable_log(partition)
+
+    @property
+    def failed(self) -> dict[TopicPartition, Exception]:
+        """The partitions whose recovery failed, with the cause, of all directories."""
+        return {partition: cause for directory in self.directories for partition, cause in directory.failed.items()}
+
+    def opened(self, partition: TopicPartition) -> Log | None:
+        """Return the log when it is open already; never waits."""
+        found = (directory.opened(partition) for directory in self.directories)
+        return next((log for log in found if log is not None), None)
+
+    def subscribe_damage(self, report: OnDamage) -> None:
+        """Call `report` for damage in any directory, as `LogDirectory.subscribe_damage`."""
+        for directory in self.directories:
+            directory.subscribe_damage(report)
+
+    def note_damage(self, error: StorageError) -> bool:
+        """Record damage in the directory that the path of `error` lies in, as `LogDirectory.note_damage`."""
+        return any(directory.note_damage(error) for directory in self.directories)
+
+    def damaged_partitions(self) -> list[TopicPartition]:
+        """Return the partitions whose logs are open and have damaged places."""
+        return [partition for directory in self.directories for partition in directory.damaged_partitions()]
+
+    def cuts(self) -> list[Damage]:
+        """Return what recovery cut from the logs that are open, with the files that hold it."""
+        return [cut for directory in self.directories for cut in directory.cuts()]
+
+    def future_of(self, partition: TopicPartition) -> str | None:
+        """Return the path of the copy that a move of the partition fills, as `LogDirectory.future_of`."""
+        found = (directory.future_of(partition) for directory in self.directories)
+        return next((path for path in found if path is not None), None)
+
+    def create_partition(self, partition: TopicPartition, properties: Mapping[str, str] | None = None) -> Log:
+        """Make an empty partition, as `create_partitions`."""
+        self.create_partitions([partition], properties)
+        return self.log(partition)
+
+    def create_partitions(
+        self, partitions: Sequence[TopicPartition], properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Make empty partitions, each in the directory that has the fewest, as Kafka does; on disk after return.
+
+        A topic's settings go with it into a directory that did not have the topic. All or none in each directory.
+        Raises as `LogDirectory.create_partitions`.
+        """
+        counts = [len(self._partitions_in(directory)) for directory in self.directories]
+        chosen: list[list[TopicPartition]] = [[] for _ in self.directories]
+        for partition in partitions:
+            for directory in self.directories:
+                directory.check_free([partition])
+            least = counts.index(min(counts))
+            counts[least] += 1
+            chosen[least].append(partition)
+        settings = {each.topic: dict(self.settings_of(each.topic)) | dict(properties or {}) for each in partitions}
+        for directory, wanted in zip(self.directories, chosen, strict=True):
+            for topic in sorted({each.topic for each in wanted}):
+                if directory.settings_of(topic) != settings[topic]:
+                    directory.configure(topic, settings[topic])
+            if wanted:
+                directory.create_partitions(wanted)
+
+    def delete_partition(self, partition: TopicPartition) -> None:
+        """Delete a partition, as `LogDirectory.delete_partition`; raises as `directory_of`, too."""
+        self.directory_of(partition).delete_partition(partition)
+
+    # --- settings ----------------------------------------------------------------------------------------------------
+
+    def config_of(self, topic: str) -> LogConfig:
+        """Return the settings of `topic` in the first directory that has it."""
+        return self._with_topic(topic).config_of(topic)
+
+    def settings_of(self, topic: str) -> Mapping[str, str]:
+        """Return what is set for the topic itself, in the first directory that has it."""
+        return self._with_topic(topic).settings_of(topic)
+
+    def _with_topic(self, topic: str) -> LogDirectory:
+        having = (each for each in self.directories if any(p.topic == topic for p in self._partitions_in(each)))
+        return next(having, self.directories[0])
+
+    def configure(self, topic: str, changes: Changes) -> None:
+        """Set topic settings in every directory, as `LogDirectory.configure`; an illegal value changes none of them."""
+        for directory in self.directories:
+            directory.configure(topic, changes)
+
+    @property
+    def setting_problems(self) -> list[str]:
+        """What is wrong with the metadata log and with the settings in it, see `LogDirectory`."""
+        return list(dict.fromkeys(said for directory in self.directories for said in directory.setting_problems))
+
+    def refresh_config(self) -> StorageError | OSError | None:
+        """Take in what another process changed, as `LogDirectory.refresh_config`; return the first problem, or None."""
+        problems = [directory.refresh_config() for directory in self.directories]
+        return next((problem for problem in problems if problem is not None), None)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Make everything appended so far survive power loss. The first failure is raised after all were tried."""
+        self._each(LogDirectory.flush)
+
+    def close(self) -> None:
+        """Close every directory, as `LogDirectory.close`. The first failure is raised after all were tried."""
+        self._each(LogDirectory.close)
+
+    def _each(self, work: Callable[[LogDirectory], None]) -> None:
+        errors: list[Exception] = []
+        for directory in self.directories:
+            try:
+                work(directory)
+            except (StorageError, OSError) as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+
+AnyLogDirectory = LogDirectory | LogDirectories
+"""What a tree is made over: both answer for partitions by name."""
+
+
+def split_paths(text: str) -> list[str]:
+    """Return the paths in `text`, as `log.dirs` has them: separated by commas, blanks around them left out.
+
+    A directory whose own name holds a comma is one path. Of several, each is made absolute and returned once.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if len(parts) < 2 or files.is_directory(files.real_path(text)):
+        return [text]
+    return list(dict.fromkeys(files.real_path(part) for part in parts))
+
+
+def metadata_directory_among(paths: Sequence[str]) -> str | None:
+    """Return the log directory that holds the metadata log of a KRaft broker, None when none of `paths` does."""
+    return next((path for path in paths if files.is_directory(os.path.join(path, METADATA_DIRECTORY))), None)
+
+
+def left_out(path: str, reason: object) -> str:
+    """Return the sentence about a directory that is not served."""
+    said = str(reason)
+    return f"{said if path in said else f'{path}: {said}'}; its partitions are left out"

@@ -1,0 +1,145 @@
+"""Bounds of what inflating may cost a process: memory, time and blocks, whatever compressed bytes say.
+
+    up to LARGE_BYTES      any number of threads at once: what an honest producer sends
+    above                  SLOTS threads at once, each with one batch of the caller's bound (64 MiB) in memory
+
+A thread that needs a slot waits for one, `WAIT_S` at most: a thread that holds a slot may itself wait for a lock of one
+that wants it, and then the bound gives way instead of the process. Inside `scope` a thread keeps its slot until the
+scope ends, because it uses what it inflated until then; elsewhere the slot is free after the inflation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from offsetfs.storage.errors import DecompressionLimit
+
+LARGE_BYTES = 2 << 20
+"""What may be inflated without a slot: twice `max.message.bytes` as Kafka sets it."""
+
+SLOTS = 2
+"""How many threads at once hold more than that: bounds the memory."""
+
+WAIT_S = 30.0
+"""How long a thread waits for a slot, before it goes on without one: no deadlock lasts longer."""
+
+THREAD_TIME_MAX_S = 10.0
+"""Processor time that inflating one batch may take; the largest honest batch takes half a second."""
+
+BLOCK_BYTES_MIN = 1 << 10
+"""A stream may have as many blocks as its bound holds of this size, the smallest that snappy-java makes. Each costs a
+microsecond, also an empty one."""
+
+BLOCKS_WITHOUT_SLOT = 4096
+"""After how many blocks a thread needs a slot: counting them holds the lock of the interpreter."""
+
+BLOCKS_MIN = 64
+"""How many blocks a stream may have in any case."""
+
+_slots = threading.BoundedSemaphore(SLOTS)
+
+
+class _OfThread(threading.local):
+    """What one thread holds. `on_wait`: a context that it enters while it waits for a slot."""
+
+    def __init__(self) -> None:
+        self.has_slot = False
+        self.is_scoped = False
+        self.on_wait: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+
+
+_of_thread = _OfThread()
+
+
+@contextlib.contextmanager
+def scope(on_wait: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Let this thread keep a slot, once it has one, until the scope ends. `on_wait` is entered while it waits."""
+    _of_thread.is_scoped, _of_thread.on_wait = True, on_wait
+    try:
+        yield
+    finally:
+        _of_thread.is_scoped, _of_thread.on_wait = False, contextlib.nullcontext
+        _give_slot_back()
+
+
+def claim(size: int) -> None:
+    """Wait for a slot before a batch of `size` bytes is read, where that is large and this thread is in a scope."""
+    if size > LARGE_BYTES and _of_thread.is_scoped:
+        _take_slot()
+
+
+def _take_slot() -> None:
+    if _of_thread.has_slot:
+        return
+    if not _slots.acquire(blocking=False):
+        with _of_thread.on_wait():
+            if not _slots.acquire(timeout=WAIT_S):
+                return
+    _of_thread.has_slot = True
+
+
+def _give_slot_back() -> None:
+    if _of_thread.has_slot:
+        _of_thread.has_slot = False
+        _slots.release()
+
+
+class Inflation:
+    """One stream that is being inflated, to at most `bytes_max` bytes. A context: its slot is given back at the end."""
+
+    __slots__ = ("_blocks", "_deadline_s", "_is_large", "bytes_max")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self._is_large = False
+        self._deadline_s = 0.0
+        self._blocks = 0
+
+    def __enter__(self) -> Inflation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._is_large and not _of_thread.is_scoped:
+            _give_slot_back()
+
+    @property
+    def first_bytes(self) -> int:
+        """How much may be inflated at once, before `grow` is called: a byte more than the bound, so that one sees it is
+        passed."""
+        return min(self.bytes_max, LARGE_BYTES) + 1
+
+    def grow(self, size: int) -> None:
+        """Allow `size` bytes in memory: output, and what the codec needs. Waits for a slot above `LARGE_BYTES`.
+
+        Raises `DecompressionLimit` when the stream has taken too much time.
+        """
+        if size > LARGE_BYTES:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._is_large:
+            _take_slot()
+            self._is_large, self._deadline_s = True, time.thread_time() + THREAD_TIME_MAX_S
+        elif time.thread_time() > self._deadline_s:
+            raise DecompressionLimit(f"inflating takes more than {THREAD_TIME_MAX_S:.0f} s")
+
+    def check(self, size: int) -> None:
+        """Raise `DecompressionLimit` when `size` bytes of output are more than the bound."""
+        if size > self.bytes_max:
+            raise DecompressionLimit(f"inflates to more than {self.bytes_max} bytes")
+
+    def count_block(self) -> None:
+        """Count a block or frame of the stream; raise `DecompressionLimit` when there are too many."""
+        self._blocks += 1
+        if self._blocks % BLOCKS_WITHOUT_SLOT == 0:
+            self._go_on()
+        blocks_max = max(self.bytes_max // BLOCK_BYTES_MIN, BLOCKS_MIN)
+        if self._blocks > blocks_max:
+            raise DecompressionLimit(f"more than {blocks_max} blocks")

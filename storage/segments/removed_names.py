@@ -1,0 +1,53 @@
+"""Names of the files of a removed segment, which wait for `file.delete.delay.ms` before they are unlinked.
+
+    00000000000000000042.log.deleted           as Kafka names it
+    00000000000000000042.log.1234567.deleted   while another removed segment has that name: the inode number of the log
+
+Compaction may remove several segments with one base offset within the delay. Kafka lets the second one overwrite the
+files of the first; here both keep theirs, so that readers of the first can still open it. Each name follows from the
+inode number alone: a rename that failed half way can be repeated, and a reader in another process finds the file.
+Kafka's LogLoader removes every file whose name ends in `.deleted`, so it removes both forms.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from offsetfs.storage import files
+from offsetfs.storage.names import segment_name
+
+REMOVED = ".deleted"
+_REMOVED = re.compile(r"(?:\.[0-9]+)?\.deleted\Z")
+
+
+def ending(directory: str, base_offset: int, inode: int | None) -> str:
+    """Return what the names of a segment end in once it is removed. `inode`: of its log file, None if it has none.
+
+    The answer stays the same while the segment's log has its live name or one of the two names here.
+    """
+    if inode is None:
+        return REMOVED
+    own = _own_ending(inode)
+    if files.exists(os.path.join(directory, segment_name(base_offset, ".log" + own))):
+        return own
+    try:
+        taken = files.status(os.path.join(directory, segment_name(base_offset, ".log" + REMOVED)))
+    except FileNotFoundError:
+        return REMOVED
+    return REMOVED if taken.st_ino == inode else own
+
+
+def endings(inode: int | None) -> tuple[str, ...]:
+    """Return every ending that `ending` may return for a segment."""
+    return (REMOVED,) if inode is None else (REMOVED, _own_ending(inode))
+
+
+def without_ending(suffix: str) -> str | None:
+    """Return the suffix that a file had before it was removed (".log"); None when `suffix` is not of a removed file."""
+    match = _REMOVED.search(suffix)
+    return suffix[: match.start()] if match else None
+
+
+def _own_ending(inode: int) -> str:
+    return f".{inode}{REMOVED}"

@@ -1,0 +1,70 @@
+r"""Java properties files as people write them, such as `server.properties`.
+
+    name=value      name: value      name value         the last of equal names counts
+    # comment       ! comment
+    log.dirs=/data/a,\                                  a backslash at the end of a line joins the next one to it
+        /data/b
+
+`\t`, `\n`, `\r`, `\f`, `\uXXXX` and a backslash before any other character as in Java. Follows java.util.Properties.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from offsetfs.storage import files
+from offsetfs.storage.errors import InvalidConfig
+
+BYTES_MAX = 1 << 20
+"""The largest file that is read. Protects the memory from a path that names something else."""
+
+_BLANKS = " \t\f"
+_PAIR = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)\Z", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def read(path: str) -> dict[str, str]:
+    """Return names and values of the file at `path`. `InvalidConfig` when it is too large or no text; OSError."""
+    if files.status(path).st_size > BYTES_MAX:
+        raise InvalidConfig(f"is larger than {BYTES_MAX} bytes: not a properties file", path=path)
+    try:
+        text = files.read_file(files.real_path(path), BYTES_MAX).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidConfig("is not UTF-8 text: not a properties file", path=path, position=error.start) from None
+    return dict(_pair(line) for line in _logical_lines(text))
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Yield the lines that hold a pair, continued ones joined."""
+    pending = ""
+    for line in re.split(r"\r\n|\r|\n", text):
+        stripped = line.lstrip(_BLANKS)
+        if not pending and (not stripped or stripped[0] in "#!"):
+            continue
+        pending += stripped
+        if (len(pending) - len(pending.rstrip("\\"))) % 2:
+            pending = pending[:-1]
+            continue
+        if pending:
+            yield pending
+        pending = ""
+    if pending:
+        yield pending
+
+
+def _pair(line: str) -> tuple[str, str]:
+    match = _PAIR.match(line)
+    assert match is not None  # every part of the expression may be empty
+    return _unescaped(match[1]), _unescaped(match[2])
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda found: _character(found[1]), text)
+
+
+def _character(escape: str) -> str:
+    if len(escape) > 1:
+        return chr(int(escape[1:], 16))
+    return _ESCAPES.get(escape, escape)

@@ -1,0 +1,261 @@
+"""What the commands say, and what they accept: each message names the object and the remedy."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from old_messages import message
+
+from offsetfs.cli import exit_codes, preflight, run
+from offsetfs.cli.exit_codes import Failure
+from offsetfs.cli.journal import open_journal
+from offsetfs.cli.leaving import told
+from offsetfs.fs.appends.shared_sync import Left
+from offsetfs.fs.mounting.mount_table import parse
+from offsetfs.storage.counted import counted
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.duties.duties import Done
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records.batch_builder import BatchBuilder
+
+pytestmark = pytest.mark.unit
+
+Said = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log directory: users-0 with one record, orders-0 and orders-1 with ten each."""
+    path = tmp_path / "log"
+    path.mkdir()
+    directory = LogDirectory.open(os.fspath(path))
+    for name, count in (("users-0", 1), ("orders-0", 10), ("orders-1", 10)):
+        partition = TopicPartition.parse(name)
+        directory.create_partition(partition)
+        builder = BatchBuilder(1 << 20)
+        for number in range(count):
+            builder.append(None, b"%d" % number, (), 1_790_000_000_000 + number)
+        directory.log(partition).append(builder.seal())
+    directory.close()
+    return path
+
+
+@pytest.fixture
+def said(capfd: pytest.CaptureFixture[str]) -> Said:
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = run([str(each) for each in arguments])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_of_a_thing_is_singular() -> None:
+    assert [counted(count, "segment") for count in (0, 1, 2)] == ["0 segments", "1 segment", "2 segments"]
+    assert told(Left(1, 5)).startswith("1 batch, ") and told(Left(2, 5)).startswith("2 batches, ")
+    done = Done("compaction", TopicPartition("users", 0), 1, 1, 3, 1, ("ratio",))
+    assert str(done) == "users-0: removed 1 segment, freed 1 byte, kept 1 of 3 records (compaction: ratio)"
+
+
+def test_a_compaction_that_frees_nothing_says_so() -> None:
+    done = Done("compaction", TopicPartition("users", 0), 0, 0, 1, 1, ("ratio",))
+    assert str(done) == "users-0: nothing freed: compaction found no duplicate keys"
+
+
+def test_verify_counts_one_notice_as_one(log: Path, said: Said) -> None:
+    (log / ".kafka_cleanshutdown").unlink()
+    code, out, _ = said("verify", log)
+    assert code == exit_codes.DONE and out.splitlines()[-1].endswith(": 1 notice")
+    assert "the next writer will check what was not yet synced" in out
+
+
+# --- a topic for its partitions --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("clean", "{log}", "orders", "--dry-run"),
+        ("convert", "{log}", "orders", "--dry-run"),
+        ("verify", "{log}", "orders"),
+        ("dump", "{log}", "orders"),
+        ("delete", "{log}", "orders", "--yes"),
+        ("delete-records", "{log}", "orders=3", "--yes"),
+        ("truncate", "{log}", "users", "0", "--yes"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_topic_is_accepted_where_a_partition_is(log: Path, said: Said, arguments: tuple[str, ...]) -> None:
+    code, _, err = said(*(each.format(log=log) for each in arguments))
+    assert (code, err) == (exit_codes.DONE, "")
+
+
+def test_verify_of_a_topic_looks_at_its_partitions_only(log: Path, said: Said) -> None:
+    assert said("verify", log, "orders")[1].startswith("2 partitions, ")
+    assert said("verify", log, "users")[1].startswith("1 partition, ")
+
+
+def test_truncate_of_a_topic_with_several_partitions_names_them(log: Path, said: Said) -> None:
+    code, _, err = said("truncate", log, "orders", "3", "--yes")
+    assert code == exit_codes.WRONG_CALL
+    assert err == "offsetfs truncate: 'orders' is a topic with 2 partitions: name one of orders-0, orders-1\n"
+
+
+def test_hand_over_takes_all_partitions_of_a_topic(log: Path, golden_copy: Path, said: Said) -> None:
+    code, out, _ = said("hand-over", log, "users", golden_copy)
+    assert code == exit_codes.FAILED and out == "", "the broker has no such topic"
+
+
+def test_the_name_of_a_topic_says_how_a_partition_is_named() -> None:
+    with pytest.raises(Exception, match="'users' is a topic; give TOPIC-PARTITION, such as users-0"):
+        TopicPartition.parse("users")
+
+
+# --- what will be done -----------------------------------------------------------------------------------------------
+
+
+def test_delete_records_says_what_it_deletes_and_how_to_do_it(log: Path, said: Said) -> None:
+    code, out, err = said("delete-records", log, "orders-0=9")
+    assert (code, out) == (exit_codes.WRONG_CALL, "orders-0: deletes offsets 0 to 8; 1 record remains\n")
+    assert err == "offsetfs delete-records: nothing changed; add --yes to do it\n"
+
+
+def test_repair_says_what_will_be_checked(log: Path, said: Said) -> None:
+    (log / ".kafka_cleanshutdown").unlink()
+    (log / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    _, out, _ = said("repair", log)
+    assert f"{log}: not cleanly closed: every partition will be recovered\n" in out
+    assert "recover: will be checked from offset 0; indexes will be rebuilt\n" in out
+    assert out.splitlines()[-1] == "nothing changed; add --yes to do it"
+
+
+def test_convert_dry_run_names_the_old_segments_and_changes_nothing(tmp_path: Path, said: Said) -> None:
+    directory = tmp_path / "logs" / "old-0"
+    directory.mkdir(parents=True)
+    content = message(1, 0, b"k", b"v", 1_790_000_000_000)
+    (directory / "00000000000000000000.log").write_bytes(content)
+    before = sorted(os.listdir(directory))
+    code, out, _ = said("convert", directory.parent, "--dry-run")
+    assert (code, out) == (exit_codes.DONE, f"old-0: would convert 1 segment, {len(content)} bytes\n")
+    assert sorted(os.listdir(directory)) == before and (directory / before[0]).read_bytes() == content
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("foo=1", "unknown setting 'foo'\n"),
+        ("retention.msec=1", "unknown setting 'retention.msec'; did you mean retention.ms?\n"),
+        ("retention.ms=-5", "retention.ms is -5, but must be a whole number, -1 or greater\n"),
+    ],
+)
+def test_a_wrong_setting_says_what_would_be_right(log: Path, said: Said, setting: str, sentence: str) -> None:
+    code, out, err = said("config", log, "orders", setting)
+    assert (code, out) == (exit_codes.WRONG_CALL, "") and err.endswith(sentence)
+
+
+# --- a broker's directory --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["clean", "dry run"])
+def test_clean_names_the_topics_of_a_broker_that_it_left_alone(
+    golden_copy: Path, said: Said, options: tuple[str, ...]
+) -> None:
+    topic = next(name.rpartition("-")[0] for name in sorted(os.listdir(golden_copy)) if name.endswith("-0"))
+    code, _, err = said("clean", golden_copy, topic, *options)
+    assert code == exit_codes.DONE
+    assert err.startswith(f"left alone: {topic}: ") and "the broker keeps its settings" in err
+    assert f"offsetfs config {golden_copy} {topic} cleanup.policy=" in err
+
+
+@pytest.mark.parametrize("version", ["0", "1"])
+def test_hand_over_takes_a_partition_without_topic_id_from_a_broker_with_zookeeper_only(
+    log: Path, tmp_path: Path, said: Said, version: str
+) -> None:
+    broker = tmp_path / "broker"
+    (broker / "users-0").mkdir(parents=True)
+    (broker / "users-0" / "00000000000000000000.log").touch()
+    (broker / "meta.properties").write_text(f"broker.id=0\nversion={version}\n")
+    (broker / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    code, out, err = said("hand-over", log, "users-0", broker)
+    if version == "0":
+        assert code == exit_codes.DONE and out.startswith("users-0: offsets 0 to 0, "), err
+        assert not (broker / "users-0" / "partition.metadata").exists()
+    else:
+        assert code == exit_codes.FAILED and "start it, create topic users, stop it" in err
+
+
+# --- status ----------------------------------------------------------------------------------------------------------
+
+
+def test_status_of_many_partitions_fits_a_screen(tmp_path: Path, said: Said) -> None:
+    said("create", tmp_path, "wide", "--partitions", 40)
+    code, out, _ = said("status", tmp_path)
+    lines = out.splitlines()
+    assert code == exit_codes.DONE and len(lines) < 24
+    assert lines[-1] == "40 partitions of 1 topic; --all shows each" and lines[2].split()[0] == "wide"
+    assert len(said("status", tmp_path, "--all")[1].splitlines()) == 42
+
+
+# --- times -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_of_a_mount_has_its_times_in_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import logging
+    import time
+
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    time.tzset()
+    root = logging.getLogger()
+    before = list(root.handlers), root.level
+    try:
+        open_journal(foreground=True, path=os.fspath(tmp_path / "log"))
+        logging.getLogger("offsetfs").info("mark")
+    finally:
+        for handler in set(root.handlers) - set(before[0]):
+            root.removeHandler(handler)
+            handler.close()
+        root.setLevel(before[1])
+        monkeypatch.undo()
+        time.tzset()
+    text = (tmp_path / "log").read_text()
+    hour = time.strftime("%Y-%m-%dT%H:", time.gmtime())
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z \[\d+\] INFO mark\n", text) and text.startswith(hour[:11])
+    assert abs(int(text[11:13]) - time.gmtime().tm_hour) in (0, 1, 23)
+
+
+# --- before a mount --------------------------------------------------------------------------------------------------
+
+
+def test_a_mount_point_that_is_not_empty_is_a_warning(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "mnt").mkdir()
+    assert preflight.hidden_entries(os.fspath(tmp_path / "mnt")) == []
+    (tmp_path / "mnt" / "notes").touch()
+    (warning,) = preflight.hidden_entries(os.fspath(tmp_path / "mnt"))
+    assert warning.endswith("/mnt: is not empty; the mount hides 1 entry until it is unmounted")
+
+
+def test_a_process_that_may_not_mount_is_told_what_is_missing_and_what_works_without(tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    status.write_text("Name:\tpython\nCapEff:\t00000000a80425fb\n")
+    if os.geteuid() == 0:
+        with pytest.raises(Failure, match=r"CAP_SYS_ADMIN is missing.*--cap-add SYS_ADMIN.*offsetfs ls, cat"):
+            preflight.check_capability(os.fspath(status))
+    status.write_text("Name:\tpython\nCapEff:\t000001ffffffffff\n")
+    preflight.check_capability(os.fspath(status))
+
+
+def test_the_table_of_mounts_says_whose_a_mount_is() -> None:
+    lines = ["36 35 0:57 / /mnt/k ro,nosuid - fuse.offsetfs /srv/log ro,user_id=1000,group_id=1000\n"]
+    (mount,) = parse(lines)
+    assert (mount.owner, mount.source) == (1000, "/srv/log")
+    assert parse(["36 35 98:0 / /mnt rw - ext3 /dev/root rw\n"])[0].owner is None

@@ -1,0 +1,21 @@
+"""The last lines of Spark jobs: numbers agree with their nouns."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from offsetfs.cli.spark_reading import _in_all
+from offsetfs.storage.verify.circumstances import Tally
+
+pytestmark = pytest.mark.unit
+
+
+def test_one_of_each_is_singular_and_two_are_plural() -> None:
+    one, two = (Tally(*[count] * len(fields(Tally))) for count in (1, 2))
+    assert not [words for words in str(one).split(", ") if words.endswith("s")], one
+    assert all(words.endswith("s") for words in str(two).split(", ")), two
+    row = {"topic": "orders", "partition": 0, "records": 1, "bytes": 70}
+    assert _in_all([row]).startswith("1 record, ") and _in_all([row]).endswith(" in 1 partition")
+    assert _in_all([row, row]).startswith("2 records, ") and " in 2 partitions;" in _in_all([row, row])

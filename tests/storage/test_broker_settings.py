@@ -1,0 +1,225 @@
+"""Kafka's settings of a broker: names, precedence and units, from files and from the metadata log."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import metadata_records as records
+import pytest
+from fake_clock import FakeClock
+from metadata_records import BROKER, TOPIC, MetadataDirectory
+
+from offsetfs.storage.cluster import metadata_log
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.errors import InvalidConfig
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.settings import broker_settings, config, directory_config, properties_file
+from offsetfs.storage.settings.topic_settings import LOOK_INTERVAL_S
+
+pytestmark = pytest.mark.unit
+
+ORDERS = TopicPartition("orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "topic"),
+    [
+        ({"log.retention.hours": "2"}, {"retention.ms": "7200000"}),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, {"retention.ms": "180000"}),
+        ({"log.retention.ms": "4", "log.retention.minutes": "3"}, {"retention.ms": "4"}),
+        ({"log.retention.minutes": "3", "log.retention.ms": "4"}, {"retention.ms": "4"}),
+        ({"log.retention.hours": "-5"}, {"retention.ms": "-1"}),
+        ({"log.retention.bytes": "1000"}, {"retention.bytes": "1000"}),
+        ({"log.roll.hours": "1"}, {"segment.ms": "3600000"}),
+        ({"log.roll.hours": "1", "log.roll.ms": "9"}, {"segment.ms": "9"}),
+        ({"log.roll.jitter.hours": "0"}, {"segment.jitter.ms": "0"}),
+        ({"log.segment.bytes": "2048"}, {"segment.bytes": "2048"}),
+        ({"log.index.size.max.bytes": "4096"}, {"segment.index.bytes": "4096"}),
+        ({"log.index.interval.bytes": "1"}, {"index.interval.bytes": "1"}),
+        ({"log.flush.interval.messages": "7"}, {"flush.messages": "7"}),
+        ({"log.flush.scheduler.interval.ms": "7"}, {"flush.ms": "7"}),
+        ({"log.flush.scheduler.interval.ms": "7", "log.flush.interval.ms": "8"}, {"flush.ms": "8"}),
+        ({"log.cleanup.policy": "compact,delete"}, {"cleanup.policy": "compact,delete"}),
+        ({"log.cleaner.min.cleanable.ratio": "0.1"}, {"min.cleanable.dirty.ratio": "0.1"}),
+        ({"log.segment.delete.delay.ms": "1"}, {"file.delete.delay.ms": "1"}),
+        ({"message.max.bytes": "99"}, {"max.message.bytes": "99"}),
+        ({"log.message.timestamp.type": "LogAppendTime"}, {"message.timestamp.type": "LogAppendTime"}),
+        ({"compression.type": "zstd"}, {"compression.type": "zstd"}),
+    ],
+    ids=lambda value: ",".join(value),
+)
+def test_a_brokers_name_stands_for_a_topic_setting(given: dict[str, str], topic: dict[str, str]) -> None:
+    assert broker_settings.resolve(given).topic_defaults == topic
+
+
+def test_every_topic_setting_that_a_broker_has_a_default_for_is_known_by_its_name() -> None:
+    without = {"remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"}
+    reached = {
+        broker_settings.topic_setting(name, "1")[0]  # type: ignore[index]
+        for name in broker_settings.NAMES
+        if name not in directory_config.NAMES and name != broker_settings.METADATA_LOG_DIR
+    }
+    assert reached == set(config.NAMES) - without
+
+
+def test_known_settings_without_effect_are_listed_and_unknown_ones_refused() -> None:
+    given = {"num.network.threads": "3", "listener.name.internal.ssl.key.password": "x", "log.cleaner.threads": "2"}
+    found = broker_settings.resolve(given)
+    assert found.without_effect == ("num.network.threads", "listener.name.internal.ssl.key.password")
+    assert found.directory == {"log.cleaner.threads": "2"}
+    with pytest.raises(InvalidConfig, match=r"'log.retention.hour' is not .*did you mean log.retention.hours"):
+        broker_settings.resolve({"log.retention.hour": "1"})
+    for name in ("retention.ms", "flush.ms"):
+        with pytest.raises(InvalidConfig, match="is not a setting of a Kafka broker"):
+            broker_settings.resolve({name: "1"})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"log.retention.hours": "x"},
+        {"log.retention.ms": "0"},
+        {"log.roll.hours": "0"},
+        {"log.roll.hours": "9" * 18},
+        {"log.segment.bytes": "3"},
+        {"log.cleanup.policy": "shred"},
+        {"log.cleaner.threads": "0"},
+    ],
+    ids=lambda value: ",".join(value),
+)
+def test_an_illegal_value_names_its_setting(given: dict[str, str]) -> None:
+    with pytest.raises(InvalidConfig):
+        broker_settings.resolve(given)
+
+
+def test_kafkas_own_list_of_names_is_known(tmp_path: Path) -> None:
+    """Kafka 4.1 itself is asked for the names of its settings."""
+    jars = Path(__file__).parents[2] / ".cache" / "kafka-4.1.0" / "libs"
+    source = tmp_path / "Names.java"
+    source.write_text(
+        "public class Names { public static void main(String[] words) {"
+        " org.apache.kafka.server.config.AbstractKafkaConfig.CONFIG_DEF.names().forEach(System.out::println); } }"
+    )
+    java = shutil.which("java")
+    assert java is not None
+    done = subprocess.run([java, "-cp", f"{jars}/*", source], capture_output=True, text=True, check=True)
+    names = done.stdout.split()
+    assert len(names) > 300 and [name for name in names if not broker_settings.is_known(name)] == []
+
+
+def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "# comment\n! comment\n\nlog.dirs=/data/a,\\\n    /data/b\nnode.id: 7\r\nbroker.rack r1\n"
+        "advertised.listeners = PLAINTEXT\\://h\\u0041:9092\nempty=\nlast=1\nlast=2\nno.value"
+    )
+    assert properties_file.read(os.fspath(path)) == {
+        "log.dirs": "/data/a,/data/b",
+        "node.id": "7",
+        "broker.rack": "r1",
+        "advertised.listeners": "PLAINTEXT://hA:9092",
+        "empty": "",
+        "last": "2",
+        "no.value": "",
+    }
+    path.write_bytes(b"a=\xff")
+    with pytest.raises(InvalidConfig, match="not UTF-8"):
+        properties_file.read(os.fspath(path))
+
+
+def test_the_metadata_log_of_a_broker_is_where_its_settings_say() -> None:
+    where = broker_settings.metadata_log_directory
+    assert where({}) is None
+    assert where({"log.dir": "/a", "log.dirs": "/b, /c"}) == "/b"
+    assert where({"log.dirs": "/b", "metadata.log.dir": "/m"}) == "/m"
+
+
+# --- the settings of a cluster's topics ------------------------------------------------------------------------------
+
+
+class Stopped:
+    """The directory of a stopped broker, node 1, with one topic and the cluster's metadata log."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = FakeClock()
+        LogDirectory.open(os.fspath(path)).close()
+        (path / "orders-0").mkdir()
+        (path / "orders-0" / f"{0:020d}.log").touch()
+        (path / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
+        self.metadata = MetadataDirectory(path)
+        self.metadata.append(records.topics(orders=[1]))
+
+    def set(self, resource: int, name: str, **settings: str | None) -> None:
+        named = {key.replace("_", "."): value for key, value in settings.items()}
+        self.metadata.append([records.setting(resource, name, key, value) for key, value in named.items()])
+
+    def open(self, broker: dict[str, str] | None = None, *, known: bool = False, **given: str) -> LogDirectory:
+        return LogDirectory.open(
+            os.fspath(self.path),
+            read_only=True,
+            defaults={key.replace("_", "."): value for key, value in given.items()},
+            broker=broker or {},
+            is_broker_known=known,
+            clock=self.clock,
+        )
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Stopped:
+    return Stopped(tmp_path)
+
+
+def test_kafkas_precedence_holds_between_all_places_of_a_setting(stopped: Stopped) -> None:
+    def retention(broker: dict[str, str] | None = None, **given: str) -> int:
+        return stopped.open(broker, **given).config_of("orders").retention_ms
+
+    static = {"log.retention.ms": "1"}
+    assert retention() == config.DEFAULTS.retention_ms and retention(static) == 1
+    stopped.set(BROKER, "", log_retention_ms="2")
+    assert retention(static) == 2
+    stopped.set(BROKER, "1", log_retention_ms="3")
+    stopped.set(BROKER, "2", log_retention_ms="9")
+    assert retention(static) == 3 and retention(static, retention_ms="4") == 4
+    stopped.set(TOPIC, "orders", retention_ms="5")
+    assert retention(static, retention_ms="4") == 5
+    (stopped.path / ".offsetfs-topics.json").write_text('{"version":0,"topics":{"orders":{"retention.ms":"6"}}}')
+    assert retention(static, retention_ms="4") == 6
+
+
+def test_settings_of_the_directory_come_from_the_metadata_log_too(stopped: Stopped) -> None:
+    stopped.set(BROKER, "", log_cleaner_threads="3", num_io_threads="9")
+    assert stopped.open().config.log_cleaner_threads == 3
+
+
+def test_a_topics_policy_is_known_when_the_metadata_log_tells_it(stopped: Stopped) -> None:
+    assert not stopped.open().knows_policy("orders"), "the broker's own default is in its server.properties"
+    assert stopped.open({"log.segment.bytes": "99"}, known=True).knows_policy("orders")
+    assert not stopped.open({"log.segment.bytes": "99"}).knows_policy("orders")
+    assert stopped.open({"log.retention.hours": "1"}).knows_policy("orders")
+    stopped.set(TOPIC, "orders", cleanup_policy="delete")
+    assert not stopped.open().knows_policy("orders"), "its age is not told"
+    stopped.set(TOPIC, "orders", retention_ms="5")
+    assert stopped.open().knows_policy("orders")
+    stopped.set(TOPIC, "orders", cleanup_policy="compact", retention_ms=None)
+    directory = stopped.open()
+    assert directory.knows_policy("orders") and directory.config_of("orders").is_compacted
+    assert not directory.knows_policy("strays") and not stopped.open(known=True).knows_policy("strays")
+
+
+def test_a_setting_that_is_illegal_here_is_reported_and_its_topic_left_alone(stopped: Stopped) -> None:
+    stopped.set(TOPIC, "orders", retention_ms="soon", segment_bytes="2048", quantum_state="1")
+    directory = stopped.open()
+    assert directory.config_of("orders").segment_bytes == 2048 and not directory.knows_policy("orders")
+    (problem,) = directory.inherited.layers.problems
+    assert "topic orders" in problem and "retention.ms" in problem
+
+
+def test_what_the_metadata_log_says_holds_while_a_directory_is_open(stopped: Stopped) -> None:
+    directory = stopped.open()
+    log = directory.log(ORDERS)
+    stopped.set(TOPIC, "orders", segment_bytes="2048", cleanup_policy="compact")
+    stopped.clock.advance(1000 * max(metadata_log.CHECK_INTERVAL_S, LOOK_INTERVAL_S))
+    assert directory.refresh_config() is None
+    assert log.config.segment_bytes == 2048 and log.is_compacted

@@ -1,0 +1,257 @@
+"""Arguments that no caller should pass to compiled code: refused as the plain twins refuse them, and never trusted."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from array import array
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from offsetfs.storage.compaction import compaction_pure
+from offsetfs.storage.dump import pure as dump_pure
+from offsetfs.storage.errors import MalformedBatch
+from offsetfs.storage.records import chain_pure, columns_pure, json_lines_pure
+from offsetfs.storage.records.batch import build, read_batch, seal_checksum
+from offsetfs.storage.records.columns_pure import Column, RecordColumns
+from offsetfs.storage.records.json_lines_pure import Lane
+from offsetfs.storage.verify import quiet_pure
+
+try:
+    from offsetfs.storage.compaction import _compaction
+    from offsetfs.storage.dump import _dump
+    from offsetfs.storage.records import _chain, _columns, _json_lines
+    from offsetfs.storage.verify import _quiet
+except ModuleNotFoundError:  # built without a compiler: the twins are all there is
+    _compaction, _dump, _chain, _columns, _json_lines, _quiet = (
+        compaction_pure,
+        dump_pure,
+        chain_pure,
+        columns_pure,
+        json_lines_pure,
+        quiet_pure,
+    )
+
+pytestmark = pytest.mark.unit
+
+BLOCK = bytes(build([(b"key", b"value", (), 1000)]))
+ROW = chain_pure.headers(BLOCK, 0, len(BLOCK), len(BLOCK), 0)[0]
+MESSAGE = [0, 0, 4, 3, 7, 2, 0, 0]
+FAR = 2**63 - 1
+
+
+def changed(row: Any, **values: int) -> array[int]:
+    """Return a row with other numbers, by their place."""
+    made = array("q", row)
+    for place, value in values.items():
+        made[int(place[1:])] = value
+    return made
+
+
+def compaction(twin: ModuleType) -> tuple[Any, Any]:
+    offsets = twin.OffsetMap(24 * 10, 1.0, hash_key=bytes(16))
+    return twin.Indexer(offsets, 0), twin.Filter(offsets, 10, 0, 0, {})
+
+
+WRONG_ROWS = {
+    "of another type": array("i", [0] * 24),
+    "half a row": array("q", ROW[:-1]),
+    "before the block": changed(ROW, p0=-1),
+    "far before the block": changed(ROW, p0=-FAR - 1),
+    "far behind the block": changed(ROW, p0=FAR),
+    "a size below a header": changed(ROW, p2=60),
+    "a negative size": changed(ROW, p2=-1),
+    "a size behind the end": changed(ROW, p2=len(BLOCK) + 1),
+    "the largest size": changed(ROW, p2=FAR),
+}
+
+
+@pytest.mark.parametrize("twins", [(_chain, _quiet), (chain_pure, quiet_pure)], ids=["compiled", "plain"])
+@pytest.mark.parametrize("case", WRONG_ROWS)
+def test_rows_of_another_block_are_refused(twins: tuple[Any, Any], case: str) -> None:
+    chain, quiet = twins
+    for ask in (chain.measure, chain.join, lambda block, at, rows: quiet.quiet_until(block, at, rows, 0, 1000)):
+        with pytest.raises(ValueError):
+            ask(BLOCK, 0, WRONG_ROWS[case])
+
+
+@pytest.mark.parametrize("chain", [_chain, chain_pure], ids=["compiled", "plain"])
+def test_rows_that_overlap_are_not_joined(chain: Any) -> None:
+    assert chain.join(BLOCK, 0, ROW) == b"value\n"
+    with pytest.raises(ValueError, match="overlap"):
+        chain.join(BLOCK, 0, ROW * 3)
+
+
+WRONG_MESSAGES = {
+    "of another type": array("i", MESSAGE),
+    "half a row": array("q", MESSAGE[:-1]),
+    "a key before the messages": changed(MESSAGE, p2=-1),
+    "a key that is not there": changed(MESSAGE, p2=98),
+    "the largest position": changed(MESSAGE, p2=FAR),
+    "the largest size": changed(MESSAGE, p3=FAR),
+    "an offset below nothing": changed(MESSAGE, p0=-11),
+    "an offset that wraps around": changed(MESSAGE, p0=FAR),
+}
+
+
+@pytest.mark.parametrize("twin", [_compaction, compaction_pure], ids=["compiled", "plain"])
+@pytest.mark.parametrize("case", WRONG_MESSAGES)
+def test_rows_of_other_messages_are_refused_by_compaction(twin: ModuleType, case: str) -> None:
+    indexer, records = compaction(twin)
+    with pytest.raises((ValueError, MalformedBatch)):
+        indexer.add_rows(bytes(100), WRONG_MESSAGES[case], 10)
+    with pytest.raises((ValueError, MalformedBatch)):
+        records.mark(bytes(100), WRONG_MESSAGES[case], 10, False)
+    assert indexer.add_rows(bytes(100), array("q", MESSAGE), 10)
+    assert records.mark(bytes(100), array("q", MESSAGE), 10, False) == bytearray([1])
+
+
+@pytest.mark.parametrize("twin", [_compaction, compaction_pure], ids=["compiled", "plain"])
+@pytest.mark.parametrize("base_offset", [-(2**63) + 53, -(2**63), -1])
+def test_messages_below_offset_zero_are_malformed_for_compaction(twin: ModuleType, base_offset: int) -> None:
+    """Their offsets are bytes from disk, so that the error is one of the log and not of the caller."""
+    indexer, records = compaction(twin)
+    messages = array("q", changed(MESSAGE, p0=0))
+    with pytest.raises(MalformedBatch, match="offset"):
+        indexer.add_rows(bytes(100), messages, base_offset)
+    with pytest.raises(MalformedBatch, match="offset"):
+        records.mark(bytes(100), messages, base_offset, False)
+
+
+def column(*values: bytes) -> Column:
+    ends = array("i", [0])
+    for value in values:
+        ends.append(ends[-1] + len(value))
+    return Column(ends, b"".join(values))
+
+
+@pytest.mark.parametrize("twin", [_columns, columns_pure], ids=["compiled", "plain"])
+@pytest.mark.parametrize("count, partitions", [(-1, 3), (3, 3), (2**60, 3), (2**62 - 1, 3), (2, 0), (2, -5)])
+def test_keys_that_are_not_there_are_not_spread(twin: ModuleType, count: int, partitions: int) -> None:
+    with pytest.raises(ValueError):
+        twin.spread_keys(column(b"a", b"b"), count, partitions)
+
+
+@pytest.mark.parametrize("twin", [_columns, columns_pure], ids=["compiled", "plain"])
+def test_timestamps_further_apart_than_a_long_reaches_wrap_around_and_read_back(twin: ModuleType) -> None:
+    times = array("q", [-1, FAR])
+    lane = Lane(bytearray(200), 0, 0, None)
+    columns = RecordColumns(column(b"a", b"b"), column(b"v", b"w"), None, times)
+    done = twin.encode_columns(columns, array("i", [0, 1]), 0, lane)
+    assert (done.pick, done.lane.max_timestamp) == (2, FAR)
+    payload = bytes(lane.target[: done.lane.position])
+    batch = bytearray(build([(b"", b"", (), 0), (b"", b"", (), 0)])[:61]) + payload
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    batch[27:35] = (-1).to_bytes(8, "big", signed=True)
+    assert [each.timestamp for each in read_batch(bytes(batch), check=False).records()] == [-1, FAR]
+
+
+@pytest.mark.parametrize("twin", [_json_lines, json_lines_pure], ids=["compiled", "plain"])
+def test_a_lane_that_is_wrong_releases_what_it_held(twin: ModuleType) -> None:
+    good, wrong = bytearray(100), bytearray(100)
+    with pytest.raises(ValueError):
+        twin.spread_json(b"{}\n", 0, 3, [Lane(good, 0, 0, None), Lane(wrong, -5, 0, None)], 0, 7)
+    good.extend(b"x")  # BufferError while it is held
+    wrong.extend(b"x")
+
+
+@pytest.mark.parametrize("start, end, position", [(0, 97, -1), (0, 97, FAR), (5, 3, 0), (0, 10**6, 0)])
+@pytest.mark.parametrize("twin", [_compaction, compaction_pure], ids=["compiled", "plain"])
+def test_output_outside_of_a_log_is_not_indexed(twin: ModuleType, start: int, end: int, position: int) -> None:
+    with pytest.raises(ValueError):
+        twin.OutputIndexer(0, 0, 10).add(BLOCK, start, end, position)
+
+
+# --- another thread --------------------------------------------------------------------------------------------------
+
+
+def raced(ask: Callable[[], object], disturb: Callable[[], object], rounds: int = 300) -> None:
+    """Call `ask` while another thread calls `disturb`; errors that are named are as good as answers."""
+    ends = threading.Event()
+
+    def disturbing() -> None:
+        while not ends.is_set():
+            with contextlib.suppress(BufferError):  # what is held is not resized
+                disturb()
+
+    thread = threading.Thread(target=disturbing)
+    thread.start()
+    try:
+        for _ in range(rounds):
+            with contextlib.suppress(ValueError):
+                ask()
+    finally:
+        ends.set()
+        thread.join()
+
+
+def test_rows_that_another_thread_resizes_and_overwrites_are_never_read_out_of_bounds() -> None:
+    block = BLOCK * 500
+    rows = chain_pure.headers(block, 0, len(block), len(block), 0)[0]
+    wild = [FAR, -1, 0, 61, 10**12]
+
+    def disturb() -> None:
+        for place in range(0, len(rows), 12):
+            rows[place], rows[place + 2] = wild[place % 5], wild[place % 3]
+        rows.extend(rows[:12])
+        del rows[-12:]
+
+    kept = array("q", rows)
+    for ask in (
+        lambda: _chain.measure(block, 0, rows),
+        lambda: _chain.join(block, 0, rows),
+        lambda: _quiet.quiet_until(block, 0, rows, 0, 1000),
+    ):
+        rows[:] = kept
+        raced(ask, disturb, rounds=50)
+
+
+def test_keys_that_another_thread_overwrites_are_never_read_out_of_bounds() -> None:
+    keys = column(*([b"key"] * 5000))
+    assert isinstance(keys.ends, array)
+
+    def disturb() -> None:
+        for place in range(0, 5000, 7):
+            keys.ends[place] = 2**31 - 1 if place % 2 else -(2**31)
+        for place in range(0, 5000, 7):
+            keys.ends[place] = 3 * place
+
+    raced(lambda: _columns.spread_keys(keys, 5000, 7), disturb)
+
+
+# --- extremes at which the twins once differed -----------------------------------------------------------------------
+
+
+def test_a_map_that_fills_amid_a_malformed_batch_leaves_the_batch_to_the_caller() -> None:
+    whole = bytearray(build([(b"%d" % number, b"v", (), 0) for number in range(100)]))
+    broken = whole[:-1] + b"\x7f"  # a count of headers in the last record
+    seal_checksum(broken)
+    outcomes = []
+    for twin in (_compaction, compaction_pure):
+        for block in (whole, broken):
+            indexer = twin.Indexer(twin.OffsetMap(24 * 10, 1.0, hash_key=bytes(16)), 0)
+            indexer.expect(0, 1000)
+            outcomes.append(indexer.run(bytes(block), 0, len(block)))
+    assert outcomes[:2] == outcomes[2:] == [(0, compaction_pure.FULL), (0, compaction_pure.OTHER)]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_lane_whose_offset_deltas_are_used_up_is_named(count: int) -> None:
+    lanes = [Lane(bytearray(100), 0, 2**31, None)] * count
+    spread = [twin.spread_json(b'{"value":"v"}\n', 0, 14, lanes, 0, 7) for twin in (_json_lines, json_lines_pure)]
+    assert spread[0] == spread[1] and (spread[0].lane, spread[0].start) == (0, 0)
+
+
+@pytest.mark.parametrize("base", [2**63 - 1, 2**63 - 2, -(2**63), 0])
+def test_batches_at_the_end_of_all_offsets_follow_each_other_alike_for_both_twins(base: int) -> None:
+    second = int.from_bytes(((base + 1) % 2**64).to_bytes(8, "big"), "big", signed=True)
+    rows = changed(ROW, p1=base) + changed(ROW, p0=len(BLOCK), p1=second)
+    quiet = [twin.quiet_until(BLOCK * 2, 0, rows, 0, 1000) for twin in (_quiet, quiet_pure)]
+    assert quiet[0] == quiet[1]
+    scanned = array("q", [0, 0, 0, -1, 0, -1, 0, 0, 1, 0, 0, -1, 0, -1, 0, 0])
+    gaps = array("q"), array("q")
+    ends = [twin.follow(scanned, base, base, found) for twin, found in zip((_dump, dump_pure), gaps, strict=True)]
+    assert ends[0] == ends[1] and gaps[0] == gaps[1]

@@ -1,0 +1,28 @@
+"""docs/compiled-code.md names each compiled module with its twin, and the limits that the code has."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from offsetfs.storage.records import batch
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "compiled-code.md").read_text()
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_page_names_each_compiled_module_and_a_twin_that_is_there() -> None:
+    rows = re.findall(r"^\| `(storage/\S+\.pyx)` \| `(\S+\.py)` \|", PAGE, re.MULTILINE)
+    assert sorted(compiled for compiled, _ in rows) == sorted(
+        str(path.relative_to(ROOT)) for path in ROOT.glob("storage/*/*.pyx")
+    )
+    assert [twin for compiled, twin in rows if not (ROOT / compiled).with_name(twin).exists()] == []
+
+
+def test_the_limits_of_a_batch_are_those_of_the_code() -> None:
+    for limit in (batch.INFLATED_RECORDS_MAX, batch.HEADERS_MAX):
+        assert f"| {limit:,} |" in PAGE and f"{limit:,}" in README
+    assert f"| {batch.PAYLOAD_BYTES_MAX >> 20} MiB |" in PAGE and f"{batch.PAYLOAD_BYTES_MAX >> 20} MiB" in README
