@@ -30,7 +30,7 @@ def command(remove: bool, dry_run: bool, force: bool, prefix: str, root: str, py
     runs this command.
 
     What was written is listed, and stands in PREFIX/share/offsetfs/installed. Doing it again changes what has to
-    change. A file that somebody else wrote, or changed since, is left alone unless --force is given.
+    change. A file that another program wrote, or that changed since, is left alone unless --force is given.
 
     \b
     offsetfs install-helper

@@ -3,7 +3,7 @@
 Retention and compaction remove what is old, and a clock that is a year ahead makes everything old. Nothing on a machine
 tells a wrong clock from a right one, but time passes at one rate: where the time of day runs ahead of the other clock
 by more than `JUMP_MS` within one run, it is believed only after it has stood for `HOLD_S`, in which somebody, or NTP,
-may set it right. Until then time goes on from where it was. A clock that is set back is believed at once: records only
+may set it right. Until then time goes on from where it was. A clock that is set back is used at once: records only
 seem younger then. Kafka has nothing like it.
 """
 

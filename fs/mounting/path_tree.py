@@ -2,7 +2,7 @@
 
 `Tree` asks `Operations` what the kernel would ask, so names, sizes, bytes and errnos are those of a mount. What the
 kernel does by itself is done here: paths are taken apart, symbolic links followed, writes repeated until all is taken,
-a look-up that answers EAGAIN asked again. There is no page cache, and nobody checks permissions.
+a look-up that answers EAGAIN asked again. There is no page cache and no check of permissions.
 """
 
 from __future__ import annotations

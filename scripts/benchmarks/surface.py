@@ -124,7 +124,7 @@ ROWS = (
     ),
     Row(
         "idle",
-        "CPU time of a mount of 1000 partitions that nobody uses, of a core",
+        "CPU time of an unused mount of 1000 partitions, of a core",
         unit="%",
         of="partitions",
         count=1000,

@@ -94,7 +94,7 @@ def test_no_name_of_a_log_directory_or_mount_point_brings_an_option(
     assert machine.offsetfs("umount", f"/mnt/mnt/{name}", user=user).returncode == 0
 
 
-@pytest.mark.security("An option that is not ours is refused, whoever passes it on.")
+@pytest.mark.security("An option that is not ours is refused, regardless of what passes it on.")
 @pytest.mark.parametrize(
     "texts",
     [

@@ -191,7 +191,7 @@ def test_sizes_are_told_for_people(size: int, text: str) -> None:
     assert bytes_text(size) == text
 
 
-@pytest.mark.security("No control character that somebody wrote or named reaches a log, `.offsetfs` or `info`.")
+@pytest.mark.security("No control character of a record or a name reaches a log, `.offsetfs` or `info`.")
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -230,7 +230,7 @@ MUTANTS = (
         (("        log.flush()\n        log.home.before_change()\n", "        log.home.before_change()\n"),),
     ),
     Mutant(
-        "a kept map of values is believed although the log is another",
+        "a kept map of values is used although the log is another",
         "storage/views/view_map.py",
         "tests/storage/test_view_map.py::test_a_map_of_another_log_is_dropped",
         (("        return loaded if loaded._describes(segment) else None\n", "        return loaded\n"),),

@@ -144,7 +144,7 @@ ROW = Row(
     seeds_in_ci=range(15),
     goal=20_000,
     promises=(
-        "A damaged batch fails alone: its neighbours stay readable, and `info` or the error tells path, position and"
+        "A damaged batch fails alone: its neighbors stay readable, and `info` or the error tells path, position and"
         " offset.",
         "An offset or time index that is damaged, missing or lying costs time and no answer.",
     ),

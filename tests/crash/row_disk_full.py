@@ -165,7 +165,7 @@ ROW = Row(
     unit="lives on a full disk",
     needs=(*NEEDS, "fuse"),
     promises=(
-        "A full disk is told to the writer with ENOSPC, tears nothing, keeps everything readable, and once there "
+        "A full disk is reported to the writer with ENOSPC, tears nothing, keeps everything readable, and once there "
         "is room appends go on.",
         "A mount that starts on a full disk shows every record; what it could not recover takes writes once there is "
         "room.",

@@ -81,7 +81,7 @@ ROW = Row(
     goal=20_000,
     unit="lives",
     promises=(
-        "A call of the disk that fails is told to whoever asked for it, with its error, loses nothing that was "
+        "A call of the disk that fails is reported to its caller, with its error, loses nothing that was "
         "acknowledged, and leaves no file open.",
         "After a failed sync nothing later is acknowledged on that log.",
     ),

@@ -209,7 +209,7 @@ ROW = Row(
     needs=("prlimit", "fuse", "root"),
     promises=(
         "Memory, open files and the time of a request have maxima, whatever is in the files.",
-        "A call of the disk that fails is told to whoever asked for it, with its error, loses nothing that was "
+        "A call of the disk that fails is reported to its caller, with its error, loses nothing that was "
         "acknowledged, and leaves no file open.",
     ),
 )

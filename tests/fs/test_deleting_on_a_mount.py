@@ -161,7 +161,7 @@ def test_an_option_that_is_missing_is_named(option: str, mount: Mount, log: Path
 
 
 @pytest.mark.promise(
-    "When `rmdir` of a partition has returned, its name is free, on disk; whoever has its files open reads on."
+    "When `rmdir` of a partition has returned, its name is free, on disk; a reader that has its files open reads on."
 )
 def test_rmdir_removes_a_partition_and_its_name_is_free(mount: Mount, log: Path) -> None:
     mounted = orders(mount, log, "delete")

@@ -186,8 +186,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.promise(
-    "A full disk is told to the writer with ENOSPC, tears nothing, keeps everything readable, and once there is room "
-    "appends go on."
+    "A full disk is reported to the writer with ENOSPC, tears nothing, keeps everything readable, and once there is "
+    "room appends go on."
 )
 def test_a_full_disk_is_told_and_survived(mount: Mount, small_disk: Path) -> None:
     (small_disk / "log").mkdir()
@@ -340,8 +340,7 @@ def test_kill_9_under_load_leaves_an_exact_prefix(mount: Mount, log: Path, after
 @pytest.mark.damages
 @pytest.mark.promise("The checksum of a batch is verified each time its records are read from the disk.")
 @pytest.mark.promise(
-    "A damaged batch fails alone: its neighbours stay readable, and `info` or the error tells path, position and "
-    "offset."
+    "A damaged batch fails alone: its neighbors stay readable, and `info` or the error tells path, position and offset."
 )
 def test_a_flipped_bit_is_an_error_for_its_batch_alone(mount: Mount, golden_copy: Path) -> None:
     partition = TopicPartition("java", 0)

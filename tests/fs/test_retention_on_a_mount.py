@@ -82,7 +82,7 @@ def two_segments(log: Path) -> str:
 
 @pytest.mark.promise(
     "Retention and compaction remove what the topic's settings say and nothing else, on a mount as in a broker; no "
-    "later than a second after, what is gone is shown to nobody who looks for it by name."
+    "later than a second after, what is gone cannot be found by name."
 )
 def test_what_expired_is_found_by_no_name_any_more(mount: Mount, log: Path) -> None:
     mounted = mount(log, DUTIES)
@@ -108,7 +108,7 @@ def test_what_expired_is_found_by_no_name_any_more(mount: Mount, log: Path) -> N
 
 
 @pytest.mark.promise(
-    "Whoever has a record, `values` or a file of `segments/` open reads on when it is removed, for "
+    "A reader that has a record, `values` or a file of `segments/` open reads on when it is removed, for "
     "`file.delete.delay.ms` at least; then reading what is gone is ESTALE, and never another record's bytes."
 )
 def test_what_is_open_is_read_on_and_then_stale(mount: Mount, log: Path) -> None:

@@ -60,7 +60,7 @@ def test_what_a_mount_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
     "No record, key or line that was written stands in a log or in `.offsetfs`; only a JSON field that is refused is "
     "named."
 )
-@pytest.mark.security("No control character that somebody wrote or named reaches a log, `.offsetfs` or `info`.")
+@pytest.mark.security("No control character of a record or a name reaches a log, `.offsetfs` or `info`.")
 def test_nothing_that_somebody_wrote_or_named_is_repeated(mount: Any, golden_copy: Path) -> None:
     mounted = mount(golden_copy, "create,delete-records", faulty=True)
     tree: Path = mounted.path

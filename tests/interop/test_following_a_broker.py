@@ -39,7 +39,7 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
 
 @pytest.mark.promise(
     "A read-only mount of a running broker's directory shows a record of a partition with one replica within 100 ms of "
-    "its acknowledgement, and costs nothing while nobody looks."
+    "its acknowledgment, and costs nothing while nothing reads it."
 )
 def test_a_record_is_seen_within_a_tenth_of_a_second_of_its_acknowledgement(kafka: KafkaBroker, tmp_path: Path) -> None:
     kafka.create_topic("orders")

@@ -108,7 +108,7 @@ WAITING = [
         "new\n",
     ),
     Said(
-        "Whoever waits for a record can be stopped: Ctrl-C, `kill` and `timeout` end him at once.",
+        "A process that waits for a record can be stopped: Ctrl-C, `kill` and `timeout` end it at once.",
         "timeout 0.2 cat $p/follow; echo $?; for signal in INT TERM KILL; do "
         "(trap - INT; exec cat $p/follow) & until ls -l /proc/$!/fd | grep -q follow; do :; done; "
         "kill -$signal $!; wait $! 2> /dev/null; done; echo ended",
@@ -135,7 +135,7 @@ WAITING = [
         "0 1 True\n0 1 True\n",
     ),
     Said(
-        "A reader that was overtaken by the deletion of records is told once by “Broken pipe”, and goes on at `start`.",
+        "A reader that was overtaken by the deletion of records gets “Broken pipe” once, and continues at `start`.",
         "seq 5 > $p/append; exec 3< $p/follow@1; echo 3 > $p/start; cat <&3 2>&1 | grep -o 'Broken pipe'; "
         "head -n 2 <&3 2> /dev/null",
         "Broken pipe\n4\n5\n",

@@ -32,7 +32,7 @@ def test_a_replaced_file_keeps_its_mode_and_leaves_no_temporary(tmp_path: Path) 
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
 
 
-@pytest.mark.security("What root makes in the directory of somebody else belongs to him.")
+@pytest.mark.security("What root makes in the directory of another user belongs to that user.")
 def test_what_root_makes_belongs_to_the_owner_of_the_directory(tmp_path: Path) -> None:
     owner = 12345 if os.geteuid() == 0 else os.geteuid()  # only root can give files away
     if os.geteuid() == 0:

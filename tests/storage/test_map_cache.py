@@ -288,7 +288,7 @@ def put_socket(map_file: Path) -> None:
 HOSTILE = (cut, flip, swap, make_huge, put_link, put_fifo, put_directory, put_socket)
 
 
-@pytest.mark.security("Nothing in the user's cache is believed for its place, and no link in it is followed.")
+@pytest.mark.security("Nothing in the user's cache is trusted for its place, and no link in it is followed.")
 @pytest.mark.parametrize("harm", HOSTILE, ids=lambda harm: harm.__name__)
 def test_what_somebody_put_into_the_cache_costs_time_and_no_byte(
     path: Path, cache: Path, harm: Callable[[Path], None]
@@ -299,7 +299,7 @@ def test_what_somebody_put_into_the_cache_costs_time_and_no_byte(
     assert looked_at(path, cache) == expected
 
 
-@pytest.mark.security("Nothing in the user's cache is believed for its place, and no link in it is followed.")
+@pytest.mark.security("Nothing in the user's cache is trusted for its place, and no link in it is followed.")
 @pytest.mark.parametrize("depth", [0, 1, 2], ids=["the cache", "maps", "of the log"])
 def test_a_link_in_the_place_of_a_directory_is_not_followed(path: Path, cache: Path, depth: int) -> None:
     expected = looked_at(path, cache)

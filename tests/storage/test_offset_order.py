@@ -108,8 +108,7 @@ def check_all_but(log: Log, damaged: int, error: type[StorageError]) -> None:
 
 @pytest.mark.damages
 @pytest.mark.promise(
-    "A damaged batch fails alone: its neighbours stay readable, "
-    "and `info` or the error tells path, position and offset."
+    "A damaged batch fails alone: its neighbors stay readable, and `info` or the error tells path, position and offset."
 )
 @pytest.mark.parametrize("bit", [0, 3, 7, 20, 30])
 def test_a_damaged_header_that_reaches_over_its_neighbours_hides_none(log_file: Path, bit: int) -> None:
