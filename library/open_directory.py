@@ -5,7 +5,7 @@
             print(record.offset, record.key, record.value)
 
 Synchronous, and without a thread of its own: retention, compaction and syncs by time are a mount's, or
-`offsetfs clean`'s. docs/library.md shows everything.
+`offsetfs clean`'s. docs/use/library.md shows everything.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OffsetfsDataSource(DataSource):
-    """Log directories, by the columns and the options of Spark's Kafka source. docs/spark.md shows everything."""
+    """Log directories, by the columns and the options of Spark's Kafka source. docs/use/spark.md shows everything."""
 
     @classmethod
     def name(cls) -> str:

@@ -9,7 +9,7 @@
 A missing file reads as nothing (an empty mapping or None), malformed content raises `InvalidCheckpoint`, and the caller
 decides what that costs. A write replaces the file whole and is on disk after return. Follows Kafka's `CheckpointFile`,
 `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`, `CleanShutdownFileHandler`, `PartitionMetadataFile` and
-`PropertiesUtils`. The page docs/format/checkpoints.md shows each.
+`PropertiesUtils`. The page docs/internals/format/checkpoints.md shows each.
 """
 
 from __future__ import annotations

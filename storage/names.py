@@ -91,7 +91,7 @@ def segment_offset_max(base_offset: int) -> int:
 
 
 MAP_SUFFIXES = (".values-map", ".records-map")
-"""The view maps of a segment (docs/format/values-map.md). They describe its bytes, and go with them."""
+"""The view maps of a segment (docs/internals/format/values-map.md). They describe its bytes, and go with them."""
 
 
 def parse_segment_name(name: str) -> tuple[Offset, str] | None:

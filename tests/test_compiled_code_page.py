@@ -1,4 +1,4 @@
-"""docs/compiled-code.md names each compiled module with its twin, and the limits that the code has."""
+"""docs/internals/compiled-code.md names each compiled module with its twin, and the limits that the code has."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from offsetfs.storage.records import batch
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "compiled-code.md").read_text()
+PAGE = (ROOT / "docs" / "internals" / "compiled-code.md").read_text()
 README = (ROOT / "README.md").read_text()
 
 

@@ -1,4 +1,4 @@
-"""docs/kafka-tests.md names tests; each of them exists, and each case has a test or a reason."""
+"""docs/evidence/kafka-tests.md names tests; each of them exists, and each case has a test or a reason."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "kafka-tests.md").read_text()
+PAGE = (ROOT / "docs" / "evidence" / "kafka-tests.md").read_text()
 ROWS = re.findall(r"^\| (?!case )(.+) \| (.+) \|$", PAGE, re.MULTILINE)
 NAMES = sorted(set(re.findall(r"`(test_\w+)`", PAGE)))
 

@@ -1,4 +1,4 @@
-"""The table of known mistakes: each fits the code as it is, and docs/mutants.md tells of each."""
+"""The table of known mistakes: each fits the code as it is, and docs/evidence/mutants.md tells of each."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from mutants import MUTANTS, Mutant
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "mutants.md"
+PAGE = ROOT / "docs" / "evidence" / "mutants.md"
 
 
 def line(mutant: Mutant) -> str:

@@ -1,4 +1,4 @@
-"""Every promise of docs/promises.md is quoted, word for word, by a test that holds it."""
+"""Every promise of docs/use/promises.md is quoted, word for word, by a test that holds it."""
 
 import ast
 import functools
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def promises() -> list[str]:
-    lines = (ROOT / "docs" / "promises.md").read_text().splitlines()
+    lines = (ROOT / "docs" / "use" / "promises.md").read_text().splitlines()
     return [line.removeprefix("* ") for line in lines if line.startswith("* ")]
 
 

@@ -1,4 +1,4 @@
-"""Every sentence of docs/security.md is quoted, word for word, by a test that tries it."""
+"""Every sentence of docs/use/security.md is quoted, word for word, by a test that tries it."""
 
 import ast
 import functools
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def sentences() -> list[str]:
-    lines = (ROOT / "docs" / "security.md").read_text().splitlines()
+    lines = (ROOT / "docs" / "use" / "security.md").read_text().splitlines()
     return [line.removeprefix("* ") for line in lines if line.startswith("* ")]
 
 

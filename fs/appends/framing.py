@@ -1,7 +1,7 @@
 """What a record is in the bytes that are written to a file: a line, a line of JSON, or all of it.
 
     append          Lines        the newline is stripped, a CR before it is kept
-    append.ndjson   JsonLines    one JSON object a line (docs/format/records-ndjson.md)
+    append.ndjson   JsonLines    one JSON object a line (docs/internals/format/records-ndjson.md)
     append.raw      Whole        everything from open to close
 
 A framing takes whole records out of a buffer and gives them to a target, as many as there is room for. Where a record

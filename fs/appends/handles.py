@@ -12,7 +12,7 @@ sync of the handle reports it.
 
 `append.raw` minds where bytes are written: until its record ends it is a file in memory, so that programs may seek,
 as cp does over holes. Its record ends with the last close, or with fsync: that promises the disk, and the disk has
-whole records only (docs/decisions/0012-fsync-ends-a-raw-record.md).
+whole records only (docs/internals/decisions/0012-fsync-ends-a-raw-record.md).
 
 Raises OSError and the engine's errors. The kernel lets one write at a time into an inode, so writes of a handle never
 overlap; flush and sync may run beside one.

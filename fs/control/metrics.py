@@ -5,7 +5,7 @@ Two tables say what there is: `PARTITION_METRICS` has a sample for each partitio
 `MOUNT_METRICS` has what the mount has as a whole. Every sample carries the label `mount`, so that the files of several
 mounts can be collected beside each other.
 
-Names and types follow the conventions of Prometheus: base units, `_total` for what only rises. docs/monitoring.md
+Names and types follow the conventions of Prometheus: base units, `_total` for what only rises. docs/use/monitoring.md
 explains them; a test holds the two together. prometheus_client is loaded here alone, when somebody asks.
 """
 

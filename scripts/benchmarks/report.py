@@ -1,7 +1,7 @@
-"""Results as a table for the terminal and for docs/performance.md, as charts, and as JSON.
+"""Results as a table for the terminal and for docs/evidence/performance.md, as charts, and as JSON.
 
-docs/performance/figures.json holds the figures of the last full run of every row, each with its machine; the table and
-the charts are made from it, so that a run of one row leaves the others as they were.
+docs/evidence/performance/figures.json holds the figures of the last full run of every row, each with its machine; the
+table and the charts are made from it, so that a run of one row leaves the others as they were.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Measured = tuple[Result, Machine]
 
 
 def save(folder: Path, measured: Mapping[str, Measured], order: Iterable[str]) -> None:
-    """Put results among those in `folder` (docs), and make page and charts anew; rows that are not in `order` go."""
+    """Put results among those in `folder`, and make page and charts anew; rows that are not in `order` go."""
     figures = folder / "performance" / "figures.json"
     figures.parent.mkdir(exist_ok=True)
     known = _load(figures.read_text()) if figures.exists() else {}

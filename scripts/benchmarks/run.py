@@ -59,7 +59,7 @@ def main() -> int:
             rows = [dataclasses.replace(row, peers=()) for row in rows]
         sizes = (READS_QUICK, SPARSE_BATCHES_QUICK) if arguments.quick else (READS, SPARSE_BATCHES)
         is_small = arguments.quick or arguments.count or rounds < ROUNDS
-        place = None if is_small or arguments.profile else ROOT / "docs"
+        place = None if is_small or arguments.profile else ROOT / "docs" / "evidence"
         bench = Bench(folder, rounds, *sizes, not arguments.quick, stack)
         rate = here.second_touch or None
         results = _run(rows, bench, rate, lambda result: _keep(result, here, place), is_profiled=arguments.profile)

@@ -4,7 +4,8 @@
         for record in data.partition("orders-0").read(-10):
             print(record.offset, record.key, record.value)
 
-What is not needed is not loaded: the names below come when they are first asked for. docs/library.md shows them all.
+What is not needed is not loaded: the names below come when they are first asked for. docs/use/library.md shows them
+all.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 
 Version 3 is what brokers since 2.1 read; 4.1 writes version 4, which older ones do not know. A group's records all lie
 in one partition of `__consumer_offsets`, found by Java's hash of its name. Follows GroupCoordinatorRecordHelpers,
-GroupCoordinatorService.partitionFor and groupMetadataTopicConfigs; docs/format/consumer-offsets.md has the whole topic.
+GroupCoordinatorService.partitionFor and groupMetadataTopicConfigs; docs/internals/format/consumer-offsets.md has the
+whole topic.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The mark of a clean shutdown of an open directory: it goes with the first change, and returns with an orderly end.
 
-See docs/decisions/0001. Safe to use from any thread; logs ask for its removal while they are held.
+See docs/internals/decisions/0001. Safe to use from any thread; logs ask for its removal while they are held.
 """
 
 from __future__ import annotations

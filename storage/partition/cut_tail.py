@@ -1,7 +1,7 @@
 """Keeping what is cut from a log beside it, as `<base offset>.cut-<position>`, a name that Kafka ignores.
 
 A second cut at the same place is another loss: it gets the name `.cut-<position>-2`, and so on. Nothing is ever
-written over, and nothing here removes what was kept: docs/recovery.md tells its owner how to get it back.
+written over, and nothing here removes what was kept: docs/use/recovery.md tells its owner how to get it back.
 """
 
 from __future__ import annotations

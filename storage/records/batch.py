@@ -1,8 +1,8 @@
 """A record batch: its checksum, its records. Of format v2, and of v0 and v1, which `legacy` reads.
 
 A batch is parsed lazily: a header costs nothing but its 61 bytes (`batch_header` draws them), the records are inflated
-when somebody asks for them, and then kept inflated. Only v2 is ever built. docs/format/record-batch.md has the whole
-picture. Follows Kafka's DefaultRecordBatch.
+when somebody asks for them, and then kept inflated. Only v2 is ever built. docs/internals/format/record-batch.md has
+the whole picture. Follows Kafka's DefaultRecordBatch.
 """
 
 from __future__ import annotations

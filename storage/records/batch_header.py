@@ -15,8 +15,8 @@ A v2 batch, 61 bytes:
 
 Big-endian. The first epoch is the leader's, the second the producer's. The checksum, CRC-32C, covers what stands
 behind it, so offset and leader epoch are stamped without touching it. `length` counts the bytes behind that field;
-`BatchHeader.size` counts the whole batch. docs/format/record-batch.md says the rest. What a header claims is checked
-by `Batch.check`, not here. Follows Kafka's DefaultRecordBatch.
+`BatchHeader.size` counts the whole batch. docs/internals/format/record-batch.md says the rest. What a header claims is
+checked by `Batch.check`, not here. Follows Kafka's DefaultRecordBatch.
 
 A message of v0 or v1, whose checksum, CRC-32, covers what stands behind it (`legacy` draws the rest):
 

@@ -5,7 +5,7 @@ headers of a block at once, as an array with `COLUMNS` numbers a batch (the name
 at columns of it. A walk ends at the first thing that is not a batch as it should be, and says nothing about it:
 `batch_chain` looks at that one, and names what is wrong. Formats v0 and v1 end a walk, too (`row_walk` goes on there).
 
-docs/format/record-batch.md draws a batch. Follows Kafka's DefaultRecordBatch and LogSegment.recover.
+docs/internals/format/record-batch.md draws a batch. Follows Kafka's DefaultRecordBatch and LogSegment.recover.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The other way of `record_json_pure`. A line is a JSON object: `key`, `value` or 
 count, in any order; `partition` too where a topic is written to. The other fields of `records.ndjson` must be JSON and
 are ignored; any other name is wrong.
 People and programs wrote it, so a line that is
-wrong says at which byte, and why. docs/format/records-ndjson.md has the whole picture.
+wrong says at which byte, and why. docs/internals/format/records-ndjson.md has the whole picture.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Small batches are many. As rows (`chain`) their headers are read, and their checksums verified, a block at a time; what
 is left to do for each is one call of `record_json`. A batch that is compressed, or no records at all, has to be asked
-itself (`batch_json`), which says what is wrong with it. docs/format/records-ndjson.md has the line.
+itself (`batch_json`), which says what is wrong with it. docs/internals/format/records-ndjson.md has the line.
 """
 
 from __future__ import annotations

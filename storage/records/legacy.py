@@ -18,7 +18,7 @@ have no timestamp.
 Loose messages are many, and taking each of them in hand costs more than reading it. So bulk readers ask for runs:
 neighbours of one format and one type of timestamp, verified at a stretch, which then are one batch with true bounds.
 
-docs/format/legacy-messages.md has the whole picture. Only read, never written. Follows Kafka's
+docs/internals/format/legacy-messages.md has the whole picture. Only read, never written. Follows Kafka's
 LegacyRecord and AbstractLegacyRecordBatch.
 """
 

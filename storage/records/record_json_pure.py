@@ -3,8 +3,9 @@
     {"topic":"orders","partition":0,"offset":42,"timestamp":1795253676123,"timestamp_type":"CreateTime",   (one line)
      "key":"k","value":"v","headers":[{"key":"h","value":"x"}]}
 
-Bytes that are not UTF-8 stand in base64 under `key_b64`, `value_b64`; null is null. docs/format/records-ndjson.md has
-the whole picture; `json_lines_pure` goes the other way. What is no payload raises `MalformedBatch`, as in `codec`.
+Bytes that are not UTF-8 stand in base64 under `key_b64`, `value_b64`; null is null.
+docs/internals/format/records-ndjson.md has the whole picture; `json_lines_pure` goes the other way. What is no payload
+raises `MalformedBatch`, as in `codec`.
 """
 
 from __future__ import annotations

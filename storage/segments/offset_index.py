@@ -2,8 +2,8 @@
 
 Sparse: an entry for a batch about every `index.interval.bytes`, whose offset is the last of the append that began at
 its position. So a lookup gives a place at or before the batch that is wanted, and the caller walks on from there.
-Follows Kafka's `OffsetIndex`. The page docs/format/offset-index.md says when an entry is made, which is not decided
-here. An index has no checksum: the caller believes an entry when the batch at its position agrees.
+Follows Kafka's `OffsetIndex`. The page docs/internals/format/offset-index.md says when an entry is made, which is not
+decided here. An index has no checksum: the caller believes an entry when the batch at its position agrees.
 
     0           4           8
     +-----------+-----------+

@@ -2,8 +2,8 @@
 
 An entry (T, O) says: every record with a timestamp above T stands after offset O. O is the last offset of the first
 batch whose largest timestamp is T. Timestamps rise strictly, offsets do not fall. Follows Kafka's `TimeIndex`; the page
-docs/format/time-index.md says when an entry is made. It has no checksum: the caller believes an entry when the batch
-it names agrees.
+docs/internals/format/time-index.md says when an entry is made. It has no checksum: the caller believes an entry when
+the batch it names agrees.
 
     0                       8           12
     +-----------------------+-----------+

@@ -3,7 +3,7 @@
 An entry is written when an abort marker is appended, so there is a file only where one is. A consumer that reads
 committed data skips what these producers wrote between the first offset and the marker. There is no checksum: `check`
 says whether an index can be true, and `transactions` believes it when the log agrees. Follows Kafka's
-`TransactionIndex` and `AbortedTxn` (KIP-98); docs/format/transaction-index.md has the whole picture.
+`TransactionIndex` and `AbortedTxn` (KIP-98); docs/internals/format/transaction-index.md has the whole picture.
 
     0       2               10              18              26              34
     +-------+---------------+---------------+---------------+---------------+

@@ -1,7 +1,7 @@
 """Sorting out the files of a partition: which belong to its segments, and what the others are.
 
 What is on its way in or out (`.swap`, `.deleted`, …) is normal beside a running broker and left over otherwise. The
-names are Kafka's (LogFileUtils), ours, and those that docs/format/partition-directory.md lists.
+names are Kafka's (LogFileUtils), ours, and those that docs/internals/format/partition-directory.md lists.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Finding:
 
     severity: str
     kind: str
-    """A word with hyphens that stays the same from release to release; docs/verify.md lists them."""
+    """A word with hyphens that stays the same from release to release; docs/use/verify.md lists them."""
     path: str
     position: int | None
     offset: int | None

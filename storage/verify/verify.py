@@ -16,7 +16,7 @@ may only be read. The parts:
     producers   sequences and snapshots, told of each batch
     epochs      leader epochs, told of each batch
 
-docs/verify.md lists the findings. Mending is `repair`.
+docs/use/verify.md lists the findings. Mending is `repair`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a growing view shows of a batch: its values, or its records as lines of JSON. A record is a line in each.
 
     VALUES         the value and a newline; a null value is an empty line         `values`
-    JsonLines      one object with everything (docs/format/records-ndjson.md)     `records.ndjson`
+    JsonLines      one object with everything (docs/internals/format/records-ndjson.md)     `records.ndjson`
 
 A form knows how long the output of a batch is, and makes it. Which batches are shown, where they lie and what becomes
 of those that cannot be read is for others: `view_blocks`, `view_map`.
@@ -30,7 +30,7 @@ class Form(Protocol):
     """The file of a partition that shows it."""
 
     suffix: str
-    """What the kept maps of a segment end in (docs/format/values-map.md)."""
+    """What the kept maps of a segment end in (docs/internals/format/values-map.md)."""
 
     identity: bytes
     """What the output depends on beside the log: a map that was made with another is dropped."""

@@ -2,8 +2,8 @@
 
 It is a table from hashes of keys to offsets (`key_table`). A key longer than `SHORT_KEY_BYTES` has a second row, under
 the hash of its SHA-256, because a file name holds 255 bytes and the name of such a key may be its digest. The table is
-in files that lie beside the log, under names that Kafka ignores (docs/format/by-key.md), or in a directory of the
-caller's where nothing may be written there.
+in files that lie beside the log, under names that Kafka ignores (docs/internals/format/by-key.md), or in a directory of
+the caller's where nothing may be written there.
 
 It answers which record to look at, never what it says: who asks reads the record and compares its key, and calls
 `distrust` when that is another one. Then, and wherever table, seal and log do not fit, it is made anew under another

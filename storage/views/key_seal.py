@@ -5,7 +5,7 @@ table was made from, up to which offset, and what the last batch before that was
 with which checksum over all of it. So whatever happens to the two, a crash, a power cut, a copy that was taken amid a
 write, an older table put back, a bit that flipped: they do not fit each other, and the index is made anew.
 
-The page docs/format/by-key.md draws it.
+The page docs/internals/format/by-key.md draws it.
 """
 
 from __future__ import annotations

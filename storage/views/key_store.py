@@ -1,9 +1,9 @@
 """The table of an index of keys: from the hash of a key to the latest offset, in a SQLite file.
 
 SQLite does its own input and output, so this is the one module of the engine that reaches the disk beside
-`storage.files` (docs/decisions/0013-the-index-of-keys-is-a-sqlite-file.md). It promises little in return: nothing here
-survives a crash. No journal is kept and nothing is synced, so no second file lies beside this one, and whoever opens a
-table again knows by other means that it is whole (`key_seal`).
+`storage.files` (docs/internals/decisions/0013-the-index-of-keys-is-a-sqlite-file.md). It promises little in return:
+nothing here survives a crash. No journal is kept and nothing is synced, so no second file lies beside this one, and
+whoever opens a table again knows by other means that it is whole (`key_seal`).
 
 A value is an offset, or `~offset` for what is noted beside it: SQLite's integers are signed, offsets never negative.
 

@@ -2,10 +2,10 @@
 
     <cache>/maps/<hash of the log's path>/<base offset>.values-map, .records-map
 
-A map here is what it is beside a log (docs/format/values-map.md), with three differences. It also names the inode of
-the log file, so that one file is not taken for another. It may end before its segment does: that of the active segment,
-to which a broker appends, goes on from where it ends. And its entries are held in memory: whatever becomes of the cache
-costs no reader anything.
+A map here is what it is beside a log (docs/internals/format/values-map.md), with three differences. It also names the
+inode of the log file, so that one file is not taken for another. It may end before its segment does: that of the active
+segment, to which a broker appends, goes on from where it ends. And its entries are held in memory: whatever becomes of
+the cache costs no reader anything.
 
 No call raises: a cache that cannot be read or written costs time. Threads: any.
 """

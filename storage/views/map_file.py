@@ -1,6 +1,6 @@
 """The file that a view map is kept in: its header, its checksum, and what has to fit for it to be a map at all.
 
-docs/format/values-map.md draws it. Whether a map describes a log is for others to see (`view_map`).
+docs/internals/format/values-map.md draws it. Whether a map describes a log is for others to see (`view_map`).
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ begins when 64 KiB of output (or 4 MiB of log) have passed since the last entry:
 count 0, and so do batches that cannot be read: they are reported, and the rest of the view closes up.
 
 A map grows with its segment. That of a sealed segment is kept beside the log as `<base offset>.values-map`, or
-`.records-map`, names that Kafka ignores (docs/format/values-map.md). It describes what it was made from and is dropped
-when that is not what the log holds: it may cost time, never a wrong byte. It goes where its segment goes: beside one
-that was removed it is read on until both are unlinked. A map that begins inside of its segment is never kept. Of a log
-that may not be written to, maps lie in a cache (`map_cache`). They have no counterpart in Kafka.
+`.records-map`, names that Kafka ignores (docs/internals/format/values-map.md). It describes what it was made from and
+is dropped when that is not what the log holds: it may cost time, never a wrong byte. It goes where its segment goes:
+beside one that was removed it is read on until both are unlinked. A map that begins inside of its segment is never
+kept. Of a log that may not be written to, maps lie in a cache (`map_cache`). They have no counterpart in Kafka.
 
 Threads: one extends, any number read; `size` and the entries a reader finds below it belong together.
 """

@@ -53,7 +53,7 @@ def test_there_is_a_page_for_all_and_for_each_verb() -> None:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_page_of_a_document_renders_without_a_warning_and_has_all_its_words(name: str) -> None:
     page = set(re.findall(r"[a-z]{4,}", rendered(PAGES[name]).lower()))
-    text = (Path(__file__).parents[2] / "docs" / DOCUMENTS[name][0]).read_text()
+    text = (Path(__file__).parents[2] / "docs" / "use" / DOCUMENTS[name][0]).read_text()
     text = re.sub(r"\]\([^)]*\)", "]", text.partition("\n")[2])
     text = re.sub(r"^\|.*\n(?=\|[-| ]+\n)", "", text, flags=re.MULTILINE)  # the heads of tables
     assert set(re.findall(r"[a-z]{4,}", text.lower())) <= page

@@ -1,4 +1,4 @@
-"""The commands of docs/walkthrough.md do what the page says, at a scale that fits every run."""
+"""The commands of docs/use/walkthrough.md do what the page says, at a scale that fits every run."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_map_of_128_mib_takes_5033164_keys(outputs: dict[str, str]) -> None:
 
 
 def test_the_page_shows_what_its_commands_print(outputs: dict[str, str]) -> None:
-    shown = blocks((ROOT / "docs" / "walkthrough.md").read_text())
+    shown = blocks((ROOT / "docs" / "use" / "walkthrough.md").read_text())
     assert list(shown) == list(outputs)
     silent = [command for command, text in shown.items() if not text]
     assert [outputs[command] for command in silent] == [""] * len(silent)

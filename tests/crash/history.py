@@ -5,8 +5,9 @@ outlives whatever happens to it. Records need not be kept, for a record is a fun
 life in which it was appended, and its offset; a *life* is what a writer did between two opens.
 
 Promised are offsets: those below `handed` were in the segment file when `append` returned, those below `synced` on disk
-when `flush` did, and `start` is a log start that was on disk. `check` is the exact prefix of docs/promises.md: every
-record is the one appended there last, none is missing, foreign, or there twice, and none that was promised is gone.
+when `flush` did, and `start` is a log start that was on disk. `check` is the exact prefix of docs/use/promises.md:
+every record is the one appended there last, none is missing, foreign, or there twice, and none that was promised is
+gone.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ _NO_COMMANDS = {
 class Row:
     """One kind of fault. `name` is what `scripts/soak` calls it, `fault` says in a few words what happens.
 
-    `goal`: how many states (`unit` says of what) are to be checked for the figures of docs/promises.md.
+    `goal`: how many states (`unit` says of what) are to be checked for the figures of docs/use/promises.md.
     `needs`: commands, and `root`, `fuse` or `loop`; a row that lacks one fails.
-    `promises`: sentences of docs/promises.md that the row holds; as good as `@pytest.mark.promise`.
+    `promises`: sentences of docs/use/promises.md that the row holds; as good as `@pytest.mark.promise`.
     """
 
     number: int

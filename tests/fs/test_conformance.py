@@ -1,4 +1,5 @@
-"""docs/conformance.md is true: every call of its table is made on every path that it names, for writing and read only.
+"""docs/evidence/conformance.md is true: every call of its table is made on every path that it names, for writing and
+read only.
 
 The page is the table of cases. What is called is in `system_calls`; both must name the same calls.
 """
@@ -20,7 +21,7 @@ from system_calls import CALLS, outcome
 pytestmark = pytest.mark.mount
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "conformance.md").read_text()
+PAGE = (ROOT / "docs" / "evidence" / "conformance.md").read_text()
 TOPIC = "keyed"
 """What the golden log has for the `orders` of the page."""
 

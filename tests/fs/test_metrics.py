@@ -1,4 +1,4 @@
-"""`.offsetfs/metrics` and `stats`: what they show of a report, and that docs/monitoring.md tells of each metric."""
+"""`.offsetfs/metrics` and `stats`: what they show of a report, and that docs/use/monitoring.md tells of each metric."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.unit
 
-PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
+PAGE = Path(__file__).parents[2] / "docs" / "use" / "monitoring.md"
 ORDERS = TopicPartition("orders", 0)
 
 REPORT = Report(

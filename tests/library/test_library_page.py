@@ -1,4 +1,4 @@
-"""docs/library.md: every example on the page does what it says there, and every error on it is one."""
+"""docs/use/library.md: every example on the page does what it says there, and every error on it is one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import offsetfs
 
 pytestmark = pytest.mark.unit
 
-PAGE = Path(__file__).parents[2] / "docs" / "library.md"
+PAGE = Path(__file__).parents[2] / "docs" / "use" / "library.md"
 PLACE = "/var/lib/kafka/data"
 BEGINNING_MS = 1_795_266_300_000
 """2026-11-21T13:05 UTC."""

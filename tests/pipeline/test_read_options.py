@@ -99,7 +99,7 @@ def test_a_micro_batch_waits_for_so_many_offsets_and_so_long() -> None:
 
 
 def test_the_page_names_every_option_and_no_other() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "use" / "spark.md").read_text()
     table = page.split("### Options", 1)[1].split("\n\n", 2)[1]
     named = {name for line in table.splitlines()[2:] for name in re.findall(r"`([\w.]+)`", line.split("|")[1])}
     assert named | {"path", "paths"} == set(read_options.KNOWN)

@@ -1,4 +1,4 @@
-"""What docs/semantics.md says of a read-only mount beside a broker with followers, with a metadata log made by hand."""
+"""The sentences of docs/use/semantics.md about a read-only mount beside a broker, with a metadata log made by hand."""
 
 from __future__ import annotations
 

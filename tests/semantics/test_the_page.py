@@ -1,4 +1,4 @@
-"""Every sentence of docs/semantics.md is tried by a test, and what is tried is on the page."""
+"""Every sentence of docs/use/semantics.md is tried by a test, and what is tried is on the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def sentences() -> list[str]:
     """The bullets of the page; one may go on in the next line, indented."""
     found: list[str] = []
     is_bullet = False
-    for line in (ROOT / "docs" / "semantics.md").read_text().splitlines():
+    for line in (ROOT / "docs" / "use" / "semantics.md").read_text().splitlines():
         if line.startswith("* "):
             found.append(line.removeprefix("* "))
         elif is_bullet and line.startswith("  "):

@@ -1,4 +1,4 @@
-"""What docs/semantics.md says of writing, typed into a shell."""
+"""What docs/use/semantics.md says of writing, typed into a shell."""
 
 from __future__ import annotations
 

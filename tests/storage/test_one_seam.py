@@ -15,7 +15,8 @@ STORAGE = Path(__file__).parents[2] / "storage"
 SEAM = {"files.py", "lock.py"}
 OWN_INPUT_AND_OUTPUT = {"views/key_store.py": "sqlite3"}
 """A module whose files another library reads and writes: what they hold is never believed after a crash, so no fault
-that the simulated disk could meet it with would be told from one that it meets anyway (docs/decisions/0013)."""
+that the simulated disk could meet it with would be told from one that it meets anyway
+(docs/internals/decisions/0013)."""
 FORBIDDEN_MODULES = {
     "mmap",
     "tempfile",
