@@ -26,6 +26,7 @@ def command(log_directory: str, paths: tuple[str, ...], texts: tuple[str, ...]) 
     \b
     offsetfs cat /var/lib/kafka/data orders-0/42
     offsetfs cat /var/lib/kafka/data orders-0/values | grep refused
+    offsetfs cat /var/lib/kafka/data topics/orders/records.ndjson
     offsetfs cat /var/lib/kafka/data orders-0/by-time/-15m orders-0/latest
     offsetfs cat /var/lib/kafka/data orders-0/values -o isolation=read_committed
 

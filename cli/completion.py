@@ -84,16 +84,26 @@ def _paths_and_partitions(kind: str) -> Completer:
     return complete
 
 
-_IN_THE_TREE = ("README", "groups/", "topics/", ".offsetfs/")
+_TOPICS = "topics/"
+_IN_THE_TREE = ("README", "groups/", _TOPICS, ".offsetfs/")
 _IN_A_PARTITION = (
     *("first", "latest", "start", "next", "info", "append", "append.ndjson", "append.raw", "values", "records.ndjson"),
     *("by-time/", "segments/", "range/", "last/", "by-key/", "follow"),
 )
 """What is in every partition, by what goes on with a slash: the tree itself would have to be loaded to ask it."""
+_IN_A_TOPIC = ("append", "append.ndjson", "values", "records.ndjson", "by-key/", "follow")
+"""What is in every directory of `topics`."""
 
 
 def _tree_paths(ctx: click.Context, incomplete: str) -> Items:
-    """Partitions with a slash, and behind it what is in each of them."""
+    """Partitions and topics with a slash, and behind it what is in each of them."""
+    if incomplete.startswith(_TOPICS):
+        topic, slash, _ = incomplete.removeprefix(_TOPICS).partition("/")
+        topics = dict.fromkeys(each.topic for each in _in_log_directory(_log_directory(ctx)))
+        below = (
+            [f"{topic}/{name}" for name in _IN_A_TOPIC if topic in topics] if slash else [f"{each}/" for each in topics]
+        )
+        return _steps(incomplete, [_TOPICS + path for path in below])
     partition, slash, _ = incomplete.partition("/")
     partitions = list(map(str, _in_log_directory(_log_directory(ctx))))
     if not slash:

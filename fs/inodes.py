@@ -78,6 +78,8 @@ class Kind(IntEnum):
     """`groups/<group>/state`: the place of the group."""
     TOPIC_FOLLOW = 22
     """`topics/<topic>/follow[@A]`: the place among those that the kernel still knows (see `looked_up`)."""
+    TOPIC_SNAPSHOT = 23
+    """`topics/<topic>/values`, `records.ndjson`: the same."""
 
 
 class Fixed(IntEnum):

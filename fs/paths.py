@@ -40,6 +40,7 @@ _PLACES = {
     Kind.TOPIC_APPEND: "topics",
     Kind.TOPIC_KEYS: "topics",
     Kind.TOPIC_FOLLOW: "topics",
+    Kind.TOPIC_SNAPSHOT: "topics",
 }
 
 

@@ -1,9 +1,10 @@
-"""`topics`: topics as a whole: appended to as Kafka's own producer does it, searched for a key, and followed.
+"""`topics`: topics as a whole: appended to as Kafka's own producer does it, searched for a key, followed, and read.
 
     topics/<topic>/append           one record a line, without key: a batch to one partition, the next to the next
     topics/<topic>/append.ndjson    lines of JSON: to the `partition` they name, else by the hash of the key
     topics/<topic>/by-key/<key>     see `topic_keys`
     topics/<topic>/follow           see `topic_follow`
+    topics/<topic>/values           see `topic_snapshots`, as for records.ndjson
 
 What is opened O_RDWR tells `partition offset timestamp` of each record. Where partitions of the topic are missing
 below the highest, nobody can know which one a key belongs to, and nothing is taken (EINVAL).
@@ -28,13 +29,14 @@ from offsetfs.fs.places import Places
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.views.topic_follow import FollowOf, TopicFollow
 from offsetfs.fs.views.topic_keys import BY_KEY_NAME, KeysOf, TopicKeys
+from offsetfs.fs.views.topic_snapshots import SNAPSHOT_NAMES, GrowingOf, TopicSnapshots
 from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition
 
 _FILES = (Fixed.APPEND, Fixed.APPEND_NDJSON)  # number: the place of the topic × 2, and which of these
 
 
 class TopicsDirectory:
-    """`topics` itself; `directories`, `appends`, `keys` and `follow` are the nodes below."""
+    """`topics` itself; `directories`, `appends`, `keys`, `follow` and `snapshots` are the nodes below."""
 
     def __init__(
         self,
@@ -43,13 +45,15 @@ class TopicsDirectory:
         accumulators: Accumulators,
         keys_of: KeysOf,
         follow_of: FollowOf,
+        growing_of: GrowingOf,
     ) -> None:
         self._shared = shared
         self._topics = _Topics(shared)
         self.appends = TopicAppends(shared, self._topics, partitions, accumulators)
         self.keys = TopicKeys(shared, self._topics.all_at, keys_of)
         self.follow = TopicFollow(shared, partitions, follow_of)
-        self.directories = TopicDirectories(shared, self._topics, self.appends, self.keys, self.follow)
+        self.snapshots = TopicSnapshots(shared, self._topics.all_at, growing_of)
+        self.directories = TopicDirectories(shared, self._topics, self.appends, self.keys, self.follow, self.snapshots)
 
     def entry(self) -> EntryAttributes | None:
         """Return the attributes, None where there is no topic."""
@@ -100,13 +104,20 @@ class TopicDirectories:
     """`topics/<topic>`. `number`: the place of the topic."""
 
     def __init__(
-        self, shared: Shared, topics: _Topics, appends: TopicAppends, keys: TopicKeys, follow: TopicFollow
+        self,
+        shared: Shared,
+        topics: _Topics,
+        appends: TopicAppends,
+        keys: TopicKeys,
+        follow: TopicFollow,
+        snapshots: TopicSnapshots,
     ) -> None:
         self._shared = shared
         self._topics = topics
         self._appends = appends
         self._keys = keys
         self._follow = follow
+        self._snapshots = snapshots
 
     def entry(self, topic: str) -> EntryAttributes:
         return self._shared.attributes.directory(pack(Kind.TOPIC, 0, self._topics.places.of(topic)))
@@ -123,6 +134,8 @@ class TopicDirectories:
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         if name == BY_KEY_NAME:  # by name only: what is in it answers a question
             return self._keys.entry(number)
+        if name in SNAPSHOT_NAMES:
+            return await self._snapshots.lookup(number, name)
         entry = dict(self._entries(number)).get(name)
         return self._follow.lookup(self._topics.places.at(number), name) if entry is None else entry
 

@@ -30,6 +30,7 @@ from offsetfs.fs.paths import path_of
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.views.by_key import KeyDirectory
 from offsetfs.fs.views.follow import FollowFiles
+from offsetfs.fs.views.growing_file import GrowingFile
 from offsetfs.fs.views.texts import mount_texts
 from offsetfs.storage.names import TopicPartition
 
@@ -61,7 +62,9 @@ class NodeTable:
         self._of_partitions: dict[int, PartitionDirectory] = {}
         texts = mount_texts(shared)
         control = ControlDirectory(shared, texts, accumulators, open_handles)
-        topics = TopicsDirectory(shared, self.partitions, accumulators, self._keys_of, self._follow_of)
+        topics = TopicsDirectory(
+            shared, self.partitions, accumulators, self._keys_of, self._follow_of, self._growing_of
+        )
         self._directories: dict[int, Directory] = {
             Fixed.DIRECTORY: RootDirectory(shared, self.partitions, texts, self.groups, topics, self.directory_of),
             Fixed.CONTROL: control,
@@ -79,8 +82,12 @@ class NodeTable:
             key(Kind.GROUP_STATE, 0): self.groups.states,
             key(Kind.TOPIC_APPEND, 0): topics.appends,
             key(Kind.TOPIC_FOLLOW, 0): topics.follow,
+            key(Kind.TOPIC_SNAPSHOT, 0): topics.snapshots,
         }
-        self._looked_up: dict[int, LookedUp[Any]] = {Kind.TOPIC_FOLLOW: topics.follow.names}
+        self._looked_up: dict[int, LookedUp[Any]] = {
+            Kind.TOPIC_FOLLOW: topics.follow.names,
+            Kind.TOPIC_SNAPSHOT: topics.snapshots.looked_up,
+        }
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
@@ -97,6 +104,10 @@ class NodeTable:
 
     async def _follow_of(self, partition: Partition) -> FollowFiles:
         return (await self.directory_of(partition).tree()).follow
+
+    async def _growing_of(self, name: TopicPartition) -> tuple[GrowingFile, GrowingFile]:
+        tree = await self.directory_of(self.partitions.of(name)).tree()
+        return tree.values, tree.json
 
     def numbered(self, number: int) -> PartitionDirectory:
         """Return the directory of the partition with this number; ESTALE where there never was one."""

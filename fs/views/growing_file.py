@@ -21,6 +21,7 @@ from __future__ import annotations
 import errno
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
@@ -49,6 +50,18 @@ AHEAD_BYTES = 1 << 20
 """What is joined at once for a reader that goes forward, where blocks are smaller."""
 
 
+@dataclass(frozen=True, slots=True)
+class FrozenFile:
+    """The first `size` bytes of one generation of a growing file, which never change."""
+
+    inode: int
+    size: int
+    view: PartitionView = field(compare=False)
+    mtime_ns: int = field(compare=False)
+    damage_at_end: SkippedPlace | None = field(compare=False)
+    """The batch that was left out directly behind the last byte, when there is one."""
+
+
 class GrowingFile:
     """`values` or `records.ndjson` of one partition. `number`: the generation."""
 
@@ -74,6 +87,14 @@ class GrowingFile:
         generation = self._current()
         await self._making.complete(self._views[generation])
         return self._attributes(generation)
+
+    async def frozen(self) -> FrozenFile:
+        """Return the file as it is now; EAGAIN as for a look-up."""
+        generation = self._current()
+        view = self._views[generation]
+        await self._making.complete(view)
+        size, inode = view.size, self._partition.inode(self._kind, generation)
+        return FrozenFile(inode, size, view, self._partition.log.modified_ns, view.next_damage(size, size))
 
     async def listed(self) -> EntryAttributes | None:
         """Return the attributes when all maps are there, or can be had in a moment; else None."""
@@ -221,7 +242,7 @@ class ViewHandle:
         if damaged is None:
             return size
         if damaged.byte == position:
-            raise RecordsLeftOut("a batch cannot be read", path=damaged.path, position=damaged.position)
+            raise left_out(damaged)
         return damaged.byte - position
 
     async def _gather(self, position: int, end: int, is_sequential: bool) -> Buffer:
@@ -299,3 +320,8 @@ class ViewHandle:
 
     async def release(self) -> None:
         self._closed(self._inode)
+
+
+def left_out(damaged: SkippedPlace) -> RecordsLeftOut:
+    """Return what to raise where a batch was left out."""
+    return RecordsLeftOut("a batch cannot be read", path=damaged.path, position=damaged.position)

@@ -33,6 +33,7 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     tail -f orders-0/values               and those to come
     cat orders-0/follow                   only those to come, at once; follow@-3: the newest three first
     cat topics/orders/follow              ... of all partitions of a topic
+    cat topics/orders/values              a snapshot of all partitions; also records.ndjson
     jq .key orders-0/records.ndjson       every record as a line of JSON
     cat orders-0/42.json                  ... or one; also 42.key and 42.headers
     cat orders-0/range/100..200           the values from 100 to 199; times do as well: range/-15m..

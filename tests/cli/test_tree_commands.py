@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -87,6 +88,24 @@ def test_the_tree_is_listed(said: Said, log: str) -> None:
 def test_what_is_listed_in_a_partition_is_offered_at_tab(said: Said, log: str) -> None:
     names = said("ls", log, "orders-0", "-o", "list=none")[1].splitlines()
     assert len(names) > 8 and set(names) <= {offered.rstrip("/") for offered in completion._IN_A_PARTITION}
+
+
+@pytest.mark.unit
+def test_what_is_in_a_topic_is_offered_at_tab(said: Said, log: str) -> None:
+    for name in completion._IN_A_TOPIC:
+        assert said("ls", log, "-l", f"topics/orders/{name.rstrip('/')}", "-o", "list=none")[0] == 0
+    ctx = SimpleNamespace(params={"log_directory": log})
+    offered = [item.value for item in completion._tree_paths(ctx, "topics/orders/")]
+    assert offered == [f"topics/orders/{name}" for name in completion._IN_A_TOPIC]
+    assert "topics/orders/" in [item.value for item in completion._tree_paths(ctx, "topics/o")]
+
+
+@pytest.mark.unit
+def test_a_topic_as_a_whole_is_printed(said: Said, log: str) -> None:
+    values = said("cat", log, "orders-0/values")[1]
+    assert said("cat", log, "topics/orders/values") == (0, values, "")
+    code, out, _ = said("ls", "-l", log, "topics/orders/values")
+    assert code == 0 and out.split()[3] == str(len(values.encode()))
 
 
 @pytest.mark.unit

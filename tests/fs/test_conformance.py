@@ -25,6 +25,9 @@ PAGE = (ROOT / "docs" / "evidence" / "conformance.md").read_text()
 TOPIC = "keyed"
 """What the golden log has for the `orders` of the page."""
 
+DAMAGED = "codec-none-0"
+"""A partition of another topic, because the files of the whole topic end at damage."""
+
 MODES = {"rw": "delete-records", "ro": "ro"}
 
 
@@ -58,11 +61,11 @@ def trees(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
         trees = {}
         for mode, options in MODES.items():
             log = Path(shutil.copytree(golden, scratch / f"log-{mode}"))
-            with open(log / f"{TOPIC}-3/00000000000000000000.log", "r+b") as segment:
+            with open(log / f"{DAMAGED}/00000000000000000000.log", "r+b") as segment:
                 segment.seek(70)
                 segment.write(b"\xff\xfe")
             tree = trees[mode] = stack.enter_context(mounted(log, scratch / mode, options))
-            assert outcome(lambda path: str(path.stat()), tree / f"{TOPIC}-3/0") == "EBADMSG"
+            assert outcome(lambda path: str(path.stat()), tree / f"{DAMAGED}/0") == "EBADMSG"
         yield trees
 
 

@@ -61,7 +61,7 @@ def test_topics_are_listed_with_what_can_be_written(orders: Path) -> None:
     assert orders.name in os.listdir(orders.parent) and "topics" in os.listdir(orders.parents[1])
     assert sorted(os.listdir(orders)) == ["append", "append.ndjson"]
     assert (orders / "append").read_bytes() == b"" == (orders / "append.ndjson").read_bytes()
-    for name in ("append.raw", "0", "values"):
+    for name in ("append.raw", "0", "last"):
         assert not (orders / name).exists()
     assert not (orders.parent / "nothing").exists()
     assert subprocess.run(["grep", "-r", "x", orders.parent], capture_output=True).returncode == 1

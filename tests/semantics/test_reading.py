@@ -171,6 +171,31 @@ VIEWS = [
         f"{LINES[10]}10\nnone\n",
     ),
     Said(
+        "`topics/<topic>/values` and `records.ndjson` are those files of all partitions, in partition order, by name "
+        "only.",
+        "mkdir parts-0 parts-1; echo b > parts-1/append; echo a > parts-0/append; cat topics/parts/values; "
+        "cat parts-0/records.ndjson parts-1/records.ndjson | cmp - topics/parts/records.ndjson && echo same; "
+        "ls topics/parts; rmdir parts-0 parts-1",
+        "a\nb\nsame\nappend\nappend.ndjson\n",
+    ),
+    Said(
+        "They are a snapshot of the moment of the look-up, with an exact size; appended records and new partitions are "
+        "in the next look-up.",
+        "mkdir parts-0; echo a > parts-0/append; exec 3< topics/parts/values; mkdir parts-1; echo b > parts-1/append; "
+        "echo c > parts-0/append; cat <&3; exec 3<&-; stat -c %s topics/parts/values; cat topics/parts/values; "
+        "rmdir parts-0 parts-1",
+        "a\n6\na\nc\nb\n",
+    ),
+    Said(
+        "`tail -f` of such a snapshot prints nothing that comes later; `follow` of the topic does.",
+        # tail looks once more after the process that it waits for has ended.
+        "mkdir parts-0; echo a > parts-0/append; sleep 1000 & waited=$!; "
+        "tail -s 0.05 --pid=$waited -f topics/parts/values > $s/tail & "
+        "until [ -s $s/tail ]; do :; done; exec 3< topics/parts/follow; echo b > parts-0/append; read -r line <&3; "
+        "kill $waited; wait %2; cat $s/tail; echo $line; exec 3<&-; rmdir parts-0",
+        "a\nb\n",
+    ),
+    Said(
         "`segments` are the real files, byte for byte.",
         "ls orders-0/segments | grep -v snapshot; "
         "cmp orders-0/segments/00000000000000000000.log ../log/orders-0/00000000000000000000.log "
