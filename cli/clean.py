@@ -18,7 +18,7 @@ from offsetfs.storage.names import TopicPartition
 if TYPE_CHECKING:
     from offsetfs.fs.options import MountOptions
     from offsetfs.storage.directory.directory import LogDirectory
-    from offsetfs.storage.duties.duties import Done
+    from offsetfs.storage.maintenance.background_tasks import TaskResult
 
 TOPICS_SHOWN = 10
 PROGRESS_S = 10.0
@@ -99,12 +99,12 @@ def _tell_untouched(directory: LogDirectory, chosen: list[TopicPartition]) -> No
 def _clean(log_directory: str, wanted: list[TopicPartition], options: MountOptions, now: bool) -> int:
     from offsetfs.cli.progress import Line, bytes_text, recovery_progress
     from offsetfs.storage.directory.directory import LogDirectory
-    from offsetfs.storage.duties.duties import Duties
+    from offsetfs.storage.maintenance.background_tasks import BackgroundTasks
 
-    done: list[Done] = []
+    done: list[TaskResult] = []
     line = Line("offsetfs clean", every_seconds=PROGRESS_S)
 
-    def tell(each: Done) -> None:
+    def tell(each: TaskResult) -> None:
         done.append(each)
         line.clear()
         click.echo(str(each), err=each.error is not None)
@@ -119,7 +119,7 @@ def _clean(log_directory: str, wanted: list[TopicPartition], options: MountOptio
         directory = LogDirectory.open(log_directory, on_progress=on_progress, **options.of_directory())
     try:
         chosen = _chosen(directory, wanted)
-        Duties(directory, tell).run_all(chosen, now=now, on_progress=show)
+        BackgroundTasks(directory, tell).run_all(chosen, now=now, on_progress=show)
         line.clear()
         _tell_untouched(directory, chosen)
     finally:
@@ -132,7 +132,7 @@ def _clean(log_directory: str, wanted: list[TopicPartition], options: MountOptio
 
 def _plan(log_directory: str, wanted: list[TopicPartition], options: MountOptions, now: bool) -> int:
     from offsetfs.storage.directory.directory import LogDirectory
-    from offsetfs.storage.duties.duty_plan import plan
+    from offsetfs.storage.maintenance.maintenance_plan import plan
 
     directory = LogDirectory.open(log_directory, read_only=True, **options.of_directory())
     try:

@@ -17,7 +17,7 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.clock import SYSTEM
 from offsetfs.storage.cluster import metadata_log
-from offsetfs.storage.directory.inherited_settings import InheritedSettings, Layers
+from offsetfs.storage.directory.inherited_settings import InheritedSettings, SettingLayers
 from offsetfs.storage.errors import InvalidName, StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.settings import broker_settings
@@ -131,7 +131,7 @@ def _options(log_directory: str, texts: tuple[str, ...]) -> MountOptions:
     return parsed_options((*of_mount, *texts))
 
 
-def _layers(log_directory: str, options: MountOptions) -> Layers:
+def _layers(log_directory: str, options: MountOptions) -> SettingLayers:
     path = os.path.realpath(log_directory)
     return InheritedSettings(
         metadata_log.open_beside(path, options.metadata_log_directory, SYSTEM),
@@ -160,7 +160,7 @@ def _topics(log_directory: str) -> set[str]:
 # --- showing ---------------------------------------------------------------------------------------------------------
 
 
-def _with_origins(settings: TopicSettings, layers: Layers, topic: str) -> dict[str, tuple[str, str]]:
+def _with_origins(settings: TopicSettings, layers: SettingLayers, topic: str) -> dict[str, tuple[str, str]]:
     """Return value and origin of each setting, by name."""
     places = (
         (OF_TOPIC, settings.of(topic)),

@@ -27,8 +27,8 @@ from offsetfs.storage.dump.dump import DumpOptions, dump_file
 from offsetfs.storage.dump.indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, WINDOW_BYTES, IndexOptions
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import BYTES_MAX, LOG_SUFFIX, Decoder, LogOptions
-from offsetfs.storage.dump.range import Bound, Range, within
-from offsetfs.storage.dump.report import Report
+from offsetfs.storage.dump.range import DumpRange, RangeBound, within
+from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import StorageError
 
 STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
@@ -107,14 +107,14 @@ def command(
     if not paths and not files:
         raise Failure("nothing to dump: name a file or a directory (see offsetfs dump --help)", WRONG_CALL)
     try:
-        return _dump(_parts(chosen, Range(_bound("--from", start), _bound("--to", end)), options))
+        return _dump(_parts(chosen, DumpRange(_bound("--from", start), _bound("--to", end)), options))
     except _ReaderGone:
         return SYSTEM
 
 
 def _dump(parts: Iterable[tuple[str, DumpOptions]]) -> int:
     lines = LineBuffer(_write)
-    report = Report(partial(_say, lines, ""), partial(_say, lines, "offsetfs dump: "))
+    report = DumpReport(partial(_say, lines, ""), partial(_say, lines, "offsetfs dump: "))
     for path, options in parts:
         dump_file(path, options, lines, report)
     lines.flush()
@@ -123,9 +123,9 @@ def _dump(parts: Iterable[tuple[str, DumpOptions]]) -> int:
     return FAILED if report.unreadable else DONE
 
 
-def _parts(chosen: list[str], wanted: Range, options: DumpOptions) -> Iterator[tuple[str, DumpOptions]]:
+def _parts(chosen: list[str], wanted: DumpRange, options: DumpOptions) -> Iterator[tuple[str, DumpOptions]]:
     """Yield each file with the options for it; with a range only logs, and only those that reach into it."""
-    if wanted == Range():
+    if wanted == DumpRange():
         yield from ((path, options) for path in chosen)
         return
     try:
@@ -165,15 +165,15 @@ def _checks_indexes(options: DumpOptions) -> bool:
     return options.index.sanity_only or options.index.verify_only
 
 
-def _bound(option: str, text: str | None) -> Bound | None:
+def _bound(option: str, text: str | None) -> RangeBound | None:
     if text is None:
         return None
     if text.isascii() and text.isdigit():
-        return Bound(offset=int(text))
+        return RangeBound(offset=int(text))
     timestamp = parse_time(text.encode("utf-8", "replace"), int(time.time() * 1000))
     if timestamp is None:
         raise Failure(f"{option} {text}: neither an offset nor a time (see offsetfs dump --help)", WRONG_CALL)
-    return Bound(timestamp=timestamp)
+    return RangeBound(timestamp=timestamp)
 
 
 # --- output --------------------------------------------------------------------------------------------------------

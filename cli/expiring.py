@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import META_PROPERTIES
-from offsetfs.storage.duties.glance import Glance
 from offsetfs.storage.errors import InvalidName, StorageError
+from offsetfs.storage.maintenance.partition_stat import PartitionStat
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.settings import broker_settings
 from offsetfs.storage.settings.config import DEFAULTS, LogConfig
@@ -45,7 +45,7 @@ def _going(log_directory: str, options: MountOptions) -> Iterator[TopicPartition
             partition = TopicPartition.parse(name)
             config = settings.config_of(partition.topic)
             if settings.is_known(partition.topic) and config.is_deleted and config.retention_ms >= 0:
-                latest_ms = Glance.at(os.path.join(log_directory, name)).latest_ms()
+                latest_ms = PartitionStat.at(os.path.join(log_directory, name)).latest_ms()
                 if 0 <= latest_ms < now_ms - config.retention_ms:
                     yield partition
         except (InvalidName, OSError):

@@ -15,7 +15,7 @@ from offsetfs.storage.counted import counted
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
 if TYPE_CHECKING:
-    from offsetfs.storage.directory.hand_over import HandedOver
+    from offsetfs.storage.directory.hand_over import HandOverResult
 
 
 @click.command("hand-over", short_help="Give a partition to a stopped Kafka broker.")
@@ -56,7 +56,7 @@ def command(log_directory: str, name: str, broker_directory: str) -> int:
     return DONE
 
 
-def _content(result: HandedOver) -> str:
+def _content(result: HandOverResult) -> str:
     if result.next_offset == result.log_start_offset:
         return "empty"
     return (

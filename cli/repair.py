@@ -14,7 +14,7 @@ from offsetfs.cli.served import UNMOUNT, in_use
 from offsetfs.storage.errors import LogDirectoryLocked, NotALogDirectory
 
 if TYPE_CHECKING:
-    from offsetfs.storage.verify.repair import Outcome, Plan
+    from offsetfs.storage.verify.repair import RepairOutcome, RepairPlan
     from offsetfs.storage.verify.repair_plan import PartitionPlan
 
 LEFT = 1
@@ -60,7 +60,7 @@ def command(log_directory: str, dry_run: bool, as_json: bool) -> int:
     return DONE if planned.is_sound and not outcome.failed else LEFT
 
 
-def _what_next(planned: Plan) -> str:
+def _what_next(planned: RepairPlan) -> str:
     return "nothing to do" if planned.is_empty else "add --yes to do it"
 
 
@@ -71,7 +71,7 @@ def _say(as_json: bool, *sentences: str, changed: bool) -> None:
         click.echo("; ".join(sentences))
 
 
-def _show(planned: Plan, as_json: bool) -> None:
+def _show(planned: RepairPlan, as_json: bool) -> None:
     if not planned.is_clean:
         _line(as_json, "unclean", planned.path, "not cleanly closed: every partition will be recovered")
     if planned.settings_path is not None:
@@ -99,7 +99,7 @@ def _line(as_json: bool, kind: str, path: str, meaning: str) -> None:
     click.echo(json.dumps({"kind": kind, "path": path, "meaning": meaning}) if as_json else f"{path}: {meaning}")
 
 
-def _show_outcome(planned: Plan, outcome: Outcome, as_json: bool) -> None:
+def _show_outcome(planned: RepairPlan, outcome: RepairOutcome, as_json: bool) -> None:
     for damage in outcome.damage:
         place = f"position {damage.position}, offset {damage.offset}"
         if as_json:

@@ -21,7 +21,7 @@ from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.verify.finding import DAMAGE, NOTICE, Finding
 
 if TYPE_CHECKING:
-    from offsetfs.storage.verify.circumstances import Tally
+    from offsetfs.storage.verify.partition_context import VerificationCounts
 
 FOUND = 1
 """Something was found. The same number as a wrong call: neither is 0, and stderr tells them apart."""
@@ -74,12 +74,12 @@ def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: in
     return FOUND if summary.damage or (strict and summary.notices) else DONE
 
 
-def _verify(wanted: Selection, report: Callable[[Finding], None], inflated_bytes_max: int) -> Tally:
+def _verify(wanted: Selection, report: Callable[[Finding], None], inflated_bytes_max: int) -> VerificationCounts:
     from offsetfs.cli.progress import bytes_progress
-    from offsetfs.storage.verify.circumstances import Tally
+    from offsetfs.storage.verify.partition_context import VerificationCounts
     from offsetfs.storage.verify.verify import Verification
 
-    total = Tally()
+    total = VerificationCounts()
     for directory, partitions in wanted.items():
         with bytes_progress("Verifying") as on_progress:
             verification = Verification(
@@ -144,7 +144,7 @@ def _is_partition(path: str) -> bool:
 class _Summary:
     """The last line."""
 
-    tally: Tally
+    tally: VerificationCounts
     damage: int
     notices: int
     seconds: float

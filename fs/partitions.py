@@ -17,7 +17,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments.segment_map import Segments
-from offsetfs.storage.views.map_cache import MapCache
+from offsetfs.storage.views.line_index_cache import LineIndexCache
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Partition:
         self.number = number
         self.name = name
         self.anchor = 0
-        self.map_cache: MapCache | None = None
+        self.map_cache: LineIndexCache | None = None
         """Where view maps are kept of a log that may not be written to. Of an open partition."""
         self.listed: tuple[Bounds, int] | None = None
         """The offset at which the last listing began. Finding it walks over headers, and over what is damaged."""
@@ -121,7 +121,7 @@ class Partition:
                     log, is_committed_only=self._shared.options.is_committed_only, on_damage=self._shared.damaged
                 )
                 cache = self._shared.options.cache_directory
-                self.map_cache = MapCache(cache, log) if cache is not None and log.read_only else None
+                self.map_cache = LineIndexCache(cache, log) if cache is not None and log.read_only else None
                 self._log = log
 
     async def recover(self) -> None:

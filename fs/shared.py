@@ -30,9 +30,9 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records import inflation
 from offsetfs.storage.records.batch import BatchHeader
 from offsetfs.storage.records.record import Record
-from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.views.stretch import Stretch
-from offsetfs.storage.views.view_map import Maps
+from offsetfs.storage.segments.open_files import FilePool
+from offsetfs.storage.views.line_index import Maps
+from offsetfs.storage.views.record_chunk import RecordChunk
 
 _log = logging.getLogger(__name__)
 
@@ -75,8 +75,8 @@ class Shared:
         self.records: Lru[Shown] = Lru(RECORD_BYTES_MAX)  # by inode, and what it was read from
         self.batches = BatchCache(BATCH_BYTES_MAX)
         self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined lines, see views.py
-        self.stretches: Lru[Stretch] = Lru(STRETCH_BYTES_MAX)  # joined records, see follow.py
-        self.maps: Maps = Pool(OPEN_MAPS_MAX, finds_held=True)
+        self.stretches: Lru[RecordChunk] = Lru(STRETCH_BYTES_MAX)  # joined records, see follow.py
+        self.maps: Maps = FilePool(OPEN_MAPS_MAX, finds_held=True)
         files.reclaim_with(self.maps.let_all_go)
         self.key_indexes = OpenIndexes()
         self._note_directories()

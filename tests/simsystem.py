@@ -21,8 +21,8 @@ from unittest import mock
 
 from simdisk import ROOT, SimDirectory, SimDisk, SimFile
 
-from offsetfs.storage import files, lock, side_by_side
-from offsetfs.storage.segments import room
+from offsetfs.storage import files, lock, parallel
+from offsetfs.storage.segments import preallocation
 
 
 @dataclass(slots=True)
@@ -148,7 +148,7 @@ class System:
         opened.disk.do("truncate", opened.inode, size)
 
     def fallocate(self, fd: int, _mode: int, _position: int, _size: int) -> None:
-        """Preallocation is invisible: neither content nor length change."""
+        """Nobody sees what is set aside: neither content nor length change."""
         self.fault("set aside", self._open[fd].path)
 
     def fsync(self, fd: int) -> None:
@@ -164,7 +164,7 @@ class System:
         assert fd in self._open
 
     def flock(self, _fd: int, _how: int) -> None:
-        """There is no other process."""
+        """Nobody else is there."""
 
     # --- names
 
@@ -323,8 +323,10 @@ def simulated(disk: SimDisk) -> Iterator[System]:
             patches.enter_context(mock.patch.object(files, name, system))
         patches.enter_context(mock.patch.object(files, "_fallocate", system.fallocate))
         patches.enter_context(mock.patch.object(files, "_reclaimers", []))  # those of other systems close nothing here
-        patches.enter_context(mock.patch.object(room, "STEP_BYTES_MIN", 1))  # so that it is met with little data, too
-        patches.enter_context(mock.patch.object(side_by_side, "THREADS", 1))
+        patches.enter_context(
+            mock.patch.object(preallocation, "STEP_BYTES_MIN", 1)
+        )  # so that it is met with little data, too
+        patches.enter_context(mock.patch.object(parallel, "THREADS", 1))
         patches.enter_context(mock.patch.object(lock.DirectoryLock, "acquire", lambda _self: None))
         patches.enter_context(mock.patch.object(lock, "holder", lambda _directory: None))
         try:

@@ -34,7 +34,7 @@ from offsetfs.fs.views.record_parts import record_parts
 from offsetfs.fs.views.records import RecordFiles
 from offsetfs.fs.views.segment_files import SegmentFiles
 from offsetfs.fs.views.texts import Text, partition_texts
-from offsetfs.storage.views.form import VALUES, JsonLines
+from offsetfs.storage.views.view_format import VALUES, JsonFormat
 
 CONTROL_NAME = b".offsetfs"
 
@@ -53,7 +53,7 @@ class PartitionTree:
     def __init__(self, shared: Shared, partition: Partition, accumulators: Accumulators) -> None:
         self.records = RecordFiles(shared, partition)
         self.values = GrowingFile(shared, partition, Kind.VALUES, VALUES)
-        self.json = GrowingFile(shared, partition, Kind.RECORDS, JsonLines(partition.name))
+        self.json = GrowingFile(shared, partition, Kind.RECORDS, JsonFormat(partition.name))
         self.appends: dict[int, File] = {
             which: AppendFile(shared, partition, accumulators, which) for which in APPEND_FILES
         }

@@ -1,7 +1,8 @@
 """The duties of the mounted log directories, in threads of their own: retention, compaction, checkpoints, removals.
 
-Each lane of `storage.duties.duties` sleeps until its next duty is due and then runs it in a thread, so that a long
-compaction holds up neither the mount nor the checkpoints; an idle mount wakes a few times a minute, for microseconds.
+Each queue of `storage.maintenance.background_tasks` sleeps until its next duty is due and then runs it in a thread, so
+that a long compaction holds up neither the mount nor the checkpoints; an idle mount wakes a few times a minute, for
+microseconds.
 What a duty did goes to the log, what failed to the log and to `.offsetfs/errors`; no failure ends the mount.
 """
 
@@ -15,8 +16,8 @@ import trio
 from offsetfs.fs.notes import Fault
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.threads import in_thread
-from offsetfs.storage.duties.duties import Done, Duties, Lane
 from offsetfs.storage.errors import StorageError
+from offsetfs.storage.maintenance.background_tasks import BackgroundTasks, TaskQueue, TaskResult
 
 _log = logging.getLogger(__name__)
 
@@ -39,10 +40,10 @@ class DutyRunner:
         self._shared = shared
         self._directories = shared.directory.directories
         self._notes = shared.notes
-        self._duties = [Duties(directory, self._done) for directory in shared.directory.directories]
+        self._duties = [BackgroundTasks(directory, self._done) for directory in shared.directory.directories]
         self._lanes = [lane for duties in self._duties for lane in duties.lanes]
         self._limiter = trio.CapacityLimiter(len(self._lanes))
-        self._wakes: dict[Lane, trio.Event] = {}
+        self._wakes: dict[TaskQueue, trio.Event] = {}
         self._token: trio.lowlevel.TrioToken | None = None
 
     async def run(self) -> None:
@@ -62,7 +63,7 @@ class DutyRunner:
         for duties in self._duties:
             duties.cancel()
 
-    async def _keep(self, lane: Lane) -> None:
+    async def _keep(self, lane: TaskQueue) -> None:
         while True:
             self._wakes[lane] = wake = trio.Event()
             seconds = lane.next_due() - self._directories[0].clock.monotonic()
@@ -74,7 +75,7 @@ class DutyRunner:
             await trio.lowlevel.checkpoint()
             self._tell_of_doubt()
 
-    async def _run_due(self, lane: Lane) -> None:
+    async def _run_due(self, lane: TaskQueue) -> None:
         """Run what is due in a thread, or later when that cannot be done, for want of memory for instance."""
         try:
             self._shared.refresh_config()  # here, so that somebody hears what is wrong with the settings
@@ -90,14 +91,14 @@ class DutyRunner:
         if any(directory.cautious_clock.doubt_ms > 0 for directory in self._directories):
             self._notes.tell(_CLOCK_FAULT)
 
-    def _count(self, done: Done) -> None:
+    def _count(self, done: TaskResult) -> None:
         counts = self._shared.counters.duties[done.duty]
         counts.runs += done.error is None
         counts.failures += done.error is not None
         counts.segments_removed += done.segments_removed
         counts.bytes_freed += done.bytes_freed
 
-    def _done(self, done: Done) -> None:
+    def _done(self, done: TaskResult) -> None:
         """Tell of what a duty did, which may leave files to be removed by another lane. From any thread."""
         if self._token is not None:
             self._token.run_sync_soon(self.wake, idempotent=True)

@@ -39,9 +39,9 @@ from offsetfs.fs.views.map_making import MapMaking
 from offsetfs.fs.views.record_parts import RecordParts
 from offsetfs.fs.views.records import RecordFiles
 from offsetfs.storage.errors import WouldBlock
-from offsetfs.storage.views import own_cache
+from offsetfs.storage.views import user_cache
 from offsetfs.storage.views.key_hash import KeyDigest
-from offsetfs.storage.views.key_index import Found, KeyIndex
+from offsetfs.storage.views.key_index import KeyIndex, KeyLocation
 from offsetfs.storage.views.key_table import SEAL_SUFFIX, STORE_SUFFIX, place_beside, place_in
 
 _log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class KeyDirectory:
 
     async def find(self, key: bytes | KeyDigest) -> Shown | None:
         """Return the latest record of a key, None when there is none."""
-        missed: Found | None = None
+        missed: KeyLocation | None = None
         for _ in range(ATTEMPTS_MAX):
             index = await self._complete()
             try:
@@ -141,8 +141,8 @@ class KeyDirectory:
         if cache is None:
             return None
         try:
-            directory = own_cache.prepare(cache, "by-key")
-            own_cache.sweep(directory)
+            directory = user_cache.prepare(cache, "by-key")
+            user_cache.sweep(directory)
             place = place_in(directory, view)
             for suffix in (STORE_SUFFIX, SEAL_SUFFIX):
                 with contextlib.suppress(FileNotFoundError):
@@ -151,7 +151,7 @@ class KeyDirectory:
             return None
         return place
 
-    async def _record(self, found: Found) -> Shown | None:
+    async def _record(self, found: KeyLocation) -> Shown | None:
         try:
             return await self._records.find(found.offset)
         except FUSEError as error:

@@ -45,8 +45,8 @@ from offsetfs.fs.views.ends import newest_start
 from offsetfs.fs.waiting import READABLE, Observation, Watched, observe
 from offsetfs.storage.errors import OffsetOutOfRange
 from offsetfs.storage.names import OFFSET_MAX
-from offsetfs.storage.views.form import VALUES, Form, JsonLines
-from offsetfs.storage.views.stretch import Place, Stretch, read_stretch
+from offsetfs.storage.views.record_chunk import ReadPosition, RecordChunk, read_chunk
+from offsetfs.storage.views.view_format import VALUES, JsonFormat, ViewFormat
 
 STRETCH_BYTES_MIN, STRETCH_BYTES_MAX = 64 << 10, 1 << 20
 STRETCHES_BYTES_MAX = 64 << 20
@@ -124,7 +124,7 @@ class FollowFiles:
         self.names: LookedUp[Start] = LookedUp()
         self._shared = shared
         self._partition = partition
-        self._lines = JsonLines(partition.name)
+        self._lines = JsonFormat(partition.name)
         self._coming: dict[object, trio.Event] = {}  # stretches that somebody reads just now
 
     def lookup(self, name: bytes) -> EntryAttributes | None:
@@ -150,7 +150,7 @@ class FollowFiles:
 
     async def follower(self, start: Start) -> Follower:
         """Return a reader of the partition that begins at `start`; it is to be released."""
-        place = Place(await self._offset(start.text))
+        place = ReadPosition(await self._offset(start.text))
         return Follower(self._shared, self, self._partition, place, is_json=start.is_json)
 
     async def _offset(self, text: bytes) -> int:
@@ -168,10 +168,10 @@ class FollowFiles:
 
     # --- what all of them read ---------------------------------------------------------------------------------------
 
-    async def stretch(self, place: Place, *, is_json: bool) -> Stretch | None:
+    async def stretch(self, place: ReadPosition, *, is_json: bool) -> RecordChunk | None:
         """Return what comes at `place`, joined once for all who follow; None when nothing is there yet.
 
-        Raises what `read_stretch` does.
+        Raises what `read_chunk` does.
         """
         key = (self._partition.source, is_json, place.offset, place.position)
         while True:
@@ -191,24 +191,24 @@ class FollowFiles:
                 self._shared.stretches.put(key, stretch, len(stretch.data) + STRETCH_OVERHEAD_BYTES)
         return stretch
 
-    async def _read(self, place: Place, form: Form) -> Stretch | None:
+    async def _read(self, place: ReadPosition, form: ViewFormat) -> RecordChunk | None:
         share = STRETCHES_BYTES_MAX // max(self._shared.waiting.followers, 1)
         size = min(max(share, STRETCH_BYTES_MIN), STRETCH_BYTES_MAX)
-        return await self._shared.answer(read_stretch, self._partition.view, place, form, size, self._shared.damaged)
+        return await self._shared.answer(read_chunk, self._partition.view, place, form, size, self._shared.damaged)
 
 
 class Follower:
     """A reader of one partition, at the place where it goes on. Never waits for records."""
 
     def __init__(
-        self, shared: Shared, files: FollowFiles, partition: Partition, place: Place, *, is_json: bool
+        self, shared: Shared, files: FollowFiles, partition: Partition, place: ReadPosition, *, is_json: bool
     ) -> None:
         self.partition = partition
         self._shared = shared
         self._files = files
         self._place = place
         self._is_json = is_json
-        self._stretch: Stretch | None = None  # what was read and not handed out, from `_done` on
+        self._stretch: RecordChunk | None = None  # what was read and not handed out, from `_done` on
         self._done = 0
         shared.waiting.followers += 1
         self._counts = shared.counters.of(partition.name)
@@ -232,7 +232,7 @@ class Follower:
         while self._stretch is None:
             place = self._place
             if self.is_overtaken:
-                self._place = Place(self.partition.log.log_start_offset)
+                self._place = ReadPosition(self.partition.log.log_start_offset)
                 raise FUSEError(errno.EPIPE)
             if place.is_end_of(self.partition.log):
                 return False

@@ -37,10 +37,10 @@ from offsetfs.fs.views.map_making import AT_ONCE_BYTES, MapMaking, Mapped, refre
 from offsetfs.fs.views.polling import PolledView
 from offsetfs.storage.errors import RecordsLeftOut, StorageError, WouldBlock
 from offsetfs.storage.segments.segment import Segment
-from offsetfs.storage.views.form import Form
+from offsetfs.storage.views.line_index import LineIndex
 from offsetfs.storage.views.partition_view import PartitionView
-from offsetfs.storage.views.view_map import ViewMap
-from offsetfs.storage.views.view_parts import Located, SkippedPlace
+from offsetfs.storage.views.view_format import ViewFormat
+from offsetfs.storage.views.view_parts import LocatedBlock, SkippedBatch
 
 LISTING_BYTES_MAX = {Kind.VALUES: AT_ONCE_BYTES, Kind.RECORDS: AT_ONCE_BYTES // 2}
 """How much log a listing reads to learn whether a view can be shown: some milliseconds, and nothing of a segment of
@@ -58,14 +58,14 @@ class FrozenFile:
     size: int
     view: PartitionView = field(compare=False)
     mtime_ns: int = field(compare=False)
-    damage_at_end: SkippedPlace | None = field(compare=False)
+    damage_at_end: SkippedBatch | None = field(compare=False)
     """The batch that was left out directly behind the last byte, when there is one."""
 
 
 class GrowingFile:
     """`values` or `records.ndjson` of one partition. `number`: the generation."""
 
-    def __init__(self, shared: Shared, partition: Partition, kind: Kind, form: Form) -> None:
+    def __init__(self, shared: Shared, partition: Partition, kind: Kind, form: ViewFormat) -> None:
         self._shared = shared
         self._partition = partition
         self._kind = kind
@@ -157,7 +157,7 @@ class GrowingFile:
                 del self._views[generation]
                 self._shown_as.pop(generation, None)
 
-    def known_map(self, segment: Segment) -> ViewMap | None:
+    def known_map(self, segment: Segment) -> LineIndex | None:
         """Return what is known by now of a segment, for reading only."""
         view = self._views.get(self._generation)
         return None if view is None else view.known_map(segment)
@@ -190,13 +190,13 @@ class Readable(Mapped, Protocol):
     @property
     def size(self) -> int: ...
 
-    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> Located | None: ...
+    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> LocatedBlock | None: ...
 
-    def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray: ...
+    def read(self, located: LocatedBlock, *, nowait: bool = False) -> bytes | bytearray: ...
 
-    def hold(self, located: Located) -> object: ...
+    def hold(self, located: LocatedBlock) -> object: ...
 
-    def next_damage(self, byte: int, end: int) -> SkippedPlace | None: ...
+    def next_damage(self, byte: int, end: int) -> SkippedBatch | None: ...
 
 
 class ViewHandle:
@@ -263,13 +263,13 @@ class ViewHandle:
                 self._read_ahead(position)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _locate(self, position: int, output_max: int) -> Located | None:
+    async def _locate(self, position: int, output_max: int) -> LocatedBlock | None:
         try:
             return self._view.locate(position, output_max, nowait=True)
         except WouldBlock:
             return await self._shared.in_thread(functools.partial(self._view.locate, position, output_max))
 
-    async def _block(self, located: Located) -> Buffer:
+    async def _block(self, located: LocatedBlock) -> Buffer:
         while True:
             block = self._shared.blocks.get(self._key(located))
             if block is not None:
@@ -286,10 +286,10 @@ class ViewHandle:
         self._keep(located, block)
         return block
 
-    def _keep(self, located: Located, block: Buffer) -> None:
+    def _keep(self, located: LocatedBlock, block: Buffer) -> None:
         self._shared.blocks.put(self._key(located), block, len(block))
 
-    def _key(self, located: Located) -> tuple[int, int, int]:
+    def _key(self, located: LocatedBlock) -> tuple[int, int, int]:
         # Not the block's number: the last block of a growing segment is another one when it has grown.
         return (self._inode, located.start, located.end)
 
@@ -310,7 +310,7 @@ class ViewHandle:
             self._coming[located.start] = trio.Event()
             self._shared.nursery.start_soon(self._fetch, located)
 
-    async def _fetch(self, located: Located) -> None:
+    async def _fetch(self, located: LocatedBlock) -> None:
         try:
             self._keep(located, await self._shared.in_thread(functools.partial(self._view.read, located)))
         except (StorageError, OSError, MemoryError):
@@ -322,6 +322,6 @@ class ViewHandle:
         self._closed(self._inode)
 
 
-def left_out(damaged: SkippedPlace) -> RecordsLeftOut:
+def left_out(damaged: SkippedBatch) -> RecordsLeftOut:
     """Return what to raise where a batch was left out."""
     return RecordsLeftOut("a batch cannot be read", path=damaged.path, position=damaged.position)

@@ -4,8 +4,8 @@
     task     makes a copy of the partition out of hard links, beside the log directory, and compacts that
     driver   takes the new segments and puts them in the place of the old ones, crash-safe, as the cleaner does
 
-So nothing but the driver ever changes the log, and a task that outlives its driver works on names of its own.
-`compaction` describes what a compaction means, which part of a log it takes, and what tombstones become. It takes
+So nothing but the driver ever changes the log, and a task that outlives its driver works on names that nobody else has.
+What a compaction means, which part of a log it takes, and what tombstones become is told in `compaction`. Here it takes
 what is dirty, whatever the ratio; the active segment stays.
 """
 
@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 
 from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
 from offsetfs.storage import files
-from offsetfs.storage.compaction.compaction import clean, cleanable
+from offsetfs.storage.compaction.compaction import clean, find_dirty_range
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import UnknownPartition
 from offsetfs.storage.names import TopicPartition, segment_name
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.swap import CLEANED
-from offsetfs.storage.recovery.log_loader import Opening, open_log
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.recovery.log_loader import OpenOptions, open_log
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import SUFFIXES
 
@@ -110,7 +110,7 @@ def _is_compacted(directory: LogDirectory, topic: str) -> bool:
 def _begin(directory: LogDirectory, log: Log, scratch: str) -> _Work | None:
     """Return what is to be done with a log, None when nothing is; all of it is on disk then, and known to be."""
     now_ms = directory.cautious_clock.now_ms()
-    found = cleanable(log, directory.cleaner_offset(log.partition), now_ms)
+    found = find_dirty_range(log, directory.cleaner_offset(log.partition), now_ms)
     if not found.cleanable_bytes:
         return None
     with log.changing():
@@ -155,9 +155,9 @@ def _compact(path: str, work: _Work) -> Answer:
     files.make_directory(copy)
     for name in files.names(os.path.join(path, work.partition)):
         os.link(os.path.join(path, work.partition, name), os.path.join(copy, name))
-    opening = Opening(
+    opening = OpenOptions(
         config,
-        Pool(_OPEN_SEGMENTS_MAX, finds_held=True),
+        FilePool(_OPEN_SEGMENTS_MAX, finds_held=True),
         recovery_point=work.next_offset,
         log_start=lambda: work.log_start,
         is_compacted=True,
@@ -166,7 +166,7 @@ def _compact(path: str, work: _Work) -> Answer:
     log = open_log(partition, copy, opening)
     before = {each.base_offset: each.inode for each in log.snapshot()}
     first_dirty, read, kept = work.first_dirty, 0, 0
-    while (found := cleanable(log, first_dirty, work.now_ms)).cleanable_bytes:
+    while (found := find_dirty_range(log, first_dirty, work.now_ms)).cleanable_bytes:
         done = clean(log, found, now_ms=work.now_ms)
         first_dirty = done.end_offset
         read, kept = max(read, done.records_read), done.records_kept

@@ -1,6 +1,6 @@
 """`reindex`: offset and time indexes made anew from the logs, segments of all partitions at a time.
 
-The driver holds the log directory (recovering it, when it was not closed) while tasks read segments and replace their
+The driver holds the log directory (recovering it, when nobody closed it) while tasks read segments and replace their
 index files, each whole. A task that outlives its driver does no harm: what it writes is true of the segment that it has
 read, and an index that is not true of another one is found out. What is as it should be already stays as it is.
 """
@@ -20,7 +20,7 @@ from offsetfs.storage.errors import UnknownPartition
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.records import row_walk
 from offsetfs.storage.segments import segment_indexes
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_indexes import IndexBuilder
 
@@ -81,7 +81,7 @@ def _reindex(path: str, wanted: list[tuple[str, int]]) -> Answer:
     try:
         for name, base_offset in wanted:
             config = directory.config_of(TopicPartition.parse(name).topic)
-            segment = Segment(os.path.join(path, name), base_offset, config, Pool(1))
+            segment = Segment(os.path.join(path, name), base_offset, config, FilePool(1))
             changed += _reindex_segment(segment)
             size += segment.size
     finally:

@@ -5,9 +5,9 @@
     tasks    a large partition each (one alone: the driver): its batches in their order, by what is known of the
              stretches; indexes, snapshots
 
-The checks are the engine's, the findings as well (`storage.verify.stretches` says why they are the same). What runs
-through all batches of a partition (offsets, sequences and transactions of producers, epochs, indexes) is told by one
-task, from headers. Logs of formats before v2 are not cut.
+The checks are the engine's, the findings as well (`storage.verify.segment_inspection` says why they are the same). What
+runs through all batches of a partition (offsets, sequences and transactions of producers, epochs, indexes) is told by
+one task, from headers. Logs of formats before v2 are not cut.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from offsetfs.pipeline.jobs.workers import Answer, check_sight, spread
 from offsetfs.storage import files
 from offsetfs.storage.names import TopicPartition, parse_segment_name, segment_name
-from offsetfs.storage.verify.circumstances import Tally
 from offsetfs.storage.verify.finding import DAMAGE, Finding
-from offsetfs.storage.verify.stretches import Inspected, Stretch, cuts, inspect
+from offsetfs.storage.verify.partition_context import VerificationCounts
+from offsetfs.storage.verify.segment_inspection import InspectedChunk, SegmentInspection, chunk_starts, inspect_chunk
 from offsetfs.storage.verify.verify import Verification
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class VerifyResult:
     """What was found, sorted by path and position, and what was looked at."""
 
     findings: tuple[Finding, ...]
-    tally: Tally
+    tally: VerificationCounts
 
     @property
     def damage(self) -> int:
@@ -77,7 +77,9 @@ def verify(spark: SparkSession, source: str, partitions: Sequence[str] = ()) -> 
         findings += [Finding(**fields) for fields in answer["findings"]]
     once = dict.fromkeys(findings)  # each task reads the checkpoints, and tells of one that is damaged
     ordered = sorted(once, key=lambda each: (each.path, each.position or 0))
-    return VerifyResult(tuple(ordered), sum((Tally(**answer["tally"]) for answer in answers), Tally()))
+    return VerifyResult(
+        tuple(ordered), sum((VerificationCounts(**answer["tally"]) for answer in answers), VerificationCounts())
+    )
 
 
 def _pieces(path: str, name: str) -> list[_Piece]:
@@ -94,7 +96,7 @@ def _pieces(path: str, name: str) -> list[_Piece]:
         return [_Piece(name, sum(sizes.values()))]
     pieces = []
     for base, size in sizes.items():
-        starts = cuts(directory, base, size, TASK_BYTES)
+        starts = chunk_starts(directory, base, size, TASK_BYTES)
         for start, stop in zip(starts, [*starts[1:], None], strict=True):
             pieces.append(_Piece(name, (size if stop is None else stop) - start, base, start, stop))
     return pieces
@@ -132,7 +134,7 @@ def _look(path: str, pieces: list[_Piece]) -> Answer:
     for piece in pieces:
         if piece.base is not None:
             log = os.path.join(path, piece.partition, segment_name(piece.base, ".log"))
-            found = inspect(log, piece.start, piece.stop)
+            found = inspect_chunk(log, piece.start, piece.stop)
             stretches.append((piece.partition, piece.base, None if found is None else asdict(found)))
     return {**answer, "stretches": stretches}
 
@@ -140,7 +142,7 @@ def _look(path: str, pieces: list[_Piece]) -> Answer:
 def _verify_large(path: str, wanted: tuple[str, dict[int, list[Any]]]) -> Answer:
     name, by_base = wanted
     joined = {
-        base: Inspected.of([None if fields is None else Stretch(**fields) for fields in stretches])
+        base: SegmentInspection.of([None if fields is None else InspectedChunk(**fields) for fields in stretches])
         for base, stretches in by_base.items()
     }
     partition = TopicPartition.parse(name)
@@ -149,7 +151,7 @@ def _verify_large(path: str, wanted: tuple[str, dict[int, list[Any]]]) -> Answer
 
 
 def _verify(
-    path: str, partitions: list[TopicPartition], inspected: dict[TopicPartition, dict[int, Inspected]]
+    path: str, partitions: list[TopicPartition], inspected: dict[TopicPartition, dict[int, SegmentInspection]]
 ) -> Answer:
     findings: list[Finding] = []
     tally = Verification(path, partitions, report=findings.append, inspected=inspected).run()

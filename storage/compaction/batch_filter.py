@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from offsetfs.storage.compaction.cleaned_transactions import CleanedTransactions
 from offsetfs.storage.compaction.offset_map import Filter, rebase
 from offsetfs.storage.compaction.rewritten_batch import empty_batch, horizon_of, rebuilt
-from offsetfs.storage.compaction.transaction_fate import CleanedTransactions
 from offsetfs.storage.partition.producers import NONE, ProducerEntry
 from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.records.batch_header import BatchHeader, Buffer

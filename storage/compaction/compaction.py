@@ -22,12 +22,12 @@ from dataclasses import dataclass, replace
 
 from offsetfs.storage.compaction import legacy_filter as compaction_legacy
 from offsetfs.storage.compaction.batch_filter import BatchFilter
-from offsetfs.storage.compaction.dirty_range import Cleanable, cleanable, most_dirty
+from offsetfs.storage.compaction.block_reader import BLOCK_BYTES, BlockReader
+from offsetfs.storage.compaction.cleaned_transactions import CleanedTransactions
+from offsetfs.storage.compaction.dirty_range import DirtyRange, find_dirty_range, most_dirty
 from offsetfs.storage.compaction.offset_map import FULL, NO_ROOM, OTHER, SLOT_SIZE, Filter, Indexer, OffsetMap
-from offsetfs.storage.compaction.output import BUFFER_BYTES, Output
-from offsetfs.storage.compaction.source import BLOCK_BYTES, Source
+from offsetfs.storage.compaction.segment_writer import BUFFER_BYTES, SegmentWriter
 from offsetfs.storage.compaction.throttle import Throttle, unlimited
-from offsetfs.storage.compaction.transaction_fate import CleanedTransactions
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import MAGIC, Batch
@@ -35,7 +35,7 @@ from offsetfs.storage.records.batch_header import Buffer
 from offsetfs.storage.segments.segment import LOG_BYTES_MAX, Segment
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 
-__all__ = ["Cleanable", "Cleaned", "Throttle", "clean", "cleanable", "groups", "most_dirty"]
+__all__ = ["CompactionResult", "DirtyRange", "Throttle", "clean", "find_dirty_range", "groups", "most_dirty"]
 
 MAP_BYTES = 128 << 20
 LOAD_FACTOR = 0.9
@@ -44,7 +44,7 @@ _TIMESTAMP_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
+class CompactionResult:
     """What a round did. The checkpoint of the partition is to say `end_offset`: the log is clean up to there."""
 
     end_offset: int
@@ -65,14 +65,14 @@ class Cleaned:
 
 def clean(
     log: Log,
-    range: Cleanable,
+    range: DirtyRange,
     *,
     now_ms: int,
     map_bytes: int = MAP_BYTES,
     load_factor: float = LOAD_FACTOR,
     throttle: Throttle | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
-) -> Cleaned:
+) -> CompactionResult:
     """Compact `log` as far as `range` and the map of `map_bytes` bytes allow. What was done is on disk after return.
 
     Raises `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat`, `DecompressionLimit` for a batch that cannot be read:
@@ -95,7 +95,7 @@ class _Round:
     def __init__(
         self,
         log: Log,
-        range: Cleanable,
+        range: DirtyRange,
         now_ms: int,
         map_bytes: int,
         load_factor: float,
@@ -113,7 +113,7 @@ class _Round:
         self.buffer = bytearray(BUFFER_BYTES)
         self.bytes_indexed = self.bytes_read = self.bytes_written = 0
 
-    def run(self) -> Cleaned:
+    def run(self) -> CompactionResult:
         is_complete = self._index()
         end_offset = self.map.latest_offset + 1
         tombstones_gone_ms = self._legacy_horizon_ms()
@@ -124,7 +124,7 @@ class _Round:
             before += len(group)
             after += walk.rewrite(group)
         records = walk.records
-        return Cleaned(
+        return CompactionResult(
             end_offset=end_offset,
             is_complete=is_complete,
             keys=self.map.count,
@@ -149,8 +149,8 @@ class _Round:
             return 0
         return clean_part[-1].modified_ns // 1_000_000 - self.log.config.delete_retention_ms
 
-    def source(self, segment: Segment, position: int = 0) -> Source:
-        return Source(segment, position, self.throttle, self.is_cancelled, self.block)
+    def source(self, segment: Segment, position: int = 0) -> BlockReader:
+        return BlockReader(segment, position, self.throttle, self.is_cancelled, self.block)
 
     def end_of(self, segment: Segment) -> int:
         """Return the offset below which all batches of a sealed segment lie: where the next begins."""
@@ -219,7 +219,7 @@ class _Rewriting:
     def rewrite(self, group: Sequence[Segment]) -> int:
         """Write a group of segments anew and put what comes of it in their place; return the number of segments."""
         round = self._round
-        output = Output(group[0], group[0].base_offset, round.throttle, round.buffer)
+        output = SegmentWriter(group[0], group[0].base_offset, round.throttle, round.buffer)
         self._transactions.seen_aborted.clear()
         try:
             for segment in group:
@@ -233,7 +233,7 @@ class _Rewriting:
             round.bytes_written += output.bytes_written
         return len(new)
 
-    def _copy(self, segment: Segment, output: Output) -> None:
+    def _copy(self, segment: Segment, output: SegmentWriter) -> None:
         round, records = self._round, self.records
         end = round.end_of(segment)
         tombstones_stay = segment.modified_ns // 1_000_000 > self._tombstones_gone_ms
@@ -294,7 +294,7 @@ def _room(size: int) -> int:
     return size
 
 
-def _map_bytes(range: Cleanable, map_bytes: int, load_factor: float) -> int:
+def _map_bytes(range: DirtyRange, map_bytes: int, load_factor: float) -> int:
     """Return what the map needs at the most: no more keys than offsets are dirty. A small map stays in the cache."""
     offsets = max(range.first_uncleanable - range.first_dirty, 1)
     return min(map_bytes, (int(offsets / load_factor) + 2) * SLOT_SIZE)

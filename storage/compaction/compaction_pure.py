@@ -18,7 +18,7 @@ from offsetfs.storage.compaction.plain_batch_pure import (
     MORE,
     NO_ROOM,
     OTHER,
-    Bounds,
+    BatchBounds,
     check_inside,
     check_offset,
     check_rows,
@@ -82,7 +82,7 @@ class Filter:
         self._now_ms = now_ms
         self._new_horizon_ms = new_horizon_ms
         self._last_offsets = dict(last_offsets)
-        self._bounds = Bounds()
+        self._bounds = BatchBounds()
         self.records_read = 0
         self.records_kept = 0
         self.records_without_key = 0
@@ -91,7 +91,7 @@ class Filter:
 
     def expect(self, floor: int, limit: int) -> None:
         """As `Indexer.expect`."""
-        self._bounds = Bounds(floor, limit)
+        self._bounds = BatchBounds(floor, limit)
 
     @property
     def floor(self) -> int:

@@ -23,7 +23,7 @@ _Name = TypeVar("_Name")
 
 
 @dataclass(frozen=True, slots=True)
-class Cleanable:
+class DirtyRange:
     """What a round would do. Offsets: `[first_dirty, first_uncleanable)` is dirty, a segment begins at the latter."""
 
     first_dirty: int
@@ -49,7 +49,7 @@ class Cleanable:
         return self.cleanable_bytes > 0 and (self.is_overdue or self.ratio > self.ratio_min)
 
 
-def cleanable(log: Log, cleaner_offset: int | None, now_ms: int) -> Cleanable:
+def find_dirty_range(log: Log, cleaner_offset: int | None, now_ms: int) -> DirtyRange:
     """Return what there is to compact in `log`, whose checkpoint says `cleaner_offset` (None: nothing).
 
     Costs no more than a look at indexes; with a lag configured, one at the first batch of each dirty segment.
@@ -62,7 +62,7 @@ def cleanable(log: Log, cleaner_offset: int | None, now_ms: int) -> Cleanable:
     bound = max(first_dirty, _first_uncleanable(log, segments, first_dirty, now_ms))
     first_uncleanable = next((s.base_offset for s in _sealed_from(segments, bound)), segments.active.base_offset)
     begin = min(first_dirty, first_uncleanable)
-    return Cleanable(
+    return DirtyRange(
         first_dirty=first_dirty,
         first_uncleanable=first_uncleanable,
         clean_bytes=sum(segment.size for segment in segments if segment.base_offset < first_dirty),
@@ -73,7 +73,7 @@ def cleanable(log: Log, cleaner_offset: int | None, now_ms: int) -> Cleanable:
     )
 
 
-def most_dirty(candidates: Iterable[tuple[_Name, Cleanable]]) -> _Name | None:
+def most_dirty(candidates: Iterable[tuple[_Name, DirtyRange]]) -> _Name | None:
     """Return the name of the one with the highest ratio among those that are due; None when none is."""
     due = [(name, each) for name, each in candidates if each.is_due]
     return max(due, key=lambda pair: pair[1].ratio)[0] if due else None

@@ -13,7 +13,7 @@ from array import array
 from offsetfs.storage.compaction.plain_batch_pure import (
     FULL,
     OTHER,
-    Bounds,
+    BatchBounds,
     check_inside,
     check_offset,
     check_rows,
@@ -81,12 +81,12 @@ class Indexer:
     def __init__(self, offset_map: OffsetMap, first_dirty: int) -> None:
         self._map = offset_map
         self._first_dirty = first_dirty
-        self._bounds = Bounds()
+        self._bounds = BatchBounds()
         self.records_read = 0
 
     def expect(self, floor: int, limit: int) -> None:
         """Say where batches may lie from now on: none begins below `floor`, none reaches `limit`."""
-        self._bounds = Bounds(floor, limit)
+        self._bounds = BatchBounds(floor, limit)
 
     @property
     def floor(self) -> int:

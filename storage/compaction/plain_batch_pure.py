@@ -34,14 +34,14 @@ _MAGIC_POSITION = 16
 
 
 @dataclass(slots=True)
-class Bounds:
+class BatchBounds:
     """Where batches may lie: none begins below `floor`, none reaches `limit`."""
 
     floor: int = 0
     limit: int = 0
 
 
-def plain_batch(block: memoryview, start: int, bounds: Bounds) -> tuple[Batch | None, int]:
+def plain_batch(block: memoryview, start: int, bounds: BatchBounds) -> tuple[Batch | None, int]:
     """Return the sound, plain batch that begins the block behind `start`, or None and the status."""
     left = len(block) - start
     if left < MAGIC_END or _SIZE.unpack_from(block, start + _SIZE_POSITION)[0] + LOG_OVERHEAD > left:

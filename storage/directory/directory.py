@@ -23,7 +23,7 @@ from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.cluster import metadata_log
 from offsetfs.storage.directory import partition_creation, partition_deletion
-from offsetfs.storage.directory.clean_mark import CleanMark
+from offsetfs.storage.directory.clean_shutdown_marker import CleanShutdownMarker
 from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoints
 from offsetfs.storage.directory.directory_listing import check_log_directory, future_in, partitions_in
 from offsetfs.storage.directory.inherited_settings import InheritedSettings
@@ -40,14 +40,14 @@ from offsetfs.storage.errors import (
 )
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.damaged_places import OnDamage
+from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Damage, Log
-from offsetfs.storage.partition.log_home import LogHome
-from offsetfs.storage.recovery.log_loader import Opening, open_log
+from offsetfs.storage.partition.log_context import LogContext
+from offsetfs.storage.recovery.log_loader import OpenOptions, open_log
 from offsetfs.storage.recovery.recover_all import OnProgress, bytes_to_verify, recover_all
 from offsetfs.storage.recovery.recovery import OnBytes
 from offsetfs.storage.segments.deletions import Deletions
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import FULL
 from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.settings.config import LogConfig
@@ -91,7 +91,7 @@ class LogDirectory:
         self.closing: list[Callable[[], None]] = []
         """Called when the directory is closed, before its logs are: closes what was made over them."""
         self._damage_subscribers: list[OnDamage] = []
-        self._pool: Pool[SegmentFiles] = Pool(open_segments_max, finds_held=True)
+        self._pool: FilePool[SegmentFiles] = FilePool(open_segments_max, finds_held=True)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
         self.metadata = metadata_log.open_beside(path, metadata_directory, clock)
         """The metadata log of the cluster; None where there is none beside the data, nor was given."""
@@ -164,7 +164,7 @@ class LogDirectory:
         return self
 
     def _load(self, on_progress: OnProgress | None) -> None:
-        self._mark = CleanMark(self.path)
+        self._mark = CleanShutdownMarker(self.path)
         self._checkpoints = DirectoryCheckpoints(self.path, read_only=self.read_only, clock=self.clock)
         self._settings = LiveSettings(
             TopicSettings(self.path, clock=self.clock, inherited=self.inherited.layers.inherited()),
@@ -281,7 +281,7 @@ class LogDirectory:
                 self._pending.add(partition, error)
         return self._open_unrecovered(partition, opening)
 
-    def _open_unrecovered(self, partition: TopicPartition, opening: Opening) -> Log:
+    def _open_unrecovered(self, partition: TopicPartition, opening: OpenOptions) -> Log:
         cause = self._pending.causes[partition]
         try:
             opening = dataclasses.replace(opening, read_only=True, unrecovered=cause)
@@ -289,9 +289,9 @@ class LogDirectory:
         except (StorageError, OSError) as error:
             raise (cause if isinstance(cause, StorageError) else error) from None
 
-    def _opening(self, partition: TopicPartition, on_bytes: OnBytes = lambda count: None) -> Opening:
+    def _opening(self, partition: TopicPartition, on_bytes: OnBytes = lambda count: None) -> OpenOptions:
         config = self.config_of(partition.topic)
-        return Opening(
+        return OpenOptions(
             config,
             self._pool,
             recovery_point=self._checkpoints.recovery_point(partition),
@@ -313,8 +313,8 @@ class LogDirectory:
         replicas = self.metadata.refresh().replica_count(partition)
         return None if replicas is None or replicas <= 1 else self._checkpoints.high_watermark(partition)
 
-    def _home_of(self, partition: TopicPartition) -> LogHome:
-        return LogHome(
+    def _home_of(self, partition: TopicPartition) -> LogContext:
+        return LogContext(
             clock=self.clock,
             deletions=self.deletions,
             before_change=self._mark.before_change,

@@ -50,7 +50,7 @@ class HandOverRefused(StorageError):
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
+class HandOverResult:
     """What the broker will find: offsets `[log_start_offset, next_offset)` in `segments` segments."""
 
     log_start_offset: int
@@ -61,7 +61,7 @@ class HandedOver:
 
 def hand_over(
     source: str, partition: TopicPartition, broker: str, *, on_progress: OnProgress = lambda done, total: None
-) -> HandedOver:
+) -> HandOverResult:
     """Copy `partition` of log directory `source` into the stopped broker's log directory `broker`.
 
     The source stays as it is. On disk after return. Raises `LogDirectoryLocked` while anybody writes to either
@@ -81,7 +81,7 @@ def hand_over(
         directory.close()
 
 
-def _hand_over(log: Log, broker: str, on_progress: OnProgress) -> HandedOver:
+def _hand_over(log: Log, broker: str, on_progress: OnProgress) -> HandOverResult:
     target = os.path.join(broker, str(log.partition))
     _check_ready(log, broker, target)
     epoch = max([0, *(epoch for epoch, _ in checkpoint.read_epochs(os.path.join(target, LEADER_EPOCHS)))])
@@ -91,7 +91,7 @@ def _hand_over(log: Log, broker: str, on_progress: OnProgress) -> HandedOver:
     entries = [(epoch, start)] if log.log_start_offset < log.next_offset > start else []
     checkpoint.write_epochs(os.path.join(target, LEADER_EPOCHS), entries)
     _write_checkpoints(log, broker)
-    return HandedOver(log.log_start_offset, log.next_offset, len(log.snapshot()), log.size_bytes)
+    return HandOverResult(log.log_start_offset, log.next_offset, len(log.snapshot()), log.size_bytes)
 
 
 def _check_ready(log: Log, broker: str, target: str) -> None:

@@ -20,13 +20,13 @@ from offsetfs.storage.cluster.metadata_log import MetadataLog
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import broker_settings, config, directory_config
 from offsetfs.storage.settings.config import DEFAULTS, LogConfig
-from offsetfs.storage.settings.topic_settings import Inherited
+from offsetfs.storage.settings.topic_settings import InheritedConfig
 
 _RETENTION, _POLICY = "retention.ms", "cleanup.policy"
 
 
 @dataclass(frozen=True, slots=True)
-class Layers:
+class SettingLayers:
     """The layers of settings below those of `.offsetfs-topics.json`, as of one state of the metadata log."""
 
     broker: Mapping[str, str] = field(default_factory=dict)
@@ -40,10 +40,10 @@ class Layers:
     """Topics with a setting that is unknown or illegal here."""
     problems: tuple[str, ...] = ()
 
-    def inherited(self) -> Inherited:
+    def inherited(self) -> InheritedConfig:
         """Return what the settings of topics stand on."""
         defaults = LogConfig.from_properties({**self.broker, **self.given}, DEFAULTS)
-        return Inherited(defaults, {topic: settings for topic, settings in self.cluster.items() if settings})
+        return InheritedConfig(defaults, {topic: settings for topic, settings in self.cluster.items() if settings})
 
 
 class InheritedSettings:
@@ -103,7 +103,7 @@ class InheritedSettings:
         layers = self.layers
         return layers.given.keys() | layers.broker.keys() | layers.cluster.get(topic, {}).keys()
 
-    def _read(self, image: ClusterImage) -> Layers:
+    def _read(self, image: ClusterImage) -> SettingLayers:
         problems: list[str] = []
         dynamic = _legal_of_broker(image.broker_settings(self._node_id), problems)
         resolved = broker_settings.resolve(self._broker | dynamic)
@@ -113,7 +113,7 @@ class InheritedSettings:
             cluster[topic], is_whole = _legal_of_topic(topic, image.topic_settings(topic), problems)
             if not is_whole:
                 doubtful.add(topic)
-        return Layers(resolved.topic_defaults, given, self._given, cluster, frozenset(doubtful), tuple(problems))
+        return SettingLayers(resolved.topic_defaults, given, self._given, cluster, frozenset(doubtful), tuple(problems))
 
 
 def _legal_of_broker(settings: Mapping[str, str], problems: list[str]) -> dict[str, str]:

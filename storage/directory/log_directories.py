@@ -25,7 +25,7 @@ from offsetfs.storage.cluster.metadata_log import METADATA_DIRECTORY
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import DuplicatePartition, NotALogDirectory, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.damaged_places import OnDamage
+from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Damage, Log
 from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.settings.topic_settings import Changes

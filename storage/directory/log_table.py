@@ -15,7 +15,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from offsetfs.storage import side_by_side
+from offsetfs.storage import parallel
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
@@ -142,7 +142,7 @@ class LogTable:
             except (StorageError, OSError) as error:
                 errors[number] = error
 
-        side_by_side.for_each(range(len(logs)), close)
+        parallel.for_each(range(len(logs)), close)
         return [errors[number] for number in sorted(errors)]
 
     def clear(self) -> None:

@@ -17,7 +17,7 @@ import os
 import uuid
 from collections.abc import Iterable, Sequence
 
-from offsetfs.storage import checkpoint, files, side_by_side
+from offsetfs.storage import checkpoint, files, parallel
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
 from offsetfs.storage.directory import partition_deletion
 from offsetfs.storage.names import TopicPartition, segment_name
@@ -31,7 +31,7 @@ def make(directory: str, partitions: Sequence[TopicPartition], others: Iterable[
     topic_ids = _topic_ids(directory, {each.topic for each in partitions}, others)
     unborn = {each: os.path.join(directory, partition_deletion.deletion_name(each)) for each in partitions}
     try:
-        side_by_side.for_each(partitions, lambda each: _fill(unborn[each], topic_ids[each.topic]))
+        parallel.for_each(partitions, lambda each: _fill(unborn[each], topic_ids[each.topic]))
         for partition, path in unborn.items():
             files.rename(path, os.path.join(directory, str(partition)))
     except OSError:

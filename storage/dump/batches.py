@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from offsetfs.storage.dump.pure import LONG_MIN, incremented, wrapped
+from offsetfs.storage.dump.dump_pure import LONG_MIN, incremented, wrapped
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.records import batch_chain

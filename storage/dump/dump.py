@@ -19,9 +19,9 @@ from offsetfs.storage.dump.indexes import (
 )
 from offsetfs.storage.dump.json import JsonBatches
 from offsetfs.storage.dump.lines import LineBuffer
-from offsetfs.storage.dump.log import CHECKPOINT_SUFFIX, LOG_SUFFIX, BatchWriter, LogOptions, dump_log
+from offsetfs.storage.dump.log import CHECKPOINT_SUFFIX, LOG_SUFFIX, BatchPrinter, LogOptions, dump_log
 from offsetfs.storage.dump.printer import JsonPrinter, Printer, TextPrinter
-from offsetfs.storage.dump.report import Report
+from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.dump.snapshot import (
     SNAPSHOT_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
@@ -52,13 +52,13 @@ class DumpOptions:
     as_json: bool = False
 
 
-def dump_files(paths: Sequence[str], options: DumpOptions, lines: LineBuffer, report: Report) -> None:
+def dump_files(paths: Sequence[str], options: DumpOptions, lines: LineBuffer, report: DumpReport) -> None:
     """Write the dumps of `paths` in their order. What is wrong with them goes to `report`."""
     for path in paths:
         dump_file(path, options, lines, report)
 
 
-def dump_file(path: str, options: DumpOptions, lines: LineBuffer, report: Report) -> None:
+def dump_file(path: str, options: DumpOptions, lines: LineBuffer, report: DumpReport) -> None:
     """Write the dump of one file."""
     printer: Printer = JsonPrinter(lines) if options.as_json else TextPrinter(lines)
     printer.title(path)
@@ -68,7 +68,7 @@ def dump_file(path: str, options: DumpOptions, lines: LineBuffer, report: Report
         report.cannot_read(error)
 
 
-def _dump(path: str, options: DumpOptions, printer: Printer, report: Report) -> None:
+def _dump(path: str, options: DumpOptions, printer: Printer, report: DumpReport) -> None:
     def put_log() -> None:
         dump_log(path, options.log, _writer(path, options, printer, report), printer, report)
 
@@ -84,7 +84,7 @@ def _dump(path: str, options: DumpOptions, printer: Printer, report: Report) -> 
     dumps.get(suffix_of(path), other)()
 
 
-def _writer(path: str, options: DumpOptions, printer: Printer, report: Report) -> BatchWriter:
+def _writer(path: str, options: DumpOptions, printer: Printer, report: DumpReport) -> BatchPrinter:
     if options.as_json:
         return JsonBatches(options.log, printer.lines, report)
     return TextBatches(options.log, printer.lines, report, report.gaps(path))

@@ -17,12 +17,12 @@ from struct import Struct
 
 from offsetfs.storage import files
 from offsetfs.storage.dump.batches import HEADER_BLOCK_BYTES, BatchWalk, FoundBatch, last_offset
+from offsetfs.storage.dump.dump_pure import LONG_MIN, wrapped
 from offsetfs.storage.dump.legacy import messages
 from offsetfs.storage.dump.log import LOG_SUFFIX
 from offsetfs.storage.dump.printer import Printer
-from offsetfs.storage.dump.pure import LONG_MIN, wrapped
 from offsetfs.storage.dump.records import open_records
-from offsetfs.storage.dump.report import Report
+from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import CorruptIndex, InvalidName, MalformedBatch, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.records.batch_header import HEADER_SIZE, MAGIC, BatchHeader
@@ -46,7 +46,7 @@ class IndexOptions:
     window_bytes: int = WINDOW_BYTES
 
 
-def dump_index(path: str, options: IndexOptions, printer: Printer, report: Report) -> None:
+def dump_index(path: str, options: IndexOptions, printer: Printer, report: DumpReport) -> None:
     """Write a line for each entry of the offset index `path`; `CorruptIndex`, OSError."""
     index = _Entries.read(path, offset_index.ENTRY)
     with _log_of(index) as log:
@@ -59,7 +59,7 @@ def dump_index(path: str, options: IndexOptions, printer: Printer, report: Repor
             _dump_offsets(index, log, options, printer, report)
 
 
-def _dump_offsets(index: _Entries, log: File, options: IndexOptions, printer: Printer, report: Report) -> None:
+def _dump_offsets(index: _Entries, log: File, options: IndexOptions, printer: Printer, report: DumpReport) -> None:
     size = log.size()
     for relative, position in index.listed(offset_column=0):
         offset = index.offset(relative)
@@ -73,7 +73,7 @@ def _dump_offsets(index: _Entries, log: File, options: IndexOptions, printer: Pr
             printer.entry({"offset": offset, "position": position})
 
 
-def dump_time_index(path: str, options: IndexOptions, printer: Printer, report: Report) -> None:
+def dump_time_index(path: str, options: IndexOptions, printer: Printer, report: DumpReport) -> None:
     """Write a line for each entry of the time index `path`; `CorruptIndex`, OSError."""
     index = _Entries.read(path, time_index.ENTRY)
     with _log_of(index) as log:
@@ -84,7 +84,7 @@ def dump_time_index(path: str, options: IndexOptions, printer: Printer, report: 
             _dump_times(index, log, options, printer, report)
 
 
-def _dump_times(index: _Entries, log: File, options: IndexOptions, printer: Printer, report: Report) -> None:
+def _dump_times(index: _Entries, log: File, options: IndexOptions, printer: Printer, report: DumpReport) -> None:
     search = _Search(index, log, report)
     before = -1
     for timestamp, relative in index.listed(offset_column=1):
@@ -99,7 +99,7 @@ def _dump_times(index: _Entries, log: File, options: IndexOptions, printer: Prin
         before = timestamp
 
 
-def _check_time(index: _Entries, batch: FoundBatch, timestamp: int, before: int, report: Report) -> None:
+def _check_time(index: _Entries, batch: FoundBatch, timestamp: int, before: int, report: DumpReport) -> None:
     try:
         found = _max_timestamp(batch)
         if found != timestamp:
@@ -210,7 +210,7 @@ def _header_at(log: File, index: _Entries, position: int, end: int) -> BatchHead
 class _Search:
     """Finds the batches that the entries of a time index name."""
 
-    def __init__(self, index: _Entries, log: File, report: Report) -> None:
+    def __init__(self, index: _Entries, log: File, report: DumpReport) -> None:
         self._index = index
         self._log = log
         self._report = report

@@ -19,7 +19,7 @@ from offsetfs.storage.dump.batches import FoundBatch, last_offset, last_sequence
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
 from offsetfs.storage.dump.records import FoundRecords, open_records
-from offsetfs.storage.dump.report import Report
+from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import codec
 from offsetfs.storage.records.batch_header import MAGIC, BatchHeader, Buffer
@@ -32,7 +32,7 @@ class JsonBatches:
 
     __slots__ = ("_lines", "_options", "_report")
 
-    def __init__(self, options: LogOptions, lines: LineBuffer, report: Report) -> None:
+    def __init__(self, options: LogOptions, lines: LineBuffer, report: DumpReport) -> None:
         self._options = options
         self._lines = lines
         self._report = report

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from struct import Struct, error
 
 from offsetfs.storage.dump.batches import FoundBatch
-from offsetfs.storage.dump.pure import LONG_MIN, wrapped
+from offsetfs.storage.dump.dump_pure import LONG_MIN, wrapped
 from offsetfs.storage.dump.records import inflated
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records.batch_header import CODEC_MASK, LOG_OVERHEAD, BatchHeader, Buffer

@@ -10,18 +10,18 @@ from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from offsetfs.storage.dump.pure import Buffer, LineStyle
+from offsetfs.storage.dump.dump_pure import Buffer, LineStyle
 from offsetfs.storage.records.codec import COLUMNS
 
 if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
-    from offsetfs.storage.dump.pure import follow, format_records
+    from offsetfs.storage.dump.dump_pure import follow, format_records
 else:
     try:
         from offsetfs.storage.dump._dump import follow, format_records
     except ModuleNotFoundError:  # a module that is there but does not load is an error to be seen
-        from offsetfs.storage.dump.pure import follow, format_records
+        from offsetfs.storage.dump.dump_pure import follow, format_records
 
-IS_COMPILED = follow.__module__ != "offsetfs.storage.dump.pure"
+IS_COMPILED = follow.__module__ != "offsetfs.storage.dump.dump_pure"
 
 __all__ = ["IS_COMPILED", "LineBuffer", "LineStyle", "follow", "format_records"]
 

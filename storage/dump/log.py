@@ -14,9 +14,9 @@ from typing import Protocol
 
 from offsetfs.storage import files
 from offsetfs.storage.dump.batches import BatchWalk, FoundBatch, last_offset
+from offsetfs.storage.dump.dump_pure import LONG_MAX, LONG_MIN
 from offsetfs.storage.dump.printer import Printer
-from offsetfs.storage.dump.pure import LONG_MAX, LONG_MIN
-from offsetfs.storage.dump.report import Report
+from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.names import parse_kept_name
 from offsetfs.storage.records.batch_header import MAGIC, Buffer
 
@@ -50,13 +50,13 @@ class LogOptions:
     offset_end: int = LONG_MAX
 
 
-class BatchWriter(Protocol):
+class BatchPrinter(Protocol):
     """Writes what is wanted of a batch. Its memory is good until the call returns."""
 
     def put(self, batch: FoundBatch) -> None: ...
 
 
-def dump_log(path: str, options: LogOptions, writer: BatchWriter, printer: Printer, report: Report) -> None:
+def dump_log(path: str, options: LogOptions, writer: BatchPrinter, printer: Printer, report: DumpReport) -> None:
     """Give the batches of the file `path` to `writer`; OSError when it cannot be opened."""
     with files.opened(files.real_path(path)) as file:
         _put_title(path, printer, report)
@@ -68,7 +68,7 @@ def dump_log(path: str, options: LogOptions, writer: BatchWriter, printer: Print
             printer.remark(f"Found {end - walk.position} invalid bytes at the end of {os.path.basename(path)}")
 
 
-def _put_batches(walk: BatchWalk, offset_end: int, writer: BatchWriter) -> None:
+def _put_batches(walk: BatchWalk, offset_end: int, writer: BatchPrinter) -> None:
     following = LONG_MIN
     for batch in walk:
         # What a wrapper of v0 or v1 begins with is known only inside; that is at least what follows its neighbour.
@@ -79,7 +79,7 @@ def _put_batches(walk: BatchWalk, offset_end: int, writer: BatchWriter) -> None:
         following = last_offset(batch.header) + 1
 
 
-def _put_title(path: str, printer: Printer, report: Report) -> None:
+def _put_title(path: str, printer: Printer, report: DumpReport) -> None:
     name = os.path.basename(path)
     start = name.split(".")[0]
     checkpoint, kept = _CHECKPOINT.match(name), parse_kept_name(name)

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offsetfs.storage import files
+from offsetfs.storage.dump.dump_pure import LONG_MAX, LONG_MIN
 from offsetfs.storage.dump.log import LOG_SUFFIX, LogOptions
-from offsetfs.storage.dump.pure import LONG_MAX, LONG_MIN
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import parse_segment_name
 from offsetfs.storage.segments import time_search
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.settings.config import DEFAULTS
@@ -26,7 +26,7 @@ _OPEN_SEGMENTS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class RangeBound:
     """An offset, or a time in milliseconds."""
 
     offset: int | None = None
@@ -34,14 +34,14 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class DumpRange:
     """From `start` on, up to and without `end`; None: no bound."""
 
-    start: Bound | None = None
-    end: Bound | None = None
+    start: RangeBound | None = None
+    end: RangeBound | None = None
 
 
-def within(paths: Sequence[str], wanted: Range, options: LogOptions) -> Iterator[tuple[str, LogOptions]]:
+def within(paths: Sequence[str], wanted: DumpRange, options: LogOptions) -> Iterator[tuple[str, LogOptions]]:
     """Yield the log files of `paths` that hold something of the range, and how to dump that much of each.
 
     `InvalidName` for a log file whose name is not that of a segment; what looking into its batches raises; OSError.
@@ -54,8 +54,8 @@ def within(paths: Sequence[str], wanted: Range, options: LogOptions) -> Iterator
         yield from _within_log(sorted(group, key=_base_offset), wanted, options)
 
 
-def _within_log(paths: list[str], wanted: Range, options: LogOptions) -> Iterator[tuple[str, LogOptions]]:
-    pool: Pool[SegmentFiles] = Pool(_OPEN_SEGMENTS_MAX)
+def _within_log(paths: list[str], wanted: DumpRange, options: LogOptions) -> Iterator[tuple[str, LogOptions]]:
+    pool: FilePool[SegmentFiles] = FilePool(_OPEN_SEGMENTS_MAX)
     segments = [_segment(path, pool) for path in paths]
     start = _offset(wanted.start, segments, LONG_MIN)
     end = LONG_MAX if wanted.end is None else _offset(wanted.end, segments, LONG_MAX)
@@ -66,7 +66,7 @@ def _within_log(paths: list[str], wanted: Range, options: LogOptions) -> Iterato
         yield path, replace(options, position=position, offset_min=start, offset_end=end)
 
 
-def _segment(path: str, pool: Pool[SegmentFiles]) -> Segment:
+def _segment(path: str, pool: FilePool[SegmentFiles]) -> Segment:
     directory = os.path.dirname(files.real_path(path))
     return Segment(directory, _base_offset(path), DEFAULTS, pool, read_only=True)
 
@@ -78,7 +78,7 @@ def _base_offset(path: str) -> int:
     return parsed[0]
 
 
-def _offset(bound: Bound | None, segments: Iterable[Segment], without: int) -> int:
+def _offset(bound: RangeBound | None, segments: Iterable[Segment], without: int) -> int:
     """Return the offset that a bound means; `without` for none, and the end of everything for a time after it."""
     if bound is None:
         return without

@@ -12,7 +12,7 @@ from array import array
 from dataclasses import dataclass
 
 from offsetfs.storage.dump.batches import FoundBatch
-from offsetfs.storage.dump.pure import LONG_MIN, wrapped
+from offsetfs.storage.dump.dump_pure import LONG_MIN, wrapped
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.records import codec, varint
 from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX

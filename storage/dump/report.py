@@ -17,7 +17,7 @@ Pairs = dict[str, "array[int]"]
 """By path: two numbers for each finding, in the order they were found."""
 
 
-class Report:
+class DumpReport:
     """Collects the findings of one run.
 
     At once, and without a newline: `say` gets what Kafka's tool says too, `complain` what it would have ended with.

@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from offsetfs.storage import files
 from offsetfs.storage.dump.printer import OptionalLong, Printer
-from offsetfs.storage.dump.report import Report
+from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import InvalidSnapshot
 from offsetfs.storage.segments import transaction_index
 
@@ -47,7 +47,7 @@ class SnapshotEntry:
         return (self.last_sequence - self.offset_delta) % _SEQUENCES
 
 
-def dump_snapshot(path: str, printer: Printer, report: Report) -> None:
+def dump_snapshot(path: str, printer: Printer, report: DumpReport) -> None:
     """Write a line for each producer of the snapshot `path`; OSError when it cannot be read."""
     try:
         for entry in snapshot_entries(files.read_file(files.real_path(path))):

@@ -10,12 +10,12 @@ from offsetfs.storage.cluster.java_text import decoded
 from offsetfs.storage.coordinators import control_records
 from offsetfs.storage.dump import legacy as dump_legacy
 from offsetfs.storage.dump.batches import FoundBatch, last_offset, last_sequence
+from offsetfs.storage.dump.dump_pure import NO_OFFSET, header_names, sequence_of
 from offsetfs.storage.dump.legacy import FoundMessage
 from offsetfs.storage.dump.lines import LineBuffer, LineStyle, follow
 from offsetfs.storage.dump.log import LogOptions
-from offsetfs.storage.dump.pure import NO_OFFSET, header_names, sequence_of
 from offsetfs.storage.dump.records import FoundRecords, open_records
-from offsetfs.storage.dump.report import Report
+from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records.batch_header import MAGIC, BatchHeader, Buffer
 from offsetfs.storage.records.codec import COLUMNS
@@ -28,7 +28,7 @@ class TextBatches:
 
     __slots__ = ("_gaps", "_last_offset", "_lines", "_options", "_report")
 
-    def __init__(self, options: LogOptions, lines: LineBuffer, report: Report, gaps: array[int]) -> None:
+    def __init__(self, options: LogOptions, lines: LineBuffer, report: DumpReport, gaps: array[int]) -> None:
         self._options = options
         self._lines = lines
         self._report = report

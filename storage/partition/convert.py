@@ -42,7 +42,7 @@ OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class ConversionResult:
     """What became of a log. `segments` were rewritten; sizes are those of their `.log` files."""
 
     segments: int
@@ -56,7 +56,7 @@ def is_old(segment: Segment) -> bool:
     return any(header.magic < MAGIC for _, header in segment.headers())
 
 
-def convert(log: Log, *, on_progress: OnProgress = lambda done, total: None) -> Converted:
+def convert(log: Log, *, on_progress: OnProgress = lambda done, total: None) -> ConversionResult:
     """Rewrite every segment of `log` that holds v0 or v1; nobody else may use the log, and it is to be closed after.
 
     Raises `CorruptBatch` and `MalformedBatch` before anything of a damaged segment is changed, OSError on a full disk
@@ -65,11 +65,11 @@ def convert(log: Log, *, on_progress: OnProgress = lambda done, total: None) -> 
     if is_old(log.snapshot().active):
         log.roll()
     done, total = 0, log.size_bytes
-    converted = Converted(0, 0, 0, 0)
+    converted = ConversionResult(0, 0, 0, 0)
     for segment in log.snapshot():
         if is_old(segment):
             records, size = _convert_segment(segment)
-            converted = Converted(
+            converted = ConversionResult(
                 converted.segments + 1,
                 converted.records + records,
                 converted.bytes_before + segment.size,

@@ -41,7 +41,7 @@ BLOCK_BYTES = 128 << 10
 """How much is read at once: a look at a preallocated file finds only zeros, again and again."""
 
 
-class Follower:
+class LogFollower:
     """Watches one partition's directory for a `Log` that was opened for reading."""
 
     def __init__(

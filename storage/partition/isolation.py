@@ -8,10 +8,10 @@ batches are no records and are shown to nobody.
 from __future__ import annotations
 
 from offsetfs.storage.partition import list_offsets
-from offsetfs.storage.partition.damaged_places import OnDamage
+from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import BatchHeader
-from offsetfs.storage.segments.time_search import Found, Shows, shows_data
+from offsetfs.storage.segments.time_search import FoundRecord, VisibilityFilter, shows_data
 
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 
@@ -26,7 +26,7 @@ class LogView:
         self.log = log
         self._on_damage = on_damage
         self.is_committed_only = is_committed_only
-        self.shows: Shows = self._shows_committed if is_committed_only else shows_data
+        self.shows: VisibilityFilter = self._shows_committed if is_committed_only else shows_data
 
     def end_offset(self, *, nowait: bool = False) -> int:
         """Return the offset at which the view ends for now; never inside a batch."""
@@ -40,7 +40,7 @@ class LogView:
         found = self.find_record(timestamp, nowait=nowait)
         return None if found is None else (found.offset, found.timestamp)
 
-    def find_record(self, timestamp: int, *, nowait: bool = False) -> Found | None:
+    def find_record(self, timestamp: int, *, nowait: bool = False) -> FoundRecord | None:
         """Return the first record shown with a timestamp ≥ `timestamp`, and its batch; see `Log.find_timestamp`."""
         end = self.end_offset(nowait=nowait)
         found = list_offsets.find_record(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offsetfs.storage.errors import WouldBlock
-from offsetfs.storage.partition.damaged_places import OnDamage
+from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.segments import time_search
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ def find_record(
     log: Log,
     timestamp: int,
     *,
-    shows: time_search.Shows = time_search.shows_data,
+    shows: time_search.VisibilityFilter = time_search.shows_data,
     on_damage: OnDamage | None = None,
     nowait: bool = False,
-) -> time_search.Found | None:
+) -> time_search.FoundRecord | None:
     """Return the first record, in offset order, with a timestamp ≥ `timestamp`; or None.
 
     Batches on the way that cannot be read go to `on_damage`; by default the log records them.
@@ -46,7 +46,7 @@ def find_record(
 
 
 def find_timestamp(
-    log: Log, timestamp: int, *, shows: time_search.Shows = time_search.shows_data, nowait: bool = False
+    log: Log, timestamp: int, *, shows: time_search.VisibilityFilter = time_search.shows_data, nowait: bool = False
 ) -> tuple[int, int] | None:
     """Return (offset, timestamp) of what `find_record` returns."""
     found = find_record(log, timestamp, shows=shows, nowait=nowait)

@@ -31,20 +31,20 @@ from offsetfs.storage.errors import (
 )
 from offsetfs.storage.names import OFFSET_MAX, TopicPartition
 from offsetfs.storage.partition import batch_search, list_offsets, record_deletion, replacement, rolling, truncation
-from offsetfs.storage.partition.damaged_places import DamagedPlaces
+from offsetfs.storage.partition.damage_registry import DamageRegistry
 from offsetfs.storage.partition.epochs import LeaderEpochCache
 from offsetfs.storage.partition.latest_epoch import latest_epoch
-from offsetfs.storage.partition.log_home import LogHome
+from offsetfs.storage.partition.log_context import LogContext
 from offsetfs.storage.partition.log_producers import Load, LogProducers
 from offsetfs.storage.partition.log_values import Appended as Appended
 from offsetfs.storage.partition.log_values import Damage as Damage
-from offsetfs.storage.partition.log_values import Follower
+from offsetfs.storage.partition.log_values import FollowerProtocol
 from offsetfs.storage.partition.producers import ProducerEntry
 from offsetfs.storage.partition.transactions import Transactions
 from offsetfs.storage.records.batch import Batch, set_append_time, stamp
 from offsetfs.storage.records.batch_builder import SealedBatch
 from offsetfs.storage.segments import time_search
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import FULL, Segment
 from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.segments.segment_map import Segments
@@ -60,7 +60,7 @@ class Log:
         path: str,
         config: LogConfig,
         segments: Segments,
-        pool: Pool[SegmentFiles],
+        pool: FilePool[SegmentFiles],
         *,
         log_start_offset: int,
         next_offset: int,
@@ -71,13 +71,13 @@ class Log:
         read_only: bool = False,
         unrecovered: Exception | None = None,
         is_compacted: bool = False,
-        home: LogHome | None = None,
+        home: LogContext | None = None,
     ) -> None:
         """Take over what recovery found; use `log_loader.open_log`."""
         self.partition = partition
         self.path = path
         self.config = config
-        self.home = home or LogHome()
+        self.home = home or LogContext()
         self.clock = self.home.clock
         self.read_only = read_only
         self.unrecovered = unrecovered
@@ -87,7 +87,7 @@ class Log:
         self.log_start_offset = log_start_offset
         self.next_offset = next_offset
         self.recovery_point = recovery_point
-        self._damaged_places = DamagedPlaces(damage, self.home.on_damage)
+        self._damaged_places = DamageRegistry(damage, self.home.on_damage)
         self.fenced: OSError | None = None
         self.epochs = epochs
         self._producers = LogProducers(load_producers)
@@ -102,19 +102,19 @@ class Log:
         self._is_superseded = False
         self.truncations = 0
         """How often records were cut from the end: offsets that were given out before mean others since."""
-        self._follower: Follower | None = None
+        self._follower: FollowerProtocol | None = None
         self.transactions = Transactions(self)
 
     @property
     def damage(self) -> tuple[Damage, ...]:
-        """The damaged places that are known, each once, at most `damaged_places.PLACES_MAX`."""
+        """The damaged places that are known, each once, at most `damage_registry.DAMAGE_ENTRIES_MAX`."""
         return self._damaged_places.all()
 
     def note_damage(self, error: StorageError) -> bool:
         """Record the place of damage that a reader met; return whether it was not known. From any thread."""
         return self._damaged_places.add(error)
 
-    def follow(self, follower: Follower) -> None:
+    def follow(self, follower: FollowerProtocol) -> None:
         """Let `follower` keep this log, opened for reading, up with whoever writes it."""
         self._follower = follower
 
@@ -174,7 +174,7 @@ class Log:
         return batch_search.read(self, offset, bytes_max, nowait=nowait)
 
     def find_timestamp(
-        self, timestamp: int, *, shows: time_search.Shows = time_search.shows_data, nowait: bool = False
+        self, timestamp: int, *, shows: time_search.VisibilityFilter = time_search.shows_data, nowait: bool = False
     ) -> tuple[int, int] | None:
         """Return (offset, timestamp) of the first record, in offset order, with a timestamp ≥ `timestamp`; or None.
 

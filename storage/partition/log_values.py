@@ -30,7 +30,7 @@ class Appended:
     timestamp: int
 
 
-class Follower(Protocol):
+class FollowerProtocol(Protocol):
     """What keeps a log up with another writer (storage.partition.follower)."""
 
     is_gone: bool

@@ -28,7 +28,7 @@ _UNKNOWN = ProducerEntry()
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AppendedBatch:
     """A batch that the log took: its sequences and its offsets, both ends included."""
 
     producer_epoch: int
@@ -46,12 +46,12 @@ class ProducerChecks:
     def __init__(self, state: ProducerState) -> None:
         """Begin with the state at the end of the log; each producer's last batch is remembered from it."""
         self.state = state
-        self._taken: dict[int, deque[Taken]] = {}
+        self._taken: dict[int, deque[AppendedBatch]] = {}
         for producer_id, entry in state.entries.items():
             if entry.last_offset != NONE:
                 self._remember(producer_id, _last_of(entry))
 
-    def check(self, header: BatchHeader) -> Taken | None:
+    def check(self, header: BatchHeader) -> AppendedBatch | None:
         """Return the batch that this one repeats, None when it is to be appended; raise when it must not be.
 
         `InvalidProducerEpoch`, `OutOfOrderSequence`, `InvalidTransactionState`. Batches without a producer id pass.
@@ -87,10 +87,10 @@ class ProducerChecks:
         if not header.is_control:
             self._remember(header.producer_id, _last_of(entry))
 
-    def _remember(self, producer_id: int, batch: Taken) -> None:
+    def _remember(self, producer_id: int, batch: AppendedBatch) -> None:
         self._taken.setdefault(producer_id, deque(maxlen=BATCHES_KEPT)).append(batch)
 
-    def _repeated(self, header: BatchHeader) -> Taken | None:
+    def _repeated(self, header: BatchHeader) -> AppendedBatch | None:
         """Only a whole batch counts: the same epoch, the same first and last sequence."""
         last = increment(header.base_sequence, header.last_offset_delta)
         wanted = (header.producer_epoch, header.base_sequence, last)
@@ -115,8 +115,8 @@ def _check_epoch(entry: ProducerEntry, header: BatchHeader) -> None:
         )
 
 
-def _last_of(entry: ProducerEntry) -> Taken:
-    return Taken(
+def _last_of(entry: ProducerEntry) -> AppendedBatch:
+    return AppendedBatch(
         entry.producer_epoch,
         decrement(entry.last_sequence, entry.offset_delta),
         entry.last_sequence,

@@ -38,7 +38,7 @@ START, SIZE, TIME = "start", "size", "time"
 
 
 @dataclass(frozen=True, slots=True)
-class Expiry:
+class ExpiredSegments:
     """What is due of one log: its oldest segments, and why each.
 
     The active segment may be the last of them: it is to be rolled first. `log_start_offset`: where the log begins once
@@ -51,7 +51,7 @@ class Expiry:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class RemovedSegments:
     """What a pass took from one log. `bytes`: of the `.log` files; `log_start_offset`: where it begins now."""
 
     partition: TopicPartition
@@ -64,7 +64,7 @@ class Removed:
 # --- the decision ----------------------------------------------------------------------------------------------------
 
 
-def expired_segments(log: Log, now_ms: int, *, knows_policy: bool = True) -> Expiry:
+def expired_segments(log: Log, now_ms: int, *, knows_policy: bool = True) -> ExpiredSegments:
     """Return what is due at `now_ms`; changes nothing. Without `knows_policy` only what lies below the log start.
 
     Costs a look at the time index of the first segment that stays, and a walk over the headers behind the last entry
@@ -79,7 +79,7 @@ def expired_segments(log: Log, now_ms: int, *, knows_policy: bool = True) -> Exp
     gone = segments[: len(reasons)]
     kept = segments[len(reasons) :]
     start = kept[0].base_offset if kept else end
-    return Expiry(tuple(gone), tuple(reasons), max(start, log.log_start_offset))
+    return ExpiredSegments(tuple(gone), tuple(reasons), max(start, log.log_start_offset))
 
 
 def _count_below(segments: Sequence[Segment], log_start_offset: int) -> int:
@@ -114,15 +114,15 @@ def _removable(segments: Sequence[Segment]) -> int:
 
 def sweep(
     directory: LogDirectory, partitions: Iterable[TopicPartition], now_ms: int
-) -> tuple[list[Removed], dict[TopicPartition, Exception]]:
+) -> tuple[list[RemovedSegments], dict[TopicPartition, Exception]]:
     """Remove what is due of these partitions; return what went, and what kept others from going.
 
     The new log starts are on disk before the first file goes. What goes is called `.deleted` after return, on disk, and
     is unlinked by `directory.deletions` after `file.delete.delay.ms`. OSError when the log starts cannot be written.
     """
-    due: dict[TopicPartition, Expiry] = {}
+    due: dict[TopicPartition, ExpiredSegments] = {}
     failures: dict[TopicPartition, Exception] = {}
-    removed: list[Removed] = []
+    removed: list[RemovedSegments] = []
     for partition in partitions:
         with _collecting(failures, partition):
             due[partition] = _decide(directory, partition, now_ms)
@@ -149,11 +149,11 @@ def _log_of(directory: LogDirectory, partition: TopicPartition) -> Log:
     return directory.opened(partition) or directory.log(partition)
 
 
-def _decide(directory: LogDirectory, partition: TopicPartition, now_ms: int) -> Expiry:
+def _decide(directory: LogDirectory, partition: TopicPartition, now_ms: int) -> ExpiredSegments:
     """Decide of one log. Where the active segment is due it is rolled, and decided anew what is due of it as it is."""
     log = _log_of(directory, partition)
     if log.read_only:
-        return Expiry((), (), log.log_start_offset)
+        return ExpiredSegments((), (), log.log_start_offset)
     knows_policy = directory.knows_policy(partition.topic)
     expiry = expired_segments(log, now_ms, knows_policy=knows_policy)
     if expiry.segments and expiry.segments[-1] is log.snapshot().active:
@@ -175,14 +175,14 @@ def _rolled(log: Log) -> bool:
     return True
 
 
-def _without_active(expiry: Expiry, log: Log) -> Expiry:
+def _without_active(expiry: ExpiredSegments, log: Log) -> ExpiredSegments:
     active = log.snapshot().active
     sealed = [segment for segment in expiry.segments if segment is not active]
     start = min(expiry.log_start_offset, active.base_offset)
-    return Expiry(tuple(sealed), expiry.reasons[: len(sealed)], max(start, log.log_start_offset))
+    return ExpiredSegments(tuple(sealed), expiry.reasons[: len(sealed)], max(start, log.log_start_offset))
 
 
-def _raise_log_starts(directory: LogDirectory, due: Mapping[TopicPartition, Expiry]) -> None:
+def _raise_log_starts(directory: LogDirectory, due: Mapping[TopicPartition, ExpiredSegments]) -> None:
     waiting = [(_log_of(directory, partition), list(expiry.segments)) for partition, expiry in due.items()]
     while due:
         try:
@@ -210,11 +210,11 @@ def _make_room(log: Log, segments: list[Segment]) -> bool:
     return False
 
 
-def _remove(log: Log, expiry: Expiry) -> Removed:
+def _remove(log: Log, expiry: ExpiredSegments) -> RemovedSegments:
     gone = take_out_below_start(log)
     reasons = {segment.base_offset: reason for segment, reason in zip(expiry.segments, expiry.reasons, strict=True)}
     told = tuple(dict.fromkeys(reasons.get(segment.base_offset, START) for segment in gone))
-    return Removed(log.partition, len(gone), sum(segment.size for segment in gone), log.log_start_offset, told)
+    return RemovedSegments(log.partition, len(gone), sum(segment.size for segment in gone), log.log_start_offset, told)
 
 
 def take_out_below_start(log: Log) -> list[Segment]:

@@ -1,9 +1,9 @@
 """Opening a partition: what is on disk becomes a `Log`, after a clean shutdown and after a crash.
 
-Follows Kafka's LogLoader, in its order: swaps that were cut short are finished or undone (`leftovers`), the segments
-are taken in and split where they hold too many offsets (`overflow`), and when the shutdown was not clean the log is
-recovered (`recovery`). What is only garbage goes with the first change, so that a directory which is opened and not
-written to stays as it was.
+Follows Kafka's LogLoader, in its order: swaps that were cut short are finished or undone (`leftover_files`), the
+segments are taken in and split where they hold too many offsets (`overflow`), and when the shutdown was not clean the
+log is recovered (`recovery`). What is only garbage goes with the first change, so that a directory which is opened and
+not written to stays as it was.
 
 Opened for reading, nothing is changed: what is not sound at the end is simply not shown.
 """
@@ -21,14 +21,14 @@ from offsetfs.storage.errors import InvalidCheckpoint, StorageError, UnreadableL
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.partition import cut_tail
 from offsetfs.storage.partition.epochs import LeaderEpochCache
-from offsetfs.storage.partition.follower import Follower
+from offsetfs.storage.partition.follower import LogFollower
 from offsetfs.storage.partition.log import Damage, Log
+from offsetfs.storage.partition.log_context import LogContext
 from offsetfs.storage.partition.log_end import end_of_chain, readable_end, replicated_end
-from offsetfs.storage.partition.log_home import LogHome
 from offsetfs.storage.partition.producer_loading import load_producers
-from offsetfs.storage.recovery import leftovers, overflow
+from offsetfs.storage.recovery import leftover_files, overflow
 from offsetfs.storage.recovery.recovery import OnBytes, Recovery
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.segments.segment_map import Segments
@@ -43,11 +43,11 @@ _SEGMENTS_LOOKED_AT_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class OpenOptions:
     """How a partition is to be opened. Offsets come from the checkpoints of its directory; 0 when they say nothing."""
 
     config: LogConfig
-    pool: Pool[SegmentFiles]
+    pool: FilePool[SegmentFiles]
     recovery_point: int = 0
     log_start: Callable[[], int] = lambda: 0
     high_watermark: Callable[[], int | None] = lambda: None
@@ -65,7 +65,7 @@ class Opening:
     """Whether a broker wrote here, or the topic's settings are unknown: so are the reasons of gaps between segments."""
     on_bytes: OnBytes = lambda count: None
     """Told, during recovery, how many bytes more were verified."""
-    home: LogHome = field(default_factory=LogHome)
+    home: LogContext = field(default_factory=LogContext)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ _IMPOSSIBLE = (ArithmeticError, LookupError, ValueError, TypeError, struct.error
 """What Python raises where numbers or bytes of a file have values that no check foresaw."""
 
 
-def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
+def open_log(partition: TopicPartition, path: str, opening: OpenOptions) -> Log:
     """Open the partition in directory `path`, recovering it when it was not closed cleanly.
 
     Costs a directory listing and the last index interval after a clean shutdown, else a read of everything from the
@@ -95,7 +95,7 @@ def open_log(partition: TopicPartition, path: str, opening: Opening) -> Log:
         raise UnreadableLog(f"cannot be opened: {error!r}", path=path) from error
 
 
-def _opened(partition: TopicPartition, path: str, opening: Opening) -> Log:
+def _opened(partition: TopicPartition, path: str, opening: OpenOptions) -> Log:
     damage: list[Damage] = []
     epochs = _epochs(path, damage)
     if opening.read_only:
@@ -124,7 +124,7 @@ def _opened(partition: TopicPartition, path: str, opening: Opening) -> Log:
         home=home,
     )
     if opening.read_only:
-        log.follow(Follower(log, opening.log_start, high_watermark=opening.high_watermark))
+        log.follow(LogFollower(log, opening.log_start, high_watermark=opening.high_watermark))
     if content.has_transactions:
         log.transactions.rebuild_indexes(opening.recovery_point)
     return log
@@ -133,25 +133,25 @@ def _opened(partition: TopicPartition, path: str, opening: Opening) -> Log:
 # --- for writing -----------------------------------------------------------------------------------------------------
 
 
-def _load(path: str, epochs: LeaderEpochCache, opening: Opening) -> tuple[_Content, LogHome]:
+def _load(path: str, epochs: LeaderEpochCache, opening: OpenOptions) -> tuple[_Content, LogContext]:
     """Return what a writer finds, and the surroundings of its log."""
-    present = leftovers.present(files.names(path))
-    swaps = leftovers.pending_swaps(path, present)
+    present = leftover_files.parse_segment_names(files.names(path))
+    swaps = leftover_files.pending_swaps(path, present)
     if swaps.is_swap or not opening.clean:
         opening.home.before_change()
-        leftovers.finish_swaps(path)
-        present = leftovers.present(files.names(path))
+        leftover_files.finish_swaps(path)
+        present = leftover_files.parse_segment_names(files.names(path))
     content = _end_of_clean(path, opening) if opening.clean else None
     if content is None:
         opening.home.before_change()
         return _recovered(path, epochs, opening, swaps), opening.home
-    strays = leftovers.stray_snapshots(present, offset_max=content.next_offset)
-    waiting = [os.path.join(path, name) for name in [*swaps.garbage, *leftovers.orphans(present), *strays]]
-    before_change = leftovers.swept_with_the_first_change(waiting, opening.home.before_change)
+    strays = leftover_files.stray_snapshots(present, offset_max=content.next_offset)
+    waiting = [os.path.join(path, name) for name in [*swaps.garbage, *leftover_files.orphans(present), *strays]]
+    before_change = leftover_files.remove_before_first_change(waiting, opening.home.before_change)
     return content, replace(opening.home, before_change=before_change)
 
 
-def _end_of_clean(path: str, opening: Opening) -> _Content | None:
+def _end_of_clean(path: str, opening: OpenOptions) -> _Content | None:
     """Return a log that was closed cleanly; None when it does not end with a whole batch all the same."""
     while True:
         segments = _segments(path, opening)
@@ -162,10 +162,12 @@ def _end_of_clean(path: str, opening: Opening) -> _Content | None:
         if overflowed is None:
             return _Content(segments, end)
         opening.home.before_change()
-        leftovers.sweep(overflow.split(overflowed))
+        leftover_files.remove_garbage(overflow.split(overflowed))
 
 
-def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: leftovers.PendingSwaps) -> _Content:
+def _recovered(
+    path: str, epochs: LeaderEpochCache, opening: OpenOptions, swaps: leftover_files.PendingSwaps
+) -> _Content:
     garbage = [os.path.join(path, name) for name in swaps.garbage]
     was_split = False
     while True:
@@ -183,7 +185,7 @@ def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: lef
             break
         was_split = True
         garbage += recovery.split
-    opening.home.deletions.add(leftovers.swept_later(garbage), opening.config.file_delete_delay_ms)
+    opening.home.deletions.add(leftover_files.deferred_removal(garbage), opening.config.file_delete_delay_ms)
     has_indexes = any(files.exists(segment.path(TRANSACTION_INDEX)) for segment in recovery.segments)
     return _Content(
         recovery.segments,
@@ -193,14 +195,14 @@ def _recovered(path: str, epochs: LeaderEpochCache, opening: Opening, swaps: lef
     )
 
 
-def _may_have_gaps(segments: Segments, opening: Opening, swaps: leftovers.PendingSwaps) -> bool:
+def _may_have_gaps(segments: Segments, opening: OpenOptions, swaps: leftover_files.PendingSwaps) -> bool:
     """Whether compaction may have left gaps behind the recovery point. Ours leaves none there; a broker's may."""
     if opening.is_brokers or opening.has_recovery_point:
         return opening.is_brokers
     return opening.is_compacted or swaps.reach(max(segments.first.base_offset, opening.log_start()))
 
 
-def _segments(path: str, opening: Opening) -> Segments:
+def _segments(path: str, opening: OpenOptions) -> Segments:
     names = files.names(path)
     parsed = (parse_segment_name(name) for name in names)
     bases = sorted(base for base, suffix in filter(None, parsed) if suffix == ".log")
@@ -223,7 +225,7 @@ def belongs_to_partition(name: str) -> bool:
 # --- for reading -----------------------------------------------------------------------------------------------------
 
 
-def _read(path: str, opening: Opening) -> _Content:
+def _read(path: str, opening: OpenOptions) -> _Content:
     """Return what a reader is shown."""
     high_watermark = opening.high_watermark()
     segments = _readable_segments(path, opening)
@@ -238,7 +240,7 @@ def _read(path: str, opening: Opening) -> _Content:
     return _Content(segments, next_offset, [*_holes(segments, opening), *([damaged] if damaged else [])])
 
 
-def _holes(segments: Segments, opening: Opening) -> list[Damage]:
+def _holes(segments: Segments, opening: OpenOptions) -> list[Damage]:
     """Return where a segment beyond the recovery point ends before the next one begins, in a log not closed in order.
 
     A power cut leaves that: the kernel wrote the newer file first. A writer sets aside what follows; a reader shows
@@ -260,7 +262,7 @@ def _holes(segments: Segments, opening: Opening) -> list[Damage]:
     return found
 
 
-def _readable_segments(path: str, opening: Opening) -> Segments:
+def _readable_segments(path: str, opening: OpenOptions) -> Segments:
     """Return the segments that there would be, were a swap finished that is under way or was cut short by a crash."""
     for looks_left in reversed(range(_SWAP_LOOKS_MAX)):
         try:
@@ -276,15 +278,15 @@ def _readable_segments(path: str, opening: Opening) -> Segments:
 
 def _readable_logs(path: str) -> dict[int, str]:
     """Return the names of the log files by base offset. A `.swap` file is whole, and the old one may be gone."""
-    present = leftovers.present(files.names(path))
-    pending = leftovers.pending_swaps(path, present)
+    present = leftover_files.parse_segment_names(files.names(path))
+    pending = leftover_files.pending_swaps(path, present)
     removed, renamed = set(pending.removed), set(pending.renamed)
     logs = {base: name for name, base, suffix in present if suffix == ".log" and name not in removed}
     swapped = {base: name for name, base, suffix in present if suffix == ".log.swap" and name in renamed}
     return logs | swapped
 
 
-def _readable_segment(path: str, base: int, name: str, opening: Opening) -> Segment:
+def _readable_segment(path: str, base: int, name: str, opening: OpenOptions) -> Segment:
     status = files.status(os.path.join(path, name))
     segment = Segment(
         path, base, opening.config, opening.pool, size=status.st_size, read_only=True, inode=status.st_ino
@@ -302,7 +304,7 @@ def _epochs(path: str, damage: list[Damage]) -> LeaderEpochCache:
         return LeaderEpochCache(file, [])
 
 
-def _beyond_what_was_given_out(content: _Content, opening: Opening) -> _Content:
+def _beyond_what_was_given_out(content: _Content, opening: OpenOptions) -> _Content:
     """Let a log that lost its end go on behind the offsets that were on disk once, so that none is given out again.
 
     Kafka begins anew at the log start where the log ends below it, and goes on at the end where that lies below the

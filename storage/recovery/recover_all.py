@@ -40,7 +40,7 @@ OnProgress = Callable[[RecoveryProgress], None]
 Recover = Callable[[TopicPartition, OnBytes], None]
 
 
-class Abandoned(Exception):
+class RecoveryAborted(Exception):
     """Ends the recovery of a partition because another one's was ended."""
 
 
@@ -111,7 +111,7 @@ class _Work:
     def _advance(self, partition: TopicPartition, count: int, *, is_done: bool = False) -> None:
         with self._lock:
             if self._is_abandoned:
-                raise Abandoned
+                raise RecoveryAborted
             self._done += count
             self._partitions_done += is_done
             if self._on_progress is not None:

@@ -36,7 +36,7 @@ from offsetfs.storage.partition.producers import ProducerState
 from offsetfs.storage.records import batch_chain, chain, row_walk
 from offsetfs.storage.records.batch_header import TRANSACTIONAL_FLAG
 from offsetfs.storage.records.row_walk import Rows
-from offsetfs.storage.recovery import leftovers, overflow
+from offsetfs.storage.recovery import leftover_files, overflow
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_indexes import IndexBuilder
 from offsetfs.storage.segments.segment_map import Segments
@@ -100,9 +100,9 @@ class Recovery:
         self._epochs.truncate_from_end(self.next_offset, next_offset=self.next_offset)
         self._epochs.truncate_from_start(max(self._log_start, self.segments.first.base_offset))
         self._save_producers(self.next_offset)
-        present = leftovers.present(files.names(self._directory))
-        strays = leftovers.stray_snapshots(present, offset_max=self.next_offset)
-        leftovers.remove(self._directory, [*leftovers.orphans(present), *strays])
+        present = leftover_files.parse_segment_names(files.names(self._directory))
+        strays = leftover_files.stray_snapshots(present, offset_max=self.next_offset)
+        leftover_files.remove(self._directory, [*leftover_files.orphans(present), *strays])
         files.sync_directory(self._directory)
 
     def _is_after_a_hole(self, segment: Segment) -> bool:

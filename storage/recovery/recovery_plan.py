@@ -16,8 +16,8 @@ from offsetfs.storage.errors import InvalidCheckpoint, OffsetBeyondSegment, Stor
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition import cut_tail
 from offsetfs.storage.records import batch_chain, chain, row_walk
-from offsetfs.storage.recovery import leftovers, overflow
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.recovery import leftover_files, overflow
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.settings.config import DEFAULTS
@@ -25,7 +25,7 @@ from offsetfs.storage.settings.config import DEFAULTS
 _OFFSET_MAX = 2**63 - 1
 
 
-class Note(Protocol):
+class OnStep(Protocol):
     """Takes a step."""
 
     def __call__(
@@ -40,7 +40,7 @@ class RecoveryPlan:
         self,
         path: str,
         logs: Mapping[int, str],
-        note: Note,
+        note: OnStep,
         *,
         recovery_point: int,
         log_start: int,
@@ -122,7 +122,7 @@ class RecoveryPlan:
         return position, None
 
     def _splits(self, base: int, base_behind: int | None) -> bool:
-        pool: Pool[SegmentFiles] = Pool(1)
+        pool: FilePool[SegmentFiles] = FilePool(1)
         segment = Segment(self._path, base, DEFAULTS, pool, size=files.status(self._logs[base]).st_size, read_only=True)
         segment.log_path = self._logs[base]
         if not overflow.is_overflowed(segment, base_behind):
@@ -139,16 +139,16 @@ class RecoveryPlan:
 
     def _plan_leftovers(self) -> None:
         """Note which snapshots and indexes go; of what goes with a swap nothing more is said."""
-        pending = set(leftovers.pending_swaps(self._path).removed)
+        pending = set(leftover_files.pending_swaps(self._path).removed)
         aside = {segment_name(base, ".log") for base in self.set_aside}
         names = {*files.names(self._path), *(segment_name(base, ".log") for base in self._logs)} - pending - aside
-        present = leftovers.present(sorted(names))
-        for name in sorted(leftovers.stray_snapshots(present, offset_max=self.next_offset)):
-            is_beyond = (leftovers.present([name])[0][1]) > self.next_offset
+        present = leftover_files.parse_segment_names(sorted(names))
+        for name in sorted(leftover_files.stray_snapshots(present, offset_max=self.next_offset)):
+            is_beyond = (leftover_files.parse_segment_names([name])[0][1]) > self.next_offset
             reason = f"the log ends at {self.next_offset}" if is_beyond else "no segment begins with it"
             self._note("snapshot", name, f"will be removed: {reason}")
-        for name in leftovers.orphans(present):
-            base = leftovers.present([name])[0][1]
+        for name in leftover_files.orphans(present):
+            base = leftover_files.parse_segment_names([name])[0][1]
             if base not in self.set_aside:
                 reason = "it was never finished" if name.endswith(".tmp") else "its log is gone"
                 self._note("leftover", name, f"will be removed: {reason}")

@@ -43,7 +43,7 @@ _WINDOW = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedBatch:
     """A sound batch, and what is unreadable directly before it. `position` is a byte of the log file."""
 
     position: int
@@ -56,12 +56,12 @@ class Placed:
 class _Neighbours:
     """The sound batches around an offset, in the order of the file."""
 
-    batches: list[Placed] = field(default_factory=list)
+    batches: list[PlacedBatch] = field(default_factory=list)
     behind: StorageError | None = None  # what is unreadable behind the last of them
 
     def add(self, batch: Batch) -> None:
         try:
-            placed = Placed(batch.position or 0, batch.base_offset, batch.header.last_offset, self.behind)
+            placed = PlacedBatch(batch.position or 0, batch.base_offset, batch.header.last_offset, self.behind)
         except UNREADABLE as error:  # a wrapper that does not inflate
             self.behind = error
             return

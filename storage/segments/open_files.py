@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Pool(Generic[T]):
+class FilePool(Generic[T]):
     """At most `count_max` opened things, the least recently used let go first. Safe to use from any thread."""
 
     def __init__(self, count_max: int, *, finds_held: bool = False) -> None:

@@ -29,10 +29,10 @@ from offsetfs.storage.records.batch import Batch, BatchHeader
 from offsetfs.storage.records.batch_builder import SealedBatch
 from offsetfs.storage.records.legacy import NO_RUNS
 from offsetfs.storage.segments import offset_search, segment_files, segment_indexes, time_search
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
+from offsetfs.storage.segments.preallocation import Preallocation
 from offsetfs.storage.segments.removed_names import REMOVED
 from offsetfs.storage.segments.roll_age import RollAge
-from offsetfs.storage.segments.room import Room
 from offsetfs.storage.segments.segment_files import LIVE, RELATIVE_OFFSET_MAX, SegmentFiles
 from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.units import NO_TIMESTAMP
@@ -74,7 +74,7 @@ class Segment:
         directory: str,
         base_offset: int,
         config: LogConfig,
-        pool: Pool[SegmentFiles],
+        pool: FilePool[SegmentFiles],
         *,
         size: int | None = None,
         read_only: bool = False,
@@ -104,7 +104,7 @@ class Segment:
         self._max_timestamp: tuple[int, int] | None = None
         self._least_max_timestamp: int = NO_TIMESTAMP  # what the time index says, which may end early
         self._bytes_since_index_entry = 0
-        self._room = Room()
+        self._room = Preallocation()
         self._is_preallocated = False
         self._roll_age = RollAge(config, clock)
         self.ends_torn = False
@@ -284,7 +284,7 @@ class Segment:
         directory: str,
         base_offset: int,
         config: LogConfig,
-        pool: Pool[SegmentFiles],
+        pool: FilePool[SegmentFiles],
         *,
         clock: Clock = SYSTEM,
         ending: str = LIVE,

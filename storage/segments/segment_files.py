@@ -21,7 +21,7 @@ from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex
 from offsetfs.storage.files import File
 from offsetfs.storage.names import MAP_SUFFIXES, segment_name, segment_offset_max
-from offsetfs.storage.segments import offset_search, removed_names, room, segment_indexes, time_search
+from offsetfs.storage.segments import offset_search, preallocation, removed_names, segment_indexes, time_search
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.time_index import TimeIndex
 
@@ -91,7 +91,7 @@ def open_for_appends(segment: Segment) -> SegmentFiles:
     index.preallocate()
     time_index.preallocate()
     log = files.open_file(segment.log_path, writable=True)
-    room.give_back_left(log)
+    preallocation.give_back_left(log)
     return SegmentFiles(log, index, time_index)
 
 

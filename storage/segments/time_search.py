@@ -28,7 +28,7 @@ _NEAR_BYTES = 1 << 10
 """How much is read at once to see the header of a batch that the index leads to, or one soon behind it."""
 
 
-class Shows(Protocol):
+class VisibilityFilter(Protocol):
     """Says of a batch whether its records are shown to a reader."""
 
     def __call__(self, header: BatchHeader, *, nowait: bool = False) -> bool: ...
@@ -39,7 +39,7 @@ def shows_data(header: BatchHeader, *, nowait: bool = False) -> bool:
     return not header.is_control
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """A record that was looked for by its time, and the batch that holds it, its checksum verified."""
 
     offset: int
@@ -52,11 +52,11 @@ def find_record(
     timestamp: int,
     offset_min: int,
     *,
-    shows: Shows = shows_data,
+    shows: VisibilityFilter = shows_data,
     offset_end: int | None = None,
     on_damage: Callable[[StorageError], object] = lambda error: None,
     nowait: bool = False,
-) -> Found | None:
+) -> FoundRecord | None:
     """Return the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
 
     Batches on the way that cannot be read go to `on_damage`; with `nowait` they raise `WouldBlock`.
@@ -113,13 +113,13 @@ def _is_indexed(opened: SegmentFiles, header: BatchHeader) -> bool:
     return opened.index.lookup(header.last_offset)[0] == header.last_offset
 
 
-def _first_at_or_after(batch: Batch, timestamp: int, offset_min: int) -> Found | None:
+def _first_at_or_after(batch: Batch, timestamp: int, offset_min: int) -> FoundRecord | None:
     rows = batch.rows()
     base = batch.header.base_offset
     for row in range(0, len(rows), COLUMNS):
         offset, record_timestamp = base + rows[row], batch.timestamp_of(rows[row + 1])
         if record_timestamp >= timestamp and offset >= offset_min:
-            return Found(offset, record_timestamp, batch)
+            return FoundRecord(offset, record_timestamp, batch)
     return None
 
 

@@ -1,1 +1,1 @@
-"""The settings of a topic and a directory: Kafka's settings, their ranges and defaults, and where they are kept."""
+"""What a topic and a directory can be told: Kafka's settings, their ranges and defaults, and where they are kept."""

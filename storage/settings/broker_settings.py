@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings import config, directory_config
-from offsetfs.storage.settings.config_values import INT_MAX, LONG_MAX, Whole, shown
+from offsetfs.storage.settings.config_values import INT_MAX, LONG_MAX, IntegerType, printable
 
 METADATA_LOG_DIR = "metadata.log.dir"
 LOG_DIRS = ("log.dirs", "log.dir")
@@ -205,7 +205,7 @@ def resolve(properties: Mapping[str, str]) -> BrokerSettings:
         if not is_known(name):
             near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.8)
             hint = f", did you mean {near[0]}?" if near else ""
-            raise InvalidConfig(f"{shown(name)} is not a setting of a Kafka broker{hint}")
+            raise InvalidConfig(f"{printable(name)} is not a setting of a Kafka broker{hint}")
     defaults: dict[str, str] = {}
     for topic, names in _SYNONYMS.items():
         given = next((name for name, _ in names if name in properties), None)
@@ -231,7 +231,7 @@ def log_directories(properties: Mapping[str, str]) -> str:
 
 
 def _milliseconds(name: str, value: str, unit: int, low: int) -> str:
-    kind = Whole(low, INT_MAX)
+    kind = IntegerType(low, INT_MAX)
     number = kind.parse(name, value)
     kind.check(name, number)
     return str(number * unit)
@@ -239,7 +239,7 @@ def _milliseconds(name: str, value: str, unit: int, low: int) -> str:
 
 def _retention_ms(name: str, value: str, unit: int) -> str:
     """Return a retention as Kafka takes it: a negative one is none, and zero is refused."""
-    kind = Whole(-LONG_MAX - 1 if unit == 1 else -INT_MAX - 1, LONG_MAX if unit == 1 else INT_MAX)
+    kind = IntegerType(-LONG_MAX - 1 if unit == 1 else -INT_MAX - 1, LONG_MAX if unit == 1 else INT_MAX)
     number = kind.parse(name, value)
     kind.check(name, number)
     if number == 0:

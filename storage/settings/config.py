@@ -17,28 +17,28 @@ from offsetfs.storage.records.compression import Compression
 from offsetfs.storage.settings.config_values import (
     INT_MAX,
     LONG_MAX,
-    Choice,
-    Flag,
-    Kind,
-    Level,
-    Number,
-    Several,
+    BooleanType,
+    ChoiceType,
+    CompressionLevelType,
+    IntegerType,
+    ListType,
+    NumberType,
+    SettingType,
     Value,
-    Version,
-    Whole,
-    kind_named,
+    VersionType,
     parse_value,
+    setting_type,
 )
 
 DAY_MS = 24 * 60 * 60 * 1000
 
 
-def _setting(default: Value, kind: Kind) -> Any:
+def _setting(default: Value, kind: SettingType) -> Any:
     return field(default=default, metadata={"kind": kind})
 
 
 def _milliseconds(default: int, low: int = 0) -> Any:
-    return _setting(default, Whole(low, LONG_MAX))
+    return _setting(default, IntegerType(low, LONG_MAX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +48,46 @@ class LogConfig:
     Sizes are bytes, `_ms` is milliseconds. 2⁶³−1 stands for never, -1 in retention for without limit.
     """
 
-    segment_bytes: int = _setting(1 << 30, Whole(14, INT_MAX))
+    segment_bytes: int = _setting(1 << 30, IntegerType(14, INT_MAX))
     segment_ms: int = _milliseconds(7 * DAY_MS, 1)
     segment_jitter_ms: int = _milliseconds(0)
-    segment_index_bytes: int = _setting(10 << 20, Whole(4, INT_MAX))
-    index_interval_bytes: int = _setting(4096, Whole(0, INT_MAX))
-    preallocate: bool = _setting(False, Flag())
+    segment_index_bytes: int = _setting(10 << 20, IntegerType(4, INT_MAX))
+    index_interval_bytes: int = _setting(4096, IntegerType(0, INT_MAX))
+    preallocate: bool = _setting(False, BooleanType())
 
-    flush_messages: int = _setting(LONG_MAX, Whole(1, LONG_MAX))
+    flush_messages: int = _setting(LONG_MAX, IntegerType(1, LONG_MAX))
     flush_ms: int = _milliseconds(LONG_MAX)
 
-    cleanup_policy: tuple[str, ...] = _setting(("delete",), Several(("compact", "delete")))
+    cleanup_policy: tuple[str, ...] = _setting(("delete",), ListType(("compact", "delete")))
     retention_ms: int = _milliseconds(7 * DAY_MS, -1)
-    retention_bytes: int = _setting(-1, Whole(-1, LONG_MAX))
+    retention_bytes: int = _setting(-1, IntegerType(-1, LONG_MAX))
     file_delete_delay_ms: int = _milliseconds(60_000)
     delete_retention_ms: int = _milliseconds(DAY_MS)
-    min_cleanable_dirty_ratio: float = _setting(0.5, Number(0, 1))
+    min_cleanable_dirty_ratio: float = _setting(0.5, NumberType(0, 1))
     min_compaction_lag_ms: int = _milliseconds(0)
     max_compaction_lag_ms: int = _milliseconds(LONG_MAX, 1)
 
-    max_message_bytes: int = _setting((1 << 20) + 12, Whole(0, INT_MAX))
-    message_timestamp_type: str = _setting("CreateTime", Choice(("CreateTime", "LogAppendTime")))
+    max_message_bytes: int = _setting((1 << 20) + 12, IntegerType(0, INT_MAX))
+    message_timestamp_type: str = _setting("CreateTime", ChoiceType(("CreateTime", "LogAppendTime")))
     message_timestamp_before_max_ms: int = _milliseconds(LONG_MAX)
     message_timestamp_after_max_ms: int = _milliseconds(LONG_MAX)
     message_timestamp_difference_max_ms: int = _milliseconds(LONG_MAX)
-    compression_type: str = _setting("producer", Choice(("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")))
-    compression_gzip_level: int = _setting(-1, Level("gzip"))
-    compression_lz4_level: int = _setting(9, Level("lz4"))
-    compression_zstd_level: int = _setting(3, Level("zstd"))
+    compression_type: str = _setting(
+        "producer", ChoiceType(("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"))
+    )
+    compression_gzip_level: int = _setting(-1, CompressionLevelType("gzip"))
+    compression_lz4_level: int = _setting(9, CompressionLevelType("lz4"))
+    compression_zstd_level: int = _setting(3, CompressionLevelType("zstd"))
 
     # Taken and kept, without effect: there is one replica, one format that is written, one tier.
-    message_format_version: str = _setting("3.0", Version())
-    min_insync_replicas: int = _setting(1, Whole(1, INT_MAX))
-    unclean_leader_election_enable: bool = _setting(False, Flag())
-    remote_storage_enable: bool = _setting(False, Flag((False,)))
-    remote_log_copy_disable: bool = _setting(False, Flag())
-    remote_log_delete_on_disable: bool = _setting(False, Flag())
+    message_format_version: str = _setting("3.0", VersionType())
+    min_insync_replicas: int = _setting(1, IntegerType(1, INT_MAX))
+    unclean_leader_election_enable: bool = _setting(False, BooleanType())
+    remote_storage_enable: bool = _setting(False, BooleanType((False,)))
+    remote_log_copy_disable: bool = _setting(False, BooleanType())
+    remote_log_delete_on_disable: bool = _setting(False, BooleanType())
     local_retention_ms: int = _milliseconds(-2, -2)
-    local_retention_bytes: int = _setting(-2, Whole(-2, LONG_MAX))
+    local_retention_bytes: int = _setting(-2, IntegerType(-2, LONG_MAX))
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -153,7 +155,7 @@ def property_name(field_name: str) -> str:
 
 def check_name(name: str) -> None:
     """Raise InvalidConfig unless there is a setting of this name."""
-    kind_named(_KINDS, name)
+    setting_type(_KINDS, name)
 
 
 def parse_property(name: str, text: str) -> Value:
@@ -161,7 +163,9 @@ def parse_property(name: str, text: str) -> Value:
     return parse_value(_KINDS, name, text)
 
 
-_KINDS: dict[str, Kind] = {property_name(setting.name): setting.metadata["kind"] for setting in fields(LogConfig)}
+_KINDS: dict[str, SettingType] = {
+    property_name(setting.name): setting.metadata["kind"] for setting in fields(LogConfig)
+}
 
 NAMES = tuple(_KINDS)
 """Every setting there is, by Kafka's name."""

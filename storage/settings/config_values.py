@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?
 _VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){1,3}(?:-IV[0-9]{1,4})?\Z")
 
 
-class Kind(Protocol):
+class SettingType(Protocol):
     """The legal values of one setting."""
 
     def parse(self, name: str, text: str) -> Value:
@@ -40,7 +40,7 @@ class Kind(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class IntegerType:
     """A whole number in `[low, high]`."""
 
     low: int
@@ -66,13 +66,13 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class CompressionLevelType:
     """A compression level of one codec, as the codec itself judges it."""
 
     codec: str
 
     def parse(self, name: str, text: str) -> int:
-        return Whole(-INT_MAX, INT_MAX).parse(name, text)
+        return IntegerType(-INT_MAX, INT_MAX).parse(name, text)
 
     def check(self, name: str, value: object) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not self._takes(value):
@@ -97,7 +97,7 @@ _LEVELS_LEGAL = {
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberType:
     """A number in `[low, high]`."""
 
     low: float
@@ -122,7 +122,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class BooleanType:
     """`true` or `false`, or only what is `allowed` of them."""
 
     allowed: tuple[bool, ...] = (True, False)
@@ -146,7 +146,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChoiceType:
     """One of these words, in this spelling."""
 
     words: tuple[str, ...]
@@ -163,7 +163,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class ListType:
     """Any of these words, separated by commas; each counts once. None of them is legal, and written as nothing."""
 
     words: tuple[str, ...]
@@ -187,7 +187,7 @@ class Several:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class VersionType:
     """A version of Kafka, such as `3.0` or `2.8-IV1`."""
 
     def parse(self, name: str, text: str) -> str:
@@ -201,24 +201,24 @@ class Version:
         return str(value)
 
 
-def kind_named(kinds: Mapping[str, Kind], name: str) -> Kind:
+def setting_type(kinds: Mapping[str, SettingType], name: str) -> SettingType:
     """Return what the setting `name` can be; InvalidConfig, with the nearest there is, when there is none of it."""
     kind = kinds.get(name)
     if kind is None:
         near = difflib.get_close_matches(name[:100].replace("_", "."), kinds, n=1)
-        raise InvalidConfig(f"unknown setting {shown(name)}" + (f"; did you mean {near[0]}?" if near else ""))
+        raise InvalidConfig(f"unknown setting {printable(name)}" + (f"; did you mean {near[0]}?" if near else ""))
     return kind
 
 
-def parse_value(kinds: Mapping[str, Kind], name: str, text: str) -> Value:
+def parse_value(kinds: Mapping[str, SettingType], name: str, text: str) -> Value:
     """Return the value that `text` means for the setting `name`; InvalidConfig names setting, value and range."""
-    kind = kind_named(kinds, name)
+    kind = setting_type(kinds, name)
     value = kind.parse(name, text)
     kind.check(name, value)
     return value
 
 
-def shown(value: object) -> str:
+def printable(value: object) -> str:
     """Return `value` for a message: control characters escaped, not longer than a line."""
     text = repr(value[:TEXT_LENGTH_MAX] if isinstance(value, str) else value)
     return text if len(text) <= 60 else text[:59] + "…"
@@ -232,4 +232,4 @@ def _whole_number(low: int, high: int) -> str:
 
 
 def _refused(name: str, value: object, legal: str) -> InvalidConfig:
-    return InvalidConfig(f"{name} is {shown(value)}, but must be {legal}")
+    return InvalidConfig(f"{name} is {printable(value)}, but must be {legal}")

@@ -1,7 +1,7 @@
 """The settings of a whole log directory: what Kafka keeps in `server.properties` for all its logs.
 
-Kafka's names, defaults and ranges; checked when built, frozen afterwards. Only those that say when and how background
-tasks of a directory run: the broker's defaults of topics (`log.retention.ms`) are in `broker_settings`. Follows
+Kafka's names, defaults and ranges; checked when built, frozen afterwards. Only those that say when and how the duties
+of a directory run: the broker's defaults of topics (`log.retention.ms`) are in `broker_settings`. Follows
 KafkaConfig, ServerLogConfigs, CleanerConfig and TransactionLogConfig.
 """
 
@@ -13,7 +13,16 @@ from typing import Any
 
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.settings.config import property_name
-from offsetfs.storage.settings.config_values import INT_MAX, LONG_MAX, Flag, Kind, Number, Value, Whole, parse_value
+from offsetfs.storage.settings.config_values import (
+    INT_MAX,
+    LONG_MAX,
+    BooleanType,
+    IntegerType,
+    NumberType,
+    SettingType,
+    Value,
+    parse_value,
+)
 
 DOUBLE_MAX = 1.7976931348623157e308
 
@@ -21,12 +30,12 @@ MAP_ENTRY_BYTES = 24
 """What a key costs in the cleaner's offset map: an MD5 and an offset."""
 
 
-def _setting(default: Value, kind: Kind) -> Any:
+def _setting(default: Value, kind: SettingType) -> Any:
     return field(default=default, metadata={"kind": kind})
 
 
 def _milliseconds(default: int, low: int, high: int = LONG_MAX) -> Any:
-    return _setting(default, Whole(low, high))
+    return _setting(default, IntegerType(low, high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +51,17 @@ class DirectoryConfig:
     log_flush_offset_checkpoint_interval_ms: int = _milliseconds(60_000, 1, INT_MAX)
     log_flush_start_offset_checkpoint_interval_ms: int = _milliseconds(60_000, 1, INT_MAX)
     replica_high_watermark_checkpoint_interval_ms: int = _milliseconds(5_000, 1)
-    num_recovery_threads_per_data_dir: int = _setting(2, Whole(1, INT_MAX))
+    num_recovery_threads_per_data_dir: int = _setting(2, IntegerType(1, INT_MAX))
 
     producer_id_expiration_ms: int = _milliseconds(86_400_000, 1, INT_MAX)
     producer_id_expiration_check_interval_ms: int = _milliseconds(600_000, 1, INT_MAX)
 
-    log_cleaner_enable: bool = _setting(True, Flag())
-    log_cleaner_threads: int = _setting(1, Whole(1, INT_MAX))
-    log_cleaner_dedupe_buffer_size: int = _setting(128 << 20, Whole(0, LONG_MAX))
-    log_cleaner_io_buffer_size: int = _setting(512 << 10, Whole(0, INT_MAX))
-    log_cleaner_io_buffer_load_factor: float = _setting(0.9, Number(0, 1))
-    log_cleaner_io_max_bytes_per_second: float = _setting(DOUBLE_MAX, Number(0, DOUBLE_MAX))
+    log_cleaner_enable: bool = _setting(True, BooleanType())
+    log_cleaner_threads: int = _setting(1, IntegerType(1, INT_MAX))
+    log_cleaner_dedupe_buffer_size: int = _setting(128 << 20, IntegerType(0, LONG_MAX))
+    log_cleaner_io_buffer_size: int = _setting(512 << 10, IntegerType(0, INT_MAX))
+    log_cleaner_io_buffer_load_factor: float = _setting(0.9, NumberType(0, 1))
+    log_cleaner_io_max_bytes_per_second: float = _setting(DOUBLE_MAX, NumberType(0, DOUBLE_MAX))
     log_cleaner_backoff_ms: int = _milliseconds(15_000, 0)
 
     def __post_init__(self) -> None:
@@ -86,7 +95,9 @@ class DirectoryConfig:
         return int(slots * self.log_cleaner_io_buffer_load_factor)
 
 
-_KINDS: dict[str, Kind] = {property_name(setting.name): setting.metadata["kind"] for setting in fields(DirectoryConfig)}
+_KINDS: dict[str, SettingType] = {
+    property_name(setting.name): setting.metadata["kind"] for setting in fields(DirectoryConfig)
+}
 
 NAMES = tuple(_KINDS)
 """Every setting there is, by Kafka's name."""

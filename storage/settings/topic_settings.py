@@ -2,8 +2,8 @@
 
     {"version": 0, "topics": {"orders": {"retention.ms": "86400000"}}}          Kafka's names, Kafka's texts
 
-A process that changes the file holds a lock on the directory meanwhile, reads it anew and replaces it whole, so that a
-command may change it while a mount has the directory open; the mount notices at its next look. What cannot be read, or
+Whoever changes the file holds a lock on the directory meanwhile, reads it anew and replaces it whole, so that a command
+may change it while a mount has the directory open; the mount notices at its next look. What cannot be read, or
 contradicts itself, changes nothing: the settings stay as they were, and `problem` says why.
 
 When the directory is opened and the file cannot be read, or the settings of a topic are not legal, the defaults hold
@@ -32,7 +32,7 @@ Topics = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Inherited:
+class InheritedConfig:
     """What the settings in the file stand on: the defaults of all topics, and over them those of single topics."""
 
     defaults: LogConfig = DEFAULTS
@@ -47,14 +47,18 @@ class TopicSettings:
     """The settings of all topics of one directory, over those given to it. Safe to use from any thread."""
 
     def __init__(
-        self, directory: str, defaults: LogConfig = DEFAULTS, clock: Clock = SYSTEM, inherited: Inherited | None = None
+        self,
+        directory: str,
+        defaults: LogConfig = DEFAULTS,
+        clock: Clock = SYSTEM,
+        inherited: InheritedConfig | None = None,
     ) -> None:
         """Read the file; `inherited` where there is more than `defaults`."""
         self.problem: StorageError | OSError | None = None
         """Why what is in the file now does not hold."""
         self._directory = directory
         self._path = os.path.join(directory, TOPICS)
-        self._inherited = inherited or Inherited(defaults)
+        self._inherited = inherited or InheritedConfig(defaults)
         self._clock = clock
         self._lock = threading.Lock()
         self._next_look = 0.0
@@ -85,7 +89,7 @@ class TopicSettings:
         until they change."""
         return self._configs.get(topic, self._inherited.defaults)
 
-    def inherit(self, inherited: Inherited) -> None:
+    def inherit(self, inherited: InheritedConfig) -> None:
         """Let the settings in the file stand on others from now on. `InvalidConfig` when they contradict those."""
         with self._lock:
             before = self._inherited
@@ -97,7 +101,7 @@ class TopicSettings:
             except InvalidConfig as error:
                 self._inherited, self.problem = before, error
                 raise
-            # What is the same stays the same object: open logs are distinguished by it.
+            # What is the same stays the same object: open logs are told apart by it.
             old = self._configs
             self._configs = {topic: old[topic] if old.get(topic) == new else new for topic, new in configs.items()}
 

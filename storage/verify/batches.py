@@ -21,7 +21,7 @@ Fault = tuple[str, str]
 """The kind of a finding, and what it means."""
 
 
-def faults(batch: Batch, inflated_bytes_max: int) -> tuple[list[Fault], int]:
+def batch_faults(batch: Batch, inflated_bytes_max: int) -> tuple[list[Fault], int]:
     """Return what is wrong inside a batch whose checksum holds, and the number of records in it."""
     try:
         batch.payload(inflated_bytes_max)

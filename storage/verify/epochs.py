@@ -13,7 +13,7 @@ from offsetfs.storage.errors import InvalidCheckpoint
 from offsetfs.storage.records import chain
 from offsetfs.storage.records.batch import BatchHeader
 from offsetfs.storage.records.row_walk import Rows
-from offsetfs.storage.verify.finding import Report, Reporter
+from offsetfs.storage.verify.finding import FindingReporter, Report
 
 
 class EpochsCheck:
@@ -21,7 +21,7 @@ class EpochsCheck:
 
     def __init__(self, directory: str, log_start_offset: int, report: Report) -> None:
         path = os.path.join(directory, checkpoint.LEADER_EPOCHS)
-        self._reporter = Reporter(report, path)
+        self._reporter = FindingReporter(report, path)
         self._log_start_offset = log_start_offset
         self._latest = -1
         self._said: set[tuple[int, int]] = set()
@@ -47,7 +47,7 @@ class EpochsCheck:
         self._latest = epoch
         return True
 
-    def batch(self, header: BatchHeader, log: Reporter, position: int | None) -> None:
+    def batch(self, header: BatchHeader, log: FindingReporter, position: int | None) -> None:
         """Take note of the next batch of the log."""
         epoch, offset = header.leader_epoch, header.base_offset
         if epoch < 0:
@@ -61,7 +61,7 @@ class EpochsCheck:
         if self._entries and offset >= self._log_start_offset:
             self._compare(epoch, offset, log, position)
 
-    def _compare(self, epoch: int, offset: int, log: Reporter, position: int | None) -> None:
+    def _compare(self, epoch: int, offset: int, log: FindingReporter, position: int | None) -> None:
         place = bisect_right(self._starts, offset) - 1
         noted, start = self._entries[max(place, 0)]
         if self._contradicts(place, epoch) and (epoch, noted) not in self._said:

@@ -15,7 +15,7 @@ from offsetfs.storage import files
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
 from offsetfs.storage.counted import counted
 from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name, segment_name
-from offsetfs.storage.verify.finding import Report, Reporter
+from offsetfs.storage.verify.finding import FindingReporter, Report
 from offsetfs.storage.views.key_table import COMMITTED_NAME, NAME, SEAL_SUFFIX, STORE_SUFFIX
 
 _BESIDE = (
@@ -49,13 +49,13 @@ class PartitionFiles:
         """Return what is there; what does not belong there is said."""
         found = cls()
         for name in sorted(files.names(path)):
-            found._take(name, Reporter(report, os.path.join(path, name)), is_live)
+            found._take(name, FindingReporter(report, os.path.join(path, name)), is_live)
         found.logs.sort()
         if not is_live:
             found._check_pairs(path, report)
         return found
 
-    def _take(self, name: str, reporter: Reporter, is_live: bool) -> None:
+    def _take(self, name: str, reporter: FindingReporter, is_live: bool) -> None:
         parsed = parse_segment_name(name)
         suffix = parsed[1] if parsed is not None else ""
         if parsed is not None and suffix in _OF_A_SEGMENT:
@@ -85,12 +85,12 @@ class PartitionFiles:
         bases = set(self.logs)
         for base, suffix in sorted(self.indexes):
             if base not in bases:
-                reporter = Reporter(report, os.path.join(path, segment_name(base, suffix)))
+                reporter = FindingReporter(report, os.path.join(path, segment_name(base, suffix)))
                 reporter.notice("left-over", "an index without its log; a broker removes it")
         for base in self.logs:
             log = os.path.join(path, segment_name(base, ".log"))
             if (base, ".index") not in self.indexes and files.status(log).st_size:
-                Reporter(report, log).notice("index-missing", "has no .index: it is made anew from the log")
+                FindingReporter(report, log).notice("index-missing", "has no .index: it is made anew from the log")
 
 
 def _is_regular(path: str) -> bool:

@@ -40,7 +40,7 @@ Report = Callable[[Finding], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reporter:
+class FindingReporter:
     """Says findings of one file."""
 
     report: Report

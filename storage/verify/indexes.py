@@ -24,7 +24,7 @@ from offsetfs.storage.records.batch import BatchHeader
 from offsetfs.storage.records.row_walk import Rows
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.time_index import TimeIndex
-from offsetfs.storage.verify.finding import Reporter
+from offsetfs.storage.verify.finding import FindingReporter
 
 _OFFSET_ENTRY_SIZE = 8
 _TIME_ENTRY_SIZE = 12
@@ -35,7 +35,7 @@ _NO_LIMIT = 1 << 31
 class _Faults:
     """Collects the faults of one file, and says the first of them with the number of the rest."""
 
-    def __init__(self, reporter: Reporter, kind: str) -> None:
+    def __init__(self, reporter: FindingReporter, kind: str) -> None:
         self._reporter = reporter
         self._kind = kind
         self._first: tuple[int, int, str] | None = None
@@ -57,7 +57,7 @@ class _Faults:
 class OffsetIndexCheck:
     """The entries of `<base>.index` against the batches of its log."""
 
-    def __init__(self, reporter: Reporter, base_offset: int, *, may_be_padded: bool) -> None:
+    def __init__(self, reporter: FindingReporter, base_offset: int, *, may_be_padded: bool) -> None:
         self._faults = _Faults(reporter, "offset-index")
         self._entries = _numbered(_offset_entries(reporter, base_offset, may_be_padded), _OFFSET_ENTRY_SIZE)
         self._last = (base_offset - 1, -1)
@@ -127,7 +127,7 @@ class OffsetIndexCheck:
 class TimeIndexCheck:
     """The entries of `<base>.timeindex` against the batches of its log."""
 
-    def __init__(self, reporter: Reporter, base_offset: int, *, may_be_padded: bool, is_sealed: bool) -> None:
+    def __init__(self, reporter: FindingReporter, base_offset: int, *, may_be_padded: bool, is_sealed: bool) -> None:
         self._reporter = reporter
         self._faults = _Faults(reporter, "time-index")
         self._entries = _numbered(_time_entries(reporter, base_offset, may_be_padded), _TIME_ENTRY_SIZE)
@@ -198,7 +198,7 @@ class TimeIndexCheck:
 class TransactionIndexCheck:
     """The entries of `<base>.txnindex` against the markers in its log: aborted transactions that ended there."""
 
-    def __init__(self, reporter: Reporter, base_offset: int) -> None:
+    def __init__(self, reporter: FindingReporter, base_offset: int) -> None:
         self._faults = _Faults(reporter, "transaction-index")
         data = files.read_file(reporter.path)
         if len(data) % _TXN_ENTRY.size:
@@ -255,7 +255,7 @@ def _numbered(entries: Iterator[tuple[int, ...]], size: int) -> Iterator[tuple[i
     return ((number * size, entry) for number, entry in enumerate(entries))
 
 
-def _offset_entries(reporter: Reporter, base_offset: int, may_be_padded: bool) -> Iterator[tuple[int, ...]]:
+def _offset_entries(reporter: FindingReporter, base_offset: int, may_be_padded: bool) -> Iterator[tuple[int, ...]]:
     def opened() -> tuple[int, Iterator[tuple[int, ...]]]:
         index = OffsetIndex.open(reporter.path, base_offset, bytes_max=_NO_LIMIT, followed=may_be_padded)
         return index.count, index.entries()
@@ -263,7 +263,7 @@ def _offset_entries(reporter: Reporter, base_offset: int, may_be_padded: bool) -
     return _entries(reporter, opened, _OFFSET_ENTRY_SIZE, may_be_padded)
 
 
-def _time_entries(reporter: Reporter, base_offset: int, may_be_padded: bool) -> Iterator[tuple[int, ...]]:
+def _time_entries(reporter: FindingReporter, base_offset: int, may_be_padded: bool) -> Iterator[tuple[int, ...]]:
     def opened() -> tuple[int, Iterator[tuple[int, ...]]]:
         index = TimeIndex.open(reporter.path, base_offset, bytes_max=_NO_LIMIT, followed=may_be_padded)
         return index.count, index.entries()
@@ -272,7 +272,10 @@ def _time_entries(reporter: Reporter, base_offset: int, may_be_padded: bool) -> 
 
 
 def _entries(
-    reporter: Reporter, opened: Callable[[], tuple[int, Iterator[tuple[int, ...]]]], size: int, may_be_padded: bool
+    reporter: FindingReporter,
+    opened: Callable[[], tuple[int, Iterator[tuple[int, ...]]]],
+    size: int,
+    may_be_padded: bool,
 ) -> Iterator[tuple[int, ...]]:
     try:
         count, entries = opened()

@@ -16,14 +16,14 @@ from offsetfs.storage import checkpoint, files, names
 from offsetfs.storage.checkpoint import PARTITION_METADATA
 from offsetfs.storage.errors import InvalidCheckpoint
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.verify.circumstances import Circumstances, Tally
 from offsetfs.storage.verify.epochs import EpochsCheck
 from offsetfs.storage.verify.files import INDEXES, PartitionFiles
-from offsetfs.storage.verify.finding import Report, Reporter
+from offsetfs.storage.verify.finding import FindingReporter, Report
 from offsetfs.storage.verify.indexes import IndexCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from offsetfs.storage.verify.partition_context import PartitionContext, VerificationCounts
 from offsetfs.storage.verify.producers import ProducersCheck
-from offsetfs.storage.verify.segment import SegmentCheck, SoFar
-from offsetfs.storage.verify.stretches import Inspected
+from offsetfs.storage.verify.segment import SegmentCheck, VerificationState
+from offsetfs.storage.verify.segment_inspection import SegmentInspection
 
 
 class PartitionCheck:
@@ -32,11 +32,11 @@ class PartitionCheck:
     def __init__(
         self,
         path: str,
-        circumstances: Circumstances,
+        circumstances: PartitionContext,
         report: Report,
-        tally: Tally,
+        tally: VerificationCounts,
         on_bytes: Callable[[int], None] = lambda count: None,
-        inspected: Mapping[int, Inspected] = MappingProxyType({}),
+        inspected: Mapping[int, SegmentInspection] = MappingProxyType({}),
     ) -> None:
         """`on_bytes` is called with the bytes of a log that were read since the last call.
 
@@ -67,9 +67,9 @@ class PartitionCheck:
             self._compare_checkpoints(so_far.next_offset)
         self._metadata()
 
-    def _beginning(self, found: PartitionFiles) -> SoFar:
+    def _beginning(self, found: PartitionFiles) -> VerificationState:
         base = found.logs[0]
-        return SoFar(
+        return VerificationState(
             self._at,
             self._tally,
             self._on_bytes,
@@ -78,12 +78,12 @@ class PartitionCheck:
             next_offset=base,
         )
 
-    def _reporter(self, name: str | None = None) -> Reporter:
-        return Reporter(self._report, self.path if name is None else os.path.join(self.path, name))
+    def _reporter(self, name: str | None = None) -> FindingReporter:
+        return FindingReporter(self._report, self.path if name is None else os.path.join(self.path, name))
 
     # --- segments ----------------------------------------------------------------------------------------------------
 
-    def _segment(self, so_far: SoFar, base: int, following: int | None, found: PartitionFiles) -> None:
+    def _segment(self, so_far: VerificationState, base: int, following: int | None, found: PartitionFiles) -> None:
         reporter = self._reporter(segment_name(base, ".log"))
         try:
             indexes = self._indexes(base, following, found)
@@ -130,7 +130,7 @@ class PartitionCheck:
         ):
             if offset is None or offset <= end:
                 continue
-            reporter = Reporter(self._report, os.path.join(os.path.dirname(self.path), name))
+            reporter = FindingReporter(self._report, os.path.join(os.path.dirname(self.path), name))
             say = reporter.notice if name == checkpoint.CLEANER_OFFSETS or not at.is_clean else reporter.damage
             where = f"{os.path.basename(self.path)}: offset {offset}, but the log ends at {end}"
             say("checkpoint-beyond-end", f"{where}: {meaning}", offset=offset)
@@ -140,4 +140,6 @@ class PartitionCheck:
         try:
             checkpoint.read_topic_id(path)
         except InvalidCheckpoint as error:
-            Reporter(self._report, path).damage("checkpoint", f"{error.reason}: a broker takes the partition for stray")
+            FindingReporter(self._report, path).damage(
+                "checkpoint", f"{error.reason}: a broker takes the partition for stray"
+            )

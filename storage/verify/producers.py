@@ -24,7 +24,7 @@ from offsetfs.storage.records import chain
 from offsetfs.storage.records.batch import Batch, BatchHeader
 from offsetfs.storage.records.row_walk import Rows
 from offsetfs.storage.verify.batches import marker
-from offsetfs.storage.verify.finding import Report, Reporter
+from offsetfs.storage.verify.finding import FindingReporter, Report
 
 _SEQUENCE_MAX = 2**31 - 1
 _FORGOTTEN_AFTER_MS = 86_400_000
@@ -48,7 +48,7 @@ class ProducersCheck:
         self._state = ProducerState.empty()
         self._hole = first_offset - 1  # the last offset that is missing; what came before it is not known
 
-    def stretch(self, rows: Rows, file: File, log: Reporter) -> None:
+    def stretch(self, rows: Rows, file: File, log: FindingReporter) -> None:
         """Take note of batches of data that follow each other, and those before them; `file` is the log's."""
         self.reach(rows.base_offset)
         if self._goes_on(rows):
@@ -81,7 +81,7 @@ class ProducersCheck:
         following = NONE if entry.last_sequence == NONE else (entry.last_sequence + 1) & _SEQUENCE_MAX
         return entry.producer_epoch, following
 
-    def batch(self, batch: Batch, log: Reporter) -> None:
+    def batch(self, batch: Batch, log: FindingReporter) -> None:
         """Take note of the next batch of the log."""
         header = batch.header
         self.reach(header.base_offset)
@@ -99,7 +99,9 @@ class ProducersCheck:
         """Take note that `offset`, and what there may be before it since the last batch, is not in the log."""
         self._hole = max(self._hole, offset)
 
-    def _check_sequence(self, entry: ProducerEntry, header: BatchHeader, log: Reporter, position: int | None) -> None:
+    def _check_sequence(
+        self, entry: ProducerEntry, header: BatchHeader, log: FindingReporter, position: int | None
+    ) -> None:
         meaning = ""
         if header.producer_epoch < entry.producer_epoch:
             meaning = f"epoch {header.producer_epoch} follows {entry.producer_epoch}"
@@ -125,7 +127,7 @@ class ProducersCheck:
         """Compare what is left; a snapshot beyond the end belongs to records that are not there."""
         self.reach(next_offset)
         for offset in self._snapshots:
-            reporter = Reporter(self._report, self._path(offset))
+            reporter = FindingReporter(self._report, self._path(offset))
             say = reporter.damage if is_clean else reporter.notice
             say("snapshot-beyond-end", f"producers before offset {offset}, but the log ends at {next_offset}")
 
@@ -134,7 +136,7 @@ class ProducersCheck:
 
     def _compare(self, offset: int) -> None:
         path = self._path(offset)
-        reporter = Reporter(self._report, path)
+        reporter = FindingReporter(self._report, path)
         try:
             stored = ProducerState.load(files.read_file(path), path)
         except FileNotFoundError:

@@ -31,7 +31,7 @@ OnProgress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class Plan:
+class RepairPlan:
     """What a repair of a directory would do. `partitions` holds those only to which something happens or happened."""
 
     path: str
@@ -54,7 +54,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Outcome:
+class RepairOutcome:
     """What a repair did. `failed`: partitions that could not be opened, and why."""
 
     damage: list[Damage] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Outcome:
     """Where the damaged file of topic settings is kept."""
 
 
-def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> Plan:
+def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> RepairPlan:
     """Return what a repair would do; changes nothing.
 
     Raises `LogDirectoryLocked` while somebody writes to the directory, `NotALogDirectory`, OSError.
@@ -75,7 +75,7 @@ def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> Pl
     found: dict[str, list[Finding]] = defaultdict(list)
     verification = Verification(path, report=lambda finding: _file_away(finding, path, found), on_progress=on_progress)
     verification.run()
-    result = Plan(path, is_clean=CleanShutdown.read(path) is not None)
+    result = RepairPlan(path, is_clean=CleanShutdown.read(path) is not None)
     recovery_points, log_starts = _offsets(path, checkpoint.RECOVERY_POINTS), _offsets(path, checkpoint.LOG_STARTS)
     may_have_gaps = _gaps_of(path)
     for partition in verification.partitions:
@@ -104,12 +104,12 @@ def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> Pl
     return result
 
 
-def carry_out(plan: Plan, *, on_progress: OnRecovery | None = None) -> Outcome:
+def carry_out(plan: RepairPlan, *, on_progress: OnRecovery | None = None) -> RepairOutcome:
     """Do what `plan` says. On disk after return.
 
     What is done follows from the files as they are now: the plan only adds the indexes. Raises `LogDirectoryLocked`.
     """
-    outcome = Outcome()
+    outcome = RepairOutcome()
     if plan.is_empty:
         return outcome
     directory = LogDirectory.open(plan.path, on_progress=on_progress)

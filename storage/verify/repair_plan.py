@@ -20,9 +20,9 @@ from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import parse_segment_name, segment_name
 from offsetfs.storage.partition.log_end import end_of_chain
 from offsetfs.storage.recovery import overflow
-from offsetfs.storage.recovery.leftovers import PendingSwaps, pending_swaps
+from offsetfs.storage.recovery.leftover_files import PendingSwaps, pending_swaps
 from offsetfs.storage.recovery.recovery_plan import RecoveryPlan
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.settings.config import DEFAULTS
@@ -36,7 +36,7 @@ CURED_BY_INDEXES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RepairStep:
     """One thing that would be done.
 
     `kind`: swap, recover, split, cut, set-aside, snapshot, leftover, epochs, index, begin.
@@ -59,7 +59,7 @@ class PartitionPlan:
     """What would happen to one partition."""
 
     path: str
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RepairStep] = field(default_factory=list)
     kept: list[Finding] = field(default_factory=list)
     """Damage that stays as it is."""
     indexes: list[int] = field(default_factory=list)
@@ -71,7 +71,7 @@ class PartitionPlan:
         self, kind: str, name: str, meaning: str, *, position: int | None = None, offset: int | None = None
     ) -> None:
         path = os.path.join(self.path, name) if name else self.path
-        self.steps.append(Step(kind, path, position, offset, meaning))
+        self.steps.append(RepairStep(kind, path, position, offset, meaning))
 
 
 def plan_partition(
@@ -136,7 +136,7 @@ def _plan_swaps(plan: PartitionPlan, logs: _Logs, pending: PendingSwaps) -> None
 
 def _ends_well(plan: PartitionPlan, logs: _Logs) -> bool:
     """Whether a cleanly closed log ends with a whole batch; else it is recovered all the same."""
-    pool: Pool[SegmentFiles] = Pool(1)
+    pool: FilePool[SegmentFiles] = FilePool(1)
     try:
         segments = [_segment(plan.path, base, log_path, pool) for base, log_path in sorted(logs.paths.items())]
         end = end_of_chain(segments[-1])
@@ -149,7 +149,7 @@ def _ends_well(plan: PartitionPlan, logs: _Logs) -> bool:
     return end is not None
 
 
-def _segment(path: str, base: int, log_path: str, pool: Pool[SegmentFiles]) -> Segment:
+def _segment(path: str, base: int, log_path: str, pool: FilePool[SegmentFiles]) -> Segment:
     segment = Segment(path, base, DEFAULTS, pool, size=files.status(log_path).st_size, read_only=True)
     segment.log_path = log_path
     return segment

@@ -16,24 +16,24 @@ from offsetfs.storage.records.batch import HEADER_SIZE, Batch, parse_header
 from offsetfs.storage.records.batch_header import MAGIC, BatchHeader
 from offsetfs.storage.records.row_walk import Rows
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
-from offsetfs.storage.verify.batches import Fault, faults
-from offsetfs.storage.verify.circumstances import Circumstances, Tally
+from offsetfs.storage.verify.batches import Fault, batch_faults
 from offsetfs.storage.verify.epochs import EpochsCheck
-from offsetfs.storage.verify.finding import Reporter
+from offsetfs.storage.verify.finding import FindingReporter
 from offsetfs.storage.verify.indexes import IndexCheck
+from offsetfs.storage.verify.partition_context import PartitionContext, VerificationCounts
 from offsetfs.storage.verify.producers import ProducersCheck
-from offsetfs.storage.verify.quiet import parted
-from offsetfs.storage.verify.stretches import Inspected, looked_into
+from offsetfs.storage.verify.segment_inspection import SegmentInspection, batches_to_verify
+from offsetfs.storage.verify.valid_batches import split_valid
 
 _TELL_BYTES = 8 << 20
 
 
 @dataclass(slots=True)
-class SoFar:
+class VerificationState:
     """What a segment takes over from those before it, and leaves to the next."""
 
-    at: Circumstances
-    tally: Tally
+    at: PartitionContext
+    tally: VerificationCounts
     on_bytes: Callable[[int], None]
     epochs: EpochsCheck
     producers: ProducersCheck
@@ -47,11 +47,11 @@ class SegmentCheck:
 
     def __init__(
         self,
-        so_far: SoFar,
+        so_far: VerificationState,
         log: File,
         base: int,
         following: int | None,
-        reporter: Reporter,
+        reporter: FindingReporter,
         indexes: list[IndexCheck],
     ) -> None:
         """`following`: where the next segment begins, None behind the last."""
@@ -66,7 +66,7 @@ class SegmentCheck:
         self._broke = False
         self._told = 0
 
-    def run(self, inspected: Inspected | None) -> None:
+    def run(self, inspected: SegmentInspection | None) -> None:
         """Look at every byte; what is `inspected` already is not looked into once more."""
         so_far = self._so_far
         so_far.tally.segments += 1
@@ -76,7 +76,7 @@ class SegmentCheck:
         if self._base < so_far.next_offset:
             meaning = f"begins at {self._base}, but the segment before it goes to {so_far.next_offset - 1}"
             self._reporter.damage("segment-overlap", meaning, offset=self._base)
-        for looked in looked_into(self._log, self._size, self._on_break, inspected):
+        for looked in batches_to_verify(self._log, self._size, self._on_break, inspected):
             if isinstance(looked, Rows):
                 self._rows(looked)
             else:
@@ -93,7 +93,7 @@ class SegmentCheck:
     # --- many batches ------------------------------------------------------------------------------------------------
 
     def _rows(self, rows: Rows) -> None:
-        for part, is_quiet in parted(rows, self._so_far.at.inflated_bytes_max):
+        for part, is_quiet in split_valid(rows, self._so_far.at.inflated_bytes_max):
             if is_quiet:
                 self._stretch(part)
             else:
@@ -133,7 +133,7 @@ class SegmentCheck:
 
     def _look_into(self, rows: Rows, number: int) -> None:
         batch = rows.whole_batch(number, self._log.path)
-        self._batch(batch, *faults(batch, self._so_far.at.inflated_bytes_max))
+        self._batch(batch, *batch_faults(batch, self._so_far.at.inflated_bytes_max))
 
     def _batch(self, batch: Batch, found: list[Fault], count: int) -> None:
         so_far, header, position = self._so_far, batch.header, batch.position or 0

@@ -34,10 +34,10 @@ from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX
 from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings
-from offsetfs.storage.verify.circumstances import Circumstances, Tally
-from offsetfs.storage.verify.finding import Report, Reporter
+from offsetfs.storage.verify.finding import FindingReporter, Report
 from offsetfs.storage.verify.partition import PartitionCheck
-from offsetfs.storage.verify.stretches import Inspected
+from offsetfs.storage.verify.partition_context import PartitionContext, VerificationCounts
+from offsetfs.storage.verify.segment_inspection import SegmentInspection
 
 _OFFSETS = {
     checkpoint.RECOVERY_POINTS: "everything is verified at the next start",
@@ -63,7 +63,7 @@ class Verification:
         report: Report,
         on_progress: OnProgress = lambda done, total: None,
         inflated_bytes_max: int = PAYLOAD_BYTES_MAX,
-        inspected: Mapping[TopicPartition, Mapping[int, Inspected]] = MappingProxyType({}),
+        inspected: Mapping[TopicPartition, Mapping[int, SegmentInspection]] = MappingProxyType({}),
     ) -> None:
         """Raises `NotALogDirectory`, `UnknownPartition`, OSError: there is nothing to look at.
 
@@ -71,7 +71,7 @@ class Verification:
         """
         check_log_directory(path, read_only=True)
         self.path = path
-        self.tally = Tally()
+        self.tally = VerificationCounts()
         self._report = report
         self._on_progress = on_progress
         self._is_whole = partitions is None
@@ -83,7 +83,7 @@ class Verification:
                 raise UnknownPartition(f"no partition {partition}", path=path)
         self._done, self._total = 0, 0
 
-    def run(self, *, into_partitions: bool = True) -> Tally:
+    def run(self, *, into_partitions: bool = True) -> VerificationCounts:
         """Look at everything, or only at what lies beside the partitions; findings are said as they are found."""
         holder = lock.holder(self.path)
         is_clean = CleanShutdown.read(self.path) is not None
@@ -91,14 +91,14 @@ class Verification:
         offsets = {name: self._offsets(name) for name in _OFFSETS}
         if self._is_whole:
             self._look_around(is_clean=is_clean, is_live=holder is not None, offsets=offsets)
-        common = Circumstances(
+        common = PartitionContext(
             is_live=holder is not None, is_clean=is_clean, inflated_bytes_max=self._inflated_bytes_max
         )
         for partition in self.partitions if into_partitions else ():
             self._verify(partition, self._circumstances(common, partition, offsets))
         return self.tally
 
-    def _verify(self, partition: TopicPartition, circumstances: Circumstances) -> None:
+    def _verify(self, partition: TopicPartition, circumstances: PartitionContext) -> None:
         path = self._file(str(partition))
         try:
             inspected = self._inspected.get(partition, {})
@@ -107,12 +107,14 @@ class Verification:
             if circumstances.is_live and not files.is_directory(path):
                 return  # deleted meanwhile
             place = error.filename if isinstance(error.filename, str) else path
-            Reporter(self._report, place).damage("cannot-read", f"{error.strerror or error}; its neighbours were read")
+            FindingReporter(self._report, place).damage(
+                "cannot-read", f"{error.strerror or error}; its neighbours were read"
+            )
 
     @staticmethod
     def _circumstances(
-        common: Circumstances, partition: TopicPartition, offsets: dict[str, dict[TopicPartition, int]]
-    ) -> Circumstances:
+        common: PartitionContext, partition: TopicPartition, offsets: dict[str, dict[TopicPartition, int]]
+    ) -> PartitionContext:
         return replace(
             common,
             recovery_point=offsets[checkpoint.RECOVERY_POINTS].get(partition),
@@ -130,8 +132,8 @@ class Verification:
     def _file(self, name: str) -> str:
         return os.path.join(self.path, name)
 
-    def _reporter(self, name: str) -> Reporter:
-        return Reporter(self._report, self._file(name))
+    def _reporter(self, name: str) -> FindingReporter:
+        return FindingReporter(self._report, self._file(name))
 
     def _all_partitions(self) -> list[TopicPartition]:
         parsed = (_parsed(name) for name in files.names(self.path))
@@ -151,11 +153,11 @@ class Verification:
                 f"no {CLEAN_SHUTDOWN}: the last writer did not close it; "
                 "the next writer will check what was not yet synced"
             )
-            Reporter(self._report, self.path).notice("not-closed", meaning)
+            FindingReporter(self._report, self.path).notice("not-closed", meaning)
         try:
             checkpoint.read_properties(self._file(META_PROPERTIES))
         except InvalidCheckpoint as error:
-            Reporter(self._report, error.path or self._file(META_PROPERTIES)).damage("checkpoint", error.reason)
+            FindingReporter(self._report, error.path or self._file(META_PROPERTIES)).damage("checkpoint", error.reason)
         problem = TopicSettings(self.path).problem
         if problem is not None:
             reason = problem.reason if isinstance(problem, StorageError) else str(problem.strerror)
@@ -192,7 +194,7 @@ class Verification:
                 continue  # the partition says so
             if topic_id is not None and seen.setdefault(partition.topic, topic_id) != topic_id:
                 meaning = f"another id than other partitions of {partition.topic}"
-                Reporter(self._report, path).damage("topic-id", meaning)
+                FindingReporter(self._report, path).damage("topic-id", meaning)
 
 
 def _parsed(name: str) -> TopicPartition | None:

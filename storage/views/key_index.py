@@ -34,6 +34,7 @@ from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.views import key_table
+from offsetfs.storage.views.key_footer import IndexedRange
 from offsetfs.storage.views.key_hash import (
     SEED_SIZE,
     KeyDigest,
@@ -43,7 +44,6 @@ from offsetfs.storage.views.key_hash import (
     hash_rows,
     seed_of_digests,
 )
-from offsetfs.storage.views.key_seal import Covered
 from offsetfs.storage.views.key_table import KeyTable, header_checksum
 from offsetfs.storage.views.view_blocks import UNREADABLE, OnDamage, walk
 
@@ -56,7 +56,7 @@ PRUNED_AT_LEAST = 100_000
 _NOTHING = (-1, 0)
 
 
-class Found(NamedTuple):
+class KeyLocation(NamedTuple):
     """Where the latest record of a key lies. `is_transactional`: compaction may have taken it for an older one."""
 
     offset: int
@@ -208,7 +208,7 @@ class KeyIndex:
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
-    def find(self, key: bytes | KeyDigest) -> Found | None:
+    def find(self, key: bytes | KeyDigest) -> KeyLocation | None:
         """Return where the latest record of `key` lay at the last `refresh`; None when none has it, or it is gone.
 
         A digest finds keys longer than `SHORT_KEY_BYTES` only. `WouldBlock` when the index was closed or dropped since.
@@ -224,7 +224,7 @@ class KeyIndex:
                     value = table.get(hash_key(key, self._seed))
         if value is None:
             return None
-        found = Found(value, False) if value >= 0 else Found(~value, True)
+        found = KeyLocation(value, False) if value >= 0 else KeyLocation(~value, True)
         return found if found.offset >= self._log.log_start_offset else None
 
     def distrust(self) -> None:
@@ -244,7 +244,9 @@ class KeyIndex:
                 table.remove()
             else:
                 reached = self._reached
-                table.close(Covered(self._identity, self._seed, self._pruned_to, reached.next_offset, *reached.last))
+                table.close(
+                    IndexedRange(self._identity, self._seed, self._pruned_to, reached.next_offset, *reached.last)
+                )
 
     def _open(self) -> KeyTable:
         """Take over what is at the place when it is sealed and describes this log; else begin with nothing."""

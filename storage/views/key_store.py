@@ -3,7 +3,7 @@
 SQLite does its own input and output, so this is the one module of the engine that reaches the disk beside
 `storage.files` (docs/internals/decisions/0013-the-index-of-keys-is-a-sqlite-file.md). It promises little in return:
 nothing here survives a crash. No journal is kept and nothing is synced, so no second file lies beside this one, and
-whoever opens a table again knows by other means that it is whole (`key_seal`).
+whoever opens a table again knows by other means that it is whole (`key_footer`).
 
 A value is an offset, or `~offset` for what is noted beside it: SQLite's integers are signed, offsets never negative.
 

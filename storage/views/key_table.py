@@ -1,7 +1,7 @@
 """The table of an index of keys where it is kept: taken over when its seal fits it and the log, or begun, and sealed.
 
     <place>.sqlite   the table   key_store
-    <place>.seal     what it was made from, from the moment when it was closed until it is changed again   key_seal
+    <place>.seal     what it was made from, from the moment when it was closed until it is changed again   key_footer
 
 A place is a path without suffix: beside the log, or in a directory of many; None is nowhere, and then the table is a
 nameless one that goes when it is closed. So it is where another process has the files open, or they cannot be written.
@@ -23,11 +23,11 @@ from offsetfs.storage.errors import StorageError
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import HEADER_SIZE, Batch
-from offsetfs.storage.views import key_seal
+from offsetfs.storage.views import key_footer
+from offsetfs.storage.views.key_footer import IndexedRange
 from offsetfs.storage.views.key_hash import HASH_NAME, SHORT_KEY_BYTES
-from offsetfs.storage.views.key_seal import Covered
 from offsetfs.storage.views.key_store import KeyStore
-from offsetfs.storage.views.own_cache import name_of
+from offsetfs.storage.views.user_cache import name_of
 
 STORE_SUFFIX, SEAL_SUFFIX = ".sqlite", ".seal"
 NAME, COMMITTED_NAME = "by-key", "by-key-committed"
@@ -68,13 +68,13 @@ class KeyTable:
             with contextlib.suppress(FileNotFoundError):
                 files.remove_file(self._place + SEAL_SUFFIX)
 
-    def close(self, covered: Covered) -> None:
+    def close(self, covered: IndexedRange) -> None:
         """Let go of the table, and seal it for the next one; what goes wrong costs the next one time."""
         with contextlib.suppress(OSError):
             self.store.close()
             if self._is_kept and not self._is_sealed:
                 assert self._place is not None
-                key_seal.write(self._place + SEAL_SUFFIX, covered, self.store.path)
+                key_footer.write(self._place + SEAL_SUFFIX, covered, self.store.path)
 
     def remove(self) -> None:
         """Let go of the table, with its files."""
@@ -98,20 +98,20 @@ class KeyTable:
             raise
 
 
-class TakenOver(NamedTuple):
+class ReusedTable(NamedTuple):
     """A table that was kept, what it covers, and the offset behind the last batch that it knows."""
 
     table: KeyTable
-    covered: Covered
+    covered: IndexedRange
     next_offset: int
 
 
-def take_over(log: Log, place: str | None, identity: bytes) -> TakenOver | None:
+def take_over(log: Log, place: str | None, identity: bytes) -> ReusedTable | None:
     """Open what is kept at `place`; None unless it is sealed, and describes this log. Reads the whole table."""
     if place is None:
         return None
     path, seal_path = place + STORE_SUFFIX, place + SEAL_SUFFIX
-    covered = key_seal.read(seal_path, path)
+    covered = key_footer.read(seal_path, path)
     next_offset = None if covered is None else _described_to(log, covered, identity)
     if covered is None or next_offset is None:
         return None
@@ -119,13 +119,13 @@ def take_over(log: Log, place: str | None, identity: bytes) -> TakenOver | None:
         store = KeyStore(path)
     except OSError:
         return None
-    if key_seal.read(seal_path, path, is_checked=False) != covered:
+    if key_footer.read(seal_path, path, is_checked=False) != covered:
         store.close()  # another process had it meanwhile
         return None
-    return TakenOver(KeyTable(log, place, store, is_sealed=True), covered, next_offset)
+    return ReusedTable(KeyTable(log, place, store, is_sealed=True), covered, next_offset)
 
 
-def _described_to(log: Log, covered: Covered, identity: bytes) -> int | None:
+def _described_to(log: Log, covered: IndexedRange, identity: bytes) -> int | None:
     """Return where the last batch ends that a table knows; None when the log does not have that very batch."""
     if covered.identity != identity or covered.next_offset > log.next_offset:
         return None
@@ -198,4 +198,4 @@ def identity_of(view: LogView, place: str | None) -> bytes:
         if place is not None and os.path.dirname(place) != log.path:
             parts.append(files.status(log.path).st_ino)
         return hashlib.blake2b(repr([str(part) for part in parts]).encode(), digest_size=32).digest()
-    return os.urandom(key_seal.IDENTITY_SIZE)  # that of no other
+    return os.urandom(key_footer.IDENTITY_SIZE)  # that of no other

@@ -30,11 +30,18 @@ from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
-from offsetfs.storage.views.form import VALUES, Form
-from offsetfs.storage.views.map_cache import LOG_BYTES_MIN, MapCache
+from offsetfs.storage.views.line_index import LineIndex, Maps
+from offsetfs.storage.views.line_index_cache import LOG_BYTES_MIN, LineIndexCache
 from offsetfs.storage.views.view_blocks import OnDamage
-from offsetfs.storage.views.view_map import Maps, ViewMap
-from offsetfs.storage.views.view_parts import NOWAIT_BYTES_MAX, Keeping, Located, Part, SkippedPlace, ViewParts
+from offsetfs.storage.views.view_format import VALUES, ViewFormat
+from offsetfs.storage.views.view_parts import (
+    NOWAIT_BYTES_MAX,
+    LineIndexStore,
+    LocatedBlock,
+    SkippedBatch,
+    ViewPart,
+    ViewParts,
+)
 
 _LOAD_COST_BYTES = 64 << 10  # what opening a kept map counts against `bytes_max`
 
@@ -48,19 +55,19 @@ class PartitionView:
         maps: Maps,
         on_damage: OnDamage,
         *,
-        form: Form = VALUES,
+        form: ViewFormat = VALUES,
         is_committed_only: bool = False,
-        cache: MapCache | None = None,
+        cache: LineIndexCache | None = None,
     ) -> None:
         """`cache`: where maps are kept of a log that may not be written to."""
         self.start_offset = log.log_start_offset
         self.form = form
         self._log = log
         self._view = LogView(log, is_committed_only=is_committed_only)
-        self._keeping = Keeping(self._view, maps, form, cache)
+        self._keeping = LineIndexStore(self._view, maps, form, cache)
         self._on_damage = on_damage
         self._parts = ViewParts(form, self._view.shows)
-        self._inherited: dict[int, Part] = {}
+        self._inherited: dict[int, ViewPart] = {}
         self._seen: tuple[Segments | None, int] = (None, -1)
         self._holding: Segments | None = None  # the last one that was found to hold all parts
         self._snapshot: Segments | None = None  # that of the last refresh, whether it came to the end or not
@@ -83,8 +90,8 @@ class PartitionView:
         view._inherited = {part.segment.base_offset: self._inheritable(part) for part in self._parts.all()}
         return view
 
-    def _inheritable(self, part: Part) -> Part:
-        return part._replace(map=ViewMap(part.segment.base_offset, form=self.form)) if part.map.is_refuted else part
+    def _inheritable(self, part: ViewPart) -> ViewPart:
+        return part._replace(map=LineIndex(part.segment.base_offset, form=self.form)) if part.map.is_refuted else part
 
     @property
     def size(self) -> int:
@@ -102,7 +109,7 @@ class PartitionView:
         last = self._parts.last
         return last is not None and last.segment is self._log.snapshot().active and last.segment.is_active
 
-    def known_map(self, segment: Segment) -> ViewMap | None:
+    def known_map(self, segment: Segment) -> LineIndex | None:
         """Return the map of a segment of this view as far as it goes, for reading only."""
         part = self._parts.find(segment)
         return None if part is None else part.map
@@ -175,25 +182,25 @@ class PartitionView:
             raise OSError(errno.ESTALE, "what comes next was removed; open the file again", last.log_path)
         return snapshot.from_floor(following.base_offset)
 
-    def _add(self, segment: Segment, snapshot: Segments, nowait: bool) -> Part:
+    def _add(self, segment: Segment, snapshot: Segments, nowait: bool) -> ViewPart:
         """Add a segment at the end, with the map it has, or an empty one."""
         return self._parts.add(segment, self._map_of(segment, snapshot, nowait))
 
-    def _map_of(self, segment: Segment, snapshot: Segments, nowait: bool) -> ViewMap:
+    def _map_of(self, segment: Segment, snapshot: Segments, nowait: bool) -> LineIndex:
         inherited = self._inherited.pop(segment.base_offset, None)
         if inherited is not None and inherited.segment is segment:
             return inherited.map
         is_active = segment is snapshot.active
         may_be_kept = segment.size > 0 if not is_active else self._keeping.cache and segment.size >= LOG_BYTES_MIN
         if not may_be_kept or self._view.is_committed_only:
-            return ViewMap(segment.base_offset, self._view.shows, form=self.form)
+            return LineIndex(segment.base_offset, self._view.shows, form=self.form)
         if nowait:
             raise WouldBlock("the view map may be on disk", path=segment.log_path)
         self._left -= _LOAD_COST_BYTES
         kept = self._keeping.load(segment, is_active=is_active)
-        return kept or ViewMap(segment.base_offset, form=self.form)
+        return kept or LineIndex(segment.base_offset, form=self.form)
 
-    def _extend(self, part: Part, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
+    def _extend(self, part: ViewPart, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
         """Bring a part up to the end of its segment, or of the view; return whether it got there."""
         segment, map_ = part.segment, part.map
         end, begun = self._end_of(segment, snapshot, end_offset, nowait), part.map.log_bytes
@@ -216,7 +223,7 @@ class PartitionView:
             return segment.position_of(end_offset, nowait=nowait)
         return segment.size
 
-    def _skip_below_start(self, part: Part, nowait: bool) -> None:
+    def _skip_below_start(self, part: ViewPart, nowait: bool) -> None:
         """Begin the view inside the first segment when the log start lies in it."""
         if self._start_is_known:
             return
@@ -226,7 +233,7 @@ class PartitionView:
             self._parts.cut_head(part.map.output_before(part.segment, self.start_offset))
         self._start_is_known = True
 
-    def _keep(self, part: Part, nowait: bool, *, is_active: bool) -> None:
+    def _keep(self, part: ViewPart, nowait: bool, *, is_active: bool) -> None:
         """Put a map on disk, where one may write."""
         if not self._keeping.wants(part.segment, part.map, is_active=is_active):
             return
@@ -254,19 +261,19 @@ class PartitionView:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> Located | None:
+    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> LocatedBlock | None:
         """Return where byte `byte` comes from; see `ViewParts.locate`."""
         return self._parts.locate(byte, output_max, nowait=nowait)
 
-    def next_damage(self, byte: int, end: int) -> SkippedPlace | None:
+    def next_damage(self, byte: int, end: int) -> SkippedBatch | None:
         """Return the first byte in `[byte, end]` before which a batch was left out; see `ViewParts.next_damage`."""
         return self._parts.next_damage(byte, end)
 
-    def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
+    def read(self, located: LocatedBlock, *, nowait: bool = False) -> bytes | bytearray:
         """Return the whole output of a located block; see `ViewParts.read`."""
         return self._parts.read(located, nowait=nowait)
 
-    def hold(self, located: Located) -> object:
+    def hold(self, located: LocatedBlock) -> object:
         """Return what keeps a located block readable; see `ViewParts.hold`."""
         return self._parts.hold(located)
 

@@ -18,13 +18,13 @@ from collections.abc import Callable
 from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.segments.segment import Segment
-from offsetfs.storage.views.form import Form
-from offsetfs.storage.views.map_cache import MapCache
+from offsetfs.storage.views.line_index import LineIndex, Maps
+from offsetfs.storage.views.line_index_cache import LineIndexCache
 from offsetfs.storage.views.view_blocks import OnDamage
-from offsetfs.storage.views.view_map import Maps, ViewMap
-from offsetfs.storage.views.view_parts import Keeping, Located, Part, SkippedPlace, ViewParts
+from offsetfs.storage.views.view_format import ViewFormat
+from offsetfs.storage.views.view_parts import LineIndexStore, LocatedBlock, SkippedBatch, ViewPart, ViewParts
 
-Known = Callable[[Segment], ViewMap | None]
+Known = Callable[[Segment], LineIndex | None]
 """Returns what a growing view of the same form knows of a segment by now, for reading only."""
 
 _DIRECT_BYTES_MAX = 1 << 20
@@ -42,9 +42,9 @@ class RangeView:
         maps: Maps,
         on_damage: OnDamage,
         *,
-        form: Form,
+        form: ViewFormat,
         known: Known,
-        cache: MapCache | None = None,
+        cache: LineIndexCache | None = None,
     ) -> None:
         snapshot = view.log.snapshot()
         reaching = itertools.takewhile(lambda segment: segment.base_offset < end, snapshot.from_floor(start))
@@ -53,7 +53,7 @@ class RangeView:
         self._view = view
         self._start = start
         self._end = end
-        self._keeping = Keeping(view, maps, form, cache)
+        self._keeping = LineIndexStore(view, maps, form, cache)
         self._on_damage = on_damage
         self._form = form
         self._known = known
@@ -103,13 +103,13 @@ class RangeView:
             self.size = last.start + last.map.output_before(last.segment, self._end)
         return True
 
-    def _add(self, segment: Segment) -> Part:
+    def _add(self, segment: Segment) -> ViewPart:
         """Add a segment, with the map it has, or one of the stretch that is to be measured."""
         begin = self._begin_in(segment)
         self._part_end = end = self._end_in(segment)
         map_ = self._map_of(segment, begin, end)
         if map_ is None:
-            map_ = ViewMap(segment.base_offset, self._view.shows, form=self._form, begin=begin)
+            map_ = LineIndex(segment.base_offset, self._view.shows, form=self._form, begin=begin)
         part = self._parts.add(segment, map_)
         self._left -= _DIRECT_BYTES_MAX // 16  # what looking for it may have cost
         return part
@@ -137,7 +137,7 @@ class RangeView:
             pass
         return segment.size
 
-    def _map_of(self, segment: Segment, begin: int, end: int) -> ViewMap | None:
+    def _map_of(self, segment: Segment, begin: int, end: int) -> LineIndex | None:
         """Return a map of the whole segment that is known, or kept beside it and worth its while."""
         known = self._known(segment)
         if known is not None and known.is_refuted:
@@ -149,7 +149,7 @@ class RangeView:
         kept = self._keeping.load(segment, is_active=segment is self._active)
         return kept if kept is not None and kept.log_bytes >= end else None
 
-    def _extend(self, part: Part) -> bool:
+    def _extend(self, part: ViewPart) -> bool:
         """Bring a part up to its end; return whether it got there."""
         map_, begun = part.map, part.map.log_bytes
         if begun < self._part_end:
@@ -168,7 +168,7 @@ class RangeView:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> Located | None:
+    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> LocatedBlock | None:
         """Return where byte `byte` comes from; see `ViewParts.locate`.
 
         The block may be longer than the view.
@@ -176,14 +176,14 @@ class RangeView:
         located = self._parts.locate(byte, output_max, nowait=nowait) if byte < self.size else None
         return None if located is None else located._replace(end=min(located.end, self.size))
 
-    def next_damage(self, byte: int, end: int) -> SkippedPlace | None:
+    def next_damage(self, byte: int, end: int) -> SkippedBatch | None:
         """Return the first byte in `[byte, end]` before which a batch was left out; see `ViewParts.next_damage`."""
         return self._parts.next_damage(byte, end)
 
-    def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
+    def read(self, located: LocatedBlock, *, nowait: bool = False) -> bytes | bytearray:
         """Return the whole output of a located block; see `ViewParts.read`."""
         return self._parts.read(located, nowait=nowait)
 
-    def hold(self, located: Located) -> object:
+    def hold(self, located: LocatedBlock) -> object:
         """Return what keeps a located block readable; see `ViewParts.hold`."""
         return self._parts.hold(located)

@@ -24,8 +24,8 @@ from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX, Batch
 from offsetfs.storage.records.batch_header import CODEC_MASK, CRC_START, HEADER_SIZE, MAGIC, MAGIC_END, parse_header
 from offsetfs.storage.records.legacy import RUNS, run_header
 from offsetfs.storage.segments.segment import Segment
-from offsetfs.storage.segments.time_search import Shows, shows_data
-from offsetfs.storage.views.form import VALUES, Form
+from offsetfs.storage.segments.time_search import VisibilityFilter, shows_data
+from offsetfs.storage.views.view_format import VALUES, ViewFormat
 
 UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
 """What a batch raises that a view leaves out."""
@@ -37,7 +37,7 @@ OnDamage = Callable[[StorageError], None]
 """Called, from whatever thread, with each batch that shows nothing because it cannot be read."""
 
 
-class Block(NamedTuple):
+class ViewBlock(NamedTuple):
     """A stretch of a segment: bytes `[output, output_end)` of the view from batches in `[position, position_end)`."""
 
     output: int
@@ -102,7 +102,12 @@ scratch = _Scratch()
 
 
 def join_block(
-    segment: Segment, block: Block, *, form: Form = VALUES, shows: Shows = shows_data, nowait: bool = False
+    segment: Segment,
+    block: ViewBlock,
+    *,
+    form: ViewFormat = VALUES,
+    shows: VisibilityFilter = shows_data,
+    nowait: bool = False,
 ) -> bytes | bytearray:
     """Return the output of one block, read from the log: that of the batches which `shows` lets through.
 
@@ -121,7 +126,9 @@ def join_block(
     return _join_over_damage(segment, block, form, shows)
 
 
-def _join_sound(segment: Segment, block: Block, form: Form, shows: Shows, nowait: bool) -> bytes | bytearray:
+def _join_sound(
+    segment: Segment, block: ViewBlock, form: ViewFormat, shows: VisibilityFilter, nowait: bool
+) -> bytes | bytearray:
     log, size = segment.open_files(nowait=nowait).log, block.position_end - block.position
     data = scratch.take(size)
     data = data[: log.read_into(data, block.position, nowait=nowait)]
@@ -135,7 +142,7 @@ def _join_sound(segment: Segment, block: Block, form: Form, shows: Shows, nowait
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _join_plain(data: memoryview, position: int, form: Form) -> bytes | bytearray | None:
+def _join_plain(data: memoryview, position: int, form: ViewFormat) -> bytes | bytearray | None:
     """Return the output of sound, uncompressed v2 batches that fill `data`; None where something else is among them."""
     if len(data) < HEADER_SIZE or data[MAGIC_END - 1] != MAGIC or data[CRC_START + 1] & CODEC_MASK:
         return None
@@ -149,7 +156,7 @@ def _join_plain(data: memoryview, position: int, form: Form) -> bytes | bytearra
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _join_over_damage(segment: Segment, block: Block, form: Form, shows: Shows) -> bytes:
+def _join_over_damage(segment: Segment, block: ViewBlock, form: ViewFormat, shows: VisibilityFilter) -> bytes:
     pieces: list[bytes | bytearray] = []
     problems: list[StorageError] = []
     for batch in walk(segment, block.position, block.position_end, on_damage=problems.append):
@@ -166,7 +173,12 @@ def _join_over_damage(segment: Segment, block: Block, form: Form, shows: Shows) 
 
 
 def measure(
-    batch: Batch, on_damage: OnDamage, *, form: Form = VALUES, shows: Shows = shows_data, nowait: bool = False
+    batch: Batch,
+    on_damage: OnDamage,
+    *,
+    form: ViewFormat = VALUES,
+    shows: VisibilityFilter = shows_data,
+    nowait: bool = False,
 ) -> int:
     """Return the bytes of output of one batch; 0 when its records cannot be read."""
     if not shows(batch.header, nowait=nowait):
@@ -178,7 +190,7 @@ def measure(
         return 0
 
 
-def measure_below(batch: Batch, offset: int, *, form: Form = VALUES, shows: Shows = shows_data) -> int:
+def measure_below(batch: Batch, offset: int, *, form: ViewFormat = VALUES, shows: VisibilityFilter = shows_data) -> int:
     """Return the bytes of output of the batch's records with an offset below `offset`; 0 when it cannot be read."""
     try:
         return form.measured_below(batch, offset) if shows(batch.header) else 0

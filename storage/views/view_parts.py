@@ -15,34 +15,34 @@ from typing import NamedTuple
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.segments.segment import Segment
-from offsetfs.storage.segments.time_search import Shows
-from offsetfs.storage.views.form import Form
-from offsetfs.storage.views.map_cache import MapCache
-from offsetfs.storage.views.view_blocks import Block, join_block
-from offsetfs.storage.views.view_map import Maps, ViewMap
+from offsetfs.storage.segments.time_search import VisibilityFilter
+from offsetfs.storage.views.line_index import LineIndex, Maps
+from offsetfs.storage.views.line_index_cache import LineIndexCache
+from offsetfs.storage.views.view_blocks import ViewBlock, join_block
+from offsetfs.storage.views.view_format import ViewFormat
 
 NOWAIT_BYTES_MAX = 1 << 20
 """How much of a log may be read where nothing may wait: a fraction of a millisecond."""
 
 
-class Part(NamedTuple):
+class ViewPart(NamedTuple):
     """One segment of the view. `start`: the byte at which its output begins; negative where its head is cut off."""
 
     segment: Segment
-    map: ViewMap
+    map: LineIndex
     start: int
 
 
-class Located(NamedTuple):
+class LocatedBlock(NamedTuple):
     """Where a byte comes from: the block's output is `[start, end)` of the view."""
 
     segment: Segment
-    block: Block
+    block: ViewBlock
     start: int
     end: int
 
 
-class SkippedPlace(NamedTuple):
+class SkippedBatch(NamedTuple):
     """Byte `byte` of the view, before which a batch was left out: the one at `position` of the log file `path`."""
 
     byte: int
@@ -53,10 +53,10 @@ class SkippedPlace(NamedTuple):
 class ViewParts:
     """The parts of one view, which are only ever added at the end."""
 
-    def __init__(self, form: Form, shows: Shows) -> None:
+    def __init__(self, form: ViewFormat, shows: VisibilityFilter) -> None:
         self._form = form
         self._shows = shows
-        self._parts: list[Part] = []
+        self._parts: list[ViewPart] = []
         self._starts: list[int] = []
         self._places: dict[int, int] = {}  # by the base offset of the segment
         self.is_refuted = False  # a map has another output than its segment, so the parts begin elsewhere
@@ -64,12 +64,12 @@ class ViewParts:
     def __len__(self) -> int:
         return len(self._parts)
 
-    def all(self) -> list[Part]:
+    def all(self) -> list[ViewPart]:
         """Return the parts, oldest first."""
         return list(self._parts)
 
     @property
-    def last(self) -> Part | None:
+    def last(self) -> ViewPart | None:
         return self._parts[-1] if self._parts else None
 
     @property
@@ -83,9 +83,9 @@ class ViewParts:
         """How much of the log the maps stand for by now."""
         return sum(part.map.log_bytes - part.map.begin for part in self._parts)
 
-    def add(self, segment: Segment, map_: ViewMap) -> Part:
+    def add(self, segment: Segment, map_: LineIndex) -> ViewPart:
         """Add a segment at the end."""
-        part = Part(segment, map_, self.size)
+        part = ViewPart(segment, map_, self.size)
         self._places[segment.base_offset] = len(self._parts)
         self._starts.append(part.start)
         self._parts.append(part)
@@ -97,7 +97,7 @@ class ViewParts:
         self._parts[0] = self._parts[0]._replace(start=-skipped)
         self._starts[0] = -skipped
 
-    def find(self, segment: Segment) -> Part | None:
+    def find(self, segment: Segment) -> ViewPart | None:
         """Return the part of that very segment."""
         place = self._places.get(segment.base_offset)
         part = None if place is None else self._parts[place]
@@ -105,7 +105,7 @@ class ViewParts:
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> Located | None:
+    def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> LocatedBlock | None:
         """Return where byte `byte` comes from, and what follows up to `output_max`; None at the end.
 
         With `nowait` `WouldBlock` where the segment has to be measured anew, because its map on disk was damaged.
@@ -118,9 +118,9 @@ class ViewParts:
             block = part.map.block(byte - part.start, output_max, nowait=nowait)
         finally:
             self.is_refuted |= part.map.is_refuted
-        return Located(part.segment, block, part.start + block.output, part.start + block.output_end)
+        return LocatedBlock(part.segment, block, part.start + block.output, part.start + block.output_end)
 
-    def next_damage(self, byte: int, end: int) -> SkippedPlace | None:
+    def next_damage(self, byte: int, end: int) -> SkippedBatch | None:
         """Return the first byte in `[byte, end]` before which a batch was left out because it cannot be read.
 
         Not what stood directly before the beginning of a view that begins inside of a segment: that may have been
@@ -136,11 +136,11 @@ class ViewParts:
             found = part.map.next_damage(byte - part.start + is_cut)
             if found is not None:
                 output, position = found
-                damaged = SkippedPlace(part.start + output, part.segment.log_path, position)
+                damaged = SkippedBatch(part.start + output, part.segment.log_path, position)
                 return damaged if damaged.byte <= end else None
         return None
 
-    def read(self, located: Located, *, nowait: bool = False) -> bytes | bytearray:
+    def read(self, located: LocatedBlock, *, nowait: bool = False) -> bytes | bytearray:
         """Return the whole output of a located block, which nobody changes.
 
         ESTALE when the segment's files are gone; the error of a batch that was damaged since; with `nowait`
@@ -151,7 +151,7 @@ class ViewParts:
             raise WouldBlock("a long block", path=segment.log_path, position=block.position)
         return join_block(segment, block, form=self._form, shows=self._shows, nowait=nowait)
 
-    def hold(self, located: Located) -> object:
+    def hold(self, located: LocatedBlock) -> object:
         """Return what a reader of a located block keeps, to read its segment to the end whatever becomes of it."""
         place = bisect_right(self._starts, located.start) - 1
         part = self._parts[max(place, 0)]
@@ -161,27 +161,27 @@ class ViewParts:
             return None
 
 
-class Keeping:
+class LineIndexStore:
     """Where the maps of one view are put, and taken from: beside the log, or in a cache where nothing may be written
     there; without a cache nowhere."""
 
-    def __init__(self, view: LogView, maps: Maps, form: Form, cache: MapCache | None) -> None:
+    def __init__(self, view: LogView, maps: Maps, form: ViewFormat, cache: LineIndexCache | None) -> None:
         self.maps = maps
         self.cache = cache if view.log.read_only else None
         self._view = view
         self._form = form
 
-    def load(self, segment: Segment, *, is_active: bool) -> ViewMap | None:
+    def load(self, segment: Segment, *, is_active: bool) -> LineIndex | None:
         """Return the map that is kept of a segment, None when there is none that describes it.
 
         One from the cache may end before the segment does. Nothing lies beside an active segment.
         """
         if self._view.is_committed_only:
             return None
-        beside = None if is_active else ViewMap.load(segment, self.maps, self._form)
+        beside = None if is_active else LineIndex.load(segment, self.maps, self._form)
         return self.cache.load(segment, self._form) if beside is None and self.cache is not None else beside
 
-    def wants(self, segment: Segment, map_: ViewMap, *, is_active: bool) -> bool:
+    def wants(self, segment: Segment, map_: LineIndex, *, is_active: bool) -> bool:
         """Whether a map belongs on disk, and is not there.
 
         Not a map that met damage: it is made anew for each mount, so that each mount reports the damage. Nor one of
@@ -193,7 +193,7 @@ class Keeping:
             return self.cache is not None and self.cache.wants(map_, is_active=is_active)
         return not is_active and map_.log_bytes == segment.size and not map_.is_kept
 
-    def save(self, segment: Segment, map_: ViewMap) -> None:
+    def save(self, segment: Segment, map_: LineIndex) -> None:
         """Put a map on disk. A full disk costs a map, not the view."""
         if self.cache is not None:
             self.cache.save(segment, map_)

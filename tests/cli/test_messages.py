@@ -18,7 +18,7 @@ from offsetfs.fs.appends.shared_sync import Left
 from offsetfs.fs.mounting.mount_table import parse
 from offsetfs.storage.counted import counted
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.duties.duties import Done
+from offsetfs.storage.maintenance.background_tasks import TaskResult
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch_builder import BatchBuilder
 
@@ -60,12 +60,12 @@ def said(capfd: pytest.CaptureFixture[str]) -> Said:
 def test_one_of_a_thing_is_singular() -> None:
     assert [counted(count, "segment") for count in (0, 1, 2)] == ["0 segments", "1 segment", "2 segments"]
     assert told(Left(1, 5)).startswith("1 batch, ") and told(Left(2, 5)).startswith("2 batches, ")
-    done = Done("compaction", TopicPartition("users", 0), 1, 1, 3, 1, ("ratio",))
+    done = TaskResult("compaction", TopicPartition("users", 0), 1, 1, 3, 1, ("ratio",))
     assert str(done) == "users-0: removed 1 segment, freed 1 byte, kept 1 of 3 records (compaction: ratio)"
 
 
 def test_a_compaction_that_frees_nothing_says_so() -> None:
-    done = Done("compaction", TopicPartition("users", 0), 0, 0, 1, 1, ("ratio",))
+    done = TaskResult("compaction", TopicPartition("users", 0), 0, 0, 1, 1, ("ratio",))
     assert str(done) == "users-0: nothing freed: compaction found no duplicate keys"
 
 

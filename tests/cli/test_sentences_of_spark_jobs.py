@@ -7,13 +7,13 @@ from dataclasses import fields
 import pytest
 
 from offsetfs.cli.spark_reading import _in_all
-from offsetfs.storage.verify.circumstances import Tally
+from offsetfs.storage.verify.partition_context import VerificationCounts
 
 pytestmark = pytest.mark.unit
 
 
 def test_one_of_each_is_singular_and_two_are_plural() -> None:
-    one, two = (Tally(*[count] * len(fields(Tally))) for count in (1, 2))
+    one, two = (VerificationCounts(*[count] * len(fields(VerificationCounts))) for count in (1, 2))
     assert not [words for words in str(one).split(", ") if words.endswith("s")], one
     assert all(words.endswith("s") for words in str(two).split(", ")), two
     row = {"topic": "orders", "partition": 0, "records": 1, "bytes": 70}

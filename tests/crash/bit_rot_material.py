@@ -27,7 +27,7 @@ from offsetfs.storage.partition.producers import ABORT, COMMIT
 from offsetfs.storage.records.batch import build
 from offsetfs.storage.records.batch_builder import SealedBatch
 from offsetfs.storage.records.record import Record
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.views.partition_view import PartitionView
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -170,7 +170,7 @@ def _truth(log: Log) -> Truth:
 
 def values_of(log: Log) -> bytes:
     """Return the whole `values` view."""
-    values = PartitionView(log, Pool(16), lambda error: None)
+    values = PartitionView(log, FilePool(16), lambda error: None)
     assert values.refresh()
     pieces, byte = [], 0
     while (located := values.locate(byte)) is not None:

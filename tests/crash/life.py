@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from history import Partition, timestamp_of
 
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.duties.duties import Duties
 from offsetfs.storage.errors import LogFenced
+from offsetfs.storage.maintenance.background_tasks import BackgroundTasks
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
@@ -188,7 +188,7 @@ class Life:
         for log in deleted:
             self.say(f"raising {log.partition} {log.next_offset}")
         failures: list[Exception] = []
-        duties = Duties(self.directory, lambda done: failures.append(done.error) if done.error else None)
+        duties = BackgroundTasks(self.directory, lambda done: failures.append(done.error) if done.error else None)
         duties.run_all(now=self.random.random() < 0.5)
         for log in deleted:
             self.say(f"start {log.partition} {log.log_start_offset}")

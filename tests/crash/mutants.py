@@ -150,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "the clean mark stays when the first change comes",
-        "storage/directory/clean_mark.py",
+        "storage/directory/clean_shutdown_marker.py",
         _DIRECTORY + "test_the_first_write_takes_the_clean_mark_away_and_closing_brings_it_back",
         (("                    CleanShutdown.remove(self._path)\n", "                    pass\n"),),
     ),
@@ -231,8 +231,8 @@ MUTANTS = (
     ),
     Mutant(
         "a kept map of values is used although the log is another",
-        "storage/views/view_map.py",
-        "tests/storage/test_view_map.py::test_a_map_of_another_log_is_dropped",
+        "storage/views/line_index.py",
+        "tests/storage/test_line_index.py::test_a_map_of_another_log_is_dropped",
         (("        return loaded if loaded._describes(segment) else None\n", "        return loaded\n"),),
     ),
     Mutant(

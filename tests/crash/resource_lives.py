@@ -19,7 +19,7 @@ from fake_clock import FakeClock
 from log_model import Fields, present, sealed
 from open_descriptors import deleted_but_open, open_files
 
-from offsetfs.storage.compaction.compaction import clean, cleanable
+from offsetfs.storage.compaction.compaction import clean, find_dirty_range
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import DecompressionLimit
 from offsetfs.storage.names import TopicPartition
@@ -73,7 +73,7 @@ def little_memory(path: str) -> Told:
     bomb = directory.create_partition(TopicPartition("bomb", 0))
     _append_bomb(bomb)
     log.roll()
-    clean(log, cleanable(log, None, 10**12), now_ms=10**12, map_bytes=MEGABYTE)
+    clean(log, find_dirty_range(log, None, 10**12), now_ms=10**12, map_bytes=MEGABYTE)
     directory._lock.release()
     again = LogDirectory.open(path, open_segments_max=FEW)
     again.close()
@@ -123,7 +123,9 @@ def long_compaction(path: str) -> Told:
             log.append(sealed([(b"key-%d" % number, b"%d" % round_number, (), 1000)], "none"))
         log.roll()
         assert len(present(log)) >= 10  # a reader opens every segment
-        done = clean(log, cleanable(log, done, clock.now_ms()), now_ms=clock.now_ms(), map_bytes=MEGABYTE).end_offset
+        done = clean(
+            log, find_dirty_range(log, done, clock.now_ms()), now_ms=clock.now_ms(), map_bytes=MEGABYTE
+        ).end_offset
         clock.advance(1_000)
         directory.deletions.run_due()
         descriptors.add(len(open_files()))

@@ -30,16 +30,16 @@ from log_model import Fields, LogModel, present, sealed
 from planted_logs import marker
 from programme import Row
 
-from offsetfs.storage.compaction.compaction import clean, cleanable
+from offsetfs.storage.compaction.compaction import clean, find_dirty_range
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.duties.duties import Duties
 from offsetfs.storage.errors import PolicyViolation, RecordTooLarge
+from offsetfs.storage.maintenance.background_tasks import BackgroundTasks
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import retention
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.views.partition_view import PartitionView
 
 EXAMPLES_A_ROUND = 10
@@ -281,7 +281,7 @@ class Machine(RuleBasedStateMachine):
         log, model = self.directory.log(partition), self.models[partition]
         if rolls:
             log.roll()
-        range = cleanable(log, self.directory.cleaner_offset(partition), self.clock.ms)
+        range = find_dirty_range(log, self.directory.cleaner_offset(partition), self.clock.ms)
         if range.cleanable_bytes:
             done = clean(log, range, now_ms=self.clock.ms, map_bytes=24 * slots)
             self.directory.set_cleaner_offset(partition, done.end_offset)
@@ -297,7 +297,7 @@ class Machine(RuleBasedStateMachine):
     def do_duties(self, now: bool) -> None:
         """All that a mount does in the background, at once."""
         failed: list[str] = []
-        Duties(self.directory, lambda done: failed.append(str(done)) if done.error else None).run_all(now=now)
+        BackgroundTasks(self.directory, lambda done: failed.append(str(done)) if done.error else None).run_all(now=now)
         assert not failed
         self.has_expired = True  # producers that were idle for long, on a clock that jumps
         for partition, model in self.models.items():
@@ -346,7 +346,7 @@ class Machine(RuleBasedStateMachine):
     @rule(which=some, is_committed_only=st.booleans())
     def read_values(self, which: int, is_committed_only: bool) -> None:
         _, log, model = self._one(which)
-        values = PartitionView(log, Pool(8), lambda error: None, is_committed_only=is_committed_only)
+        values = PartitionView(log, FilePool(8), lambda error: None, is_committed_only=is_committed_only)
         assert values.refresh()
         pieces, byte = [], 0
         while (located := values.locate(byte)) is not None:

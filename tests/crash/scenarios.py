@@ -11,7 +11,7 @@ from history import History, Partition, timestamp_of
 from life import Life
 from old_messages import message
 
-from offsetfs.storage.duties.duties import Duties
+from offsetfs.storage.maintenance.background_tasks import BackgroundTasks
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition.convert import convert
 
@@ -56,7 +56,7 @@ def _stops(life: Life) -> None:
 def _compacts(life: Life) -> None:
     """Compact a log whose keys come again in later segments."""
     _prepared(life, "keyed-2")
-    Duties(life.directory).run_all(now=True)
+    BackgroundTasks(life.directory).run_all(now=True)
     life.close()
     life.say("closed")
 

@@ -14,7 +14,7 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import retention
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.settings.directory_config import DirectoryConfig
 from offsetfs.storage.views.partition_view import PartitionView
 
@@ -164,7 +164,7 @@ class Life:
     def compact(self, partition: TopicPartition) -> None:
         assert self.directory is not None
         log = self.log(partition)
-        due = compaction.cleanable(log, self.directory.cleaner_offset(partition), self.clock.now_ms())
+        due = compaction.find_dirty_range(log, self.directory.cleaner_offset(partition), self.clock.now_ms())
         if due.cleanable_bytes:
             self.put(partition, compacts=True)
             done = compaction.clean(log, due, now_ms=self.clock.now_ms(), map_bytes=1 << 14)
@@ -217,7 +217,7 @@ class Life:
 
 def view_of(log: Log) -> bytes:
     """Return what `values` shows of a log. Where the log may be written, maps of its segments are kept beside them."""
-    view = PartitionView(log, Pool(8), lambda error: None)
+    view = PartitionView(log, FilePool(8), lambda error: None)
     assert view.refresh()
     shown, byte = b"", 0
     while (located := view.locate(byte)) is not None:

@@ -23,8 +23,8 @@ from offsetfs.fs.shared import Shown
 from offsetfs.fs.views.by_key import KeyDirectory, ToldIndex
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.records.batch import build, read_batch
-from offsetfs.storage.views.key_index import Found, KeyIndex
-from offsetfs.storage.views.own_cache import sweep
+from offsetfs.storage.views.key_index import KeyIndex, KeyLocation
+from offsetfs.storage.views.user_cache import sweep
 
 pytestmark = pytest.mark.unit
 
@@ -32,11 +32,11 @@ pytestmark = pytest.mark.unit
 class FakeIndex:
     """Answers from a script: a place, None, or an error; the last one again and again."""
 
-    def __init__(self, *answers: Found | Exception | None) -> None:
+    def __init__(self, *answers: KeyLocation | Exception | None) -> None:
         self.answers = list(answers)
         self.distrusted = 0
 
-    def find(self, key: bytes) -> Found | None:
+    def find(self, key: bytes) -> KeyLocation | None:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -79,9 +79,9 @@ async def look_up(index: FakeIndex, keys: dict[int, bytes]) -> int | None:
     return None if entry is None else cast(int, directory.files.looked_up.at(entry.st_ino).offset)
 
 
-PLAIN, OF_A_TRANSACTION, LATER = Found(3, False), Found(3, True), Found(5, False)
+PLAIN, OF_A_TRANSACTION, LATER = KeyLocation(3, False), KeyLocation(3, True), KeyLocation(5, False)
 
-CASES: dict[str, tuple[tuple[Found | Exception | None, ...], dict[int, bytes], int | None, int]] = {
+CASES: dict[str, tuple[tuple[KeyLocation | Exception | None, ...], dict[int, bytes], int | None, int]] = {
     "found": ((PLAIN,), {3: b"a"}, 3, 0),
     "of no record": ((None,), {}, None, 0),
     "another key lies there": ((PLAIN, LATER), {3: b"b", 5: b"a"}, 5, 1),
@@ -89,13 +89,13 @@ CASES: dict[str, tuple[tuple[Found | Exception | None, ...], dict[int, bytes], i
     "closed by another look-up": ((WouldBlock("closed"), PLAIN), {3: b"a"}, 3, 0),
     "a tombstone that compaction took": ((PLAIN,), {}, None, 0),
     "taken because there is a newer one": ((PLAIN, LATER), {5: b"a"}, 5, 0),
-    "an aborted record that compaction took": ((OF_A_TRANSACTION, Found(1, False)), {1: b"a"}, 1, 1),
+    "an aborted record that compaction took": ((OF_A_TRANSACTION, KeyLocation(1, False)), {1: b"a"}, 1, 1),
 }
 
 
 @pytest.mark.parametrize(("answers", "keys", "expected", "distrusted"), CASES.values(), ids=CASES)
 async def test_the_latest_record_of_a_key_is_found(
-    answers: tuple[Found | Exception | None, ...], keys: dict[int, bytes], expected: int | None, distrusted: int
+    answers: tuple[KeyLocation | Exception | None, ...], keys: dict[int, bytes], expected: int | None, distrusted: int
 ) -> None:
     index = FakeIndex(*answers)
     assert await look_up(index, keys) == expected and index.distrusted == distrusted

@@ -21,8 +21,8 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import MAP_SUFFIXES, TopicPartition, segment_name
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch_builder import BatchBuilder
-from offsetfs.storage.views.form import VALUES, JsonLines
-from offsetfs.storage.views.view_map import ViewMap
+from offsetfs.storage.views.line_index import LineIndex
+from offsetfs.storage.views.view_format import VALUES, JsonFormat
 
 pytestmark = pytest.mark.unit
 
@@ -38,7 +38,7 @@ class World:
         self.partition = Partitions(self.shared).of(PARTITION)
         self.growing = (
             GrowingFile(self.shared, self.partition, Kind.VALUES, VALUES),
-            GrowingFile(self.shared, self.partition, Kind.RECORDS, JsonLines(PARTITION)),
+            GrowingFile(self.shared, self.partition, Kind.RECORDS, JsonFormat(PARTITION)),
         )
         self.keeper = MapKeeper(self.shared, lambda name: Kept(self.partition, self.growing))
 
@@ -94,7 +94,7 @@ async def test_a_segment_that_is_rolled_gets_its_maps(world: World) -> None:
     assert await world.kept(first, second, third)
     for segment in world.log.snapshot().values()[1:-1]:
         for growing in world.growing:
-            assert ViewMap.load(segment, world.shared.maps, growing.form) is not None
+            assert LineIndex.load(segment, world.shared.maps, growing.form) is not None
 
 
 async def test_maps_are_made_when_nobody_has_written_for_a_while(
@@ -126,7 +126,7 @@ async def test_what_a_view_knows_is_only_written_down(world: World, monkeypatch:
     world.log.append(builder.seal())
     for growing in world.growing:
         await growing.lookup()
-    monkeypatch.setattr(ViewMap, "extend", lambda *a, **k: pytest.fail("measured"))
+    monkeypatch.setattr(LineIndex, "extend", lambda *a, **k: pytest.fail("measured"))
     world.log.roll()
     world.keeper.look(PARTITION)
     assert await world.kept(0)

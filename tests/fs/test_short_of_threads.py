@@ -22,7 +22,7 @@ from offsetfs.fs.mounting.duty_runner import POSTPONED_S, DutyRunner
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.threads import RETRIES_S, in_thread, in_thread_or_here
-from offsetfs.storage import side_by_side
+from offsetfs.storage import parallel
 from offsetfs.storage.directory.directory import LogDirectory
 
 pytestmark = pytest.mark.unit
@@ -185,7 +185,7 @@ def test_many_things_are_done_by_the_threads_that_there_are(monkeypatch: pytest.
 
     monkeypatch.setattr(threading.Thread, "start", limited)
     done: list[int] = []
-    side_by_side.for_each(range(100), done.append)
+    parallel.for_each(range(100), done.append)
     assert (sorted(done), len(started)) == (list(range(100)), startable)
 
 

@@ -24,7 +24,7 @@ from offsetfs.fs.views.growing_file import GrowingFile
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch_builder import BatchBuilder
-from offsetfs.storage.views.view_map import ViewMap
+from offsetfs.storage.views.line_index import LineIndex
 
 pytestmark = pytest.mark.unit
 
@@ -146,14 +146,14 @@ async def test_a_second_look_up_measures_only_what_was_appended(world: World, mo
         world.append(partition, *[b"%d" % number for number in range(20)])
     await world.look("values")
     measured: list[int] = []
-    extend = ViewMap.extend
+    extend = LineIndex.extend
 
-    def counted(map_: ViewMap, *args: Any, **options: Any) -> None:
+    def counted(map_: LineIndex, *args: Any, **options: Any) -> None:
         before = map_.log_bytes
         extend(map_, *args, **options)
         measured.append(map_.log_bytes - before)
 
-    monkeypatch.setattr(ViewMap, "extend", counted)
+    monkeypatch.setattr(LineIndex, "extend", counted)
     await world.look("values")
     assert measured == []
     world.append(3, b"new")

@@ -20,15 +20,15 @@ from offsetfs.storage.checkpoint import CleanShutdown
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import _codec, _messages, chain, codec_pure, message_set_pure, varint
 from offsetfs.storage.records.batch_header import HEADER_SIZE, MAGIC, BatchHeader, seal_checksum, write_header
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.settings.config import DEFAULTS
 from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings
 from offsetfs.storage.units import Offset, Timestamp
-from offsetfs.storage.verify import _quiet, quiet_pure
-from offsetfs.storage.views.form import VALUES
+from offsetfs.storage.verify import _valid_batches, valid_batches_pure
+from offsetfs.storage.views.line_index import LineIndex
 from offsetfs.storage.views.view_blocks import join_block
-from offsetfs.storage.views.view_map import ViewMap
+from offsetfs.storage.views.view_format import VALUES
 
 _LOG = Path(__file__).parents[1] / "golden" / "kafka-4.1" / "codec-none-0" / f"{0:020d}.log"
 _PLACE = tempfile.mkdtemp(prefix="offsetfs-fuzz-", dir="/dev/shm")
@@ -53,7 +53,7 @@ def records(data: bytes) -> None:
         assert _outcome(ask, _codec) == _outcome(ask, codec_pure)
     block = _in_a_batch(count, payload)
     rows, _ = chain.sound(block, 0, len(block), 0, *chain.ANY_OFFSETS)
-    assert _quiet.quiet_until(block, 0, rows, 0, _INFLATED_BYTES_MAX) == quiet_pure.quiet_until(
+    assert _valid_batches.valid_until(block, 0, rows, 0, _INFLATED_BYTES_MAX) == valid_batches_pure.valid_until(
         block, 0, rows, 0, _INFLATED_BYTES_MAX
     )
 
@@ -110,14 +110,14 @@ def values_map(data: bytes) -> None:
     data = data[:12] + crc32c(data[16:]).to_bytes(4, "big") + data[16:]
     if not os.path.exists(os.path.join(_PLACE, _LOG.name)):
         shutil.copy(_LOG, _PLACE)
-    segment = Segment(_PLACE, 0, DEFAULTS, Pool(4), read_only=True)
+    segment = Segment(_PLACE, 0, DEFAULTS, FilePool(4), read_only=True)
     with open(segment.path(VALUES.suffix), "wb") as file:
         file.write(data)
-    copied = ViewMap.from_image(segment, data, VALUES, VALUES.identity)
+    copied = LineIndex.from_image(segment, data, VALUES, VALUES.identity)
     if copied is not None:
         copied.extend(segment, segment.size, on_damage=lambda error: None)
         assert copied.log_bytes == segment.size
-    loaded = ViewMap.load(segment, Pool(4))
+    loaded = LineIndex.load(segment, FilePool(4))
     if loaded is None:
         return
     try:
@@ -127,7 +127,7 @@ def values_map(data: bytes) -> None:
             raise
 
 
-def _read_by_map(segment: Segment, loaded: ViewMap) -> None:
+def _read_by_map(segment: Segment, loaded: LineIndex) -> None:
     loaded.output_before(segment, 200)
     byte = 0
     for _ in range(_BLOCKS_MAX):
@@ -144,10 +144,10 @@ def view_map_of_golden() -> bytes:
     place = tempfile.mkdtemp(prefix="offsetfs-fuzz-")
     try:
         shutil.copy(_LOG, place)
-        segment = Segment(place, 0, DEFAULTS, Pool(4))
-        made = ViewMap(0)
+        segment = Segment(place, 0, DEFAULTS, FilePool(4))
+        made = LineIndex(0)
         made.extend(segment, segment.size, on_damage=lambda error: None)
-        made.save(segment, Pool(4))
+        made.save(segment, FilePool(4))
         return Path(segment.path(VALUES.suffix)).read_bytes()
     finally:
         shutil.rmtree(place)

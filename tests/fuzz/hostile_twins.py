@@ -13,8 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 from offsetfs.storage.compaction import _compaction, compaction_pure
-from offsetfs.storage.dump import _dump
-from offsetfs.storage.dump import pure as dump_pure
+from offsetfs.storage.dump import _dump, dump_pure
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import (
     _chain,
@@ -31,7 +30,7 @@ from offsetfs.storage.records import (
 from offsetfs.storage.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, seal_checksum
 from offsetfs.storage.records.json_lines_pure import Lane
 from offsetfs.storage.segments import _index_search, index_search_pure
-from offsetfs.storage.verify import _quiet, quiet_pure
+from offsetfs.storage.verify import _valid_batches, valid_batches_pure
 from offsetfs.storage.views import _key_hash, key_hash_pure
 
 _LONG_MAX = 2**63 - 1
@@ -48,7 +47,7 @@ def twins(data: bytes) -> None:
     rows, end = chain_pure.sound(block, 0, len(block), 0, -1, _LONG_MAX)
     _same(lambda twin: twin.measure(block, 0, rows).tolist(), _chain, chain_pure)
     _same(lambda twin: twin.join(block, 0, rows), _chain, chain_pure)
-    _same(lambda twin: twin.quiet_until(block, 0, rows, 0, _INFLATED_BYTES_MAX), _quiet, quiet_pure)
+    _same(lambda twin: twin.valid_until(block, 0, rows, 0, _INFLATED_BYTES_MAX), _valid_batches, valid_batches_pure)
     _same(lambda twin: _indexed(twin, rows), _chain, chain_pure)
     if end:
         _same(lambda twin: _output_indexed(twin, block, end), _compaction, compaction_pure)

@@ -15,7 +15,7 @@ from keyed_logs import Keyed, end_of_transaction, keyed, records_of
 from old_messages import message, wrapper
 
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, read_offsets
-from offsetfs.storage.compaction.compaction import clean, cleanable
+from offsetfs.storage.compaction.compaction import clean, find_dirty_range
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition, segment_name
 from offsetfs.storage.partition.log import Log
@@ -201,7 +201,7 @@ def ends_of(path: Path) -> dict[TopicPartition, int]:
     """Return up to where each topic can be cleaned."""
     directory = LogDirectory.open(str(path), read_only=True)
     partitions = [TopicPartition(topic, 0) for topic in RETENTION_MS]
-    found = {p: cleanable(directory.log(p), None, 0).first_uncleanable for p in partitions}
+    found = {p: find_dirty_range(directory.log(p), None, 0).first_uncleanable for p in partitions}
     directory.close()
     return found
 
@@ -237,7 +237,7 @@ def clean_here(path: Path, checkpoint: dict[TopicPartition, int]) -> dict[TopicP
         log = directory.log(TopicPartition(topic, 0))
         now_ms = int(time.time() * 1000)
         ends[log.partition] = clean(
-            log, cleanable(log, checkpoint.get(log.partition), now_ms), now_ms=now_ms
+            log, find_dirty_range(log, checkpoint.get(log.partition), now_ms), now_ms=now_ms
         ).end_offset
         log.check()
         directory.close()

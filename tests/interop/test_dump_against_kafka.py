@@ -30,7 +30,7 @@ from offsetfs.storage.dump.dump import DumpOptions, dump_files
 from offsetfs.storage.dump.indexes import IndexOptions
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import Decoder, LogOptions
-from offsetfs.storage.dump.report import Report
+from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.records import batch
 
 pytestmark = pytest.mark.interop
@@ -55,7 +55,7 @@ def ours(files: Sequence[str], options: DumpOptions) -> tuple[bytes, list[str], 
     """Standard output and standard error of our dump, and how much of it could not be read."""
     written, errors = io.BytesIO(), list[str]()
     lines = LineBuffer(written.write)
-    report = Report(errors.append, errors.append)
+    report = DumpReport(errors.append, errors.append)
     dump_files(files, options, lines, report)
     lines.flush()
     return written.getvalue(), [*errors, *report.findings()], report.unreadable

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import offsetfs
-from offsetfs.storage.compaction.compaction import clean, cleanable
+from offsetfs.storage.compaction.compaction import clean, find_dirty_range
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.records.partitioner import partition_of
 from offsetfs.storage.verify.verify import Verification
@@ -96,7 +96,7 @@ def test_compact_leaves_what_the_cleaner_leaves_byte_for_byte(spark: Any, tmp_pa
     directory = LogDirectory.open(str(cleaners), defaults={"segment.bytes": "4000"})
     for partition in [each for each in directory.partitions() if each.topic == "users"]:
         log = directory.log(partition)
-        if (found := cleanable(log, None, 5000)).cleanable_bytes:
+        if (found := find_dirty_range(log, None, 5000)).cleanable_bytes:
             directory.set_cleaner_offset(partition, clean(log, found, now_ms=5000).end_offset)
     directory.close()
     done = compact(spark, str(ours))

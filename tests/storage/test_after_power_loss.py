@@ -67,7 +67,7 @@ def shown(log: Log) -> dict[int, tuple[bytes | None, bytes | None]]:
 
 def compact(directory: LogDirectory) -> None:
     log = directory.log(ORDERS)
-    compaction.clean(log, compaction.cleanable(log, None, NOW_MS), now_ms=NOW_MS, map_bytes=1 << 12)
+    compaction.clean(log, compaction.find_dirty_range(log, None, NOW_MS), now_ms=NOW_MS, map_bytes=1 << 12)
 
 
 def cut_power(system: System, kind: str = "none", seed: int = 0) -> LogDirectory:

@@ -16,8 +16,8 @@ from planted_logs import PARTITION, sealed, values_of
 
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, write_offsets
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.duties.duties import Done, Duties
 from offsetfs.storage.errors import OffsetOutOfRange, RecordTooLarge
+from offsetfs.storage.maintenance.background_tasks import BackgroundTasks, TaskResult
 from offsetfs.storage.names import OFFSET_MAX
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import build
@@ -47,8 +47,8 @@ def left_by_a_death(path: Path, directory: LogDirectory) -> Path:
 
 
 def do_duties(directory: LogDirectory) -> None:
-    failed: list[Done] = []
-    Duties(directory, lambda done: failed.append(done) if done.error else None).run_all(now=True)
+    failed: list[TaskResult] = []
+    BackgroundTasks(directory, lambda done: failed.append(done) if done.error else None).run_all(now=True)
     assert failed == []
 
 

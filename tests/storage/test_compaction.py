@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from keyed_logs import Keyed, keyed, last_values, offsets_of, records_of, shape_of
 
 from offsetfs.storage import files
-from offsetfs.storage.compaction import output as compaction_output
-from offsetfs.storage.compaction import source as compaction_source
+from offsetfs.storage.compaction import block_reader as compaction_source
+from offsetfs.storage.compaction import segment_writer as compaction_output
 from offsetfs.storage.compaction.offset_map import SLOT_SIZE
 from offsetfs.storage.compaction.throttle import Throttle
 from offsetfs.storage.errors import CompactionCancelled, CorruptBatch, LogFenced, MalformedBatch, SegmentsChanged
@@ -426,7 +426,7 @@ def test_a_full_disk_ends_the_round_and_leaves_the_log_as_it_was(
     cleaner: MakeCleaner, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     each = cleaner(sound())
-    each.cleanable()
+    each.find_dirty_range()
     left = count
 
     def failing(real: Callable[..., object]) -> Callable[..., object]:

@@ -12,7 +12,7 @@ from cleaner import Cleaner
 from keyed_logs import Keyed, end_of_transaction, keyed, last_values, offsets_of
 
 from offsetfs.storage import files
-from offsetfs.storage.compaction import output as compaction_output
+from offsetfs.storage.compaction import segment_writer as compaction_output
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition import swap
@@ -78,7 +78,7 @@ def test_a_crash_at_any_step_shows_the_old_segments_or_the_new_ones(
     # The larger ones at every fifth call: tests/crash pulls the plug at each.
     for calls in itertools.count(step=1 if shape == "one group" else 5):
         each = planted(tmp_path / str(calls), **settings)
-        each.cleanable()
+        each.find_dirty_range()
         with monkeypatch.context() as patch:
             plug = Plug(patch, calls)
             with contextlib.suppress(KeyboardInterrupt):

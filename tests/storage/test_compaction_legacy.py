@@ -13,7 +13,7 @@ from keyed_logs import Keyed, keyed, last_values, offsets_of, records_of
 from old_messages import message, wrapper
 
 from offsetfs.storage import files
-from offsetfs.storage.compaction.compaction import clean, cleanable
+from offsetfs.storage.compaction.compaction import clean, find_dirty_range
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch
 from offsetfs.storage.names import TopicPartition, segment_name
@@ -233,7 +233,7 @@ def test_what_old_brokers_wrote_is_cleaned_and_no_key_loses_its_last_value(name:
         before = {record.offset: record for record in records_of(log)}
         wanted, checkpoint = last_values(log), None
         for _ in range(3):
-            checkpoint = clean(log, cleanable(log, checkpoint, clock.ms), now_ms=clock.ms).end_offset
+            checkpoint = clean(log, find_dirty_range(log, checkpoint, clock.ms), now_ms=clock.ms).end_offset
             after = records_of(log)
             assert last_values(log) == wanted
             assert [told(record) for record in after] == [told(before[record.offset]) for record in after]

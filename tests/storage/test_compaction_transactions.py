@@ -109,7 +109,7 @@ def test_an_open_transaction_and_what_follows_it_is_not_cleaned(log: Writing) ->
     log.write(3, 1, 1, transactional=False)
     log.sealed().write(3, 5, transactional=False)
     log.sealed()
-    assert log.cleanable().first_uncleanable == 3
+    assert log.find_dirty_range().first_uncleanable == 3
     log.clean()
     assert offsets_of(log.log) == [1, 2, 3, 4, 5, 6]
     log.end(2, ABORT)

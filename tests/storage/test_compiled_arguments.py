@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from offsetfs.storage.compaction import compaction_pure
-from offsetfs.storage.dump import pure as dump_pure
+from offsetfs.storage.dump import dump_pure
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.records import chain_pure, columns_pure, json_lines_pure
 from offsetfs.storage.records.batch import build, read_batch, seal_checksum
 from offsetfs.storage.records.columns_pure import Column, RecordColumns
 from offsetfs.storage.records.json_lines_pure import Lane
-from offsetfs.storage.verify import quiet_pure
+from offsetfs.storage.verify import valid_batches_pure
 
 try:
     from offsetfs.storage.compaction import _compaction
     from offsetfs.storage.dump import _dump
     from offsetfs.storage.records import _chain, _columns, _json_lines
-    from offsetfs.storage.verify import _quiet
+    from offsetfs.storage.verify import _valid_batches
 except ModuleNotFoundError:  # built without a compiler: the twins are all there is
     _compaction, _dump, _chain, _columns, _json_lines, _quiet = (
         compaction_pure,
@@ -32,7 +32,7 @@ except ModuleNotFoundError:  # built without a compiler: the twins are all there
         chain_pure,
         columns_pure,
         json_lines_pure,
-        quiet_pure,
+        valid_batches_pure,
     )
 
 pytestmark = pytest.mark.unit
@@ -69,11 +69,13 @@ WRONG_ROWS = {
 }
 
 
-@pytest.mark.parametrize("twins", [(_chain, _quiet), (chain_pure, quiet_pure)], ids=["compiled", "plain"])
+@pytest.mark.parametrize(
+    "twins", [(_chain, _valid_batches), (chain_pure, valid_batches_pure)], ids=["compiled", "plain"]
+)
 @pytest.mark.parametrize("case", WRONG_ROWS)
 def test_rows_of_another_block_are_refused(twins: tuple[Any, Any], case: str) -> None:
-    chain, quiet = twins
-    for ask in (chain.measure, chain.join, lambda block, at, rows: quiet.quiet_until(block, at, rows, 0, 1000)):
+    chain, valid_batches = twins
+    for ask in (chain.measure, chain.join, lambda block, at, rows: valid_batches.valid_until(block, at, rows, 0, 1000)):
         with pytest.raises(ValueError):
             ask(BLOCK, 0, WRONG_ROWS[case])
 
@@ -203,7 +205,7 @@ def test_rows_that_another_thread_resizes_and_overwrites_are_never_read_out_of_b
     for ask in (
         lambda: _chain.measure(block, 0, rows),
         lambda: _chain.join(block, 0, rows),
-        lambda: _quiet.quiet_until(block, 0, rows, 0, 1000),
+        lambda: _valid_batches.valid_until(block, 0, rows, 0, 1000),
     ):
         rows[:] = kept
         raced(ask, disturb, rounds=50)
@@ -249,7 +251,7 @@ def test_a_lane_whose_offset_deltas_are_used_up_is_named(count: int) -> None:
 def test_batches_at_the_end_of_all_offsets_follow_each_other_alike_for_both_twins(base: int) -> None:
     second = int.from_bytes(((base + 1) % 2**64).to_bytes(8, "big"), "big", signed=True)
     rows = changed(ROW, p1=base) + changed(ROW, p0=len(BLOCK), p1=second)
-    quiet = [twin.quiet_until(BLOCK * 2, 0, rows, 0, 1000) for twin in (_quiet, quiet_pure)]
+    quiet = [twin.valid_until(BLOCK * 2, 0, rows, 0, 1000) for twin in (_valid_batches, valid_batches_pure)]
     assert quiet[0] == quiet[1]
     scanned = array("q", [0, 0, 0, -1, 0, -1, 0, 0, 1, 0, 0, -1, 0, -1, 0, 0])
     gaps = array("q"), array("q")

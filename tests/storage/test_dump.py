@@ -13,7 +13,7 @@ from offsetfs.storage.dump.dump import DumpOptions, dump_files
 from offsetfs.storage.dump.indexes import IndexOptions
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
-from offsetfs.storage.dump.report import Report
+from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.records import batch
 
 pytestmark = pytest.mark.unit
@@ -38,7 +38,7 @@ class Dumped:
         self.said: list[str] = []
         self.complaints: list[str] = []
         lines = LineBuffer(written.write)
-        report = Report(self.said.append, self.complaints.append)
+        report = DumpReport(self.said.append, self.complaints.append)
         dump_files(paths, options or DumpOptions(DEEP), lines, report)
         lines.flush()
         self.output = written.getvalue()

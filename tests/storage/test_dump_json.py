@@ -13,7 +13,7 @@ from offsetfs.storage.coordinators import consumer_offsets, coordinator_records
 from offsetfs.storage.dump.dump import DumpOptions, dump_files
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
-from offsetfs.storage.dump.report import Report
+from offsetfs.storage.dump.report import DumpReport
 
 pytestmark = pytest.mark.unit
 
@@ -27,7 +27,7 @@ PARTITIONS = sorted(
 def objects(paths: list[Path], options: LogOptions) -> list[dict[str, Any]]:
     written = io.BytesIO()
     lines = LineBuffer(written.write)
-    report = Report(pytest.fail, pytest.fail)
+    report = DumpReport(pytest.fail, pytest.fail)
     dump_files([str(path) for path in paths], DumpOptions(log=options, as_json=True), lines, report)
     lines.flush()
     return [json.loads(line) for line in written.getvalue().splitlines()]

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsetfs.storage.cluster.java_text import printed
-from offsetfs.storage.dump import _dump
+from offsetfs.storage.dump import _dump, dump_pure
 from offsetfs.storage.dump import lines as dump_lines
-from offsetfs.storage.dump import pure as dump_pure
-from offsetfs.storage.dump.pure import LineStyle
+from offsetfs.storage.dump.dump_pure import LineStyle
 from offsetfs.storage.records import codec
 
 pytestmark = pytest.mark.unit

@@ -9,8 +9,8 @@ import pytest
 from offsetfs.storage.dump.dump import DumpOptions, dump_file
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
-from offsetfs.storage.dump.range import Bound, Range, within
-from offsetfs.storage.dump.report import Report
+from offsetfs.storage.dump.range import DumpRange, RangeBound, within
+from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import InvalidName
 
 pytestmark = pytest.mark.unit
@@ -20,13 +20,13 @@ PARTITIONS = ["kafka-4.1/segments-0", "kafka-4.1/codec-zstd-0", "kafka-4.1/compa
 PARTITIONS += ["kafka-0.10.2.2/v0-segs-mix-0", "kafka-0.10.2.2/v1-compact-gzip-0", "kafka-3.6.2/mixed-v0v1v2-0"]
 
 
-def offsets(partition: Path, wanted: Range) -> list[int]:
+def offsets(partition: Path, wanted: DumpRange) -> list[int]:
     """The offsets of the records that a dump of the range shows."""
     paths = sorted(str(path) for path in partition.glob("*.log"))
     written = io.BytesIO()
     lines = LineBuffer(written.write)
     for path, options in within(paths, wanted, LogOptions(data=True)):
-        dump_file(path, DumpOptions(options, as_json=True), lines, Report(pytest.fail, pytest.fail))
+        dump_file(path, DumpOptions(options, as_json=True), lines, DumpReport(pytest.fail, pytest.fail))
     lines.flush()
     return [json.loads(line)["offset"] for line in written.getvalue().splitlines()]
 
@@ -40,43 +40,45 @@ def times(partition: Path) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_records_between_two_offsets_are_shown_and_no_others(partition: str) -> None:
-    everything = offsets(GOLDEN / partition, Range())
+    everything = offsets(GOLDEN / partition, DumpRange())
     for start in range(0, everything[-1] + 3, 13):
         end = start + 29
-        wanted = Range(Bound(offset=start), Bound(offset=end))
+        wanted = DumpRange(RangeBound(offset=start), RangeBound(offset=end))
         assert offsets(GOLDEN / partition, wanted) == [o for o in everything if start <= o < end]
-    assert offsets(GOLDEN / partition, Range(Bound(offset=17))) == [o for o in everything if o >= 17]
-    assert offsets(GOLDEN / partition, Range(end=Bound(offset=17))) == [o for o in everything if o < 17]
+    assert offsets(GOLDEN / partition, DumpRange(RangeBound(offset=17))) == [o for o in everything if o >= 17]
+    assert offsets(GOLDEN / partition, DumpRange(end=RangeBound(offset=17))) == [o for o in everything if o < 17]
 
 
 @pytest.mark.parametrize("partition", [name for name in PARTITIONS if "v0" not in name])
 def test_a_time_means_the_first_record_that_reaches_it(partition: str) -> None:
-    everything, known = offsets(GOLDEN / partition, Range()), times(GOLDEN / partition)
+    everything, known = offsets(GOLDEN / partition, DumpRange()), times(GOLDEN / partition)
     for timestamp, _ in known[::17]:
         first = next(offset for time, offset in known if time >= timestamp)
-        wanted = Range(Bound(timestamp=timestamp))
+        wanted = DumpRange(RangeBound(timestamp=timestamp))
         assert offsets(GOLDEN / partition, wanted) == [o for o in everything if o >= first]
-        assert offsets(GOLDEN / partition, Range(end=wanted.start)) == [o for o in everything if o < first]
-    assert offsets(GOLDEN / partition, Range(Bound(timestamp=max(known)[0] + 1))) == []
-    assert offsets(GOLDEN / partition, Range(end=Bound(timestamp=max(known)[0] + 1))) == everything
+        assert offsets(GOLDEN / partition, DumpRange(end=wanted.start)) == [o for o in everything if o < first]
+    assert offsets(GOLDEN / partition, DumpRange(RangeBound(timestamp=max(known)[0] + 1))) == []
+    assert offsets(GOLDEN / partition, DumpRange(end=RangeBound(timestamp=max(known)[0] + 1))) == everything
 
 
 def test_files_outside_of_the_range_are_not_opened() -> None:
     paths = sorted(str(path) for path in (GOLDEN / "kafka-4.1" / "segments-0").glob("*.log"))
-    parts = list(within(paths, Range(Bound(offset=130), Bound(offset=140)), LogOptions()))
+    parts = list(within(paths, DumpRange(RangeBound(offset=130), RangeBound(offset=140)), LogOptions()))
     assert [Path(path).name for path, _ in parts] == ["00000000000000000123.log"]
 
 
 def test_the_index_says_where_to_begin() -> None:
     paths = [str(GOLDEN / "kafka-4.1" / "codec-none-0" / "00000000000000000000.log")]
-    ((_, options),) = within(paths, Range(Bound(offset=360)), LogOptions())
+    ((_, options),) = within(paths, DumpRange(RangeBound(offset=360)), LogOptions())
     assert options.position > 100_000
 
 
 def test_an_active_segment_has_a_tail_of_zeros_in_its_indexes(unclean_copy: Path) -> None:
-    everything = offsets(unclean_copy / "epochs-0", Range())
+    everything = offsets(unclean_copy / "epochs-0", DumpRange())
     last = everything[-1]
-    assert offsets(unclean_copy / "epochs-0", Range(Bound(offset=last - 3))) == [o for o in everything if o >= last - 3]
+    assert offsets(unclean_copy / "epochs-0", DumpRange(RangeBound(offset=last - 3))) == [
+        o for o in everything if o >= last - 3
+    ]
 
 
 def test_without_indexes_it_takes_longer_and_nothing_is_left_behind(golden_copy: Path) -> None:
@@ -84,7 +86,7 @@ def test_without_indexes_it_takes_longer_and_nothing_is_left_behind(golden_copy:
     for index in [*partition.glob("*.index"), *partition.glob("*.timeindex")]:
         index.unlink()
     before = sorted(partition.iterdir())
-    assert offsets(partition, Range(Bound(offset=300), Bound(offset=305))) == [300, 301, 302, 303, 304]
+    assert offsets(partition, DumpRange(RangeBound(offset=300), RangeBound(offset=305))) == [300, 301, 302, 303, 304]
     assert sorted(partition.iterdir()) == before
 
 
@@ -92,4 +94,4 @@ def test_a_log_of_another_name_has_no_index_to_go_by(tmp_path: Path) -> None:
     path = tmp_path / "rescued.log"
     path.write_bytes(b"")
     with pytest.raises(InvalidName, match="not the name of a segment"):
-        list(within([str(path)], Range(Bound(offset=1)), LogOptions()))
+        list(within([str(path)], DumpRange(RangeBound(offset=1)), LogOptions()))

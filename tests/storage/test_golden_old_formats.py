@@ -16,11 +16,11 @@ from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.records.compression import Compression
 from offsetfs.storage.records.record import Record
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.units import Offset, Timestamp
-from offsetfs.storage.views import view_map
+from offsetfs.storage.views import line_index
+from offsetfs.storage.views.line_index import LineIndex, Maps
 from offsetfs.storage.views.partition_view import PartitionView
-from offsetfs.storage.views.view_map import Maps, ViewMap
 
 pytestmark = pytest.mark.unit
 
@@ -214,9 +214,9 @@ def joined(view: PartitionView) -> bytes:
 def test_the_values_of_an_old_partition_are_its_values_line_by_line(
     release: str, partition: str, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view_map, "OUTPUT_BYTES_STEP", 200)
+    monkeypatch.setattr(line_index, "OUTPUT_BYTES_STEP", 200)
     damage: list[StorageError] = []
-    view = PartitionView(log, Pool(4), damage.append)
+    view = PartitionView(log, FilePool(4), damage.append)
     assert view.refresh()
     assert joined(view) == b"".join((record.value or b"") + b"\n" for record in expected(release, partition))
     assert view.size == len(joined(view)) and damage == []
@@ -228,15 +228,15 @@ def test_the_map_of_a_sealed_old_segment_is_kept_and_believed(tmp_path: Path) ->
     for partition in ("v0-segs-none-0", "v1-segs-mix-0"):
         log = LogDirectory.open(str(copy), read_only=True).log(TopicPartition.parse(partition))
         for segment in log.snapshot():
-            maps: Maps = Pool(4)
-            made = ViewMap(segment.base_offset)
+            maps: Maps = FilePool(4)
+            made = LineIndex(segment.base_offset)
             made.extend(segment, segment.size, on_damage=pytest.fail)
             made.save(segment, maps)
-            kept = ViewMap.load(segment, maps)
+            kept = LineIndex.load(segment, maps)
             assert kept is not None and kept.is_kept and kept.reached == made.reached
         other = copy / partition / log.snapshot().first.log_path.rpartition("/")[2]
         other.write_bytes(other.read_bytes()[:17] + b"\7" + other.read_bytes()[18:])
-        assert ViewMap.load(log.snapshot().first, Pool(4)) is None
+        assert LineIndex.load(log.snapshot().first, FilePool(4)) is None
 
 
 def test_reading_leaves_a_directory_as_it_was(tmp_path: Path) -> None:
@@ -250,5 +250,5 @@ def test_reading_leaves_a_directory_as_it_was(tmp_path: Path) -> None:
             log.max_timestamp()
             log.find_timestamp(0)
             log.batch_at(log.log_start_offset)
-            PartitionView(log, Pool(4), pytest.fail).refresh()
+            PartitionView(log, FilePool(4), pytest.fail).refresh()
         assert {path: path.stat().st_mtime_ns for path in copy.rglob("*")} == before

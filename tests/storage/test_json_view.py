@@ -20,16 +20,16 @@ from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import Batch, build
 from offsetfs.storage.records.batch_builder import SealedBatch
 from offsetfs.storage.segments import segment_names
-from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.views import form as forms
-from offsetfs.storage.views.form import JsonLines
+from offsetfs.storage.segments.open_files import FilePool
+from offsetfs.storage.views import view_format as forms
+from offsetfs.storage.views.line_index import LineIndex
 from offsetfs.storage.views.partition_view import PartitionView
-from offsetfs.storage.views.view_map import ViewMap
+from offsetfs.storage.views.view_format import JsonFormat
 
 pytestmark = pytest.mark.unit
 
 PARTITION = TopicPartition("orders", 3)
-JSON = JsonLines(PARTITION)
+JSON = JsonFormat(PARTITION)
 SETTINGS = {"segment.bytes": "30000", "index.interval.bytes": "0"}
 HEADERS = (("trace", b"\xff\x00"), ("trace", None), ("empty", b""))
 
@@ -66,7 +66,7 @@ def log(directory: LogDirectory) -> Log:
 
 
 def whole(log: Log) -> bytes:
-    view = PartitionView(log, Pool(4), pytest.fail, form=JSON)
+    view = PartitionView(log, FilePool(4), pytest.fail, form=JSON)
     assert view.refresh()
     shown = b""
     while (located := view.locate(len(shown))) is not None:
@@ -100,8 +100,8 @@ def test_maps_of_sealed_segments_are_kept_and_believed(log: Log, monkeypatch: py
     expected = whole(log)
     assert maps(log) == [f"{segment.base_offset:020d}.records-map" for segment in log.snapshot().values()[:-1]]
     measured = []
-    extend = ViewMap.extend
-    monkeypatch.setattr(ViewMap, "extend", lambda self, s, *a, **k: measured.append(s) or extend(self, s, *a, **k))
+    extend = LineIndex.extend
+    monkeypatch.setattr(LineIndex, "extend", lambda self, s, *a, **k: measured.append(s) or extend(self, s, *a, **k))
     assert whole(log) == expected and measured == [log.snapshot().active]
 
 
@@ -109,16 +109,16 @@ def test_maps_of_sealed_segments_are_kept_and_believed(log: Log, monkeypatch: py
 def test_a_map_of_a_partition_of_another_name_is_dropped(log: Log, name: str) -> None:
     whole(log)
     segment = log.snapshot().first
-    assert ViewMap.load(segment, Pool(1), JSON) is not None
-    assert ViewMap.load(segment, Pool(1), JsonLines(TopicPartition.parse(name))) is None
+    assert LineIndex.load(segment, FilePool(1), JSON) is not None
+    assert LineIndex.load(segment, FilePool(1), JsonFormat(TopicPartition.parse(name))) is None
 
 
 def test_a_map_of_values_is_none_of_records(log: Log) -> None:
-    assert PartitionView(log, Pool(4), pytest.fail).refresh()
+    assert PartitionView(log, FilePool(4), pytest.fail).refresh()
     segment = log.snapshot().first
     shutil.copy(segment.path(".values-map"), segment.path(".records-map"))
-    assert ViewMap.load(segment, Pool(1), JSON) is None
-    assert ViewMap.load(segment, Pool(1)) is not None
+    assert LineIndex.load(segment, FilePool(1), JSON) is None
+    assert LineIndex.load(segment, FilePool(1)) is not None
 
 
 def test_maps_without_their_segment_are_removed(log: Log) -> None:
@@ -158,5 +158,5 @@ def test_lines_that_would_take_too_much_memory_are_left_out_by_name(log: Log, mo
     monkeypatch.setattr(forms, "measured_json", bounded)
     monkeypatch.setattr(forms.json_rows, "measure", lambda block, place, rows, prefix: array("q", [-1]))
     reported: list[StorageError] = []
-    view = PartitionView(log, Pool(4), reported.append, form=JSON)
+    view = PartitionView(log, FilePool(4), reported.append, form=JSON)
     assert view.refresh() and [error.offset for error in reported] == [34]

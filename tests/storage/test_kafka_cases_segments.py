@@ -13,7 +13,7 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptIndex
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ProducerEntry, ProducerState
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.segments.segment_map import Segments
@@ -107,7 +107,7 @@ def make_segment(tmp_path: Path) -> Iterator[Callable[..., Segment]]:
     made: list[Segment] = []
 
     def make(config: LogConfig = DEFAULTS, base_offset: int = 40) -> Segment:
-        pool: Pool[SegmentFiles] = Pool(2)
+        pool: FilePool[SegmentFiles] = FilePool(2)
         made.append(Segment.create(str(tmp_path), base_offset, config, pool))
         made[-1].activate()
         return made[-1]
@@ -200,7 +200,7 @@ def test_a_transaction_index_below_its_base_or_not_rising_is_refused(last_offset
 
 
 def test_the_segment_map_answers_for_offsets_between_its_keys(tmp_path: Path) -> None:
-    pool: Pool[SegmentFiles] = Pool(2)
+    pool: FilePool[SegmentFiles] = FilePool(2)
     first, second, third = (Segment.create(str(tmp_path), base, DEFAULTS, pool) for base in (10, 20, 30))
     segments = Segments([second, third, first])
     assert segments.values() == list(segments) == [first, second, third]

@@ -30,9 +30,9 @@ from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records import varint
 from offsetfs.storage.records.batch import build, read_batch, seal_checksum
 from offsetfs.storage.records.batch_builder import SealedBatch
-from offsetfs.storage.views import key_hash, key_hash_pure, key_index, key_seal, key_store, key_table
+from offsetfs.storage.views import key_footer, key_hash, key_hash_pure, key_index, key_store, key_table
 from offsetfs.storage.views.key_hash import KeyDigest
-from offsetfs.storage.views.key_index import Found, KeyIndex
+from offsetfs.storage.views.key_index import KeyIndex, KeyLocation
 from offsetfs.storage.views.key_store import KeyStore
 from offsetfs.storage.views.key_table import place_beside, place_in
 
@@ -137,12 +137,12 @@ def test_records_of_open_and_aborted_transactions_do_not_count_where_only_commit
     log = directory.log(TopicPartition("transactions", 0))
     for committed in (True, False):
         view = LogView(log, is_committed_only=committed)
-        latest: dict[bytes, Found] = {}
+        latest: dict[bytes, KeyLocation] = {}
         for segment in log.snapshot():
             for batch in segment.batches():
                 if view.shows(batch.header) and batch.header.base_offset < view.end_offset():
                     is_marked = batch.header.is_transactional and not committed
-                    latest |= {r.key: Found(r.offset, is_marked) for r in batch.records() if r.key is not None}
+                    latest |= {r.key: KeyLocation(r.offset, is_marked) for r in batch.records() if r.key is not None}
         index = opened(log, is_committed_only=committed)
         assert latest and {key: index.find(key) for key in latest} == latest
         index.close()
@@ -297,9 +297,9 @@ def test_a_seal_that_is_whole_and_lies_is_not_believed(small: SmallLog, lie: dic
     append(small.log, *(b"%d" % number for number in range(50)))
     opened(small.log).close()
     seal, table = (os.path.join(small.log.path, name) for name in ("by-key.seal", "by-key.sqlite"))
-    covered = key_seal.read(seal, table)
+    covered = key_footer.read(seal, table)
     assert covered is not None
-    key_seal.write(seal, dataclasses.replace(covered, **lie), table)
+    key_footer.write(seal, dataclasses.replace(covered, **lie), table)
     index = opened(small.log)
     assert index.scanned_bytes == small.log.size_bytes and offset_of(index, b"49") == 49
 
@@ -456,7 +456,7 @@ def test_a_long_key_is_found_by_its_digest_and_a_short_one_is_not(small: SmallLo
     digest = KeyDigest(hashlib.sha256(long).digest())
     append(small.log, long, digest.sha256, short, long)
     index = opened(small.log)
-    assert index.find(digest) == Found(3, False)
+    assert index.find(digest) == KeyLocation(3, False)
     assert index.find(KeyDigest(hashlib.sha256(short).digest())) is None
     assert offset_of(index, digest.sha256) == 1, "a key that equals the digest is another key"
 
@@ -467,7 +467,9 @@ def test_an_index_without_rows_for_digests_is_made_anew(small: SmallLog, monkeyp
     opened(small.log).close()
     monkeypatch.undo()
     index = opened(small.log)
-    assert index.scanned_bytes > 0 and index.find(KeyDigest(hashlib.sha256(b"k" * 100).digest())) == Found(0, False)
+    assert index.scanned_bytes > 0 and index.find(KeyDigest(hashlib.sha256(b"k" * 100).digest())) == KeyLocation(
+        0, False
+    )
 
 
 ROWS = {

@@ -27,7 +27,7 @@ from offsetfs.storage.records import batch_chain
 from offsetfs.storage.records.batch import build
 from offsetfs.storage.records.legacy import NO_RUNS, RUNS
 from offsetfs.storage.segments import segment_indexes
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.views.partition_view import PartitionView
 
 pytestmark = pytest.mark.unit
@@ -206,7 +206,7 @@ def test_damage_to_an_old_batch_leaves_its_neighbours_readable(
             record = batch.record(offset) if batch else None
             assert record is not None and record.value == b"%04d" % offset
     problems: list[StorageError] = []
-    view = PartitionView(log, Pool(4), problems.append)
+    view = PartitionView(log, FilePool(4), problems.append)
     assert view.refresh()
     located = view.locate(0)
     assert located is not None
@@ -239,7 +239,7 @@ def test_what_a_log_start_cut_out_of_a_set_is_not_shown(path: Path, opened: Call
     write_offsets(str(path.parent / LOG_STARTS), {PARTITION: 3})
     log = opened(packed(magic, 0, 1, 3, 4), loose(magic, 5))
     assert log.log_start_offset == 3
-    view = PartitionView(log, Pool(4), pytest.fail)
+    view = PartitionView(log, FilePool(4), pytest.fail)
     assert view.refresh()
     located = view.locate(0)
     assert located is not None

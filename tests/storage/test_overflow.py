@@ -15,8 +15,8 @@ from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.partition import swap
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.recovery import leftovers, overflow
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.recovery import leftover_files, overflow
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.segments.transaction_index import SUFFIX, AbortedTransaction
@@ -29,7 +29,7 @@ FAR = RELATIVE_OFFSET_MAX + 1
 
 def segment_of(path: Path, *offsets: int, base: int = 0) -> Segment:
     (path / f"{base:020d}.log").write_bytes(b"".join(batch(offset, b"v%d" % offset) for offset in offsets))
-    return Segment(str(path), base, DEFAULTS, Pool(9))
+    return Segment(str(path), base, DEFAULTS, FilePool(9))
 
 
 def offsets_of(log: Log) -> list[int]:
@@ -84,13 +84,13 @@ def test_a_split_keeps_every_batch_and_the_time_of_change(
     segment = segment_of(tmp_path, *offsets)
     content = Path(segment.log_path).read_bytes()
     os.utime(segment.log_path, ns=(1, 10**18))
-    leftovers.sweep(overflow.split(segment))
+    leftover_files.remove_garbage(overflow.split(segment))
     logs = sorted(tmp_path.glob("*.log"))
     assert [int(path.stem) for path in logs] == list(bases)
     assert b"".join(path.read_bytes() for path in logs) == content
     assert {path.stat().st_mtime_ns for path in logs} == {10**18}
     for base in bases:
-        Segment(str(tmp_path), base, DEFAULTS, Pool(9)).check()
+        Segment(str(tmp_path), base, DEFAULTS, FilePool(9)).check()
     assert {path.suffix for path in tmp_path.iterdir()} == {".log", ".index", ".timeindex"}
 
 

@@ -20,16 +20,16 @@ from offsetfs.storage.records.batch import build
 from offsetfs.storage.records.batch_builder import SealedBatch
 from offsetfs.storage.records.record import Record
 from offsetfs.storage.segments import segment_names
-from offsetfs.storage.segments.open_files import Pool
-from offsetfs.storage.views.form import VALUES, Form, JsonLines
+from offsetfs.storage.segments.open_files import FilePool
+from offsetfs.storage.views.line_index import LineIndex
 from offsetfs.storage.views.partition_view import PartitionView
 from offsetfs.storage.views.range_view import RangeView
-from offsetfs.storage.views.view_map import ViewMap
+from offsetfs.storage.views.view_format import VALUES, JsonFormat, ViewFormat
 
 pytestmark = pytest.mark.unit
 
 PARTITION = TopicPartition("orders", 3)
-JSON = JsonLines(PARTITION)
+JSON = JsonFormat(PARTITION)
 FORMS = {"values": VALUES, "json": JSON}
 
 Lines = Callable[[Sequence[Record]], bytes]
@@ -80,11 +80,11 @@ def shown(log: Log, begin: int, end: int) -> list[Record]:
     return [record for record in records if begin <= record.offset < end]
 
 
-def cut_out(log: Log, begin: int, end: int, form: Form, **fields: object) -> RangeView:
+def cut_out(log: Log, begin: int, end: int, form: ViewFormat, **fields: object) -> RangeView:
     known = fields.pop("known", lambda segment: None)
     on_damage = fields.pop("on_damage", pytest.fail)
     view = LogView(log, **fields)  # type: ignore[arg-type]
-    return RangeView(view, begin, end, Pool(8), on_damage, form=form, known=known)  # type: ignore[arg-type]
+    return RangeView(view, begin, end, FilePool(8), on_damage, form=form, known=known)  # type: ignore[arg-type]
 
 
 def content(view: RangeView) -> bytes:
@@ -143,7 +143,7 @@ def test_any_range_of_any_log_is_the_same_with_and_without_maps(
         log.append(batch(count, log.next_offset, codec=codec) if count else control())
     begin = data.draw(st.integers(0, log.next_offset))
     stop = data.draw(st.integers(0, log.next_offset))
-    growing = PartitionView(log, Pool(4), pytest.fail, form=FORMS[form])
+    growing = PartitionView(log, FilePool(4), pytest.fail, form=FORMS[form])
     growing.refresh(bytes_max=data.draw(st.integers(1, 9999)))
     for known in (growing.known_map, lambda segment: None):
         view = cut_out(log, begin, stop, FORMS[form], known=known)
@@ -155,7 +155,7 @@ def test_any_range_of_any_log_is_the_same_with_and_without_maps(
 
 @every_form
 def test_a_range_stays_as_it_was_whatever_is_appended(log: Log, form: str) -> None:
-    growing = PartitionView(log, Pool(4), pytest.fail, form=FORMS[form])
+    growing = PartitionView(log, FilePool(4), pytest.fail, form=FORMS[form])
     assert growing.refresh()
     view = cut_out(log, 100, log.next_offset, FORMS[form], known=growing.known_map)
     assert view.refresh()
@@ -235,8 +235,8 @@ def test_whole_segments_leave_their_maps_beside_the_log_and_are_not_measured_aga
     sealed = log.snapshot().values()[1:-1]
     assert kept(log) == {f"{segment.base_offset:020d}{FORMS[form].suffix}" for segment in sealed}
     measured = []
-    extend = ViewMap.extend
-    monkeypatch.setattr(ViewMap, "extend", lambda self, s, *a, **k: measured.append(s) or extend(self, s, *a, **k))
+    extend = LineIndex.extend
+    monkeypatch.setattr(LineIndex, "extend", lambda self, s, *a, **k: measured.append(s) or extend(self, s, *a, **k))
     monkeypatch.setattr("offsetfs.storage.views.range_view._DIRECT_BYTES_MAX", 1000)
     again = cut_out(log, 1, log.next_offset, FORMS[form])
     assert again.refresh() and measured == [log.snapshot().first, log.snapshot().active]
@@ -244,9 +244,9 @@ def test_whole_segments_leave_their_maps_beside_the_log_and_are_not_measured_aga
 
 
 def test_maps_that_a_growing_view_has_are_used(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    growing = PartitionView(log, Pool(4), pytest.fail, form=JSON)
+    growing = PartitionView(log, FilePool(4), pytest.fail, form=JSON)
     assert growing.refresh()
-    monkeypatch.setattr(ViewMap, "extend", lambda *a, **k: pytest.fail("measured"))
+    monkeypatch.setattr(LineIndex, "extend", lambda *a, **k: pytest.fail("measured"))
     view = cut_out(log, 50, log.next_offset - 3, JSON, known=growing.known_map)
     assert view.refresh() and content(view) == json_lines(shown(log, 50, log.next_offset - 3))
 

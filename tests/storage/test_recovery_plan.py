@@ -11,7 +11,7 @@ from planted_logs import PARTITION, batch, plant
 
 from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.settings.config import DEFAULTS
@@ -68,7 +68,7 @@ def test_the_plan_of_a_recovery_is_what_it_does(case: Case, tmp_path: Path) -> N
     if case.is_brokers:
         (path / META_PROPERTIES).write_text("version=1\n")
     for base in case.segments:
-        Segment(str(partition), base, DEFAULTS, Pool(1)).open_files()  # makes the indexes, so that none is missing
+        Segment(str(partition), base, DEFAULTS, FilePool(1)).open_files()  # makes the indexes, so that none is missing
     for name, content in case.besides.items():
         number, _, suffix = name.partition(".")
         (partition / f"{int(number):020d}.{suffix}").write_bytes(content)

@@ -53,7 +53,7 @@ def make(tmp_path: Path, clock: FakeClock) -> Iterator[Make]:
         small.directory.close()
 
 
-def run(small: SmallLog) -> list[retention.Removed]:
+def run(small: SmallLog) -> list[retention.RemovedSegments]:
     removed, failures = sweep(small.directory, [PARTITION], small.clock.now_ms())
     assert failures == {}
     small.log.check()

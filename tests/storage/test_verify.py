@@ -25,7 +25,7 @@ from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.records.compression import Compression
 from offsetfs.storage.settings.topic_settings import TOPICS
 from offsetfs.storage.verify.finding import DAMAGE, NOTICE, Finding
-from offsetfs.storage.verify.stretches import Inspected, cuts, inspect
+from offsetfs.storage.verify.segment_inspection import SegmentInspection, chunk_starts, inspect_chunk
 from offsetfs.storage.verify.verify import Verification
 
 pytestmark = pytest.mark.unit
@@ -47,14 +47,14 @@ def findings_of(path: Path, partitions: list[TopicPartition] | None = None) -> l
     return found
 
 
-def inspected_by_several(partition: Path, stretch_bytes: int = 700) -> dict[int, Inspected]:
+def inspected_by_several(partition: Path, stretch_bytes: int = 700) -> dict[int, SegmentInspection]:
     """Look into the logs of a partition by stretches, as the job of Spark does."""
     known = {}
     for log in partition.glob("*.log") if os.access(partition, os.R_OK) else ():
         base = int(log.stem)
-        starts = cuts(os.fspath(partition), base, log.stat().st_size if log.exists() else 0, stretch_bytes)
-        pieces = [inspect(os.fspath(log), *piece) for piece in zip(starts, [*starts[1:], None], strict=True)]
-        if (whole := Inspected.of(pieces)) is not None:
+        starts = chunk_starts(os.fspath(partition), base, log.stat().st_size if log.exists() else 0, stretch_bytes)
+        pieces = [inspect_chunk(os.fspath(log), *piece) for piece in zip(starts, [*starts[1:], None], strict=True)]
+        if (whole := SegmentInspection.of(pieces)) is not None:
             known[base] = whole
     return known
 
@@ -117,15 +117,17 @@ def test_what_is_verified_is_not_changed(golden_copy: Path) -> None:
 
 def test_logs_are_looked_into_by_several_where_an_index_says_where_batches_begin(golden: Path, tmp_path: Path) -> None:
     log = golden / "codec-none-0" / LOG
-    starts = cuts(os.fspath(log.parent), 0, log.stat().st_size, 5000)
+    starts = chunk_starts(os.fspath(log.parent), 0, log.stat().st_size, 5000)
     assert len(starts) > 3 and set(starts) <= set(positions(log))
-    pieces = [inspect(os.fspath(log), *piece) for piece in zip(starts, [*starts[1:], None], strict=True)]
-    whole = Inspected.of(pieces)
+    pieces = [inspect_chunk(os.fspath(log), *piece) for piece in zip(starts, [*starts[1:], None], strict=True)]
+    whole = SegmentInspection.of(pieces)
     assert whole is not None and (whole.end, whole.breaks, whole.odd) == (log.stat().st_size, {}, {})
-    assert Inspected.of([pieces[0], *pieces[2:]]) is None  # one is missing
-    assert Inspected.of([inspect(os.fspath(log), 0, starts[1] + 1), *pieces[1:]]) is None  # they do not join
-    assert inspect(os.fspath(tmp_path / "gone.log"), 0, None) is None
-    assert cuts(os.fspath(tmp_path), 0, 1 << 30, 5000) == [0]  # there is no index
+    assert SegmentInspection.of([pieces[0], *pieces[2:]]) is None  # one is missing
+    assert (
+        SegmentInspection.of([inspect_chunk(os.fspath(log), 0, starts[1] + 1), *pieces[1:]]) is None
+    )  # they do not join
+    assert inspect_chunk(os.fspath(tmp_path / "gone.log"), 0, None) is None
+    assert chunk_starts(os.fspath(tmp_path), 0, 1 << 30, 5000) == [0]  # there is no index
 
 
 # --- each way to be wrong has its finding, and no neighbour has one ---------------------------------------------------

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch import build
-from offsetfs.storage.segments.open_files import Pool
+from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.time_search import shows_data
 from offsetfs.storage.settings.config import DEFAULTS
-from offsetfs.storage.views import view_blocks, view_map
-from offsetfs.storage.views.form import VALUES, Form, JsonLines
-from offsetfs.storage.views.view_map import ViewMap
+from offsetfs.storage.views import line_index, view_blocks
+from offsetfs.storage.views.line_index import LineIndex
+from offsetfs.storage.views.view_format import VALUES, JsonFormat, ViewFormat
 
 pytestmark = pytest.mark.unit
 
@@ -48,8 +48,8 @@ def log_of(kinds: list[str]) -> bytes:
     return bytes(log)
 
 
-def map_of(segment: Segment, form: Form, shows: view_blocks.Shows, bytes_max: int | None) -> tuple[object, ...]:
-    made, problems = ViewMap(segment.base_offset, shows, form=form), list[str]()
+def map_of(segment: Segment, form: ViewFormat, shows: view_blocks.Shows, bytes_max: int | None) -> tuple[object, ...]:
+    made, problems = LineIndex(segment.base_offset, shows, form=form), list[str]()
     for _ in range(1000):
         made.extend(segment, segment.size, on_damage=lambda error: problems.append(str(error)), bytes_max=bytes_max)
         if made.log_bytes == segment.size:
@@ -57,22 +57,22 @@ def map_of(segment: Segment, form: Form, shows: view_blocks.Shows, bytes_max: in
     return made, made.image(form.identity), made.reached, made.has_damage, problems
 
 
-@pytest.mark.parametrize("form", [VALUES, JsonLines(TopicPartition("orders", 3))], ids=["values", "json"])
+@pytest.mark.parametrize("form", [VALUES, JsonFormat(TopicPartition("orders", 3))], ids=["values", "json"])
 @given(st.lists(KIND, max_size=40), st.sampled_from([50, 300, 1 << 20]), st.sampled_from([None, 200, 5000]))
 @settings(max_examples=60)
 def test_rows_and_batches_make_the_same_map_and_the_same_output(
-    tmp_path_factory: pytest.TempPathFactory, form: Form, kinds: list[str], step: int, bytes_max: int | None
+    tmp_path_factory: pytest.TempPathFactory, form: ViewFormat, kinds: list[str], step: int, bytes_max: int | None
 ) -> None:
     path = tmp_path_factory.mktemp("log")
     (path / f"{0:020d}.log").write_bytes(log_of(kinds))
-    segment = Segment(str(path), 0, DEFAULTS, Pool(9))
+    segment = Segment(str(path), 0, DEFAULTS, FilePool(9))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(view_map, "OUTPUT_BYTES_STEP", step)
-        patch.setattr(view_map, "BATCHES_BEFORE_ROWS", 3)
+        patch.setattr(line_index, "OUTPUT_BYTES_STEP", step)
+        patch.setattr(line_index, "BATCHES_BEFORE_ROWS", 3)
         by_rows, *rows_say = map_of(segment, form, shows_data, bytes_max)
         _, *batches_say = map_of(segment, form, shows_data_too, bytes_max)
         assert rows_say == batches_say
-        assert isinstance(by_rows, ViewMap)
+        assert isinstance(by_rows, LineIndex)
         output = 0
         while output < by_rows.size:
             block = by_rows.block(output)
@@ -83,8 +83,8 @@ def test_rows_and_batches_make_the_same_map_and_the_same_output(
 
 def test_a_damaged_batch_in_a_block_is_told_of_when_it_is_read(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}.log").write_bytes(log_of(["plain"] * 5))
-    segment = Segment(str(tmp_path), 0, DEFAULTS, Pool(9))
-    made = ViewMap(0)
+    segment = Segment(str(tmp_path), 0, DEFAULTS, FilePool(9))
+    made = LineIndex(0)
     made.extend(segment, segment.size, on_damage=lambda error: pytest.fail(str(error)))
     block = made.block(0)
     file = tmp_path / f"{0:020d}.log"

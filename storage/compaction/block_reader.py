@@ -1,0 +1,100 @@
+"""Reading a segment for compaction: block by block, each holding at least one whole batch.
+
+A tail that is no whole batch comes again in front of the next block; a batch longer than a block gets one of its own,
+once the file is known to hold it. Between blocks the walk may be cancelled, and is slowed down to what it may read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from offsetfs.storage.compaction.throttle import Throttle
+from offsetfs.storage.errors import CompactionCancelled, MalformedBatch
+from offsetfs.storage.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_END, Batch
+from offsetfs.storage.records.batch_chain import UNFINISHED
+from offsetfs.storage.records.batch_header import BATCH_SIZE_MIN, parse_header
+from offsetfs.storage.records.legacy import run_header
+from offsetfs.storage.segments.segment import Segment
+
+BLOCK_BYTES = 1 << 20
+
+_SIZE = struct.Struct(">i")
+_SIZE_POSITION = 8
+
+
+class BlockReader:
+    """The batches of `segment` from byte `position` on. `block[start:end]` is what has been read and not yet taken."""
+
+    def __init__(
+        self, segment: Segment, position: int, throttle: Throttle, is_cancelled: Callable[[], bool], block: bytearray
+    ) -> None:
+        """Read into `block`, which is nobody else's meanwhile, and into a larger one where a batch needs it."""
+        self.block = block
+        self.start = 0
+        self.end = 0
+        self.bytes_read = 0
+        self._log = segment.open_files().log
+        self._position = position  # of the file, where the block ends
+        self._size = segment.size
+        self._throttle = throttle
+        self._is_cancelled = is_cancelled
+
+    def more(self) -> bool:
+        """Read on, so that the block begins with a whole batch; False at the end of the segment.
+
+        `MalformedBatch` where the segment ends inside a batch or a size cannot be true; `CompactionCancelled`.
+        """
+        self._read()
+        needed = self._needed()
+        if needed > len(self.block):
+            self._grow(needed)
+            self._read()
+        if 0 < self.end < self._needed():
+            raise MalformedBatch(UNFINISHED, path=self._log.path, position=self._position - self.end)
+        return self.end > 0
+
+    def _needed(self) -> int:
+        """Return the size of the batch that begins the block, as far as that can be told."""
+        if self.end < MAGIC_END:
+            return MAGIC_END
+        size: int = _SIZE.unpack_from(self.block, _SIZE_POSITION)[0] + LOG_OVERHEAD
+        place = self._position - self.end
+        if not BATCH_SIZE_MIN <= size <= self._size - place:
+            raise MalformedBatch(f"a batch of {size} bytes", path=self._log.path, position=place)
+        return size
+
+    def _grow(self, size: int) -> None:
+        block = bytearray(size)
+        block[: self.end] = self.block[: self.end]
+        self.block = block
+
+    def _read(self) -> None:
+        """Move what is left to the front of the block and fill it up."""
+        if self._is_cancelled():
+            raise CompactionCancelled("cancelled", path=self._log.path)
+        left = self.end - self.start
+        self.block[:left] = self.block[self.start : self.end]
+        room = min(len(self.block) - left, self._size - self._position)
+        with memoryview(self.block) as view:
+            count = self._log.read_into(view[left : left + room], self._position) if room else 0
+        if count < room:
+            raise MalformedBatch(UNFINISHED, path=self._log.path, position=self._position + count)
+        self.start, self.end, self._position = 0, left + count, self._position + count
+        self.bytes_read += count
+        self._throttle.take(count)
+
+    def batch(self) -> Batch:
+        """Return the batch at `start`, verified; loose messages of v0 and v1 come several as one.
+
+        A view into the block: to be used before the next call of `more`. Raises `CorruptBatch`, `MalformedBatch`.
+        """
+        view = memoryview(self.block)[self.start : self.end]
+        place = self._position - self.end + self.start
+        header = parse_header(view, path=self._log.path, file_position=place)
+        if header.magic < MAGIC and not header.is_wrapper:
+            header = run_header(header, view)
+        batch = Batch(header, view[: header.size], self._log.path, place)
+        if not header.is_run:  # a run was verified when it was made
+            batch.check()
+        return batch

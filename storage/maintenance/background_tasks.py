@@ -1,0 +1,302 @@
+"""What a log directory needs to have done while it is open, and when each of these duties is due.
+
+    chores    recovery                 every 5 s, while a partition could not be recovered
+              retention                every log.retention.check.interval.ms (5 min)
+              checkpoints              every log.flush.offset.checkpoint.interval.ms (60 s)
+              flush by flush.ms        every log.flush.scheduler.interval.ms (never, unless it is set)
+              producers that expire    every producer.id.expiration.check.interval.ms (10 min)
+              removal of what waits    when file.delete.delay.ms is over
+    cleaner   roll, compaction and retention of compacted topics, every log.cleaner.backoff.ms (15 s); one of these a
+              thread of log.cleaner.threads
+
+Everything begins log.initial.task.delay.ms (30 s) after the directory was opened, but for compaction and removals. Each
+of these is a lane: plain callables with a due time, to be run by one thread, so that a long compaction holds up
+nothing else. A duty that fails is reported, comes again at its time, and keeps no other duty and no other partition
+from its own. A pass opens only the logs that a glance does not rule out, a few at a time, and closes them again.
+
+Follows Kafka's LogManager (startup, cleanupLogs) and LogCleaner. Kafka rolls by time only when something is appended;
+so does this, but for topics with `max.compaction.lag.ms`, whose last records would otherwise never be compacted.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from offsetfs.storage.compaction.compaction import CompactionResult, DirtyRange
+from offsetfs.storage.counted import counted
+from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.errors import StorageError, UnknownPartition
+from offsetfs.storage.maintenance.cleaner import LogCleaner, PartitionClaims
+from offsetfs.storage.maintenance.partition_stat import PartitionStat
+from offsetfs.storage.maintenance.retention_pass import RetentionPass
+from offsetfs.storage.maintenance.schedule import NEVER, Schedule
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.retention import RemovedSegments
+from offsetfs.storage.settings.config import LogConfig
+from offsetfs.storage.settings.config_values import LONG_MAX
+
+REMOVAL_REST_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a duty did to a partition, or why it failed; None: to none alone. Sizes are bytes of `.log` files."""
+
+    duty: str
+    partition: TopicPartition | None = None
+    segments_removed: int = 0
+    bytes_freed: int = 0
+    records_before: int | None = None
+    records_after: int | None = None
+    because: tuple[str, ...] = ()
+    error: Exception | None = None
+
+    def __str__(self) -> str:
+        """Return one line: `users-0: removed 3 segments, freed 47 bytes, kept 2 of 10 records (compaction: ratio)`."""
+        subject = f"{self.partition}: " if self.partition is not None else ""
+        if self.duty == "recovery" and self.error is None:
+            return f"{subject}recovered, takes writes again"
+        if self.error is not None:
+            return f"{subject}{self.duty} failed: {self.error}"
+        if self.records_before is not None and self.records_before == self.records_after and not self.bytes_freed:
+            return f"{subject}nothing freed: compaction found no duplicate keys"
+        said = [f"removed {counted(self.segments_removed, 'segment')}"] if self.segments_removed else []
+        said.append(f"freed {counted(self.bytes_freed, 'byte')}")
+        if self.records_before is not None:
+            said.append(f"kept {self.records_after} of {counted(self.records_before, 'record')}")
+        what = ": ".join(filter(None, (self.duty, ", ".join(self.because))))
+        return f"{subject}{', '.join(said)} ({what})"
+
+
+OnDone = Callable[[TaskResult], None]
+OnProgress = Callable[[TopicPartition | None, int, int], None]
+"""Called with a partition that is compacted, and the bytes of that, done and in all; or, for retention, with None, and
+the partitions that were looked at and those that will be."""
+
+
+class TaskQueue:
+    """Duties that one thread runs, one after another."""
+
+    def __init__(self, name: str, schedule: Schedule, before: Callable[[], object]) -> None:
+        """`before` is called before duties are done."""
+        self.name = name
+        self._schedule = schedule
+        self._before = before
+
+    def next_due(self) -> float:
+        """Return when there is something to do, in seconds of the clock's `monotonic`; infinity: never."""
+        return self._schedule.next_due()
+
+    def run_due(self) -> list[str]:
+        """Do what is due, and return the names of the duties."""
+        self._before()
+        return self._schedule.run_due()
+
+
+class BackgroundTasks:
+    """The duties of one directory that was opened for writing. Run them, or each of `lanes` in a thread of its own."""
+
+    def __init__(self, directory: LogDirectory, on_done: OnDone = lambda done: None) -> None:
+        """`on_done` is called from whatever thread runs the duty."""
+        self._directory = directory
+        self._on_done = on_done
+        self._cancelled = threading.Event()
+        self._claims = PartitionClaims()
+        self._retention = self._retention_pass()
+        self._dirty_since: dict[TopicPartition, float] = {}
+        config = directory.config
+        threads = config.log_cleaner_threads if config.log_cleaner_enable else 0
+        self.lanes = [
+            TaskQueue("chores", self._chores(), directory.refresh_config),
+            *(self._cleaner_lane(number) for number in range(threads)),
+        ]
+
+    def next_due(self) -> float:
+        return min((lane.next_due() for lane in self.lanes), default=NEVER)
+
+    def run_due(self) -> list[str]:
+        """Do what is due in all lanes, one after another."""
+        return [name for lane in self.lanes for name in lane.run_due()]
+
+    def cancel(self) -> None:
+        """Have what is running end soon, and nothing begin: a compaction within a megabyte, the rest within a batch."""
+        self._cancelled.set()
+
+    def run_all(
+        self,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        now: bool = False,
+        on_progress: OnProgress = lambda partition, done, total: None,
+    ) -> None:
+        """Do once everything that is due, be it its time or not, of these partitions (None: of all).
+
+        With `now` nothing waits that could be done: compacted topics are rolled and cleaned however little of them is
+        dirty, and what waits for its removal goes. `min.compaction.lag.ms` holds all the same: it is a promise.
+        """
+        chosen = self._directory.partitions() if partitions is None else partitions
+        cleaner = self.cleaner()
+        compacted = [each for each in cleaner.compacted() if each[0] in chosen]
+        self.roll(compacted, now=now)
+        for partition, _ in compacted:
+            while cleaner.clean(partition, anyhow=now, on_progress=partial(on_progress, partition)):
+                pass
+
+        def wanted() -> Iterator[tuple[TopicPartition, LogConfig]]:
+            for number, partition in enumerate(chosen):
+                on_progress(None, number, len(chosen))
+                yield partition, self._directory.config_of(partition.topic)
+
+        self._try("retention", lambda: self._retention.run(wanted()))
+        removals = self._directory.deletions
+        self._try("removal", removals.run_all if now else removals.run_due)
+
+    # --- when --------------------------------------------------------------------------------------------------------
+
+    def _chores(self) -> Schedule:
+        config, schedule = self._directory.config, Schedule(self._directory.clock, self._failed)
+        first_s = config.log_initial_task_delay_ms / 1000
+        deletions = self._directory.deletions
+
+        def every(name: str, run: Callable[[], object], interval_ms: int) -> None:
+            if interval_ms < LONG_MAX:
+                schedule.every(name, run, interval_ms / 1000, first_s=first_s)
+
+        every("retention", self.retain, config.log_retention_check_interval_ms)
+        every("flush", self.flush, config.log_flush_scheduler_interval_ms)
+        every("checkpoint", self._directory.checkpoint, self._checkpoint_interval_ms())
+        every("producers", self.expire_producers, config.producer_id_expiration_check_interval_ms)
+        pending = self._directory.pending_recoveries
+        schedule.when("recovery", self._recover, pending.next_pass, rest_s=0)
+        schedule.when("removal", deletions.run_due, deletions.next_due, rest_s=REMOVAL_REST_S)
+        return schedule
+
+    def _checkpoint_interval_ms(self) -> int:
+        config = self._directory.config
+        return min(config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms)
+
+    def _cleaner_lane(self, number: int) -> TaskQueue:
+        config, schedule = self._directory.config, Schedule(self._directory.clock, self._failed)
+        cleaner, retention = self.cleaner(), self._retention_pass()
+        backoff_s = config.log_cleaner_backoff_ms / 1000
+
+        def clean() -> None:
+            if number == 0:
+                self.roll(cleaner.compacted())
+            cleaner.run()
+            if number == 0:
+                retention.run(cleaner.compacted())
+
+        schedule.every("compaction", clean, backoff_s, first_s=backoff_s)
+        return TaskQueue(f"cleaner {number}", schedule, self._directory.refresh_config)
+
+    def cleaner(self) -> LogCleaner:
+        """Return one that reports what it did to `on_done`, and ends when the duties are cancelled."""
+
+        failed, cancelled = partial(self._failed, "compaction"), self._cancelled
+        return LogCleaner(self._directory, self._claims, self._cleaned, failed, cancelled.is_set, cancelled.wait)
+
+    # --- retention ---------------------------------------------------------------------------------------------------
+
+    def _retention_pass(self) -> RetentionPass:
+        """Return one for a lane of its own."""
+        failed = partial(self._failed, "retention")
+        return RetentionPass(self._directory, self._claims, self._removed, failed, self._cancelled.is_set)
+
+    def retain(self) -> None:
+        """Remove what is due of all partitions that are not compacted: those are the cleaner's, as in Kafka."""
+        config_of = self._directory.config_of
+        named = ((partition, config_of(partition.topic)) for partition in self._directory.partitions())
+        self._retention.run((partition, config) for partition, config in named if not config.is_compacted)
+
+    def _removed(self, removed: RemovedSegments) -> None:
+        self._on_done(
+            TaskResult(
+                "retention",
+                removed.partition,
+                segments_removed=removed.segments,
+                bytes_freed=removed.bytes,
+                because=removed.reasons,
+            )
+        )
+
+    # --- compaction --------------------------------------------------------------------------------------------------
+
+    def roll(self, partitions: Iterable[tuple[TopicPartition, LogConfig]], *, now: bool = False) -> None:
+        """Roll active segments whose records have waited for `max.compaction.lag.ms`, so that they can be compacted.
+
+        With `now` all that are not empty.
+        """
+        now_ms = self._directory.cautious_clock.now_ms()
+        for partition, config in partitions:
+            if self._cancelled.is_set() or not (now or config.max_compaction_lag_ms < LONG_MAX):
+                continue
+            if partition in self._directory.failed:
+                continue
+            try:
+                path = os.path.join(self._directory.path, str(partition))
+                since_ms = PartitionStat.at(path).active_since_ms()
+                if since_ms < LONG_MAX and (now or now_ms - since_ms > config.roll_ms):
+                    with self._directory.borrowed(partition) as log:
+                        log.roll()
+            except (UnknownPartition, FileNotFoundError):
+                continue  # deleted meanwhile
+            except (StorageError, OSError) as error:
+                self._failed("roll", error, partition)
+
+    def _cleaned(self, partition: TopicPartition, found: DirtyRange, done: CompactionResult) -> None:
+        self._on_done(
+            TaskResult(
+                "compaction",
+                partition,
+                segments_removed=done.segments_before - done.segments_after,
+                bytes_freed=done.bytes_read - done.bytes_written,
+                records_before=done.records_read,
+                records_after=done.records_kept,
+                because=("lag",) if found.is_overdue else ("ratio",),
+            )
+        )
+
+    # --- recovery ----------------------------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        for partition in self._directory.pending_recoveries.try_all():
+            self._on_done(TaskResult("recovery", partition))
+
+    # --- the rest ----------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Sync open logs that hold records older than `flush.ms`; a mount does that by itself, and earlier."""
+        now = self._directory.clock.monotonic()
+        for log in self._open_logs():
+            if log.recovery_point >= log.next_offset:
+                self._dirty_since.pop(log.partition, None)
+                continue
+            since = self._dirty_since.setdefault(log.partition, now)
+            if (now - since) * 1000 >= log.config.flush_ms:
+                self._try("flush", log.flush, log.partition)
+                self._dirty_since.pop(log.partition, None)
+
+    def expire_producers(self) -> None:
+        """Forget producers that were idle for `producer.id.expiration.ms`."""
+        now_ms = self._directory.cautious_clock.now_ms()
+        for log in self._open_logs():
+            log.expire_producers(now_ms, self._directory.config.producer_id_expiration_ms)
+
+    def _open_logs(self) -> Iterator[Log]:
+        opened = (self._directory.opened(partition) for partition in self._directory.partitions())
+        return (log for log in opened if log is not None and not log.read_only)
+
+    def _try(self, duty: str, work: Callable[[], object], partition: TopicPartition | None = None) -> None:
+        try:
+            work()
+        except (StorageError, OSError) as error:
+            self._failed(duty, error, partition)
+
+    def _failed(self, duty: str, error: Exception, partition: TopicPartition | None = None) -> None:
+        self._on_done(TaskResult(duty, partition, error=error))

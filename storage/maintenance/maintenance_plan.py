@@ -1,0 +1,96 @@
+"""What the duties of a directory would do now: the same decisions, and nothing is changed.
+
+Asked of a directory that is open for reading, so also while a mount or a broker has it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from offsetfs.storage import files
+from offsetfs.storage.compaction.compaction import DirtyRange, find_dirty_range
+from offsetfs.storage.directory import partition_deletion
+from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
+from offsetfs.storage.names import TopicPartition, parse_segment_name
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.retention import expired_segments
+from offsetfs.storage.segments import removed_names
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """What a duty would do to one partition. `bytes`: of the `.log` files that it would remove, or rewrite."""
+
+    duty: str
+    name: str
+    segments: int
+    bytes: int
+    because: tuple[str, ...] = ()
+
+
+def plan(
+    directory: LogDirectory, partitions: Collection[TopicPartition], *, now: bool = False
+) -> Iterator[PlannedTask]:
+    """Yield what `BackgroundTasks.run_all` would do to these partitions. Raises if a log does not open."""
+    for partition in partitions:
+        if partition.topic == METADATA_TOPIC:
+            continue
+        with directory.borrowed(partition) as log:
+            yield from _compaction(directory, log, now)
+            yield from _retention(directory, log)
+            yield from _removal(log)
+    if len(partitions) == len(directory.partitions()):
+        for path in partition_deletion.deleted_directories(directory.path):
+            yield PlannedTask("removal", os.path.basename(path), *_size_of(path, _is_log))
+
+
+def _retention(directory: LogDirectory, log: Log) -> Iterator[PlannedTask]:
+    knows_policy = directory.knows_policy(log.partition.topic)
+    expiry = expired_segments(log, directory.cautious_clock.now_ms(), knows_policy=knows_policy)
+    if expiry.segments:
+        size = sum(segment.size for segment in expiry.segments)
+        yield PlannedTask(
+            "retention", str(log.partition), len(expiry.segments), size, tuple(dict.fromkeys(expiry.reasons))
+        )
+
+
+def _compaction(directory: LogDirectory, log: Log, now: bool) -> Iterator[PlannedTask]:
+    if not (log.config.is_compacted and directory.knows_policy(log.partition.topic)):
+        return
+    found = find_dirty_range(log, directory.cleaner_offset(log.partition), directory.cautious_clock.now_ms())
+    active = log.snapshot().active
+    is_due = found.is_due or (now and (found.cleanable_bytes > 0 or active.size > 0))
+    if is_due:
+        rolled = [active] if now and active.size else []
+        rewritten = [s for s in log.snapshot() if s.base_offset < found.first_uncleanable] + rolled
+        size = sum(segment.size for segment in rewritten)
+        yield PlannedTask("compaction", str(log.partition), len(rewritten), size, (_reason(found),))
+
+
+def _reason(found: DirtyRange) -> str:
+    if found.is_overdue:
+        return "lag"
+    return f"{found.ratio:.0%} dirty"
+
+
+def _removal(log: Log) -> Iterator[PlannedTask]:
+    count, size = _size_of(log.path, _is_removed_log)
+    if count:
+        yield PlannedTask("removal", str(log.partition), count, size)
+
+
+def _is_log(name: str) -> bool:
+    return name.endswith(".log")
+
+
+def _is_removed_log(name: str) -> bool:
+    parsed = parse_segment_name(name)
+    return parsed is not None and removed_names.without_ending(parsed[1]) == ".log"
+
+
+def _size_of(path: str, is_counted: Callable[[str], bool]) -> tuple[int, int]:
+    """Return how many files of a directory are counted, and their bytes."""
+    sizes = [files.status(os.path.join(path, name)).st_size for name in files.names(path) if is_counted(name)]
+    return len(sizes), sum(sizes)

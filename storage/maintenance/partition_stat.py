@@ -1,0 +1,107 @@
+"""What the names and sizes in a partition's directory tell, without opening its log.
+
+Ten thousand partitions whose turn it may be: opening a log costs a millisecond and stays in memory, a glance costs one
+listing, and a stat when nothing changed since the last one. What a glance says is on the safe side: "no" is certain,
+"maybe" means that the log has to be asked, which alone knows timestamps, keys and open transactions.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from offsetfs.storage import files
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.records.batch_header import HEADER_SIZE, parse_header
+from offsetfs.storage.settings.config import LogConfig
+from offsetfs.storage.settings.config_values import LONG_MAX
+
+TIME_ENTRY_SIZE = 12  # of a time index: a timestamp in 8 bytes, a relative offset in 4
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStat:
+    """The segments of a partition: base offsets, sorted, and the sizes of their `.log` files in bytes."""
+
+    path: str
+    changed_ns: int
+    bases: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def at(cls, path: str, before: PartitionStat | None = None) -> PartitionStat:
+        """Look at the directory of a partition, or only whether it changed since `before`. OSError when it is gone.
+
+        The size of the active segment is that of the last change of names: nobody appends to a log that is closed.
+        """
+        changed_ns = files.status(path).st_mtime_ns
+        if before is not None and before.changed_ns == changed_ns:
+            return before
+        parsed = [parse_segment_name(name) for name in files.names(path)]
+        bases = sorted(each[0] for each in parsed if each is not None and each[1] == ".log")
+        sizes = [files.status(os.path.join(path, segment_name(base, ".log"))).st_size for base in bases]
+        return cls(path, changed_ns, tuple(bases), tuple(sizes))
+
+    def may_expire(self, config: LogConfig, log_start_offset: int, now_ms: int) -> bool:
+        """Whether retention may have something to remove here."""
+        if not self.bases:
+            return False
+        if len(self.bases) > 1 and self.bases[1] <= log_start_offset:
+            return True
+        if not config.is_deleted or not self.sizes[0]:
+            return False
+        if 0 <= config.retention_bytes <= sum(self.sizes) - self.sizes[0]:
+            return True
+        return config.retention_ms >= 0 and self._first_timestamp() < now_ms - config.retention_ms
+
+    def active_since_ms(self) -> int:
+        """Return when the oldest batch of the active segment was written, as far as it says; 2⁶³−1: it is empty."""
+        if not self.bases or not files.status(self._log_path(-1)).st_size:
+            return LONG_MAX
+        timestamp = self._first_timestamp(-1)
+        return timestamp if timestamp >= 0 else files.status(self._log_path(-1)).st_mtime_ns // 1_000_000
+
+    def latest_ms(self) -> int:
+        """Return about when the newest records were written, by what is cheap to ask; -1 where nothing tells."""
+        for place in reversed(range(len(self.bases))):
+            if self.sizes[place]:
+                return max(self._first_timestamp(place), self._last_indexed_timestamp(place))
+        return -1
+
+    def _last_indexed_timestamp(self, place: int) -> int:
+        try:
+            with files.opened(os.path.join(self.path, segment_name(self.bases[place], ".timeindex"))) as index:
+                entry = index.read(max(index.size() - TIME_ENTRY_SIZE, 0), TIME_ENTRY_SIZE)
+        except OSError:
+            return -1
+        return int.from_bytes(entry[:8], "big", signed=True) if len(entry) == TIME_ENTRY_SIZE else -1
+
+    def _log_path(self, place: int) -> str:
+        return os.path.join(self.path, segment_name(self.bases[place], ".log"))
+
+    def _first_timestamp(self, place: int = 0) -> int:
+        """Return a time that no record makes a segment older than; -1 when its first batch tells none."""
+        try:
+            with files.opened(self._log_path(place)) as log:
+                return parse_header(log.read(0, HEADER_SIZE)).max_timestamp
+        except (StorageError, OSError):
+            return -1
+
+    def may_be_cleanable(self, config: LogConfig, cleaner_offset: int | None) -> bool:
+        """Whether compaction may have something to do here: enough of the sealed segments is dirty.
+
+        Kafka's dirty ratio as if every record could be cleaned; lags and open transactions only make it less.
+        """
+        if not self.bases:
+            return False
+        is_sound = cleaner_offset is not None and cleaner_offset <= self.bases[-1]  # else it is of another log
+        first_dirty = cleaner_offset if cleaner_offset is not None and is_sound else 0
+        sealed = self.sizes[:-1]
+        place = max(bisect_right(self.bases, first_dirty) - 1, 0)
+        dirty = sum(sealed[place:])
+        if not dirty:
+            return False
+        is_urgent = config.max_compaction_lag_ms < LONG_MAX
+        return is_urgent or dirty / sum(sealed) > config.min_cleanable_dirty_ratio

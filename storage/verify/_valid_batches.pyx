@@ -1,0 +1,186 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Batches of which a verification has nothing to say: the compiled twin of `valid_batches_pure`, which is the specification.
+
+Bytes arrive from disks, so nothing they say is believed: rows are compared with the block before anything is read, and
+every read of a record is checked against the end of its batch. The GIL is released meanwhile, but for inflating.
+"""
+
+from cpython.array cimport array
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from offsetfs.storage.records._record cimport FINE, RECORD_BYTES_MIN, Cursor, Row, hold_rows, read_record
+
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.records.compression import decompress
+
+cdef enum:  # as in `chain_pure`
+    POSITION
+    BASE_OFFSET
+    SIZE
+    LEADER_EPOCH
+    MAGIC_BYTE
+    ATTRIBUTES
+    LAST_OFFSET_DELTA
+    MAX_TIMESTAMP
+    PRODUCER_ID
+    PRODUCER_EPOCH
+    BASE_SEQUENCE
+    COUNT
+    COLUMN_COUNT
+
+cdef enum:
+    HEADER_BYTES = 61
+    BASE_TIMESTAMP_POSITION = 27
+    CODEC_BITS = 0x07
+    APPEND_TIME_BIT = 0x08
+    TRANSACTIONAL_BIT = 0x10
+    CONTROL_BIT = 0x20
+
+
+def valid_until(block, int64_t file_position, array rows not None, Py_ssize_t first, inflated_bytes_max):
+    """Return the number of the first batch from `first` on that may not be passed over. See `valid_batches_pure`."""
+    cdef Py_buffer source
+    cdef Py_buffer held_rows
+    cdef Py_ssize_t number = first
+    cdef Walk walk
+    walk.first, walk.count = first, hold_rows(rows, COLUMN_COUNT, &held_rows)
+    try:
+        if not 0 <= first <= walk.count:
+            raise ValueError("no rows")
+        PyObject_GetBuffer(block, &source, PyBUF_SIMPLE)
+        try:
+            walk.block, walk.length, walk.file_position = <const uint8_t*>source.buf, source.len, file_position
+            walk.rows = <const int64_t*>held_rows.buf
+            while True:
+                with nogil:
+                    number = plain_until(&walk, number)
+                if number < 0:
+                    raise ValueError("rows of another block")
+                if number == walk.count or not is_quiet_inflated(&walk, number, block, inflated_bytes_max):
+                    return number
+                number += 1
+        finally:
+            PyBuffer_Release(&source)
+    finally:
+        PyBuffer_Release(&held_rows)
+
+
+cdef struct Walk:
+    const uint8_t* block
+    Py_ssize_t length
+    int64_t file_position
+    const int64_t* rows
+    Py_ssize_t first
+    Py_ssize_t count
+
+
+cdef Py_ssize_t plain_until(const Walk* walk, Py_ssize_t number) noexcept nogil:
+    """Return the number of the first batch that is not quiet, or compressed; -1 for one that reaches out of the block.
+
+    A row is copied before it is checked: another thread may write to it.
+    """
+    cdef int64_t row[COLUMN_COUNT]
+    cdef const uint8_t* batch
+    while number < walk.count:
+        memcpy(row, walk.rows + number * COLUMN_COUNT, sizeof(row))
+        if row[MAGIC_BYTE] != 2:
+            break
+        if not is_inside(row, walk.file_position, walk.length):
+            return -1
+        if row[ATTRIBUTES] & CODEC_BITS or not goes_on(walk, row, number):
+            break
+        batch = walk.block + (row[POSITION] - walk.file_position)
+        if not records_are_quiet(batch + HEADER_BYTES, row[SIZE] - HEADER_BYTES, row, base_timestamp(batch)):
+            break
+        number += 1
+    return number
+
+
+cdef bint is_quiet_inflated(const Walk* walk, Py_ssize_t number, block, inflated_bytes_max) except -1:
+    cdef int64_t row[COLUMN_COUNT]
+    cdef Py_ssize_t start
+    cdef Py_buffer payload
+    cdef bint is_quiet
+    memcpy(row, walk.rows + number * COLUMN_COUNT, sizeof(row))
+    if row[MAGIC_BYTE] != 2 or not row[ATTRIBUTES] & CODEC_BITS or not goes_on(walk, row, number):
+        return False
+    if not is_inside(row, walk.file_position, walk.length):
+        raise ValueError("rows of another block")
+    start = row[POSITION] - walk.file_position
+    if row[COUNT] == 0:
+        return True
+    try:
+        inflated = decompress(
+            row[ATTRIBUTES] & CODEC_BITS, memoryview(block)[start + HEADER_BYTES : start + row[SIZE]], inflated_bytes_max
+        )
+    except StorageError:
+        return False
+    PyObject_GetBuffer(inflated, &payload, PyBUF_SIMPLE)
+    try:
+        with nogil:
+            is_quiet = records_are_quiet(
+                <const uint8_t*>payload.buf, payload.len, row, base_timestamp(walk.block + start)
+            )
+        return is_quiet
+    finally:
+        PyBuffer_Release(&payload)
+
+
+cdef inline bint is_inside(const int64_t* row, int64_t file_position, Py_ssize_t length) noexcept nogil:
+    cdef uint64_t begin = <uint64_t>row[POSITION] - <uint64_t>file_position
+    if row[POSITION] < file_position or begin > <uint64_t>length or row[SIZE] < HEADER_BYTES:
+        return False
+    return row[SIZE] <= length - <int64_t>begin
+
+
+cdef inline bint goes_on(const Walk* walk, const int64_t* row, Py_ssize_t number) noexcept nogil:
+    """Whether the batch is one of data that follows the one before it, and says who made it."""
+    cdef const int64_t* before
+    if number > walk.first:
+        before = walk.rows + (number - 1) * COLUMN_COUNT
+        if <uint64_t>row[BASE_OFFSET] != <uint64_t>before[BASE_OFFSET] + <uint64_t>before[LAST_OFFSET_DELTA] + 1:
+            return False
+        if (row[BASE_OFFSET] <= before[BASE_OFFSET]) if before[LAST_OFFSET_DELTA] >= 0 else (
+            row[BASE_OFFSET] > before[BASE_OFFSET]
+        ):
+            return False  # the sum has wrapped around
+        if row[LEADER_EPOCH] != before[LEADER_EPOCH]:
+            return False
+    if row[ATTRIBUTES] & CONTROL_BIT:
+        return False
+    if row[PRODUCER_ID] < 0:
+        return not row[ATTRIBUTES] & TRANSACTIONAL_BIT
+    return row[PRODUCER_EPOCH] >= 0 and row[BASE_SEQUENCE] >= 0
+
+
+cdef bint records_are_quiet(
+    const uint8_t* payload, Py_ssize_t size, const int64_t* row, uint64_t base_timestamp
+) noexcept nogil:
+    cdef Cursor cursor
+    cdef Row record
+    cdef int64_t number, before = -1, largest = 0
+    if row[COUNT] == 0:
+        return True
+    if not 0 < row[COUNT] <= size // RECORD_BYTES_MIN or row[COUNT] - 1 > row[LAST_OFFSET_DELTA]:
+        return False
+    cursor.data = payload
+    cursor.position = 0
+    cursor.end = size
+    for number in range(row[COUNT]):
+        if read_record(&cursor, &record) != FINE or record.offset_delta <= before:
+            return False
+        before = record.offset_delta
+        if number == 0 or record.timestamp_delta > largest:
+            largest = record.timestamp_delta
+    if cursor.position != cursor.end or before > row[LAST_OFFSET_DELTA]:
+        return False
+    return row[ATTRIBUTES] & APPEND_TIME_BIT or base_timestamp + <uint64_t>largest == <uint64_t>row[MAX_TIMESTAMP]
+
+
+cdef inline uint64_t base_timestamp(const uint8_t* batch) noexcept nogil:
+    cdef uint64_t number = 0
+    for place in range(BASE_TIMESTAMP_POSITION, BASE_TIMESTAMP_POSITION + 8):
+        number = number << 8 | batch[place]
+    return number

@@ -1,0 +1,50 @@
+"""What a verification of one partition is told before, and what it tells behind: circumstances and a tally."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, astuple, dataclass
+
+from offsetfs.storage.counted import counted
+from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionContext:
+    """What the log directory says of a partition. Offsets are None where its checkpoints say nothing."""
+
+    is_live: bool = False
+    """Whether another process is writing to it now."""
+    is_clean: bool = True
+    """Whether the last writer closed it in order."""
+    recovery_point: int | None = None
+    high_watermark: int | None = None
+    log_start: int | None = None
+    cleaner: int | None = None
+    inflated_bytes_max: int = PAYLOAD_BYTES_MAX
+
+
+@dataclass(slots=True)
+class VerificationCounts:
+    """What was looked at."""
+
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: VerificationCounts) -> VerificationCounts:
+        return VerificationCounts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+    def __str__(self) -> str:
+        """Return the numbers with their nouns: "1 partition, 2 segments, …"."""
+        return ", ".join(_counted(number, plural) for plural, number in self.fields().items())
+
+    def fields(self) -> dict[str, int]:
+        """Return what `--json` prints."""
+        return asdict(self)
+
+
+def _counted(count: int, plural: str) -> str:
+    singular = plural.removesuffix("es") if plural.endswith("ches") else plural.removesuffix("s")
+    return counted(count, singular, plural)

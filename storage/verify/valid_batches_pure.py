@@ -1,0 +1,52 @@
+"""Batches of which a verification has nothing to say, in plain Python: `_quiet.pyx` is held equal to it by tests.
+
+Nearly all batches of nearly all logs are quiet: sound, nothing wrong inside, each going on where the one before it
+ended. They are passed over by the block, and only what is not so is taken in hand, batch by batch.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from offsetfs.storage.records import chain
+from offsetfs.storage.records.batch import HEADER_SIZE, MAGIC, Batch, parse_header
+from offsetfs.storage.records.batch_header import Buffer
+from offsetfs.storage.verify.batches import batch_faults
+
+
+def valid_until(block: Buffer, file_position: int, rows: array[int], first: int, inflated_bytes_max: int) -> int:
+    """Return the number of the first batch from `first` on that may not be passed over; of all, when there is none.
+
+    `rows` (`chain`) are of whole batches, their checksums verified, those of v2 in `block`, which begins at
+    `file_position`; `ValueError` for others. A valid batch is of v2, holds data, and has no `batch_faults`; behind
+    another one its offsets go on without a gap, in the same leader epoch.
+    """
+    count, rest = divmod(len(rows), chain.COLUMNS)
+    if rows.typecode != "q" or rest or not 0 <= first <= count:
+        raise ValueError("no rows")
+    before: array[int] | None = None
+    for number in range(first, count):
+        row = rows[number * chain.COLUMNS : (number + 1) * chain.COLUMNS]
+        if row[chain.MAGIC_BYTE] != MAGIC:
+            return number
+        data = _bytes(block, row[chain.POSITION] - file_position, row[chain.SIZE])
+        if (before is not None and not _follows(before, row)) or not _is_quiet(data, inflated_bytes_max):
+            return number
+        before = row
+    return count
+
+
+def _bytes(block: Buffer, start: int, size: int) -> memoryview:
+    if start < 0 or size < HEADER_SIZE or start + size > len(block):
+        raise ValueError("rows of another block")
+    return memoryview(block)[start : start + size]
+
+
+def _follows(before: array[int], row: array[int]) -> bool:
+    expected = before[chain.BASE_OFFSET] + before[chain.LAST_OFFSET_DELTA] + 1
+    return row[chain.BASE_OFFSET] == expected and row[chain.LEADER_EPOCH] == before[chain.LEADER_EPOCH]
+
+
+def _is_quiet(data: memoryview, inflated_bytes_max: int) -> bool:
+    header = parse_header(data)
+    return not (header.is_control or batch_faults(Batch(header, data), inflated_bytes_max)[0])

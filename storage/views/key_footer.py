@@ -1,0 +1,94 @@
+"""What an index of keys describes, sealed: without it the table beside it is not believed.
+
+A seal is written when the index is closed in order, and goes before the table is changed again. It says which log the
+table was made from, up to which offset, and what the last batch before that was; and which file the table is, how long,
+with which checksum over all of it. So whatever happens to the two, a crash, a power cut, a copy that was taken amid a
+write, an older table put back, a bit that flipped: they do not fit each other, and the index is made anew.
+
+The page docs/internals/format/by-key.md draws it.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from offsetfs.storage import files
+
+MAGIC = b"OFFSETKI"
+VERSION = 1
+IDENTITY_SIZE = 32
+
+_HEADER = struct.Struct(">8sII")
+_BODY = struct.Struct(">32s16sqqqIqqI")
+SIZE = _HEADER.size + _BODY.size
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedRange:
+    """What a table holds: the latest offset of each key among the records below `next_offset`.
+
+    `identity`: of the log and the view of it. `pruned_to`: keys whose latest offset is below it are not in the table.
+    `last_offset`: the base offset of the last batch that was taken in, whose header has the checksum `last_crc`.
+    """
+
+    identity: bytes
+    seed: bytes
+    pruned_to: int
+    next_offset: int
+    last_offset: int
+    last_crc: int
+
+
+def write(path: str, covered: IndexedRange, store_path: str) -> None:
+    """Seal the table at `store_path`, which is closed. On disk after return; the table itself need not be."""
+    status = files.status(store_path)
+    body = _BODY.pack(
+        covered.identity,
+        covered.seed,
+        covered.pruned_to,
+        covered.next_offset,
+        covered.last_offset,
+        covered.last_crc,
+        status.st_ino,
+        status.st_size,
+        checksum(store_path),
+    )
+    files.replace_file(path, _HEADER.pack(MAGIC, VERSION, crc32c(body)) + body, sync_name=False)
+
+
+def read(path: str, store_path: str, *, is_checked: bool = True) -> IndexedRange | None:
+    """Return what the table at `store_path` holds; None when that cannot be believed.
+
+    Reads the whole table; with `is_checked` false only its inode number and size are looked at.
+    """
+    try:
+        data = files.read_file(path, SIZE)
+        if len(data) != SIZE:
+            return None
+        magic, version, crc = _HEADER.unpack_from(data)
+        if (magic, version, crc) != (MAGIC, VERSION, crc32c(data[_HEADER.size :])):
+            return None
+        identity, seed, pruned_to, next_offset, last_offset, last_crc, inode, size, store_crc = _BODY.unpack_from(
+            data, _HEADER.size
+        )
+        status = files.status(store_path)
+        if (status.st_ino, status.st_size) != (inode, size) or (is_checked and checksum(store_path) != store_crc):
+            return None
+    except OSError:
+        return None
+    return IndexedRange(identity, seed, pruned_to, next_offset, last_offset, last_crc)
+
+
+def checksum(path: str) -> int:
+    """Return the CRC-32C of a whole file."""
+    crc, position = 0, 0
+    buffer = memoryview(bytearray(_BLOCK_BYTES))
+    with files.opened(path) as file:
+        while count := file.read_into(buffer, position):
+            crc = crc32c(buffer[:count], crc)
+            position += count
+    return int(crc)

@@ -1,0 +1,105 @@
+"""The file that a view map is kept in: its header, its checksum, and what has to fit for it to be a map at all.
+
+docs/internals/format/values-map.md draws it. Whether a map describes a log is for others to see (`line_index`).
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from offsetfs.storage import files
+from offsetfs.storage.views.view_blocks import scratch
+
+MAGIC = b"OFFSETVM"
+VERSION = 1
+ENTRY = struct.Struct(">qII")
+"""Output bytes before a batch, its position, its base offset less that of the segment."""
+
+_HEADER = struct.Struct(">8sIIqqqqqqII")
+HEADER_SIZE = _HEADER.size
+_CRC_START = 16
+_PIECE_BYTES = 1 << 20
+
+
+class LineIndexSummary(NamedTuple):
+    """What the header of a map says: of what it was made, and how large it is.
+
+    The checksums are those of the headers of the first and of the last batch; `entries`: how many there are.
+    """
+
+    base_offset: int
+    log_bytes: int
+    batches: int
+    last_position: int
+    size: int
+    entries: int
+    first_crc: int
+    last_crc: int
+
+
+def size_of(count: int) -> int:
+    """Return how long a map of so many entries is, in bytes."""
+    return HEADER_SIZE + count * ENTRY.size
+
+
+def packed(summary: LineIndexSummary, entries: bytes | bytearray, identity: bytes) -> bytes:
+    """Return the file; `identity`: what the map depends on beside the log, which the checksum begins with."""
+    body = _HEADER.pack(MAGIC, VERSION, 0, *summary)[_CRC_START:] + entries
+    checksum = crc32c(body, crc32c(identity))
+    return _HEADER.pack(MAGIC, VERSION, checksum, *summary)[:_CRC_START] + body
+
+
+def parsed(header: bytes | bytearray, length: int, checksum: int) -> LineIndexSummary | None:
+    """Return what a header says; None where magic, version, length or checksum of the whole file are not right."""
+    if len(header) < HEADER_SIZE:
+        return None
+    magic, version, stored, *fields = _HEADER.unpack_from(header)
+    summary = LineIndexSummary(*fields)
+    if (magic, version, stored) != (MAGIC, VERSION, checksum) or length != size_of(summary.entries):
+        return None
+    is_sane = 0 <= summary.last_position <= summary.log_bytes and summary.size >= 0
+    return summary if is_sane and bool(summary.size) <= bool(summary.entries) else None
+
+
+def checksum_of(file: files.File, length: int, identity: bytes) -> int:
+    """Return the checksum of a map, read piece by piece."""
+    piece, checksum = scratch.take(_PIECE_BYTES), crc32c(identity)
+    for position in range(_CRC_START, length, _PIECE_BYTES):
+        read = file.read_into(piece[: length - position], position)
+        checksum = crc32c(piece[:read], checksum)
+    return int(checksum)
+
+
+def checksum_in(image: bytes, identity: bytes) -> int:
+    """Return the checksum of a map in memory."""
+    return int(crc32c(memoryview(image)[_CRC_START:], crc32c(identity)))
+
+
+class StoredLineIndex:
+    """An open map on disk. Its entries are read as they are needed, so that a cut file is an error and no signal."""
+
+    __slots__ = ("__weakref__", "_count", "_file")
+
+    def __init__(self, file: files.File, count: int) -> None:
+        self._file = file
+        self._count = count
+
+    @classmethod
+    def open(cls, path: str, header: bytes, count: int) -> StoredLineIndex | None:
+        """Open a map of `count` entries; None where the file begins with another header. OSError where it is gone."""
+        file = files.open_file(path)
+        if file.read(0, len(header)) == header:
+            return cls(file, count)
+        file.close()
+        return None
+
+    def entries(self, first: int, count: int) -> bytearray:
+        """Return `count` entries from number `first` on; OSError ESTALE where the file ends before them."""
+        data = self._file.read(HEADER_SIZE + first * ENTRY.size, count * ENTRY.size)
+        if len(data) < count * ENTRY.size:
+            raise OSError(errno.ESTALE, "the view map was cut", self._file.path)
+        return data

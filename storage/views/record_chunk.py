@@ -1,0 +1,212 @@
+"""The records of a log from a place on, joined, a stretch at a time: what `follow` shows.
+
+Unlike a growing view (`partition_values`) this has no size and needs no map: it costs what is read. A stretch is whole
+batches of one segment, about as many bytes as were asked for, and knows where the next one begins. Only the place that
+an offset names is looked for; from there on the batches are taken as they stand in the file, as in the growing views,
+so that both show the same. Batches that cannot be read show nothing and are reported.
+
+Readers say where records end, so that nobody is handed half of one unless he asked for less.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+from offsetfs.storage.errors import OffsetOutOfRange, WouldBlock
+from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records import batch_chain, chain
+from offsetfs.storage.records.batch import Batch
+from offsetfs.storage.records.batch_header import CODEC_MASK, CONTROL_FLAG, CRC_START, HEADER_SIZE, MAGIC, MAGIC_END
+from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.records.legacy import RUNS
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.views.view_blocks import UNREADABLE, OnDamage
+from offsetfs.storage.views.view_format import ViewFormat
+
+_VALUE_SIZE = 5  # the column of a scanned row
+_BEYOND = 4 << 10  # read more than is asked for by this: a batch of exactly so many records' bytes is whole then
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPosition:
+    """Where a reader goes on: an offset, and once it was there, the byte of a segment where that stands."""
+
+    offset: int
+    segment: Segment | None = None
+    position: int = 0
+
+    def is_end_of(self, log: Log) -> bool:
+        """Whether nothing can stand here yet, told without looking: a hundred readers ask after each append."""
+        segment = self.segment
+        return segment is not None and self.position >= segment.size and log.snapshot().active is segment
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChunk:
+    """The output of some batches, which nobody changes. Empty when they show nothing. `following`: what comes next.
+
+    `ends`: where each record ends in `data`; None: behind each newline.
+    """
+
+    data: bytes | bytearray
+    following: ReadPosition
+    ends: array[int] | None = None
+
+    def cut(self, start: int, size: int) -> int:
+        """Return the end of what begins at byte `start` and has whole records, as many as fit into `size` bytes.
+
+        Where not one fits, as much of it as does.
+        """
+        limit = start + size
+        if limit >= len(self.data):
+            return len(self.data)
+        if self.ends is None:
+            return self.data.rfind(b"\n", start, limit) + 1 or limit
+        place = bisect_right(self.ends, limit) - 1
+        return self.ends[place] if place >= 0 and self.ends[place] > start else limit
+
+
+def read_chunk(
+    view: LogView, place: ReadPosition, form: ViewFormat, bytes_max: int, on_damage: OnDamage, *, nowait: bool = False
+) -> RecordChunk | None:
+    """Return the records from `place` on, about `bytes_max` bytes of log or of output; None at the end of the view.
+
+    More only where one batch is larger. Raises `OffsetOutOfRange` when the place lies below the log start, the disk's
+    OSError (ESTALE where the segment was removed meanwhile), with `nowait` `WouldBlock`. Damage is left to threads.
+    """
+    log, end_offset = view.log, view.end_offset(nowait=nowait)
+    if place.offset < log.log_start_offset:
+        raise OffsetOutOfRange(place.offset, log.log_start_offset, log.next_offset, log.path)
+    found = _locate(log, place, end_offset, nowait)
+    if found is None or found.segment is None:
+        return None
+    if form.in_rows and not view.is_committed_only:
+        stretch = _plain(found, found.segment, bytes_max, nowait)
+        if stretch is not None:
+            return stretch
+    return _Gathering(view, form, end_offset, bytes_max, nowait).gather(found, found.segment, on_damage)
+
+
+def _locate(log: Log, place: ReadPosition, end_offset: int, nowait: bool) -> ReadPosition | None:
+    """Return the same place with its segment and position, None when nothing is there yet."""
+    snapshot = log.snapshot()
+    if place.segment is not None and snapshot.floor(place.segment.base_offset) is place.segment:
+        position = place.position
+        for segment in snapshot.from_floor(place.segment.base_offset):
+            if position < segment.size:
+                return ReadPosition(place.offset, segment, position)
+            position = 0
+        return None
+    if place.offset >= end_offset:
+        return None
+    for segment in snapshot.from_floor(place.offset):
+        is_inside = segment.base_offset < place.offset
+        position = segment.position_of(place.offset, nowait=nowait) if is_inside and segment.size else 0
+        if position < segment.size:
+            return ReadPosition(place.offset, segment, position)
+    return None
+
+
+def _plain(place: ReadPosition, segment: Segment, bytes_max: int, nowait: bool) -> RecordChunk | None:
+    """Return the values of sound, uncompressed v2 batches, many at once; None where something else comes first."""
+    log, size = segment.open_files(nowait=nowait).log, min(bytes_max + _BEYOND, segment.size - place.position)
+    block = memoryview(log.read(place.position, size, nowait=nowait))
+    if len(block) < HEADER_SIZE or block[MAGIC_END - 1] != MAGIC or block[CRC_START + 1] & CODEC_MASK:
+        return None
+    rows, end = chain.sound(block, 0, len(block), place.position, *chain.ANY_OFFSETS)
+    if not rows or rows[chain.BASE_OFFSET] < place.offset:
+        return None
+    lines = chain.join(block, place.position, rows)
+    if lines is None or lines.count(b"\n") != _records(rows):
+        return None
+    last = rows[-chain.COLUMNS :]
+    next_offset = last[chain.BASE_OFFSET] + last[chain.LAST_OFFSET_DELTA] + 1
+    return RecordChunk(lines, ReadPosition(next_offset, segment, place.position + end))
+
+
+def _records(rows: array[int]) -> int:
+    counts = zip(rows[chain.COUNT :: chain.COLUMNS], rows[chain.ATTRIBUTES :: chain.COLUMNS], strict=True)
+    return sum(count for count, attributes in counts if not attributes & CONTROL_FLAG)
+
+
+class _Gathering:
+    """One stretch in the making, batch by batch: of any format, compressed, over damage, or of committed records."""
+
+    def __init__(self, view: LogView, form: ViewFormat, end_offset: int, bytes_max: int, nowait: bool) -> None:
+        self._view = view
+        self._form = form
+        self._end_offset = end_offset
+        self._bytes_max = bytes_max
+        self._nowait = nowait
+        self._pieces: list[bytes | bytearray] = []
+        self._size = 0
+        self._ends: array[int] | None = None
+
+    def gather(self, place: ReadPosition, segment: Segment, on_damage: OnDamage) -> RecordChunk | None:
+        begin, end = place, segment.size
+        log = segment.open_files(nowait=self._nowait).log
+        while place.position < end:
+            try:
+                for batch in self._batches(segment, place.position, end):
+                    if not self._add(batch, place.offset):
+                        return self._stretch(begin, place)
+                    position = (batch.position or 0) + batch.header.size
+                    place = ReadPosition(max(place.offset, batch.header.next_offset), segment, position)
+                    if max(self._size, position - begin.position) >= self._bytes_max or self._ends is not None:
+                        return self._stretch(begin, place)
+                return self._stretch(begin, place)
+            except WouldBlock:
+                if place is begin:
+                    raise
+                break
+            except UNREADABLE as error:
+                if self._nowait:
+                    raise WouldBlock("damage is stepped over in a thread", path=segment.log_path) from None
+                place = ReadPosition(place.offset, segment, batch_chain.next_sound(log, place.position, end))
+                on_damage(error)
+        return self._stretch(begin, place)
+
+    def _batches(self, segment: Segment, position: int, end: int) -> Iterator[Batch]:
+        log, size = segment.open_files(nowait=self._nowait).log, min(self._bytes_max + _BEYOND, end - position)
+        chained = batch_chain.headers(log, position, end, nowait=self._nowait, block_bytes=size, runs=RUNS)
+        for at, header, seen in chained:
+            if self._view.is_committed_only and header.base_offset >= self._end_offset:
+                return
+            yield batch_chain.load(log, at, header, seen, nowait=self._nowait)
+
+    def _add(self, batch: Batch, offset: int) -> bool:
+        """Take a batch's records from `offset` on; False when it is to begin a stretch of its own."""
+        if not self._view.shows(batch.header, nowait=self._nowait):
+            return True
+        piece = self._form.joined(batch)
+        ends = self._ends_in(batch, piece) if self._form.in_rows else None
+        skipped = self._form.measured_below(batch, offset) if batch.base_offset < offset else 0
+        if ends is not None:
+            if self._pieces:
+                return False
+            self._ends = array("q", (end - skipped for end in ends if end > skipped))
+        self._pieces.append(piece[skipped:] if skipped else piece)
+        self._size += len(self._pieces[-1])
+        return True
+
+    @staticmethod
+    def _ends_in(batch: Batch, values: bytes | bytearray) -> array[int] | None:
+        """Return where the records of a batch end in its values, when newlines do not tell."""
+        newlines = values.count(b"\n")
+        if batch.header.magic == MAGIC and newlines == batch.header.count:
+            return None
+        rows = batch.rows()
+        if newlines == len(rows) // COLUMNS:
+            return None
+        return array("q", accumulate(max(size, 0) + 1 for size in rows[_VALUE_SIZE::COLUMNS]))
+
+    def _stretch(self, begin: ReadPosition, end: ReadPosition) -> RecordChunk | None:
+        if end is begin:
+            return None
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        return RecordChunk(data, end, self._ends)

@@ -1,0 +1,114 @@
+"""What a growing view shows of a batch: its values, or its records as lines of JSON. A record is a line in each.
+
+    VALUES         the value and a newline; a null value is an empty line         `values`
+    JsonLines      one object with everything (docs/internals/format/records-ndjson.md)     `records.ndjson`
+
+A form knows how long the output of a batch is, and makes it. Which batches are shown, where they lie and what becomes
+of those that cannot be read is for others: `view_blocks`, `line_index`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from typing import Protocol
+
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records import chain, json_rows, record_json
+from offsetfs.storage.records.batch import Batch
+from offsetfs.storage.records.batch_header import Buffer
+from offsetfs.storage.records.batch_json import joined_json, measured_json
+from offsetfs.storage.records.codec import COLUMNS
+
+_VALUE_SIZE = 5  # the column of a scanned row
+
+
+class ViewFormat(Protocol):
+    """How batches become bytes. All methods raise what `Batch.payload` and its like do, and ignore checksums."""
+
+    name: str
+    """The file of a partition that shows it."""
+
+    suffix: str
+    """What the kept maps of a segment end in (docs/internals/format/values-map.md)."""
+
+    identity: bytes
+    """What the output depends on beside the log: a map that was made with another is dropped."""
+
+    in_rows: bool
+    """Whether the output of plain batches is what `chain.measure` and `chain.join` make."""
+
+    def joined(self, batch: Batch) -> bytes | bytearray:
+        """Return the output of a batch."""
+
+    def measured(self, batch: Batch) -> int:
+        """Return `len(joined(batch))`, as a rule without building it."""
+
+    def measured_below(self, batch: Batch, offset: int) -> int:
+        """Return how much of the output is of records with an offset below `offset`: it comes first."""
+
+    def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
+        """Return the output of many batches of v2 in bytes; -1 for one that has to be asked itself. See `chain`."""
+
+    def joined_rows(self, block: Buffer, file_position: int, rows: array[int]) -> bytes | bytearray | None:
+        """Return the output of many batches of v2; None when one of them has to be asked itself."""
+
+
+class ValueFormat:
+    """Every value and a newline."""
+
+    name = "values"
+    suffix = ".values-map"
+    identity = b""
+    in_rows = True
+
+    def joined(self, batch: Batch) -> bytes | bytearray:
+        return batch.joined()
+
+    def measured(self, batch: Batch) -> int:
+        return batch.measured()
+
+    def measured_below(self, batch: Batch, offset: int) -> int:
+        rows, delta = batch.rows(), offset - batch.header.base_offset
+        deltas, sizes = rows[::COLUMNS].tolist(), rows[_VALUE_SIZE::COLUMNS]
+        if deltas == sorted(deltas):
+            sizes = sizes[: bisect_left(deltas, delta)]
+        else:  # a hostile batch
+            sizes = array("q", (size for place, size in zip(deltas, sizes, strict=True) if place < delta))
+        return sum(sizes) + sizes.count(-1) + len(sizes)  # a null counts nothing but its newline
+
+    def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
+        return chain.measure(block, file_position, rows)
+
+    def joined_rows(self, block: Buffer, file_position: int, rows: array[int]) -> bytearray | None:
+        return chain.join(block, file_position, rows)
+
+
+class JsonFormat:
+    """Every record of one partition as a line of JSON, which names the partition."""
+
+    name = "records.ndjson"
+    suffix = ".records-map"
+    in_rows = False
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.prefix = record_json.line_prefix(partition.topic, partition.partition)
+        self.identity = b"records.ndjson 1\n" + self.prefix
+
+    def joined(self, batch: Batch) -> bytes | bytearray:
+        return joined_json(batch, self.prefix)
+
+    def measured(self, batch: Batch) -> int:
+        return measured_json(batch, self.prefix)
+
+    def measured_below(self, batch: Batch, offset: int) -> int:
+        return measured_json(batch, self.prefix, offset_to=offset)
+
+    def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
+        return json_rows.measure(block, file_position, rows, self.prefix)
+
+    def joined_rows(self, block: Buffer, file_position: int, rows: array[int]) -> bytes | bytearray | None:
+        return json_rows.join(block, file_position, rows, self.prefix)
+
+
+VALUES = ValueFormat()
