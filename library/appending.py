@@ -58,7 +58,7 @@ class Appender:
     def __init__(self, log: Log, clock: Clock) -> None:
         self.log = log
         self._clock = clock
-        self._lock = threading.RLock()  # whoever makes the records may append some, too
+        self._lock = threading.RLock()  # the iterator of records may append, too
         self._builder: BatchBuilder | None = None
         self._spare: BatchBuilder | None = None  # a buffer that was used: a new one costs more than a small record
         self._unsynced = 0  # records

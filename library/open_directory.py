@@ -104,7 +104,7 @@ class Directory:
     def close(self) -> None:
         """Bring everything to disk, write the checkpoints and the mark of a clean shutdown, release the lock.
 
-        A second call does nothing. Raises what kept a log from being closed; whoever opens it next recovers it.
+        A second call does nothing. Raises what kept a log from being closed; the next writer recovers it.
         """
         self._directory.close()
 

@@ -27,7 +27,7 @@ from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.records.record import Record
 
 POLL_S = 0.005
-"""So often a waiting reader looks whether the log has grown: another process tells nobody when it writes."""
+"""So often a waiting reader looks whether the log has grown: writes of other processes are not announced."""
 
 Place = int | datetime | None
 
@@ -73,7 +73,7 @@ class Partition:
     def offset_at(self, when: datetime) -> int:
         """Return the offset of the first record at or after a time, `end_offset` when there is none.
 
-        ValueError for a time without a zone: nobody knows which is meant.
+        ValueError for a time without a zone, which is ambiguous.
         """
         view = self._now()
         found = view.find_timestamp(_milliseconds(when))
@@ -101,15 +101,15 @@ class Partition:
         return reading.records(*self._stretch(start, stop))
 
     def batches(self, start: Place = None, stop: Place = None) -> Iterator[Batch]:
-        """Yield the whole batches that reach into the stretch; `data` of each is its bytes as they are in the log."""
+        """Yield the whole batches that reach into the range; `data` of each is its bytes as they are in the log."""
         return reading.batches(*self._stretch(start, stop))
 
     def values(self, start: Place = None, stop: Place = None) -> Iterator[bytes | bytearray]:
-        """Yield the bytes that `values` of a mount shows of the stretch, a batch at a time: value, newline."""
+        """Yield the bytes that `values` of a mount shows of the range, a batch at a time: value, newline."""
         return reading.values(*self._stretch(start, stop))
 
     def ndjson(self, start: Place = None, stop: Place = None) -> Iterator[bytes | bytearray]:
-        """Yield the bytes that `records.ndjson` of a mount shows of the stretch, a batch at a time: lines of JSON."""
+        """Yield the bytes that `records.ndjson` of a mount shows of the range, a batch at a time: lines of JSON."""
         return reading.ndjson(*self._stretch(start, stop))
 
     def _stretch(self, start: Place, stop: Place) -> tuple[LogView, int, int]:

@@ -1,4 +1,4 @@
-"""A stretch of a log, from one offset to another: batches, records, lines.
+"""A range of a log, from one offset to another: batches, records, lines.
 
 Batches are whole and their checksums are verified; records and lines begin and end at the offset that was asked for.
 Control batches are never shown, nor what the isolation level leaves out. Reading goes on through rolls, retention and

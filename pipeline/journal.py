@@ -7,7 +7,7 @@
         "orders-0": {"start": 100, "next": 100, "batches": [[".offsetfs-staged-…", position, size, count], …]}}}
 
 `start` is where the log ended at first, `next` where it ended when the intent was put down. Brokers step over both
-files. Follows the idea of Delta's txnAppId and txnVersion. What is done by them is told in `publication`.
+files. Follows the idea of Delta's txnAppId and txnVersion. `publication` uses them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Job:
     """Who publishes. What has the same application and no higher version was published before."""
 
     id: str
-    """Told by the names of staged files; another one at each attempt."""
+    """Part of the names of staged files; another one at each attempt."""
     application: str
     version: int
 

@@ -5,12 +5,13 @@
     3. the batches are appended to the logs, and synced
     4. the journal has the result, on disk; then the staged files go, the intent last
 
-All under the lock of the log directory, so nobody else writes meanwhile. Whoever dies between 2 and 4 has left an
-intent, which the next publication carries out before its own: a batch counts as appended when it lies at the offset it
-was meant for, with the same bytes; the intent is put down anew without those, and what is missing goes behind whatever
-others have written since. Readers see a publication grow, batch by batch; what `publish` has returned is on disk.
+All under the lock of the log directory, so no other process writes meanwhile. A process that dies between 2 and 4
+leaves an intent, which the next publication carries out before its own: a batch counts as appended when it lies at the
+offset it was meant for, with the same bytes; the intent is put down anew without those, and what is missing goes behind
+whatever others have written since. Readers see a publication grow, batch by batch; what `publish` has
+returned is on disk.
 
-Journal and intent are told in `journal`, what tasks write in `staging`.
+`journal` describes journal and intent, `staging` the files of tasks.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from offsetfs.storage.records.batch import HEADER_SIZE, Batch, read_batch
 from offsetfs.storage.records.batch_builder import SealedBatch
 
 SWEEP_SECONDS = 7 * 24 * 3600
-"""How old a staged file is when nobody can mean it any more."""
+"""How old a staged file is when no job can refer to it any more."""
 WAIT_SECONDS = 120.0
 """How long a publication waits for another one."""
 GRACE_SECONDS = 2.0
@@ -69,7 +70,7 @@ class PublicationUnfinished(StorageError):
 def publish(path: str, job: Job, staged: Iterable[Staged]) -> Published:
     """Append what the tasks have staged, in the order of splits, once and for all; on disk after return.
 
-    Raises `LogDirectoryLocked` while somebody else writes, `PublicationFailed` for a staged file that is damaged (then
+    Raises `LogDirectoryLocked` while another one writes, `PublicationFailed` for a staged file that is damaged (then
     nothing is in the log), and `PublicationUnfinished` where appending ends in the middle: a second call with the same
     application and version, or any other, goes on there.
     """
@@ -96,7 +97,7 @@ def publish(path: str, job: Job, staged: Iterable[Staged]) -> Published:
 def open_when_published(path: str) -> LogDirectory:
     """Open the log directory for writing; while another publication goes on there, wait for its end.
 
-    Raises as `LogDirectory.open`: `LogDirectoryLocked` at once, or nearly so, where somebody else holds it, and after
+    Raises as `LogDirectory.open`: `LogDirectoryLocked` at once, or nearly so, where another process holds it, and after
     `WAIT_SECONDS` in any case.
     """
     begun = time.monotonic()
@@ -118,9 +119,9 @@ def withdraw(path: str, job: Job) -> None:
 
 
 def finish_pending(directory: LogDirectory) -> Published | None:
-    """Carry out the intent that somebody left who died, if there is one.
+    """Carry out the intent of a process that died, if there is one.
 
-    First it is put down anew, without what is done: others may have written since, and whoever carries it out may die
+    First it is put down anew, without what is done: others may have written since, and this process may die
     as well.
     """
     intent = read_intent(directory.path)

@@ -1,6 +1,6 @@
-"""What a reader was told: the options of Spark's Kafka source by their names, and a few of ours.
+"""The settings of a reader: the options of Spark's Kafka source by their names, and a few of ours.
 
-Names are case-insensitive, as Spark hands them over; values are text. An option that nobody knows, that contradicts
+Names are case-insensitive, as Spark hands them over; values are text. An option that is unknown, that contradicts
 another one, or whose value is wrong is an `OptionError` that names it. What needs a look at the log directory (does
 the topic exist, is the offset there) is not checked here but by `scan_range`.
 """

@@ -1,7 +1,7 @@
 """Batches of a log as Arrow record batches: whole buffers, and no Python object per record.
 
 The rows of a batch say where its keys and values are; the engine gathers them in Arrow's layout, and what is a number
-comes from the rows by arithmetic on columns. Messages of formats v0 and v1, which nobody has written since 2017, go
+comes from the rows by arithmetic on columns. Messages of formats v0 and v1, which no broker has written since 2017, go
 record by record.
 """
 
@@ -39,7 +39,7 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of `batches` with an offset in `[start, end)`, about `ARROW_BYTES` of them at a time.
 
-    Raises what `Batch.rows` raises; with `on_fault` that is told, and the batch left out.
+    Raises what `Batch.rows` raises; with `on_fault` that is reported, and the batch left out.
     """
     gathered: list[pa.RecordBatch] = []
     size = 0

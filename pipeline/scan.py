@@ -48,15 +48,15 @@ def scan(ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema) -> 
 def batches_of(
     directory: LogDirectories, wanted: Range, options: ReadOptions, on_damage: Callable[[StorageError], None]
 ) -> Iterator[Batch]:
-    """Yield the batches that reach into a range and are shown. Damage ends it, or is told, by `options.mode`."""
+    """Yield the batches that reach into a range and are shown. Damage ends it, or is reported, by `options.mode`."""
     reading = _Reading(view_of(directory, wanted.name, options), wanted, options, pa.schema([]))
-    told = 0
+    reported = 0
     for batch in reading.batches():
-        while told < len(reading.faults):
-            on_damage(reading.faults[told])
-            told += 1
+        while reported < len(reading.faults):
+            on_damage(reading.faults[reported])
+            reported += 1
         yield batch
-    for fault in reading.faults[told:]:
+    for fault in reading.faults[reported:]:
         on_damage(fault)
 
 

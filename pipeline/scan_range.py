@@ -1,7 +1,7 @@
 """Which partitions a query reads, and from where to where: resolved once, then frozen.
 
 An offset is resolved as Spark's Kafka source resolves it: a time for the whole query before times of partitions before
-offsets. Whoever names offsets or times partition by partition names every partition that is read.
+offsets. A user who names offsets or times partition by partition names every partition that is read.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The file lies in the log directory, where brokers step over files, on the same file system and under a name that tells
 job, split and attempt. It is on disk when the task tells of it. Batches of one partition stay in the order in which
-their records came. Nothing in the log has changed before the commit (`publication`). What fills the batches is told in
+their records came. Nothing in the log has changed before the commit (`publication`). What fills the batches is in
 `rows` and `jobs.lines`.
 """
 
@@ -93,7 +93,7 @@ class Target:
 
 
 def remove_staged(directory: str, job: str) -> None:
-    """Remove what the tasks of a job have written, those that nobody heard of included."""
+    """Remove what the tasks of a job have written, those without a report included."""
     for name in files.names(directory):
         if name.startswith(f"{PREFIX}{job}-"):
             files.remove_file(os.path.join(directory, name))

@@ -144,7 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _no_less(begins: Offsets, end: Offsets) -> Offsets:
-    """Return `end`, but nowhere below `begins`: a log that was cut is told by `partitions`."""
+    """Return `end`, but nowhere below `begins`: `partitions` reports a log that was cut."""
     return {
         topic: {number: max(stop, begins[topic][number]) for number, stop in each.items()}
         for topic, each in end.items()

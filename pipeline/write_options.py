@@ -1,4 +1,4 @@
-"""What a writer was told, and what it found of the topics it writes to.
+"""The settings of a writer, and what it found of the topics it writes to.
 
 The columns are those of Spark's Kafka sink (`key value headers topic partition`), and `timestamp`. Kafka's broker makes
 a topic when it is first written to; here the option `partitions` does, so that a slip in a name makes none.
@@ -123,7 +123,7 @@ def _names_of(kinds: tuple[type[DataType], ...]) -> str:
 def topic_shapes(options: WriteOptions) -> dict[str, TopicShape]:
     """Return what is known of the topics that may be written to, making the one of the options where it is missing.
 
-    Raises `LogDirectoryLocked` here when somebody else holds the directory, instead of after the tasks.
+    Raises `LogDirectoryLocked` here when another process holds the directory, instead of after the tasks.
     """
     _check_free(options.path)
     if options.topic is not None and options.topic in INTERNAL_TOPICS:

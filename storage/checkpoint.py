@@ -158,7 +158,7 @@ class CleanShutdown:
         path = os.path.join(directory, CLEAN_SHUTDOWN)
         if files.exists(path):
             files.remove_file(path)
-        files.sync_directory(directory)  # also where it has gone: nobody knows whether that is on disk
+        files.sync_directory(directory)  # also where it has gone: its removal may not be on disk yet
 
 
 # --- identities ------------------------------------------------------------------------------------------------------

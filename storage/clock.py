@@ -14,7 +14,7 @@ class Clock(Protocol):
     """What time it is. Kafka's `Time`, without waiting."""
 
     def now_ms(self) -> int:
-        """Return milliseconds since 1970, UTC. May fall when somebody sets the clock."""
+        """Return milliseconds since 1970, UTC. May fall when the clock is set."""
 
     def monotonic(self) -> float:
         """Return seconds since some moment; never falls."""

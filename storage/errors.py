@@ -159,7 +159,7 @@ class NoOffsetsTopic(StorageError):
 
 
 class CompactionCancelled(StorageError):
-    """Somebody asked a round of compaction to end. Cure: none, the next one begins where this one did."""
+    """A round of compaction was asked to end. Cure: none, the next one begins where this one did."""
 
 
 class SegmentsChanged(StorageError):

@@ -70,7 +70,7 @@ def holder(directory: str) -> int | None:
 
 
 def _open(path: str, flags: int) -> int:
-    """Open the file of the lock; OSError EINVAL for anything else that somebody put in its place."""
+    """Open the file of the lock; OSError EINVAL for anything else in its place."""
     try:
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o640)
     except OSError as error:

@@ -1,6 +1,6 @@
 """What every test gets: its class, a watched log, the golden logs, and Hypothesis without chance.
 
-A test belongs to one class, told by its marker (see CLASSES); one without would run in no class and never be missed,
+A test belongs to one class, given by its marker (see CLASSES); one without would run in no class and never be missed,
 so it fails.
 A test that logs a warning or an error that it does not expect fails, as does one that expects a line which never comes.
 A test that leaves a log directory in its `tmp_path` that `verify` calls damaged fails, unless it is marked `damages`.
@@ -69,7 +69,7 @@ def _cache_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Generator[Non
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "damages: this test leaves a log directory in which verify finds damage")
     config.addinivalue_line("markers", "expect_log(pattern): this test logs warnings or errors that match")
-    # A run that is told to end takes its mounts and brokers with it, also where a shell started it with Ctrl-C ignored.
+    # A run that is terminated takes its mounts and brokers with it, also where a shell started it with Ctrl-C ignored.
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.default_int_handler)
 

@@ -148,7 +148,7 @@ class System:
         opened.disk.do("truncate", opened.inode, size)
 
     def fallocate(self, fd: int, _mode: int, _position: int, _size: int) -> None:
-        """Nobody sees what is set aside: neither content nor length change."""
+        """Preallocation is invisible: neither content nor length change."""
         self.fault("set aside", self._open[fd].path)
 
     def fsync(self, fd: int) -> None:
@@ -164,7 +164,7 @@ class System:
         assert fd in self._open
 
     def flock(self, _fd: int, _how: int) -> None:
-        """Nobody else is there."""
+        """There is no other process."""
 
     # --- names
 

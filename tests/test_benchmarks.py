@@ -185,8 +185,8 @@ def test_made_logs_are_whole_and_closed_cleanly(make: Callable[[Path, int], Path
 
 
 @dataclass
-class Told:
-    """A broker that has said something."""
+class FakeBroker:
+    """A broker with a given log."""
 
     text: str
     is_running: bool = True
@@ -206,11 +206,11 @@ def test_what_a_broker_says_of_its_work_is_read_to_three_digits() -> None:
         "12:00:02.001 INFO LogManager Completed load of Log(dir=/data/recovered-0, topicId=x, topic=recovered, "
         "partition=0, highWatermark=0) with 6 segments, local-log-start-offset 0 in 4321ms (1/1 completed in /data)"
     )
-    broker = Told(cleaned + loaded)
+    broker = FakeBroker(cleaned + loaded)
     assert brokers.cleaned_seconds(broker, TopicPartition("copy-lz4-1", 0)) == pytest.approx(1250.4 / 101.7)
     assert brokers.loaded_seconds(broker, TopicPartition("recovered", 0)) == 4.321
     with pytest.raises(RuntimeError):
-        brokers.loaded_seconds(Told(loaded, is_running=False), TopicPartition("covered", 0))
+        brokers.loaded_seconds(FakeBroker(loaded, is_running=False), TopicPartition("covered", 0))
 
 
 @pytest.mark.unit

@@ -118,8 +118,8 @@ def inner(pytester: pytest.Pytester) -> pytest.Pytester:
 def test_a_test_fails_for_what_it_logs_unexpectedly_and_for_having_no_class(inner: pytest.Pytester) -> None:
     inner.makepyfile(test_a=INNER_TESTS, test_b="def test_no_class():\n    pass\n")
     lines = inner.runpytest_subprocess("-rA", "-m", "unit").outlines
-    told = [match.groups() for line in lines if (match := re.match(r"(PASSED|FAILED|ERROR) test_.\.py::(\w+)", line))]
-    assert {name: {outcome for outcome, test in told if test == name} for _, name in told} == OUTCOMES
+    found = [match.groups() for line in lines if (match := re.match(r"(PASSED|FAILED|ERROR) test_.\.py::(\w+)", line))]
+    assert {name: {outcome for outcome, test in found if test == name} for _, name in found} == OUTCOMES
 
 
 def test_a_run_that_skipped_everything_counts_as_empty(inner: pytest.Pytester) -> None:

@@ -58,7 +58,7 @@ class GroupsDirectory:
         self.directories = GroupDirectories(self._groups, self.lags, self.states, self.commits)
 
     def entry(self) -> EntryAttributes | None:
-        """Return the attributes for whoever asks by name, None when there are no groups and none can be made."""
+        """Return the attributes for a look-up by name, None when there are no groups and none can be made."""
         return self._attributes() if self._groups.engine.is_there or self._groups.may_create else None
 
     def listed(self) -> EntryAttributes | None:

@@ -4,8 +4,8 @@
     task     makes a copy of the partition out of hard links, beside the log directory, and compacts that
     driver   takes the new segments and puts them in the place of the old ones, crash-safe, as the cleaner does
 
-So nothing but the driver ever changes the log, and a task that outlives its driver works on names that nobody else has.
-What a compaction means, which part of a log it takes, and what tombstones become is told in `compaction`. Here it takes
+So nothing but the driver ever changes the log, and a task that outlives its driver works on names of its own.
+`compaction` describes what a compaction means, which part of a log it takes, and what tombstones become. It takes
 what is dirty, whatever the ratio; the active segment stays.
 """
 

@@ -4,8 +4,8 @@
     DEST/topic=orders/partition=0/00000000000000000000-00000000000001000000.parquet     offsets from, and up to before
 
 Names follow from topic, partition and range alone. The manifest is written before the files are, as the plan; a file
-appears under its name when it is whole and on disk. So whoever begins again makes what is missing, and nothing twice;
-whoever comes later exports what has come since. Records of one partition keep their order, in a file and from one to
+appears under its name when it is whole and on disk. So a job that is repeated makes what is missing, and nothing twice;
+a later job exports what has come since. Records of one partition keep their order, in a file and from one to
 the next.
 """
 

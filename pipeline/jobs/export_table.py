@@ -2,7 +2,7 @@
 
 The driver of the database is the user's: a jar that Spark loads (`spark.jars`, `spark.jars.packages`). Rows are those
 of the data source, headers as JSON. Tasks write beside each other, a transaction each, so that a job that fails leaves
-the rows of those that were done; therefore a table has to be new, unless somebody says that rows are to be added.
+the rows of those that were done; therefore a table has to be new, unless an option says that rows are to be added.
 Ranges of offsets are nowhere noted down here: who wants to go on where he was, exports to Parquet.
 """
 

@@ -1,4 +1,4 @@
-"""`import`: files into a topic, each record once, whoever dies when.
+"""`import`: files into a topic, each record once, also after a crash of any process.
 
 text     each line a value, its bytes as they are
 ndjson   each line a record: the fields of `records.ndjson` (value, key, headers, timestamp, partition)

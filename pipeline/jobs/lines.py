@@ -76,7 +76,7 @@ def _blocks(file: files.File, wanted: FileRange) -> Iterator[tuple[bytes, int]]:
     """Yield whole lines, each with its newline, and the position of the first; those that begin in the range."""
     size, place = file.size(), wanted.start
     rest = b""
-    if place:  # the line that reaches into the range belongs to whoever has its beginning
+    if place:  # the line that reaches into the range belongs to the range that has its beginning
         place -= 1
         place = _line_end(file, place, size)
     read = place

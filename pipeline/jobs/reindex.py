@@ -1,6 +1,6 @@
 """`reindex`: offset and time indexes made anew from the logs, segments of all partitions at a time.
 
-The driver holds the log directory (recovering it, when nobody closed it) while tasks read segments and replace their
+The driver holds the log directory (recovering it, when it was not closed) while tasks read segments and replace their
 index files, each whole. A task that outlives its driver does no harm: what it writes is true of the segment that it has
 read, and an index that is not true of another one is found out. What is as it should be already stays as it is.
 """

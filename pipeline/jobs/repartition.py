@@ -1,6 +1,6 @@
 """`repartition`: the records of a topic in a topic of another number of partitions, and where each has gone.
 
-A record with a key goes where Kafka's producer would put it now; one without stays with its neighbours. Records of one
+A record with a key goes where Kafka's producer would put it now; one without stays with its neighbors. Records of one
 key keep their order, as they lie in one partition before and after. The work goes by the order of partitions and
 offsets, and is published once (`publication`); the offset map is written beside:
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 REGISTERS = 1 << 14
 GROUPS = 1 << 16
-_SEED = bytes(SEED_SIZE)  # the same in all tasks; nobody gains by keys that meet in an estimate
+_SEED = bytes(SEED_SIZE)  # the same in all tasks; colliding keys only change an estimate
 
 
 @dataclass(frozen=True, slots=True)

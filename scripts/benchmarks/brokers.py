@@ -84,7 +84,7 @@ def make_unclean(log_dir: Path, partition: TopicPartition) -> None:
     checkpoint.write_offsets(path, {**checkpoint.read_offsets(path), partition: 0})
 
 
-def told(broker: KafkaBroker, pattern: str) -> re.Match[str]:
+def find_in_log(broker: KafkaBroker, pattern: str) -> re.Match[str]:
     """Return the match of `pattern` in what the broker logs, once it does."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while not (match := re.search(pattern, broker.log_text())):
@@ -96,11 +96,11 @@ def told(broker: KafkaBroker, pattern: str) -> re.Match[str]:
 
 def cleaned_seconds(broker: KafkaBroker, partition: TopicPartition) -> float:
     """Return how long the cleaner worked at a partition, once it has. It says so to a tenth; its rate says more."""
-    match = told(broker, _CLEANED.format(re.escape(str(partition))))
+    match = find_in_log(broker, _CLEANED.format(re.escape(str(partition))))
     megabytes, elapsed, rate = (float(number.replace(",", "")) for number in match.groups())
     return megabytes / rate if rate else elapsed
 
 
 def loaded_seconds(broker: KafkaBroker, partition: TopicPartition) -> float:
     """Return how long the broker took to load, and recover, a partition when it started."""
-    return int(told(broker, _LOADED.format(re.escape(str(partition))))[1]) / 1000
+    return int(find_in_log(broker, _LOADED.format(re.escape(str(partition))))[1]) / 1000

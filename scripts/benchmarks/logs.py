@@ -203,7 +203,7 @@ def _base_time(segment: int, segments: int, per_segment: int) -> int:
 def _write_sparse_log(
     path: Path, base_offset: int, base_time: int, each: SealedBatch, per_segment: int, wanted: list[int]
 ) -> None:
-    """Write the batches in `wanted` and their neighbours: the index leads to the one before, where a look-up walks on,
+    """Write the batches in `wanted` and their neighbors: the index leads to the one before, where a look-up walks on,
     and the one behind shows that the batch ends where it says."""
     with path.open("wb") as file:
         file.truncate(per_segment * each.size)

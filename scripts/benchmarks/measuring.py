@@ -1,6 +1,6 @@
 """How things are compared: in turn, round by round, and by the ratio within each round.
 
-A machine changes its pace while one measures it (neighbours, write-back, clock rates), so two figures count together
+A machine changes its pace while one measures it (neighbors, write-back, clock rates), so two figures count together
 only when they were taken one right after the other. The first round is not counted: it meets cold caches and memory
 that the host has not yet given to the guest. What is stated is the median of the ratios, and the smallest and largest.
 

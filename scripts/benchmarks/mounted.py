@@ -46,7 +46,7 @@ def run_kafka_at_full_speed() -> None:
 
 
 samples: list[Path] = []
-"""The folder for what a profiler sees of our daemons; none: nobody looks."""
+"""The folder for what a profiler sees of our daemons; none: no profiler runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ def kafka_sink(bench: Bench) -> Iterator[Measure]:
 
 
 def _check_imported(bench: Bench, sums: list[Any]) -> None:
-    """The same records in the same partitions, whoever wrote them."""
+    """The same records in the same partitions, for any writer."""
     assert sum(count for _, count, *_ in sums) == bench.count, sums
     assert bench.once(("imported", bench.count), lambda: sums) == sums
 

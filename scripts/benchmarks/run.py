@@ -104,7 +104,7 @@ def _place() -> Path:
 def _run(
     rows: list[Row], bench: Bench, rate: float | None, keep: Callable[[Result], None], *, is_profiled: bool
 ) -> list[Result]:
-    """Return the results, each of which was kept at once. A row that fails is told of, and the others are measured.
+    """Return the results, each of which was kept at once. A row that fails is reported, and the others are measured.
 
     `rate`: as `ReadyMemory.rate`.
     """

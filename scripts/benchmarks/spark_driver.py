@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 JARS = ROOT / ".cache" / "spark-jars" / "libs"
 SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g", "spark.log.level": "ERROR"}
 
-# --- whoever measures ------------------------------------------------------------------------------------------------
+# --- the measuring process -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def ranges(bench: Bench) -> Iterator[Measure]:
 
 @contextlib.contextmanager
 def idle(bench: Bench) -> Iterator[Measure]:
-    """CPU time of the daemon of `count` partitions that nobody uses, in % of a core."""
+    """CPU time of the daemon of `count` unused partitions, in % of a core."""
     log_directory = logs.partitions(bench.new("log"), bench.count)
     with mounted.offsetfs(log_directory, bench.folder / "ours") as mount:
 

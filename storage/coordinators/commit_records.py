@@ -19,7 +19,7 @@ from offsetfs.storage.errors import NoOffsetsTopic
 from offsetfs.storage.names import TopicPartition
 
 PARTITIONS = 50
-"""offsets.topic.num.partitions, which nobody changes."""
+"""offsets.topic.num.partitions, whose default is almost never changed."""
 
 SETTINGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(100 << 20)}
 """Those of the topic, as a broker makes it."""

@@ -2,7 +2,7 @@
 
 A broker's group coordinator replays its partitions of that topic: the latest record of a key counts, a tombstone takes
 it away, and what a transaction commits counts from the transaction's end on, if that is no abort. The same is done
-here, the first time somebody asks and then as the logs grow. Follows GroupMetadataManager and OffsetMetadataManager of
+here, at the first request and then as the logs grow. Follows GroupMetadataManager and OffsetMetadataManager of
 Kafka's group coordinator. Which group hashes to which partition does not matter here: all of the directory's count.
 
 Of a record only what is asked for is kept: key, committed offset, time. At most `COMMITS_MAX` of them; the rest is
@@ -147,7 +147,7 @@ class ConsumerGroups:
         except WouldBlock:
             raise
         except (StorageError, OSError):
-            return None  # whoever looks into the partition is told
+            return None  # the partition's own files report the damage
         return log.next_offset
 
     def _log(self, partition: TopicPartition, nowait: bool) -> Log:

@@ -1,1 +1,1 @@
-"""What a topic and a directory can be told: Kafka's settings, their ranges and defaults, and where they are kept."""
+"""The settings of a topic and a directory: Kafka's settings, their ranges and defaults, and where they are kept."""

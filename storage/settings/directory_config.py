@@ -1,7 +1,7 @@
 """The settings of a whole log directory: what Kafka keeps in `server.properties` for all its logs.
 
-Kafka's names, defaults and ranges; checked when built, frozen afterwards. Only those that say when and how the duties
-of a directory run: the broker's defaults of topics (`log.retention.ms`) are in `broker_settings`. Follows
+Kafka's names, defaults and ranges; checked when built, frozen afterwards. Only those that say when and how background
+tasks of a directory run: the broker's defaults of topics (`log.retention.ms`) are in `broker_settings`. Follows
 KafkaConfig, ServerLogConfigs, CleanerConfig and TransactionLogConfig.
 """
 

@@ -2,8 +2,8 @@
 
     {"version": 0, "topics": {"orders": {"retention.ms": "86400000"}}}          Kafka's names, Kafka's texts
 
-Whoever changes the file holds a lock on the directory meanwhile, reads it anew and replaces it whole, so that a command
-may change it while a mount has the directory open; the mount notices at its next look. What cannot be read, or
+A process that changes the file holds a lock on the directory meanwhile, reads it anew and replaces it whole, so that a
+command may change it while a mount has the directory open; the mount notices at its next look. What cannot be read, or
 contradicts itself, changes nothing: the settings stay as they were, and `problem` says why.
 
 When the directory is opened and the file cannot be read, or the settings of a topic are not legal, the defaults hold
@@ -101,7 +101,7 @@ class TopicSettings:
             except InvalidConfig as error:
                 self._inherited, self.problem = before, error
                 raise
-            # What is the same stays the same object: open logs are told apart by it.
+            # What is the same stays the same object: open logs are distinguished by it.
             old = self._configs
             self._configs = {topic: old[topic] if old.get(topic) == new else new for topic, new in configs.items()}
 

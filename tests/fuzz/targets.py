@@ -1,4 +1,4 @@
-"""What is fuzzed: every parser of bytes that somebody else wrote. Each takes any bytes and may raise named errors only.
+"""What is fuzzed: every parser of foreign bytes. Each takes any bytes and may raise named errors only.
 
 A target is a function of bytes; what it lets out other than `StorageError` is a finding. Memory is bounded by the
 runner (`-rss_limit_mb`), time by libFuzzer's own limit for one input.
@@ -84,7 +84,7 @@ def _json_of_batch(data: bytes) -> None:
 
 
 def _json_lines_of(data: bytes) -> None:
-    """Lines that somebody appends, by both codecs; what is taken is printed, and taken again."""
+    """Lines that are appended, by both codecs; what is taken is printed, and taken again."""
     target, twin_target, start = bytearray(len(data) + 100), bytearray(len(data) + 100), 0
     while start < len(data):
         arguments = (data, start, len(data), target, 0, 0, None, 7, 1 << 30)

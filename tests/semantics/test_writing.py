@@ -114,8 +114,8 @@ JSON = [
     Said(
         "A line that is no such JSON is refused with “Invalid argument”; the lines before it are records.",
         f"printf '{DAMAGED_LINE}' | cat 2>&1 > $p/append.ndjson | grep -o 'Invalid.*'; cat $p/values; "
-        "grep -q $p/append.ndjson .offsetfs/errors && echo told",
-        "Invalid argument\n1\n2\ntold\n",
+        "grep -q $p/append.ndjson .offsetfs/errors && echo reported",
+        "Invalid argument\n1\n2\nreported\n",
     ),
     Said(
         "A field that `records.ndjson` does not have is refused with “Invalid argument”, and its name is in "
