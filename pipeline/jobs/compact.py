@@ -116,7 +116,7 @@ def _begin(directory: LogDirectory, log: Log, scratch: str) -> _Work | None:
     with log.changing():
         pass  # what a round that was cut short left behind goes now, before there is anything of this one
     log.flush()
-    log.home.save_recovery_point(log.recovery_point)
+    log.context.save_recovery_point(log.recovery_point)
     name = str(log.partition)
     return _Work(name, scratch, found.first_dirty, log.log_start_offset, log.next_offset, now_ms)
 

@@ -208,8 +208,8 @@ class _Rewriting:
         # No record goes for the sake of a later one that a power cut could take. And gaps lie below the recovery point:
         # what is missing behind it is what a power cut took.
         log.flush()
-        log.home.before_change()
-        log.home.save_recovery_point(log.recovery_point)
+        log.context.before_change()
+        log.context.save_recovery_point(log.recovery_point)
         horizon_ms = min(now_ms + log.config.delete_retention_ms, _TIMESTAMP_MAX)
         last_offsets = {producer_id: entry.last_offset for producer_id, entry in producers.items()}
         self.records = Filter(round.map, round.range.first_uncleanable, now_ms, horizon_ms, last_offsets)

@@ -303,7 +303,7 @@ class LogDirectory:
             is_compacted=self._settings.is_compacted(partition),
             is_brokers=self.is_brokers or not self._settings.is_known(partition.topic),
             on_bytes=on_bytes,
-            home=self._home_of(partition),
+            context=self._context_of(partition),
         )
 
     def _high_watermark(self, partition: TopicPartition) -> int | None:
@@ -313,7 +313,7 @@ class LogDirectory:
         replicas = self.metadata.refresh().replica_count(partition)
         return None if replicas is None or replicas <= 1 else self._checkpoints.high_watermark(partition)
 
-    def _home_of(self, partition: TopicPartition) -> LogContext:
+    def _context_of(self, partition: TopicPartition) -> LogContext:
         return LogContext(
             clock=self.clock,
             deletions=self.deletions,

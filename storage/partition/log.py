@@ -71,14 +71,14 @@ class Log:
         read_only: bool = False,
         unrecovered: Exception | None = None,
         is_compacted: bool = False,
-        home: LogContext | None = None,
+        context: LogContext | None = None,
     ) -> None:
         """Take over what recovery found; use `log_loader.open_log`."""
         self.partition = partition
         self.path = path
         self.config = config
-        self.home = home or LogContext()
-        self.clock = self.home.clock
+        self.context = context or LogContext()
+        self.clock = self.context.clock
         self.read_only = read_only
         self.unrecovered = unrecovered
         """Why the log is read only in a directory that is open for writing: its recovery failed."""
@@ -87,7 +87,7 @@ class Log:
         self.log_start_offset = log_start_offset
         self.next_offset = next_offset
         self.recovery_point = recovery_point
-        self._damaged_places = DamageRegistry(damage, self.home.on_damage)
+        self._damaged_places = DamageRegistry(damage, self.context.on_damage)
         self.fenced: OSError | None = None
         self.epochs = epochs
         self._producers = LogProducers(load_producers)
@@ -269,7 +269,7 @@ class Log:
         if self._changed:
             self._segments.active.activate()
             return
-        self.home.before_change()
+        self.context.before_change()
         self._producers.know(self)
         self._segments.active.activate()
         if self.epochs.latest is None:
@@ -404,7 +404,7 @@ class Log:
         """Hold the log for a change of its files; raise what an append would when it takes none."""
         with self.held():
             self._check_writable()
-            self.home.before_change()
+            self.context.before_change()
             yield
 
     @contextlib.contextmanager

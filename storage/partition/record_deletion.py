@@ -44,6 +44,6 @@ def raise_log_start(log: Log, start: int) -> None:
     """Raise the log start to `start`, which is at most the log end; on disk after return."""
     if start > log.recovery_point:
         log.flush()
-    log.home.before_change()
-    log.home.save_log_start(start)
+    log.context.before_change()
+    log.context.save_log_start(start)
     log.raise_log_start(start)

@@ -38,7 +38,7 @@ def replace_segments(log: Log, new: Sequence[Segment], old: Sequence[Segment]) -
         with log.fencing():
             _swap(log.path, new, old)
         log.adopt(Segments([*segments.without(old), *new]))
-    segment_names.unlink_later(old, log.home.deletions, log.config.file_delete_delay_ms)
+    segment_names.unlink_later(old, log.context.deletions, log.config.file_delete_delay_ms)
 
 
 def _swap(path: str, new: Sequence[Segment], old: Sequence[Segment]) -> None:

@@ -232,5 +232,5 @@ def take_out_below_start(log: Log) -> list[Segment]:
         with log.fencing():
             files.sync_directory(log.path)
         log.adopt(segments.without(gone))
-    segment_names.unlink_later(gone, log.home.deletions, log.config.file_delete_delay_ms)
+    segment_names.unlink_later(gone, log.context.deletions, log.config.file_delete_delay_ms)
     return gone

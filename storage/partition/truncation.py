@@ -70,7 +70,7 @@ def _cut(log: Log, offset: int) -> None:
     position = last.position_of(offset)
     if position < last.size:
         cut_tail.keep(last, position)
-    log.home.cut_checkpoints(offset, last.base_offset)
+    log.context.cut_checkpoints(offset, last.base_offset)
     later = [segment for segment in segments if segment.base_offset > last.base_offset]
     with log.fencing():
         segments.active.deactivate()
@@ -89,7 +89,7 @@ def _empty(log: Log, offset: int) -> None:
         _take_out(log, segments.values())
         _remove_snapshots(log.path, 0)
         _cut_epochs(log, cut_from=0, next_offset=offset)
-        log.home.restart_checkpoints(offset)
+        log.context.restart_checkpoints(offset)
         log.end_at(offset, Segments([_begin(log, offset)]))
 
 
@@ -109,7 +109,7 @@ def _take_out(log: Log, segments: Sequence[Segment]) -> None:
     for segment in reversed(segments):
         segment_names.take_out(segment)
         files.sync_directory(log.path)
-    segment_names.unlink_later(segments, log.home.deletions, log.config.file_delete_delay_ms)
+    segment_names.unlink_later(segments, log.context.deletions, log.config.file_delete_delay_ms)
 
 
 def _cut_segment(segment: Segment, position: int, offset: int) -> Segment:

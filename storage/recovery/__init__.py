@@ -1,1 +1,1 @@
-"""From what a crash left to a log that can be served."""
+"""Crash recovery: turns the files that a crash left into a log that can be opened."""

@@ -1,14 +1,17 @@
-"""What swaps, removals and crashes leave in a partition's directory, and which of it goes when the log is opened.
+"""Leftover files of interrupted swaps, removals and crashes in a partition's directory.
 
-    .cleaned            output that was not finished: goes
-    .swap               output that is about to take its place: takes it, or goes with a `.cleaned` at or below its base
-    .deleted            on its way out: goes
-    .index and its like whose `.log` is gone: goes; so does what ends in .tmp, whose making was cut short
-    .snapshot           of a base that no segment has: goes, but for the latest, when it lies in the last segment
+Opening a partition for writing handles each kind:
 
-Everything else stays, whatever it is called: `.cut-` files, names of other programs, directories. Follows the first
-steps of Kafka's LogLoader and ProducerStateManager.removeStraySnapshots, with syncs between steps that may not be seen
-in another order: what is finished here can be cut short by the next crash.
+    .cleaned            unfinished output of a swap: removed
+    .swap               finished output of a swap: renamed to its final name, or removed if a `.cleaned` exists at or
+                        below its base offset
+    .deleted            renamed for removal: removed
+    .index, .timeindex, .txnindex and line indexes without a `.log`: removed; so are `.tmp` files
+    .snapshot           whose base offset no segment has: removed, except the latest one, if it lies in the last segment
+
+All other files stay: `.cut-` files, files of other programs, directories. The order is that of Kafka's LogLoader and of
+ProducerStateManager.removeStraySnapshots. Unlike Kafka, this module syncs the directory between steps whose order
+matters, because a second crash can interrupt any step.
 """
 
 from __future__ import annotations
@@ -25,22 +28,26 @@ from offsetfs.storage.partition.swap import CLEANED, SWAP
 from offsetfs.storage.records import chain, row_walk
 from offsetfs.storage.segments import removed_names
 
-_OF_A_LOG = (".index", ".timeindex", ".txnindex", *MAP_SUFFIXES)
-_OF_A_SEGMENT = (".log", *_OF_A_LOG, ".snapshot")
-"""What is swapped and removed. Nothing else that lies beside a log is ours to touch, a `.cut-` least of all."""
+_INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex", *MAP_SUFFIXES)
+_SEGMENT_SUFFIXES = (".log", *_INDEX_SUFFIXES, ".snapshot")
+"""Suffixes of the files that swaps and removals touch. No other file beside a log is touched, `.cut-` files in
+particular.
+"""
 
 _RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSwaps:
-    """What a compaction, a split or a removal left half done: names that go, and names that lose the ending `.swap`."""
+    """The changes that complete an interrupted compaction, split or removal: files to remove, and `.swap` files to
+    rename.
+    """
 
     undone: Sequence[str] = ()
-    """`.swap` files of a swap that was still being prepared."""
+    """`.swap` files of a swap whose preparation did not finish."""
 
     replaced: Sequence[str] = ()
-    """Live files in whose place a `.swap` comes."""
+    """Live files that a `.swap` file replaces."""
 
     garbage: Sequence[str] = ()
     """`.cleaned` and `.deleted` files."""
@@ -49,35 +56,35 @@ class PendingSwaps:
 
     @property
     def removed(self) -> list[str]:
-        """All names that go."""
+        """Return the names of all files to remove."""
         return [*self.undone, *self.replaced, *self.garbage]
 
     @property
     def is_swap(self) -> bool:
-        """Whether a swap is to be finished or undone; else there is garbage at most, which nobody sees."""
+        """Whether a swap must be completed or undone. If not, at most garbage is left, which readers never see."""
         return bool(self.undone or self.renamed)
 
-    def reach(self, offset: int) -> bool:
-        """Whether any of it lies at `offset` or above; what retention left to be removed lies below a log's first."""
+    def reaches(self, offset: int) -> bool:
+        """Whether a file of the swap lies at `offset` or above. Files that retention renamed lie below the start."""
         parsed = (parse_segment_name(name) for name in [*self.removed, *self.renamed])
         return any(base >= offset for base, _ in filter(None, parsed))
 
 
 SegmentFileNames = list[tuple[str, int, str]]
-"""The files of segments in a directory: name, base offset, suffix."""
+"""The segment files of a directory, each as (name, base offset, suffix)."""
 
 
 def parse_segment_names(names: Iterable[str]) -> SegmentFileNames:
-    """Return the names that are of segments, taken apart."""
+    """Return the names that belong to segments, parsed."""
     parsed = ((name, parse_segment_name(name)) for name in names)
     return [(name, int(each[0]), each[1]) for name, each in parsed if each is not None]
 
 
 def pending_swaps(path: str, parsed: SegmentFileNames | None = None) -> PendingSwaps:
-    """Return what `finish_swaps` would do (LogLoader, its first four steps); changes nothing.
+    """Return the changes that `finish_swaps` would make (the first four steps of LogLoader). Changes nothing.
 
-    Reads `.log.swap` files, to know which files they replace. Where those are all there yet, one that is damaged does
-    not take their place.
+    Reads `.log.swap` files to find the files that they replace. If none of the files to be replaced is gone yet, a
+    damaged `.swap` file does not replace them.
     """
     parsed = parse_segment_names(files.names(path)) if parsed is None else parsed
     cleaned_min = min((base for _, base, suffix in parsed if suffix in _ending(CLEANED)), default=None)
@@ -95,14 +102,16 @@ def pending_swaps(path: str, parsed: SegmentFileNames | None = None) -> PendingS
 
 
 def _is_begun(parsed: SegmentFileNames, swaps: SegmentFileNames) -> bool:
-    """Whether something may have gone already for the sake of these `.swap` files."""
+    """Whether the swap may already have removed a live file."""
     live = {base for _, base, suffix in parsed if suffix == ".log"}
     gone = any(removed_names.without_ending(suffix) == ".log" for _, _, suffix in parsed)
     return gone or not all(base in live for _, base, suffix in swaps if suffix == ".log" + SWAP)
 
 
 def _is_sound(path: str, name: str, base: int, suffix: str) -> bool:
-    """Whether a `.log.swap` holds whole batches, and nothing else; indexes are made anew if need be."""
+    """Whether a `.log.swap` holds only whole, valid batches. Other files are not checked, because indexes can be
+    rebuilt.
+    """
     if suffix != ".log" + SWAP:
         return True
     try:
@@ -113,14 +122,14 @@ def _is_sound(path: str, name: str, base: int, suffix: str) -> bool:
 
 
 def _replaced(path: str, parsed: SegmentFileNames, logs: Sequence[tuple[str, int]]) -> list[str]:
-    """Return the live files that the `.log.swap` files in `logs` stand for."""
+    """Return the live files that the `.log.swap` files in `logs` replace."""
     if not logs:
         return []
     bases = {base for _, base in logs}
-    live = [each for each in parsed if each[2] in _OF_A_SEGMENT]
-    # The last segment is never rewritten: an offset that a flipped bit put too high shall not take it.
+    live = [each for each in parsed if each[2] in _SEGMENT_SUFFIXES]
+    # The last segment is never rewritten. So a flipped bit that raises an offset cannot remove it.
     last = max((base for _, base, suffix in live if suffix == ".log"), default=-1)
-    # What was copied from may be called `.deleted` by now, and what is older not: renames reach the disk in any order.
+    # Renames reach the disk in any order: a source segment may already be called `.deleted` while an older one is not.
     logs_once = [
         (base, name)
         for name, base, suffix in parsed
@@ -133,11 +142,12 @@ def _replaced(path: str, parsed: SegmentFileNames, logs: Sequence[tuple[str, int
 
 
 def _next_offset_of(path: str, name: str, base: int, others: Sequence[tuple[int, str]]) -> int:
-    """Return the offset behind the last batch of a `.log.swap`, or `base`; an offset that no segment can hold is none.
+    """Return the offset after the last batch of a `.log.swap`, or `base`. Offsets that no segment can hold do not
+    count.
 
-    No checksum covers offsets, and what is believed here takes live segments away. So a log counts when it is sound and
-    its offsets rise, and its last batch when the last of the `others` that it takes away has one with these offsets:
-    that is where it was copied from.
+    No checksum covers offsets, and a wrong end offset would remove live segments. So the log must be valid, its offsets
+    must rise, and the last of the `others` in the range must contain the same last batch, because it was copied from
+    there.
     """
     sure, end, last = base, base, (base, base)
     try:
@@ -164,22 +174,22 @@ def _has_batch(path: str, name: str, batch: tuple[int, int]) -> bool:
 
 
 def _ending(ending: str) -> list[str]:
-    return [suffix + ending for suffix in _OF_A_SEGMENT]
+    return [suffix + ending for suffix in _SEGMENT_SUFFIXES]
 
 
 def _is_removed(suffix: str) -> bool:
-    return removed_names.without_ending(suffix) in _OF_A_SEGMENT
+    return removed_names.without_ending(suffix) in _SEGMENT_SUFFIXES
 
 
 def finish_swaps(path: str) -> PendingSwaps:
-    """Finish or undo what `pending_swaps` says, and return it. On disk after return, when a swap was among it.
+    """Complete or undo the swaps that `pending_swaps` returns, and return them. Durable on return if there was a swap.
 
-    A `.swap` that is undone goes before the `.cleaned` that says so, a file that is replaced before the new one gets
-    its name, each on disk before the next. That there is a `.swap` is on disk before anything goes for it: whoever died
-    may have renamed it a moment ago.
+    The order of the syncs: a `.swap` file is removed before the `.cleaned` file that marks it as unfinished. A replaced
+    file is removed before the new file gets its name. The existence of a `.swap` is synced first of all, because a
+    process that crashed may have renamed it a moment ago and the rename may not be on disk.
 
-    The garbage stays, and is the caller's to `remove_garbage`: it tells that the log was compacted (`reach`), which a
-    recovery that is cut short must know once more.
+    Garbage stays until the caller calls `remove_garbage`. It shows that the log was compacted (`reaches`), and a
+    recovery that is interrupted must be able to see that again.
     """
     pending = pending_swaps(path)
     if pending.is_swap:
@@ -196,16 +206,17 @@ def finish_swaps(path: str) -> PendingSwaps:
 
 
 def orphans(parsed: SegmentFileNames) -> list[str]:
-    """Return the names of indexes whose log is gone, and of files whose making was cut short (`files.replace_file`)."""
+    """Return the names of indexes without a log, and of temporary files (see `files.replace_file`)."""
     logs = {base for _, base, suffix in parsed if suffix == ".log"}
     unfinished = _ending(".tmp")
-    return [n for n, base, suffix in parsed if (suffix in _OF_A_LOG and base not in logs) or suffix in unfinished]
+    return [n for n, base, suffix in parsed if (suffix in _INDEX_SUFFIXES and base not in logs) or suffix in unfinished]
 
 
 def stray_snapshots(parsed: SegmentFileNames, *, offset_max: int | None = None) -> list[str]:
-    """Return the names of snapshots that no segment begins with, but for the latest when it lies in the last segment.
+    """Return the names of snapshots at whose offset no segment begins, except the latest one, if it is in the last
+    segment.
 
-    With `offset_max` those beyond it, too: of a future that was cut.
+    With `offset_max`, also return the snapshots above it: they describe records that were cut.
     """
     bases = {base for _, base, suffix in parsed if suffix == ".log"}
     snapshots = [(base, name) for name, base, suffix in parsed if suffix == ".snapshot"]
@@ -217,21 +228,23 @@ def stray_snapshots(parsed: SegmentFileNames, *, offset_max: int | None = None) 
 
 
 def remove_garbage(paths: Iterable[str]) -> None:
-    """Remove garbage; what does not go stays, and harms nobody."""
+    """Remove garbage. Files that cannot be removed stay; they are harmless."""
     for path in paths:
         with contextlib.suppress(OSError):
             files.remove_file(path)
 
 
 def deferred_removal(paths: Iterable[str]) -> Callable[[], None]:
-    """Return what removes garbage when it is called, but no other file that has one of these names by then: a round of
-    compaction makes files of the same names."""
+    """Return a function that removes these files, but not other files that have been given the same names by then.
+
+    A later round of compaction creates files of the same names.
+    """
     found = [(path, each) for path in paths if (each := _identity(path)) is not None]
     return lambda: remove_garbage(path for path, each in found if _identity(path) == each)
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return what tells a file from another of its name: its number may be given again, not with the same time."""
+    """Return the identity of a file. The kernel may reuse an inode number, but not with the same modification time."""
     try:
         status = files.status(path)
     except OSError:
@@ -240,9 +253,9 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def remove_before_first_change(paths: Sequence[str], before_change: Callable[[], None]) -> Callable[[], None]:
-    """Return a `before_change` that removes `paths`, too, when it is called first.
+    """Return a `before_change` that also removes `paths` on its first call.
 
-    A directory that is opened and not written to is left as it was: also the garbage in it.
+    A directory that is opened and not changed keeps all its files, garbage included.
     """
     waiting = list(paths)
 
@@ -255,7 +268,7 @@ def remove_before_first_change(paths: Sequence[str], before_change: Callable[[],
 
 
 def remove(path: str, names: Sequence[str]) -> bool:
-    """Remove these; return whether there were any. Not synced."""
+    """Remove the named files; return whether there were any. Does not sync."""
     for name in names:
         files.remove_file(os.path.join(path, name))
     return bool(names)

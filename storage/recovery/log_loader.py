@@ -1,11 +1,10 @@
-"""Opening a partition: what is on disk becomes a `Log`, after a clean shutdown and after a crash.
+"""Opens a partition: builds a `Log` from the files on disk, after a clean shutdown or a crash.
 
-Follows Kafka's LogLoader, in its order: swaps that were cut short are finished or undone (`leftover_files`), the
-segments are taken in and split where they hold too many offsets (`overflow`), and when the shutdown was not clean the
-log is recovered (`recovery`). What is only garbage goes with the first change, so that a directory which is opened and
-not written to stays as it was.
+Follows the order of Kafka's LogLoader: complete or undo interrupted swaps (`leftover_files`), load the segments, split
+those with too many offsets (`overflow`), and recover the log if the shutdown was not clean (`recovery`). Garbage is
+removed with the first change, so that a directory that is opened and not written to stays as it was.
 
-Opened for reading, nothing is changed: what is not sound at the end is simply not shown.
+A read-only opening changes nothing. An invalid tail of the log is not visible to readers.
 """
 
 from __future__ import annotations
@@ -35,42 +34,46 @@ from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.segments.transaction_index import SUFFIX as TRANSACTION_INDEX
 from offsetfs.storage.settings.config import LogConfig
 
-_SWAP_LOOKS_MAX = 10
-"""How often the files are listed anew when one vanishes meanwhile: a swap takes a broker about a millisecond."""
+_LISTING_RETRIES_MAX = 10
+"""How often the listing is retried if a file disappears meanwhile. A broker needs about a millisecond for a swap."""
 
-_SEGMENTS_LOOKED_AT_MAX = 100
-"""Of a log that was not closed in order, by a reader."""
+_SEGMENTS_CHECKED_MAX = 100
+"""The segments that a read-only opening checks for gaps after an unclean shutdown."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """How a partition is to be opened. Offsets come from the checkpoints of its directory; 0 when they say nothing."""
+    """The parameters for opening a partition. Offsets come from the directory's checkpoints; 0 without an entry."""
 
     config: LogConfig
     pool: FilePool[SegmentFiles]
     recovery_point: int = 0
     log_start: Callable[[], int] = lambda: 0
     high_watermark: Callable[[], int | None] = lambda: None
-    """For a reader: the offset at which the log ends because its broker may truncate what follows; None: no bound."""
+    """For readers: the offset at which the log ends because its broker may truncate later records. None means no bound.
+    """
     clean: bool = True
     read_only: bool = False
     is_compacted: bool = False
     has_recovery_point: bool = False
-    """Whether the checkpoint says so, be it 0: compaction puts it there before it leaves the first gap."""
+    """Whether the checkpoint has a recovery point, even 0. Compaction writes one before it leaves the first gap."""
 
     unrecovered: Exception | None = None
-    """Why the log is opened for reading although its directory is open for writing: its recovery failed."""
+    """The error of a failed recovery, because of which the log is opened read-only in a directory that is open for
+    writing.
+    """
 
     is_brokers: bool = False
-    """Whether a broker wrote here, or the topic's settings are unknown: so are the reasons of gaps between segments."""
+    """Whether a broker wrote this log, or the topic's settings are unknown. Then the cause of gaps is unknown as well.
+    """
     on_bytes: OnBytes = lambda count: None
-    """Told, during recovery, how many bytes more were verified."""
-    home: LogContext = field(default_factory=LogContext)
+    """Called during recovery with the number of bytes verified since the last call."""
+    context: LogContext = field(default_factory=LogContext)
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
-    """The segments of a log and where they end."""
+class _LoadedSegments:
+    """The segments of a log, and its end."""
 
     segments: Segments
     next_offset: int
@@ -78,116 +81,116 @@ class _Content:
     has_transactions: bool = False
 
 
-_IMPOSSIBLE = (ArithmeticError, LookupError, ValueError, TypeError, struct.error)
-"""What Python raises where numbers or bytes of a file have values that no check foresaw."""
+_UNFORESEEN_ERRORS = (ArithmeticError, LookupError, ValueError, TypeError, struct.error)
+"""The Python exceptions that unforeseen values in a file can raise."""
 
 
-def open_log(partition: TopicPartition, path: str, opening: OpenOptions) -> Log:
-    """Open the partition in directory `path`, recovering it when it was not closed cleanly.
+def open_log(partition: TopicPartition, path: str, options: OpenOptions) -> Log:
+    """Open the partition in directory `path`, and recover it if it was not closed cleanly.
 
-    Costs a directory listing and the last index interval after a clean shutdown, else a read of everything from the
-    recovery point on. Raises OSError and StorageError for this partition alone, `UnreadableLog` for damage that no
-    check foresaw.
+    After a clean shutdown this costs a directory listing and a read of the last index interval; otherwise a read of
+    everything from the recovery point on. Raises OSError and StorageError for this partition alone, and `UnreadableLog`
+    for damage that no check foresaw.
     """
     try:
-        return _opened(partition, path, opening)
-    except _IMPOSSIBLE as error:
+        return _open(partition, path, options)
+    except _UNFORESEEN_ERRORS as error:
         raise UnreadableLog(f"cannot be opened: {error!r}", path=path) from error
 
 
-def _opened(partition: TopicPartition, path: str, opening: OpenOptions) -> Log:
+def _open(partition: TopicPartition, path: str, options: OpenOptions) -> Log:
     damage: list[Damage] = []
     epochs = _epochs(path, damage)
-    if opening.read_only:
-        content, home = _read(path, opening), opening.home
-        if opening.unrecovered is not None:
-            damage.append(Damage(path, 0, content.next_offset, f"read only, not recovered: {opening.unrecovered}"))
+    if options.read_only:
+        content, context = _read(path, options), options.context
+        if options.unrecovered is not None:
+            damage.append(Damage(path, 0, content.next_offset, f"read only, not recovered: {options.unrecovered}"))
     else:
-        content, home = _load(path, epochs, opening)
-        content = _beyond_what_was_given_out(content, opening)
+        content, context = _load(path, epochs, options)
+        content = _advance_past_used_offsets(content, options)
     first = content.segments.first.base_offset
     log = Log(
         partition,
         path,
-        opening.config,
+        options.config,
         content.segments,
-        opening.pool,
-        log_start_offset=min(max(opening.log_start(), first), content.next_offset),
+        options.pool,
+        log_start_offset=min(max(options.log_start(), first), content.next_offset),
         next_offset=content.next_offset,
-        recovery_point=min(opening.recovery_point, content.next_offset) if opening.read_only else content.next_offset,
+        recovery_point=min(options.recovery_point, content.next_offset) if options.read_only else content.next_offset,
         epochs=epochs,
-        load_producers=lambda log, was_cut: load_producers(log, clean=opening.clean and not was_cut),
+        load_producers=lambda log, was_cut: load_producers(log, clean=options.clean and not was_cut),
         damage=tuple(damage + content.damage),
-        read_only=opening.read_only,
-        unrecovered=opening.unrecovered,
-        is_compacted=opening.is_compacted,
-        home=home,
+        read_only=options.read_only,
+        unrecovered=options.unrecovered,
+        is_compacted=options.is_compacted,
+        context=context,
     )
-    if opening.read_only:
-        log.follow(LogFollower(log, opening.log_start, high_watermark=opening.high_watermark))
+    if options.read_only:
+        log.follow(LogFollower(log, options.log_start, high_watermark=options.high_watermark))
     if content.has_transactions:
-        log.transactions.rebuild_indexes(opening.recovery_point)
+        log.transactions.rebuild_indexes(options.recovery_point)
     return log
 
 
 # --- for writing -----------------------------------------------------------------------------------------------------
 
 
-def _load(path: str, epochs: LeaderEpochCache, opening: OpenOptions) -> tuple[_Content, LogContext]:
-    """Return what a writer finds, and the surroundings of its log."""
+def _load(path: str, epochs: LeaderEpochCache, options: OpenOptions) -> tuple[_LoadedSegments, LogContext]:
+    """Return the content of the log for a writer, and the context of the log."""
     present = leftover_files.parse_segment_names(files.names(path))
     swaps = leftover_files.pending_swaps(path, present)
-    if swaps.is_swap or not opening.clean:
-        opening.home.before_change()
+    if swaps.is_swap or not options.clean:
+        options.context.before_change()
         leftover_files.finish_swaps(path)
         present = leftover_files.parse_segment_names(files.names(path))
-    content = _end_of_clean(path, opening) if opening.clean else None
+    content = _end_of_clean(path, options) if options.clean else None
     if content is None:
-        opening.home.before_change()
-        return _recovered(path, epochs, opening, swaps), opening.home
+        options.context.before_change()
+        return _recovered(path, epochs, options, swaps), options.context
     strays = leftover_files.stray_snapshots(present, offset_max=content.next_offset)
     waiting = [os.path.join(path, name) for name in [*swaps.garbage, *leftover_files.orphans(present), *strays]]
-    before_change = leftover_files.remove_before_first_change(waiting, opening.home.before_change)
-    return content, replace(opening.home, before_change=before_change)
+    before_change = leftover_files.remove_before_first_change(waiting, options.context.before_change)
+    return content, replace(options.context, before_change=before_change)
 
 
-def _end_of_clean(path: str, opening: OpenOptions) -> _Content | None:
-    """Return a log that was closed cleanly; None when it does not end with a whole batch all the same."""
+def _end_of_clean(path: str, options: OpenOptions) -> _LoadedSegments | None:
+    """Return the content of a cleanly closed log, or None if it does not end with a whole batch."""
     while True:
-        segments = _segments(path, opening)
+        segments = _segments(path, options)
         end = end_of_chain(segments.active)
         if end is None:
             return None
         overflowed = overflow.find(segments.values(), end)
         if overflowed is None:
-            return _Content(segments, end)
-        opening.home.before_change()
+            return _LoadedSegments(segments, end)
+        options.context.before_change()
         leftover_files.remove_garbage(overflow.split(overflowed))
 
 
 def _recovered(
-    path: str, epochs: LeaderEpochCache, opening: OpenOptions, swaps: leftover_files.PendingSwaps
-) -> _Content:
+    path: str, epochs: LeaderEpochCache, options: OpenOptions, swaps: leftover_files.PendingSwaps
+) -> _LoadedSegments:
     garbage = [os.path.join(path, name) for name in swaps.garbage]
     was_split = False
     while True:
-        segments = _segments(path, opening)
+        segments = _segments(path, options)
         recovery = Recovery(
             segments,
             epochs,
-            opening.recovery_point,
-            log_start=opening.log_start(),
-            has_gaps=was_split or _may_have_gaps(segments, opening, swaps),
-            on_bytes=opening.on_bytes,
+            options.recovery_point,
+            log_start=options.log_start(),
+            has_gaps=was_split or _may_have_gaps(segments, options, swaps),
+            on_bytes=options.on_bytes,
         )
         recovery.run()
         if not recovery.split:
             break
         was_split = True
         garbage += recovery.split
-    opening.home.deletions.add(leftover_files.deferred_removal(garbage), opening.config.file_delete_delay_ms)
+    options.context.deletions.add(leftover_files.deferred_removal(garbage), options.config.file_delete_delay_ms)
     has_indexes = any(files.exists(segment.path(TRANSACTION_INDEX)) for segment in recovery.segments)
-    return _Content(
+    return _LoadedSegments(
         recovery.segments,
         recovery.next_offset,
         recovery.damage,
@@ -195,28 +198,32 @@ def _recovered(
     )
 
 
-def _may_have_gaps(segments: Segments, opening: OpenOptions, swaps: leftover_files.PendingSwaps) -> bool:
-    """Whether compaction may have left gaps behind the recovery point. Ours leaves none there; a broker's may."""
-    if opening.is_brokers or opening.has_recovery_point:
-        return opening.is_brokers
-    return opening.is_compacted or swaps.reach(max(segments.first.base_offset, opening.log_start()))
+def _may_have_gaps(segments: Segments, options: OpenOptions, swaps: leftover_files.PendingSwaps) -> bool:
+    """Whether compaction may have left gaps above the recovery point. Ours leaves none there; a broker's may."""
+    if options.is_brokers or options.has_recovery_point:
+        return options.is_brokers
+    return options.is_compacted or swaps.reaches(max(segments.first.base_offset, options.log_start()))
 
 
-def _segments(path: str, opening: OpenOptions) -> Segments:
+def _segments(path: str, options: OpenOptions) -> Segments:
     names = files.names(path)
     parsed = (parse_segment_name(name) for name in names)
     bases = sorted(base for base, suffix in filter(None, parsed) if suffix == ".log")
     if bases:
-        return Segments(Segment(path, base, opening.config, opening.pool, clock=opening.home.clock) for base in bases)
+        return Segments(
+            Segment(path, base, options.config, options.pool, clock=options.context.clock) for base in bases
+        )
     foreign = [name for name in names if not belongs_to_partition(name)]
-    if foreign:  # many a directory elsewhere is called `name-1`
+    if foreign:  # directories of other programs may be called `name-1` as well
         raise StorageError(f"is no partition: it holds {foreign[0]!r} and no .log file", path=path)
-    opening.home.before_change()
-    return Segments([Segment.create(path, opening.log_start(), opening.config, opening.pool, clock=opening.home.clock)])
+    options.context.before_change()
+    return Segments(
+        [Segment.create(path, options.log_start(), options.config, options.pool, clock=options.context.clock)]
+    )
 
 
 def belongs_to_partition(name: str) -> bool:
-    """Whether a file in a partition's directory may be one of the partition's, by its name."""
+    """Return whether a file in a partition's directory may belong to the partition, judging by its name."""
     if name.removesuffix(".tmp") in (checkpoint.LEADER_EPOCHS, checkpoint.PARTITION_METADATA):
         return True
     return parse_segment_name(name) is not None
@@ -225,50 +232,50 @@ def belongs_to_partition(name: str) -> bool:
 # --- for reading -----------------------------------------------------------------------------------------------------
 
 
-def _read(path: str, opening: OpenOptions) -> _Content:
-    """Return what a reader is shown."""
-    high_watermark = opening.high_watermark()
-    segments = _readable_segments(path, opening)
+def _read(path: str, options: OpenOptions) -> _LoadedSegments:
+    """Return the content of the log for a reader."""
+    high_watermark = options.high_watermark()
+    segments = _readable_segments(path, options)
     if high_watermark is not None:
         shown = [segment for segment in segments if segment.base_offset <= high_watermark]
         segments = Segments(shown or [segments.first])
     active = segments.active
-    size, next_offset, damaged = readable_end(active, opening.recovery_point)
+    size, next_offset, damaged = readable_end(active, options.recovery_point)
     if high_watermark is not None:
-        size, next_offset = replicated_end(active, (size, next_offset), high_watermark, opening.log_start())
+        size, next_offset = replicated_end(active, (size, next_offset), high_watermark, options.log_start())
     active.size = size
-    return _Content(segments, next_offset, [*_holes(segments, opening), *([damaged] if damaged else [])])
+    return _LoadedSegments(segments, next_offset, [*_find_gaps(segments, options), *([damaged] if damaged else [])])
 
 
-def _holes(segments: Segments, opening: OpenOptions) -> list[Damage]:
-    """Return where a segment beyond the recovery point ends before the next one begins, in a log not closed in order.
+def _find_gaps(segments: Segments, options: OpenOptions) -> list[Damage]:
+    """Return the gaps between segments above the recovery point, in a log that was not closed cleanly.
 
-    A power cut leaves that: the kernel wrote the newer file first. A writer sets aside what follows; a reader shows
-    it, and says so, where a checkpoint of ours tells from where on compaction leaves no gaps. Kernels write everything
-    within a minute, so no more than the last segments are looked at.
+    A power cut leaves such a gap if the kernel wrote the newer file first. A writer sets the later segments aside. A
+    reader shows them and reports the gap, if a checkpoint of ours says from where on compaction leaves no gaps. Because
+    kernels write dirty pages within a minute, only the last segments are checked.
     """
-    if opening.clean or opening.is_brokers or not opening.has_recovery_point:
+    if options.clean or options.is_brokers or not options.has_recovery_point:
         return []
-    looked_at = list(segments.from_floor(opening.recovery_point))[-_SEGMENTS_LOOKED_AT_MAX:]
+    checked = list(segments.from_floor(options.recovery_point))[-_SEGMENTS_CHECKED_MAX:]
     found = []
-    for segment, behind in pairwise(looked_at):
-        position, end, _ = readable_end(segment, opening.recovery_point)
-        if opening.recovery_point <= end < behind.base_offset and segment.base_offset >= opening.log_start():
+    for segment, behind in pairwise(checked):
+        position, end, _ = readable_end(segment, options.recovery_point)
+        if options.recovery_point <= end < behind.base_offset and segment.base_offset >= options.log_start():
             reason = (
-                f"offsets {end} to {behind.base_offset - 1} are missing, as a power cut may leave it; "
-                "the segments behind are shown until a writer opens the directory, who sets them aside"
+                f"offsets {end} to {behind.base_offset - 1} are missing, probably lost in a power cut; "
+                "later segments stay readable until a writer opens the directory and sets them aside"
             )
             found.append(Damage(segment.log_path, position, end, reason))
     return found
 
 
-def _readable_segments(path: str, opening: OpenOptions) -> Segments:
-    """Return the segments that there would be, were a swap finished that is under way or was cut short by a crash."""
-    for looks_left in reversed(range(_SWAP_LOOKS_MAX)):
+def _readable_segments(path: str, options: OpenOptions) -> Segments:
+    """Return the segments of the log as if a swap in progress, or one interrupted by a crash, were complete."""
+    for looks_left in reversed(range(_LISTING_RETRIES_MAX)):
         try:
-            segments = [_readable_segment(path, base, name, opening) for base, name in _readable_logs(path).items()]
+            segments = [_readable_segment(path, base, name, options) for base, name in _readable_logs(path).items()]
             break
-        except FileNotFoundError:  # a broker swaps just now, or the partition is gone
+        except FileNotFoundError:  # a broker's swap is in progress, or the partition was deleted
             if not looks_left:
                 raise
     if not segments:
@@ -277,7 +284,7 @@ def _readable_segments(path: str, opening: OpenOptions) -> Segments:
 
 
 def _readable_logs(path: str) -> dict[int, str]:
-    """Return the names of the log files by base offset. A `.swap` file is whole, and the old one may be gone."""
+    """Return the names of the log files by base offset. A `.swap` file is whole; the file it replaces may be gone."""
     present = leftover_files.parse_segment_names(files.names(path))
     pending = leftover_files.pending_swaps(path, present)
     removed, renamed = set(pending.removed), set(pending.renamed)
@@ -286,10 +293,10 @@ def _readable_logs(path: str) -> dict[int, str]:
     return logs | swapped
 
 
-def _readable_segment(path: str, base: int, name: str, opening: OpenOptions) -> Segment:
+def _readable_segment(path: str, base: int, name: str, options: OpenOptions) -> Segment:
     status = files.status(os.path.join(path, name))
     segment = Segment(
-        path, base, opening.config, opening.pool, size=status.st_size, read_only=True, inode=status.st_ino
+        path, base, options.config, options.pool, size=status.st_size, read_only=True, inode=status.st_ino
     )
     segment.log_path = os.path.join(path, name)
     return segment
@@ -304,18 +311,18 @@ def _epochs(path: str, damage: list[Damage]) -> LeaderEpochCache:
         return LeaderEpochCache(file, [])
 
 
-def _beyond_what_was_given_out(content: _Content, opening: OpenOptions) -> _Content:
-    """Let a log that lost its end go on behind the offsets that were on disk once, so that none is given out again.
+def _advance_past_used_offsets(content: _LoadedSegments, options: OpenOptions) -> _LoadedSegments:
+    """Return the content with an end at or above every offset that was on disk once, so that no offset is reused.
 
-    Kafka begins anew at the log start where the log ends below it, and goes on at the end where that lies below the
-    recovery point. A truncation may have cut the batch that held the offset to which it was asked to: that is no loss.
+    Kafka restarts at the log start if the log ends below it, and continues at the end if that is below the recovery
+    point. A truncation may have cut the batch that contained the requested offset; that is not a loss.
     """
-    given_out = max(opening.recovery_point, opening.log_start())
-    if content.next_offset >= given_out:
+    used_offset = max(options.recovery_point, options.log_start())
+    if content.next_offset >= used_offset:
         return content
     active = content.segments.active
     if cut_tail.was_cut(active):
-        return replace(content, next_offset=given_out)
-    reason = f"the log ends here, but offsets below {given_out} were on disk once; it goes on with that one"
+        return replace(content, next_offset=used_offset)
+    reason = f"the log ends here, but offsets below {used_offset} were on disk once; appends continue at that offset"
     damage = [*content.damage, Damage(active.log_path, active.size, content.next_offset, reason)]
-    return replace(content, next_offset=given_out, damage=damage)
+    return replace(content, next_offset=used_offset, damage=damage)

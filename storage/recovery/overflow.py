@@ -1,16 +1,17 @@
-"""Segments with offsets that their indexes cannot hold: more than 2³¹−1 above the base. They are split.
+"""Splits segments whose offsets do not fit their indexes: more than 2³¹−1 above the base offset.
 
-Old brokers made such segments when their cleaner put sparse ones together (KAFKA-6264). No index has an entry for what
-lies beyond, so everything there is found slowly, and a broker refuses it.
+Old brokers created such segments when their cleaner merged sparse segments (KAFKA-6264). No index can hold an entry for
+those offsets, so look-ups there are slow, and a broker refuses the segment.
 
     0.log [ 0 1 … 2³¹−1 | 2³¹ … ]        becomes        0.log [ 0 1 … 2³¹−1 ]   2147483648.log [ 2³¹ … ]
 
-A flipped bit in an offset, which no checksum covers, looks alike for one batch. So offsets must rise to the end of the
-segment and stay below the next one; in the last segment a single batch at the end is not believed.
+A flipped bit in an offset, which no checksum covers, looks the same for a single batch. So the offsets must rise to the
+end of the segment and stay below the next segment. In the last segment, a single such batch at the end is not trusted.
 
-The new segments are swapped in so that a crash shows the one or the others (`swap`), and keep the old one's time of
-change. Follows Kafka's UnifiedLog.splitOverflowedSegment. Where not even the first batch fits, Kafka names the segment
-anew; here an empty one keeps the old base, so that a swap that was cut short covers what it replaces.
+The new segments are swapped in (`swap`), so that after a crash either the old segment or the new ones are visible. They
+keep the modification time of the old one. Follows Kafka's UnifiedLog.splitOverflowedSegment. If even the first batch
+does not fit, Kafka renames the segment. Here an empty segment keeps the old base offset, so that an interrupted swap
+covers the segment that it replaces.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.segments.segment_indexes import IndexBuilder
 from offsetfs.storage.segments.transaction_index import SUFFIX, TransactionIndex
 
-MEANING = "holds offsets that its indexes cannot: it is split"
+MEANING = "has offsets too large for its indexes; it will be split"
 
 _COPY_BYTES = 1 << 20
 _OFFSET_END = 2**63 - 1
@@ -39,7 +40,7 @@ _OFFSET_END = 2**63 - 1
 
 @dataclass(slots=True)
 class _Part:
-    """What one of the new segments gets: bytes `[start, end)` of the old one, offsets below `offset_end`."""
+    """A new segment: bytes `[start, end)` of the old segment, with offsets below `offset_end`."""
 
     base_offset: int
     start: int
@@ -49,7 +50,7 @@ class _Part:
 
 
 def find(segments: Sequence[Segment], end: int) -> Segment | None:
-    """Return an overflowed segment of a log that ends at `end`; walked over is only one that may be."""
+    """Return an overflowed segment of a log that ends at `end`, or None. Reads only segments that may overflow."""
     for segment, behind in zip(segments, [*(each.base_offset for each in segments[1:]), end], strict=True):
         if not _exceeds(segment, behind) or not _exceeds(segment, end_of_chain(segment)):
             continue
@@ -59,12 +60,12 @@ def find(segments: Sequence[Segment], end: int) -> Segment | None:
 
 
 def _exceeds(segment: Segment, end: int | None) -> bool:
-    """Whether offsets below `end` are too high for the segment; None: that is not known."""
+    """Whether offsets below `end` are too large for the segment. None means that the end is unknown."""
     return end is not None and end - 1 - segment.base_offset > RELATIVE_OFFSET_MAX
 
 
 def is_overflowed(segment: Segment, base_behind: int | None) -> bool:
-    """Whether all of the segment is sound, and part of it lies too far above its base. Reads all of it.
+    """Whether the whole segment is valid, and some of its offsets are too far above its base. Reads the whole segment.
 
     `base_behind`: the base offset of the next segment, None for the last one.
     """
@@ -82,11 +83,11 @@ def is_overflowed(segment: Segment, base_behind: int | None) -> bool:
 
 
 def split(segment: Segment) -> list[str]:
-    """Put segments that hold all their offsets in the place of an overflowed one.
+    """Replace an overflowed segment with segments that can index all their offsets.
 
-    On disk after return. Returns the paths of the old files, as `.deleted`, which are the caller's to remove: while
-    they are there it is known that gaps between the segments are no loss (`PendingSwaps.reach`). Raises OSError: then
-    the segment is as it was, or the next opening finishes the swap.
+    Durable on return. Returns the paths of the old files, renamed to `.deleted`. The caller removes them. As long as
+    they exist, recovery knows that gaps between the segments are not losses (`PendingSwaps.reaches`). Raises OSError:
+    then the segment is unchanged, or the next opening completes the swap.
     """
     parts = _parts(segment)
     bases = [part.base_offset for part in parts]
@@ -115,7 +116,7 @@ def _parts(segment: Segment) -> list[_Part]:
 
 
 def _fill(log: File, part: _Part, size: int) -> int | None:
-    """Give `part` the batches that fit it; return the base offset of the first that does not, or None."""
+    """Assign the batches that fit to `part`; return the base offset of the first batch that does not fit, or None."""
     offset_max = part.base_offset + RELATIVE_OFFSET_MAX
     try:
         for rows in row_walk.sound_rows(log, part.start, size, offset_min=part.base_offset, offset_max=offset_max):
@@ -130,7 +131,7 @@ def _fill(log: File, part: _Part, size: int) -> int | None:
 
 
 def _write(segment: Segment, log: File, part: _Part, modified_ns: int) -> None:
-    """Write the files of a part as `.cleaned`; synced, their names not yet."""
+    """Write the files of a part as `.cleaned`. Their contents are synced, their names are not."""
     path = os.path.join(segment.directory, segment_name(part.base_offset, ".log" + swap.CLEANED))
     with files.created(path) as file:
         for position in range(part.start, part.end, _COPY_BYTES):
@@ -145,11 +146,11 @@ def _write(segment: Segment, log: File, part: _Part, modified_ns: int) -> None:
 
 
 def _aborted(segment: Segment, part: _Part) -> Iterator[bytes]:
-    """Yield the entries of the transaction index that belong to a part: those of the markers in it."""
+    """Yield the entries of the transaction index that belong to a part: those whose markers lie in it."""
     try:
         index = TransactionIndex.read(segment.path(SUFFIX), segment.base_offset)
     except (OSError, CorruptIndex):
-        return  # found anew from the log when somebody asks
+        return  # rebuilt from the log on the next look-up
     for entry in index.entries:
         if part.base_offset <= entry.last_offset < part.offset_end:
             yield entry.pack()

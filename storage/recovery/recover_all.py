@@ -1,11 +1,11 @@
-"""Recovering all partitions of a directory: several at a time, with word of how far it is.
+"""Recovers the partitions of a directory in parallel, and reports progress.
 
-Follows Kafka's LogManager.loadLogs and `num.recovery.threads.per.data.dir`. Checksums are verified with the GIL
-released, and who waits for a sync leaves the processor to others: so threads serve. Four hundred small logs on a disk
-took two of them a third of the time of one. The largest logs go first, that none is left over at the end.
+Follows Kafka's LogManager.loadLogs and `num.recovery.threads.per.data.dir`. Threads are enough: checksums are verified
+without the GIL, and a thread that waits for a sync does not use the processor. Two threads recovered 400 small logs in
+a third of the time of one thread. The largest logs are recovered first, so that no large one is left at the end.
 
-A partition that cannot be recovered fails alone. Whatever else ends one thread, or the one that waits (Ctrl-C), ends
-all of them at their next block; the directory recovers again then, for a recovery that is cut short is just that.
+A partition that cannot be recovered fails alone. Any other exception in a worker thread or in the waiting thread
+(Ctrl-C) stops all of them at their next block. The next opening recovers the directory again.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from offsetfs.storage.recovery.recovery import OnBytes
 
 @dataclass(frozen=True, slots=True)
 class RecoveryProgress:
-    """How far a recovery is. Bytes are those of the log files to be verified; they only rise, and end at the total."""
+    """The progress of a recovery. Byte counts are those of log files to verify; they rise up to the total."""
 
     bytes_done: int
     bytes_total: int
     partitions_done: int
     partitions_total: int
     partition: TopicPartition
-    """The one that was got on with."""
+    """The partition that advanced last."""
 
 
 OnProgress = Callable[[RecoveryProgress], None]
-"""Called when a partition begins, when some megabytes of it are done, and when it ends; by one thread at a time."""
+"""Called when a partition begins, after every few megabytes of it, and when it ends; by one thread at a time."""
 
 Recover = Callable[[TopicPartition, OnBytes], None]
 
 
 class RecoveryAborted(Exception):
-    """Ends the recovery of a partition because another one's was ended."""
+    """Stops the recovery of a partition because another recovery was stopped."""
 
 
 def recover_all(
     sizes: Mapping[TopicPartition, int], recover: Recover, *, threads: int, on_progress: OnProgress | None = None
 ) -> dict[TopicPartition, Exception]:
-    """Call `recover` for each partition in `sizes`, which says how many bytes it has to verify; return what failed.
+    """Call `recover` for each partition in `sizes`, a map to the bytes to verify; return the failed partitions.
 
-    `StorageError` and `OSError` are taken for a failure of that partition. What `on_progress` raises ends everything.
+    `StorageError` and `OSError` count as a failure of that partition. An exception of `on_progress` stops everything.
     """
-    work = _Work(sizes, recover, on_progress)
+    work = _RecoveryWork(sizes, recover, on_progress)
     if threads == 1 or len(sizes) < 2:
         for partition in work.order:
             work.do(partition)
     else:
-        _side_by_side(work, min(threads, len(sizes)))
+        _run_in_parallel(work, min(threads, len(sizes)))
     return work.failed
 
 
-def _side_by_side(work: _Work, threads: int) -> None:
+def _run_in_parallel(work: _RecoveryWork, threads: int) -> None:
     with ThreadPoolExecutor(threads, thread_name_prefix="recovery") as executor:
         try:
             waiting = {executor.submit(work.do, partition) for partition in work.order}
@@ -68,13 +68,13 @@ def _side_by_side(work: _Work, threads: int) -> None:
             for future in done:
                 future.result()
         except BaseException:
-            work.abandon()
+            work.stop()
             executor.shutdown(cancel_futures=True)
             raise
 
 
-class _Work:
-    """What is to be done, and how far it is."""
+class _RecoveryWork:
+    """The shared state of the worker threads: pending partitions and progress."""
 
     def __init__(self, sizes: Mapping[TopicPartition, int], recover: Recover, on_progress: OnProgress | None) -> None:
         self.failed: dict[TopicPartition, Exception] = {}
@@ -83,21 +83,21 @@ class _Work:
         self._recover = recover
         self._on_progress = on_progress
         self._lock = threading.Lock()
-        self._is_abandoned = False
+        self._is_stopped = False
         self._total = sum(sizes.values())
         self._done = 0
         self._partitions_done = 0
 
-    def abandon(self) -> None:
-        """Let every thread end at its next block."""
-        self._is_abandoned = True
+    def stop(self) -> None:
+        """Make every thread stop at its next block."""
+        self._is_stopped = True
 
     def do(self, partition: TopicPartition) -> None:
         left = self._sizes[partition]
 
         def on_bytes(count: int) -> None:
             nonlocal left
-            count = min(count, left)  # a log that is gone over twice counts once
+            count = min(count, left)  # a log that is read twice, because it was split, counts once
             left -= count
             self._advance(partition, count)
 
@@ -106,11 +106,11 @@ class _Work:
             self._recover(partition, on_bytes)
         except (StorageError, OSError) as error:
             self.failed[partition] = error
-        self._advance(partition, left, is_done=True)  # what was set aside, or not read for an error
+        self._advance(partition, left, is_done=True)  # bytes that were set aside, or not read because of an error
 
     def _advance(self, partition: TopicPartition, count: int, *, is_done: bool = False) -> None:
         with self._lock:
-            if self._is_abandoned:
+            if self._is_stopped:
                 raise RecoveryAborted
             self._done += count
             self._partitions_done += is_done
@@ -121,7 +121,7 @@ class _Work:
 
 
 def bytes_to_verify(path: str, recovery_point: int) -> int:
-    """Return how many bytes of log files the partition in directory `path` has to verify; 0 where that is not known."""
+    """Return the bytes of log files to verify in the partition directory `path`; 0 if that is unknown."""
     try:
         parsed = ((name, parse_segment_name(name)) for name in files.names(path))
         logs = sorted((each[0], name) for name, each in parsed if each is not None and each[1] in (".log", ".log.swap"))

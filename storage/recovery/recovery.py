@@ -1,23 +1,23 @@
-"""What a crash left: verify the segments from the recovery point on, make their indexes anew, cut what is not sound.
+"""Recovers a log after a crash: verifies segments from the recovery point on, rebuilds indexes, cuts an invalid tail.
 
 Follows Kafka's LogLoader.recoverLog and LogSegment.recover, with three stricter rules:
 
-* only what lies beyond the recovery point is ever cut. Damage before it was once on disk; it is reported, stepped
-  over, and stays where it is;
-* what is cut is kept beside the log (`cut_tail`), under a name that Kafka ignores;
-* a segment that ends, with a whole batch, before the next one begins has lost its end in a power cut: the kernel wrote
-  the newer file first. What follows is cut as well. A compacted log has such gaps by nature: ours below the recovery
-  point only, which compaction puts on disk first. Where there is none, or a broker compacted, the rule does not hold;
-  the segments of a compacted log are synced when they roll, so that they have no holes.
+* Only bytes beyond the recovery point are cut. Bytes before it were synced, so damage there is reported and skipped.
+* Bytes that are cut are kept beside the log (`cut_tail`), under a name that Kafka ignores.
+* If a segment ends with a whole batch, but before the next segment begins, then a power cut took its end, because the
+kernel wrote the newer file first. The later segments are set aside. In a compacted log gaps are normal. Our compaction
+creates them only below the recovery point, which it raises on disk first. The rule does not apply if the log has no
+recovery point or a broker compacted it. Segments of a compacted log are synced when they roll, so they have no such
+gaps.
 
-A crash during recovery leaves something to recover, and nothing is lost twice:
+The order of writes makes a crash during recovery harmless:
 
-    1. the copy of what is cut, and the names of the segments behind, are on disk before
-    2. the log is cut; cut and whole logs are on disk before
-    3. their indexes are made anew, epochs and snapshots follow; the directory is synced
-    4. the checkpoint and the mark of a clean end come when the directory is closed: until then all begins anew
+    1. the copy of the bytes to cut, and the new names of the later segments, are synced
+    2. the log is cut; the cut log and whole logs are synced
+    3. indexes are rebuilt; epochs and snapshots follow; the directory is synced
+    4. the checkpoint and the clean shutdown file are written on close; until then recovery starts again from step 1
 
-Producers are replayed on the way, and a snapshot is written at each base offset and at the end, as Kafka does.
+Producers are replayed at the same time. As in Kafka, a snapshot is written at each base offset and at the end.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from offsetfs.storage.segments.segment_indexes import IndexBuilder
 from offsetfs.storage.segments.segment_map import Segments
 
 OnBytes = Callable[[int], None]
-"""Called with how many bytes more have been verified."""
+"""Called with the number of bytes verified since the last call."""
 
 
 class Recovery:
-    """One partition's recovery. After `run`: `segments`, `next_offset` and `damage` say what it came to."""
+    """The recovery of one partition. After `run`, `segments`, `next_offset` and `damage` hold the result."""
 
     def __init__(
         self,
@@ -60,17 +60,17 @@ class Recovery:
     ) -> None:
         """Recover `segments`; `log_start` and `recovery_point` come from the checkpoints.
 
-        `has_gaps`: offsets are missing in them by nature, because they were compacted.
+        `has_gaps`: compaction may have removed offsets between the segments.
         """
         self.segments = segments
         self.next_offset = segments.first.base_offset
         self.damage: list[Damage] = []
         self.has_transactions = False
-        """Whether a transactional batch was seen: then the transaction indexes are to be made anew."""
+        """Whether the log has a transactional batch. Then the transaction indexes must be rebuilt."""
         self.split: list[str] = []
-        """Old files of a segment that had to be split, to be removed when all is done.
+        """The old files of a segment that was split, to be removed at the end.
 
-        Where there are any the segments are to be loaded and recovered once more, and gaps between them are no loss.
+        If there are any, the segments must be loaded and recovered again, and gaps between them are not losses.
         """
         self._epochs = epochs
         self._recovery_point = recovery_point
@@ -81,11 +81,11 @@ class Recovery:
         self._producers: ProducerState | None = None
 
     def run(self) -> None:
-        """Verify everything from the recovery point on. What is left is on disk after return."""
-        self._know_producers()
+        """Verify everything from the recovery point on. The result is durable on return."""
+        self._load_producers()
         last: Segment | None = None
         for segment in self.segments.from_floor(self._recovery_point):
-            if last is not None and self._is_after_a_hole(segment):
+            if last is not None and self._is_after_gap(segment):
                 self._set_aside_after(last, f"offsets {self.next_offset} to {segment.base_offset - 1} are missing")
                 break
             last = segment
@@ -96,7 +96,7 @@ class Recovery:
             self._finish()
 
     def _finish(self) -> None:
-        """Bring everything beside the logs in line with them."""
+        """Update the epochs, snapshots and the directory to match the logs."""
         self._epochs.truncate_from_end(self.next_offset, next_offset=self.next_offset)
         self._epochs.truncate_from_start(max(self._log_start, self.segments.first.base_offset))
         self._save_producers(self.next_offset)
@@ -105,16 +105,20 @@ class Recovery:
         leftover_files.remove(self._directory, [*leftover_files.orphans(present), *strays])
         files.sync_directory(self._directory)
 
-    def _is_after_a_hole(self, segment: Segment) -> bool:
-        """Whether the end of the segment before was lost. One gap within a segment shows that the log was compacted."""
-        if self._has_gaps or segment.base_offset <= self._log_start:  # a log that lost its end goes on behind its start
+    def _is_after_gap(self, segment: Segment) -> bool:
+        """Whether the end of the previous segment was lost. A gap within a segment shows that the log was compacted."""
+        if (
+            self._has_gaps or segment.base_offset <= self._log_start
+        ):  # a log that lost its end continues behind its start
             return False
         return self._recovery_point <= self.next_offset < segment.base_offset
 
     # --- one segment -------------------------------------------------------------------------------------------------
 
     def _recover(self, segment: Segment) -> bool:
-        """Verify one segment and make its indexes anew; return whether recovery ends with it."""
+        """Verify one segment and rebuild its indexes; return whether the segment was cut or split, which ends the
+        recovery.
+        """
         self.next_offset = max(self.next_offset, segment.base_offset)
         builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
         with files.opened(segment.log_path, writable=True) as log:
@@ -130,7 +134,7 @@ class Recovery:
                     is_cut = True
                 else:
                     self.damage.append(Damage(segment.log_path, position, self.next_offset, error.reason))
-                    position = self._step_over(segment, log, position)
+                    position = self._skip_damage(segment, log, position)
             log.sync()
         builder.finish()
         segment.adopt_indexes(builder)
@@ -139,9 +143,10 @@ class Recovery:
     def _verify(
         self, segment: Segment, log: File, position: int, builder: IndexBuilder
     ) -> tuple[int, StorageError | None]:
-        """Walk the sound batches from `position`; return where they end and, if not with the file, why.
+        """Verify the batches from `position` on; return where the valid ones end and, unless that is the end of file,
+        the error.
 
-        Offsets rise and fit an index entry: the checksum does not cover them.
+        Offsets must rise and fit an index entry, because the checksum does not cover them.
         """
         base_behind = self.segments.base_behind(segment)
         offset_max = row_walk.offset_max_of(segment.base_offset, base_behind)
@@ -155,24 +160,24 @@ class Recovery:
                 base_behind=base_behind,
             ):
                 builder.add_rows(rows.numbers)
-                self._take(rows, log)
+                self._record(rows, log)
                 position = rows.end
         except StorageError as error:
             return position, error
         return position, None
 
-    def _take(self, rows: Rows, log: File) -> None:
-        """Take note of what batches say of epochs, producers and gaps."""
+    def _record(self, rows: Rows, log: File) -> None:
+        """Record the epochs, producers and gaps of these batches."""
         if rows.next_offset - self.next_offset != sum(rows.column(chain.LAST_OFFSET_DELTA)) + len(rows):
-            self._has_gaps = self._has_gaps or not self._recovery_point  # else it lies below it, and says nothing
-        self._learn_epochs(rows)
+            self._has_gaps = self._has_gaps or not self._recovery_point  # a gap below the recovery point proves nothing
+        self._record_epochs(rows)
         if self._producers is not None:
             producer_loading.replay(self._producers, rows, log)
         self.has_transactions = self.has_transactions or bool(rows.flagged(TRANSACTIONAL_FLAG))
         self.next_offset = rows.next_offset
         self._on_bytes(rows.end - rows.position)
 
-    def _learn_epochs(self, rows: Rows) -> None:
+    def _record_epochs(self, rows: Rows) -> None:
         epochs, latest = rows.column(chain.LEADER_EPOCH), self._epochs.latest
         latest = -1 if latest is None else latest
         if max(epochs) <= latest:
@@ -182,8 +187,8 @@ class Recovery:
                 self._epochs.assign(epoch, offset)
                 latest = epoch
 
-    def _step_over(self, segment: Segment, log: File, position: int) -> int:
-        """Return where reading goes on after damage that may not be cut."""
+    def _skip_damage(self, segment: Segment, log: File, position: int) -> int:
+        """Return the position after damage below the recovery point, which is never cut."""
         following = batch_chain.next_sound(
             log,
             position,
@@ -191,7 +196,7 @@ class Recovery:
             offset_min=self.next_offset,
             offset_max=row_walk.offset_max_of(segment.base_offset, self.segments.base_behind(segment)),
         )
-        if following == segment.size:  # offsets that were once given out are not given out again
+        if following == segment.size:  # never reuse offsets that were assigned before the crash
             self.next_offset = max(self.next_offset, self._recovery_point)
             segment.ends_torn = True
         return following
@@ -199,41 +204,46 @@ class Recovery:
     # --- what does not stay ------------------------------------------------------------------------------------------
 
     def _cut(self, segment: Segment, log: File, position: int, reason: str) -> None:
-        """Cut the log. What goes is kept, on disk, before; so are the segments behind, for else a crash in between
-        would leave them in the log, with a hole before them."""
+        """Cut the log at `position`. The cut bytes are kept and synced first.
+
+        The later segments are set aside before the cut as well. Otherwise a crash in between would leave them in the
+        log, after a gap.
+        """
         kept = cut_tail.keep(segment, position, sync_name=False)
         is_preallocated = kept is None and segment.config.preallocate and self.segments.base_behind(segment) is None
         where = f"kept in {os.path.basename(kept)}" if kept else "all of them zero"
         reason = f"{reason}; cut {counted(segment.size - position, 'byte')}, {where}"
         if not is_preallocated:
             self.damage.append(Damage(segment.log_path, position, self.next_offset, reason, kept or ""))
-        self._set_aside_after(segment, "it follows a cut")
+        self._set_aside_after(segment, "follows a cut")
         files.sync_directory(self._directory)
         log.truncate(position)
         segment.size = position
 
     def _set_aside_after(self, last: Segment, reason: str) -> None:
-        """Take the segments behind `last` out of the log, the last of them first: a crash leaves no hole before any."""
+        """Move the segments after `last` out of the log, the last one first, so that a crash leaves no gap before any
+        of them.
+        """
         later = [segment for segment in self.segments if segment.base_offset > last.base_offset]
         found = []
         for segment in reversed(later):
             kept = cut_tail.set_aside(segment)
             segment.pool.drop(segment)
-            meaning = f"{reason}; the whole segment is kept in {os.path.basename(kept)}"
+            meaning = f"{reason}; whole segment kept in {os.path.basename(kept)}"
             found.append(Damage(segment.log_path, 0, segment.base_offset, meaning, kept))
         self.damage += reversed(found)
         self.segments = self.segments.without(later)
 
     def _split(self, segment: Segment) -> bool:
-        """Split a segment with offsets that its indexes cannot hold; return whether it is one."""
+        """Split a segment whose offsets do not fit its indexes; return whether it was one."""
         if overflow.is_overflowed(segment, self.segments.base_behind(segment)):
             self.split = overflow.split(segment)
         return bool(self.split)
 
     # --- producers ---------------------------------------------------------------------------------------------------
 
-    def _know_producers(self) -> None:
-        """Find out the producers at the first segment to be verified; where that cannot be done no snapshot is made."""
+    def _load_producers(self) -> None:
+        """Load the producers at the first segment to verify. If that fails, no snapshots are written."""
         first = next(self.segments.from_floor(self._recovery_point))
         start = max(self._log_start, self.segments.first.base_offset)
         try:
@@ -244,7 +254,7 @@ class Recovery:
             self._producers = None
 
     def _save_producers(self, offset: int) -> None:
-        """Write the snapshot at `offset`, unless it is there; a log that begins has none."""
+        """Write the snapshot at `offset`, unless it exists. No snapshot is written at the start of the log."""
         state = self._producers
         if state is not None and (state.entries or offset > self.segments.first.base_offset):
             producer_loading.save(self._directory, offset, state, sync_name=False)

@@ -1,7 +1,6 @@
-"""What a recovery would do to one partition, found out without changing anything.
+"""Predicts what recovery would do to one partition, without changing anything.
 
-Goes the way of `recovery.Recovery`, segment by segment, and only takes notes. Reads everything from the recovery point
-on.
+Reads everything from the recovery point on, segment by segment, in the order of `recovery.Recovery`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _OFFSET_MAX = 2**63 - 1
 
 
 class OnStep(Protocol):
-    """Takes a step."""
+    """Receives one step of the plan."""
 
     def __call__(
         self, kind: str, name: str, meaning: str, *, position: int | None = None, offset: int | None = None
@@ -34,26 +33,26 @@ class OnStep(Protocol):
 
 
 class RecoveryPlan:
-    """The steps of one recovery, each told to `note`. After `make` `next_offset` says where the log would end."""
+    """The steps of one recovery, each passed to `on_step`. After `make`, `next_offset` is where the log would end."""
 
     def __init__(
         self,
         path: str,
         logs: Mapping[int, str],
-        note: OnStep,
+        on_step: OnStep,
         *,
         recovery_point: int,
         log_start: int,
         has_gaps: bool,
     ) -> None:
-        """`logs`: the paths of the log files that there would be, by base offset. `has_gaps`: as for `Recovery`."""
+        """`logs`: the paths of the log files after pending swaps, by base offset. `has_gaps`: as for `Recovery`."""
         self.next_offset = min(logs)
         self.set_aside: list[int] = []
-        """The base offsets of the segments that would leave the log."""
+        """The base offsets of the segments that would be set aside."""
         self._path = path
         self._logs = logs
         self._bases = sorted(logs)
-        self._note = note
+        self._on_step = on_step
         self._recovery_point = recovery_point
         self._log_start = log_start
         self._has_gaps = has_gaps
@@ -63,9 +62,9 @@ class RecoveryPlan:
         bases = self._bases[first:]
         after = f", with the {counted(len(bases) - 1, 'segment')} after it" if len(bases) > 1 else ""
         meaning = f"will be checked from offset {self._recovery_point}{after}; indexes will be rebuilt"
-        self._note("recover", segment_name(bases[0], ".log"), meaning, offset=self._recovery_point)
+        self._on_step("recover", segment_name(bases[0], ".log"), meaning, offset=self._recovery_point)
         for place, base in enumerate(bases):
-            if place and self._is_after_a_hole(base):
+            if place and self._is_after_gap(base):
                 self._set_aside(bases[place:], f"offsets {self.next_offset} to {base - 1} are missing")
                 break
             self.next_offset = max(self.next_offset, base)
@@ -75,18 +74,18 @@ class RecoveryPlan:
         self._plan_leftovers()
         self._plan_epochs()
 
-    def _is_after_a_hole(self, base: int) -> bool:
-        is_hole = self._recovery_point <= self.next_offset < base
-        return is_hole and not self._has_gaps and base > self._log_start
+    def _is_after_gap(self, base: int) -> bool:
+        is_gap = self._recovery_point <= self.next_offset < base
+        return is_gap and not self._has_gaps and base > self._log_start
 
     def _set_aside(self, bases: Sequence[int], reason: str) -> None:
         for base in bases:
             kept = cut_tail.free_name(self._path, base)
             self.set_aside.append(base)
-            self._note("set-aside", segment_name(base, ".log"), f"{reason}; kept as {kept}", position=0)
+            self._on_step("set-aside", segment_name(base, ".log"), f"{reason}; kept as {kept}", position=0)
 
     def _cuts(self, base: int, base_behind: int | None) -> bool:
-        """Walk one segment; return whether it would be cut."""
+        """Verify one segment; return whether it would be cut."""
         offset_max = row_walk.offset_max_of(base, base_behind)
         with files.opened(self._logs[base]) as log:
             position, size = 0, log.size()
@@ -97,7 +96,7 @@ class RecoveryPlan:
                 if isinstance(error, OffsetBeyondSegment) and self._splits(base, base_behind):
                     offset_max = _OFFSET_MAX
                 elif self.next_offset >= self._recovery_point:
-                    self._note_cut(log, base, position, size, error.reason)
+                    self._report_cut(log, base, position, size, error.reason)
                     return True
                 else:
                     position = batch_chain.next_sound(
@@ -127,18 +126,18 @@ class RecoveryPlan:
         segment.log_path = self._logs[base]
         if not overflow.is_overflowed(segment, base_behind):
             return False
-        self._note("split", segment_name(base, ".log"), overflow.MEANING)
+        self._on_step("split", segment_name(base, ".log"), overflow.MEANING)
         self._has_gaps = True
         return True
 
-    def _note_cut(self, log: files.File, base: int, position: int, size: int, reason: str) -> None:
+    def _report_cut(self, log: files.File, base: int, position: int, size: int, reason: str) -> None:
         kept = cut_tail.name_for(self._path, base, log, position, size)
         where = f"kept in {kept}" if kept else "all of them zero"
         meaning = f"{reason}; {counted(size - position, 'byte')} will be cut, {where}"
-        self._note("cut", segment_name(base, ".log"), meaning, position=position, offset=self.next_offset)
+        self._on_step("cut", segment_name(base, ".log"), meaning, position=position, offset=self.next_offset)
 
     def _plan_leftovers(self) -> None:
-        """Note which snapshots and indexes go; of what goes with a swap nothing more is said."""
+        """Report the snapshots and indexes that would be removed. Files that a swap removes are reported there."""
         pending = set(leftover_files.pending_swaps(self._path).removed)
         aside = {segment_name(base, ".log") for base in self.set_aside}
         names = {*files.names(self._path), *(segment_name(base, ".log") for base in self._logs)} - pending - aside
@@ -146,21 +145,21 @@ class RecoveryPlan:
         for name in sorted(leftover_files.stray_snapshots(present, offset_max=self.next_offset)):
             is_beyond = (leftover_files.parse_segment_names([name])[0][1]) > self.next_offset
             reason = f"the log ends at {self.next_offset}" if is_beyond else "no segment begins with it"
-            self._note("snapshot", name, f"will be removed: {reason}")
+            self._on_step("snapshot", name, f"will be removed: {reason}")
         for name in leftover_files.orphans(present):
             base = leftover_files.parse_segment_names([name])[0][1]
             if base not in self.set_aside:
-                reason = "it was never finished" if name.endswith(".tmp") else "its log is gone"
-                self._note("leftover", name, f"will be removed: {reason}")
+                reason = "it is unfinished" if name.endswith(".tmp") else "its log is gone"
+                self._on_step("leftover", name, f"will be removed: {reason}")
 
     def _plan_epochs(self) -> None:
         path = os.path.join(self._path, checkpoint.LEADER_EPOCHS)
         try:
             dropped = [entry for entry in checkpoint.read_epochs(path) if entry[1] >= self.next_offset]
         except InvalidCheckpoint as error:
-            reason = f"{error.reason}; made anew from the batches"
-            self._note("epochs", checkpoint.LEADER_EPOCHS, reason)
+            reason = f"{error.reason}; will be rebuilt from the batches"
+            self._on_step("epochs", checkpoint.LEADER_EPOCHS, reason)
             return
         for epoch, start in dropped:
-            meaning = f"epoch {epoch} is dropped: the log ends at {self.next_offset}"
-            self._note("epochs", checkpoint.LEADER_EPOCHS, meaning, offset=start)
+            meaning = f"epoch {epoch} will be dropped: the log ends at {self.next_offset}"
+            self._on_step("epochs", checkpoint.LEADER_EPOCHS, meaning, offset=start)

@@ -103,7 +103,7 @@ def plan_partition(
             plan.add,
             recovery_point=recovery_point,
             log_start=log_start,
-            has_gaps=may_have_gaps or (not recovery_point and pending.reach(max(min(logs.paths), log_start))),
+            has_gaps=may_have_gaps or (not recovery_point and pending.reaches(max(min(logs.paths), log_start))),
         )
         recovery.make()
         logs.gone |= {logs.paths[base] for base in recovery.set_aside}

@@ -231,7 +231,7 @@ def look(directory: LogDirectory, history: History) -> None:
 def _check_damage(log: Log) -> None:
     """Recovery may cut what was never on disk. Anything else that it found was once, and is damage."""
     for damage in log.damage:
-        assert "; cut " in damage.reason or "; the whole segment is kept" in damage.reason, damage
+        assert "; cut " in damage.reason or "; whole segment kept" in damage.reason, damage
 
 
 def _check_keys(log: Log, history: Partition, records: Iterable[Record]) -> None:

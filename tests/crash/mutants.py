@@ -190,7 +190,7 @@ MUTANTS = (
         "recovery keeps what follows a hole",
         "storage/recovery/recovery.py",
         "tests/storage/test_recovery.py::test_a_segment_that_lost_its_end_ends_the_log",
-        (("            if last is not None and self._is_after_a_hole(segment):\n", "            if False:\n"),),
+        (("            if last is not None and self._is_after_gap(segment):\n", "            if False:\n"),),
     ),
     Mutant(
         "files go before the log start is in the checkpoint",
@@ -227,7 +227,7 @@ MUTANTS = (
         "compaction leaves records out for later ones that are not on disk",
         "storage/compaction/compaction.py",
         _POWER + "test_compaction_leaves_nothing_out_for_a_record_that_a_power_cut_takes",
-        (("        log.flush()\n        log.home.before_change()\n", "        log.home.before_change()\n"),),
+        (("        log.flush()\n        log.context.before_change()\n", "        log.home.before_change()\n"),),
     ),
     Mutant(
         "a kept map of values is used although the log is another",

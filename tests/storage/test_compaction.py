@@ -548,13 +548,13 @@ def test_the_last_value_of_every_key_is_the_same_whatever_is_appended_and_cleane
 
 def test_the_output_is_not_gathered_in_memory(cleaner: MakeCleaner, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    real = compaction_output.Output._append_part
+    real = compaction_output.SegmentWriter._append_part
 
-    def seen(self: compaction_output.Output, data: memoryview) -> None:
+    def seen(self: compaction_output.SegmentWriter, data: memoryview) -> None:
         sizes.append(len(data))
         real(self, data)
 
-    monkeypatch.setattr(compaction_output.Output, "_append_part", seen)
+    monkeypatch.setattr(compaction_output.SegmentWriter, "_append_part", seen)
     batches = [keyed(n, Keyed(0, b"%d" % n, bytes(50_000))) for n in range(60)]
     each = cleaner({0: batches, 60: [one(60, "x")]})
     done = each.clean()
