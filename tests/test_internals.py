@@ -1,0 +1,68 @@
+"""The pages of docs/internals name functions of the code; each of them exists."""
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted((ROOT / "docs" / "internals").glob("*.md")), ROOT / "CONTRIBUTING.md"]
+
+
+def named() -> list[tuple[str, str, str]]:
+    """Return each `path.py:name` of the pages, with the page; the name is that of a class, function or method."""
+    return [
+        (page.name, path, name)
+        for page in PAGES
+        if page.exists()
+        for path, name in sorted(set(re.findall(r"`([\w/]+\.py):([\w.]+)`", page.read_text())))
+    ]
+
+
+@functools.cache
+def definitions(path: str) -> frozenset[str]:
+    return frozenset(_defined(ast.parse((ROOT / path).read_text()), ""))
+
+
+def _defined(node: ast.AST, prefix: str) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield prefix + child.name
+            if isinstance(child, ast.ClassDef):
+                yield from _defined(child, f"{prefix}{child.name}.")
+
+
+@pytest.mark.parametrize(("page", "path", "name"), named())
+def test_a_page_names_a_function_that_exists(page: str, path: str, name: str) -> None:
+    assert (ROOT / path).is_file(), f"{page} names {path}"
+    assert name in definitions(path), f"{page} names {path}:{name}"
+
+
+def test_the_lives_of_five_operations_are_traced() -> None:
+    page = (ROOT / "docs" / "internals" / "architecture.md").read_text()
+    for title in ("`cat orders-0/42`", "`echo hello >> orders-0/append`", "A roll", "A recovery", "A Spark task"):
+        steps = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
+        assert len(re.findall(r"^\d+\. ", steps, re.MULTILINE)) >= 5, title
+        assert re.search(r"`[\w/]+\.py:[\w.]+`", steps), title
+
+
+def test_what_may_not_await_awaits_nothing() -> None:
+    """The functions that the page on concurrency lists as free of `await` are so."""
+    page = (ROOT / "docs" / "internals" / "concurrency.md").read_text()
+    section = page.partition("## What may not await\n")[2].partition("\n## ")[0]
+    found = [
+        (path, name)
+        for path, name in re.findall(r"`([\w/]+\.py):([\w.]+)`", section)
+        if name.rpartition(".")[2] in ("split", "append", "close", "poll")
+    ]
+    assert len(found) >= 5
+    for path, name in found:
+        tree: ast.AST = ast.parse((ROOT / path).read_text())
+        for part in name.split("."):
+            tree = next(node for node in ast.iter_child_nodes(tree) if getattr(node, "name", None) == part)
+        assert isinstance(tree, ast.FunctionDef), f"{path}:{name} may await"
