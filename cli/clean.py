@@ -142,8 +142,8 @@ def _plan(log_directory: str, wanted: list[TopicPartition], options: MountOption
     finally:
         directory.close()
     for each in planned:
-        why = f"{each.duty}: {', '.join(each.because)}" if each.because else each.duty
-        verb = "would rewrite" if each.duty == "compaction" else "would remove"
+        why = f"{each.task}: {', '.join(each.because)}" if each.because else each.task
+        verb = "would rewrite" if each.task == "compaction" else "would remove"
         click.echo(f"{each.name}: {verb} {counted(each.segments, 'segment')}, {counted(each.bytes, 'byte')} ({why})")
     if not planned:
         click.echo("nothing is due")

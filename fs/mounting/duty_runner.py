@@ -41,8 +41,8 @@ class DutyRunner:
         self._directories = shared.directory.directories
         self._notes = shared.notes
         self._duties = [BackgroundTasks(directory, self._done) for directory in shared.directory.directories]
-        self._lanes = [lane for duties in self._duties for lane in duties.lanes]
-        self._limiter = trio.CapacityLimiter(len(self._lanes))
+        self._queues = [queue for duties in self._duties for queue in duties.queues]
+        self._limiter = trio.CapacityLimiter(len(self._queues))
         self._wakes: dict[TaskQueue, trio.Event] = {}
         self._token: trio.lowlevel.TrioToken | None = None
 
@@ -50,8 +50,8 @@ class DutyRunner:
         """Run all lanes until cancelled; what is running then is waited for, so `stop` should have been called."""
         self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
-            for lane in self._lanes:
-                nursery.start_soon(self._keep, lane)
+            for queue in self._queues:
+                nursery.start_soon(self._keep, queue)
 
     def wake(self) -> None:
         """Look again what is due: somebody left a duty behind that may come before all others."""
@@ -63,24 +63,24 @@ class DutyRunner:
         for duties in self._duties:
             duties.cancel()
 
-    async def _keep(self, lane: TaskQueue) -> None:
+    async def _keep(self, queue: TaskQueue) -> None:
         while True:
-            self._wakes[lane] = wake = trio.Event()
-            seconds = lane.next_due() - self._directories[0].clock.monotonic()
+            self._wakes[queue] = wake = trio.Event()
+            seconds = queue.next_due() - self._directories[0].clock.monotonic()
             if seconds > 0:
                 with trio.move_on_after(seconds) if seconds < math.inf else trio.CancelScope():
                     await wake.wait()
                 continue
-            await self._run_due(lane)
+            await self._run_due(queue)
             await trio.lowlevel.checkpoint()
             self._tell_of_doubt()
 
-    async def _run_due(self, lane: TaskQueue) -> None:
+    async def _run_due(self, queue: TaskQueue) -> None:
         """Run what is due in a thread, or later when that cannot be done, for want of memory for instance."""
         try:
             self._shared.refresh_config()  # here, so that somebody hears what is wrong with the settings
             with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
-                await in_thread(lane.run_due, limiter=self._limiter)
+                await in_thread(queue.run_due, limiter=self._limiter)
         except Exception as error:
             is_ours = not isinstance(error, OSError | MemoryError | StorageError)
             _log.error("background tasks are postponed by %d s: %s", POSTPONED_S, error, exc_info=is_ours)
@@ -92,7 +92,7 @@ class DutyRunner:
             self._notes.tell(_CLOCK_FAULT)
 
     def _count(self, done: TaskResult) -> None:
-        counts = self._shared.counters.duties[done.duty]
+        counts = self._shared.counters.duties[done.task]
         counts.runs += done.error is None
         counts.failures += done.error is not None
         counts.segments_removed += done.segments_removed
@@ -105,10 +105,10 @@ class DutyRunner:
             self._token.run_sync_soon(self._count, done)
             if done.partition is not None:
                 self._token.run_sync_soon(self._shared.look_for_maps, done.partition)
-        what = f"{done.duty} of {done.partition}" if done.partition is not None else done.duty
+        what = f"{done.task} of {done.partition}" if done.partition is not None else done.task
         if done.error is not None:
             is_ours = not isinstance(done.error, OSError | StorageError)
             _log.error("%s failed: %s", what, done.error, exc_info=done.error if is_ours else None)
-            self._notes.add(done.error, done.duty, str(done.partition or ""))
+            self._notes.add(done.error, done.task, str(done.partition or ""))
         else:
             _log.info("%s", done)

@@ -1,1 +1,1 @@
-"""What an open directory needs to have done, and when: retention, compaction, checkpoints, removals."""
+"""Background tasks of an open log directory: retention, compaction, checkpoints, removals."""

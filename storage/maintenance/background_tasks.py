@@ -1,21 +1,21 @@
-"""What a log directory needs to have done while it is open, and when each of these duties is due.
+"""The background tasks of an open log directory, and when each of them is due.
 
     chores    recovery                 every 5 s, while a partition could not be recovered
               retention                every log.retention.check.interval.ms (5 min)
               checkpoints              every log.flush.offset.checkpoint.interval.ms (60 s)
-              flush by flush.ms        every log.flush.scheduler.interval.ms (never, unless it is set)
-              producers that expire    every producer.id.expiration.check.interval.ms (10 min)
-              removal of what waits    when file.delete.delay.ms is over
-    cleaner   roll, compaction and retention of compacted topics, every log.cleaner.backoff.ms (15 s); one of these a
-              thread of log.cleaner.threads
+              flush by flush.ms        every log.flush.scheduler.interval.ms (default: never)
+              producer expiration      every producer.id.expiration.check.interval.ms (10 min)
+              file removal             when file.delete.delay.ms has passed
+    cleaner   roll, compaction and retention of compacted topics, every log.cleaner.backoff.ms (15 s); one queue for
+              each thread of log.cleaner.threads
 
-Everything begins log.initial.task.delay.ms (30 s) after the directory was opened, but for compaction and removals. Each
-of these is a lane: plain callables with a due time, to be run by one thread, so that a long compaction holds up
-nothing else. A duty that fails is reported, comes again at its time, and keeps no other duty and no other partition
-from its own. A pass opens only the logs that a glance does not rule out, a few at a time, and closes them again.
+All tasks except compaction and removal start log.initial.task.delay.ms (30 s) after the directory was opened. Each
+queue holds callables with a due time and is run by one thread, so that a long compaction delays no other task. A task
+that fails is reported and runs again at its next time; other tasks and other partitions are not affected. A pass opens
+only the logs that a stat does not rule out, a few at a time, and closes them again.
 
-Follows Kafka's LogManager (startup, cleanupLogs) and LogCleaner. Kafka rolls by time only when something is appended;
-so does this, but for topics with `max.compaction.lag.ms`, whose last records would otherwise never be compacted.
+Follows Kafka's LogManager (startup, cleanupLogs) and LogCleaner. Kafka rolls by time only when records are appended.
+This does the same, except for topics with `max.compaction.lag.ms`: their last records would never be compacted.
 """
 
 from __future__ import annotations
@@ -45,9 +45,12 @@ REMOVAL_REST_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a duty did to a partition, or why it failed; None: to none alone. Sizes are bytes of `.log` files."""
+    """The result of a task for a partition, or its error. `partition` is None if the task concerns no single one.
 
-    duty: str
+    Sizes are bytes of `.log` files.
+    """
+
+    task: str
     partition: TopicPartition | None = None
     segments_removed: int = 0
     bytes_freed: int = 0
@@ -59,50 +62,54 @@ class TaskResult:
     def __str__(self) -> str:
         """Return one line: `users-0: removed 3 segments, freed 47 bytes, kept 2 of 10 records (compaction: ratio)`."""
         subject = f"{self.partition}: " if self.partition is not None else ""
-        if self.duty == "recovery" and self.error is None:
+        if self.task == "recovery" and self.error is None:
             return f"{subject}recovered, takes writes again"
         if self.error is not None:
-            return f"{subject}{self.duty} failed: {self.error}"
+            return f"{subject}{self.task} failed: {self.error}"
         if self.records_before is not None and self.records_before == self.records_after and not self.bytes_freed:
             return f"{subject}nothing freed: compaction found no duplicate keys"
         said = [f"removed {counted(self.segments_removed, 'segment')}"] if self.segments_removed else []
         said.append(f"freed {counted(self.bytes_freed, 'byte')}")
         if self.records_before is not None:
             said.append(f"kept {self.records_after} of {counted(self.records_before, 'record')}")
-        what = ": ".join(filter(None, (self.duty, ", ".join(self.because))))
+        what = ": ".join(filter(None, (self.task, ", ".join(self.because))))
         return f"{subject}{', '.join(said)} ({what})"
 
 
 OnDone = Callable[[TaskResult], None]
 OnProgress = Callable[[TopicPartition | None, int, int], None]
-"""Called with a partition that is compacted, and the bytes of that, done and in all; or, for retention, with None, and
-the partitions that were looked at and those that will be."""
+"""Called during compaction with the partition, the bytes done and their total; during retention with None, the
+partitions checked and their total.
+"""
 
 
 class TaskQueue:
-    """Duties that one thread runs, one after another."""
+    """Tasks that one thread runs one after another."""
 
     def __init__(self, name: str, schedule: Schedule, before: Callable[[], object]) -> None:
-        """`before` is called before duties are done."""
+        """`before` is called before each run."""
         self.name = name
         self._schedule = schedule
         self._before = before
 
     def next_due(self) -> float:
-        """Return when there is something to do, in seconds of the clock's `monotonic`; infinity: never."""
+        """Return when the next task is due, in seconds of the clock's `monotonic`; infinity means never."""
         return self._schedule.next_due()
 
     def run_due(self) -> list[str]:
-        """Do what is due, and return the names of the duties."""
+        """Run the tasks that are due, and return their names."""
         self._before()
         return self._schedule.run_due()
 
 
 class BackgroundTasks:
-    """The duties of one directory that was opened for writing. Run them, or each of `lanes` in a thread of its own."""
+    """The background tasks of one directory that is open for writing.
+
+    Run all of them, or each of `queues` in a thread.
+    """
 
     def __init__(self, directory: LogDirectory, on_done: OnDone = lambda done: None) -> None:
-        """`on_done` is called from whatever thread runs the duty."""
+        """`on_done` is called from the thread that ran the task."""
         self._directory = directory
         self._on_done = on_done
         self._cancelled = threading.Event()
@@ -111,20 +118,23 @@ class BackgroundTasks:
         self._dirty_since: dict[TopicPartition, float] = {}
         config = directory.config
         threads = config.log_cleaner_threads if config.log_cleaner_enable else 0
-        self.lanes = [
+        self.queues = [
             TaskQueue("chores", self._chores(), directory.refresh_config),
-            *(self._cleaner_lane(number) for number in range(threads)),
+            *(self._cleaner_queue(number) for number in range(threads)),
         ]
 
     def next_due(self) -> float:
-        return min((lane.next_due() for lane in self.lanes), default=NEVER)
+        return min((queue.next_due() for queue in self.queues), default=NEVER)
 
     def run_due(self) -> list[str]:
-        """Do what is due in all lanes, one after another."""
-        return [name for lane in self.lanes for name in lane.run_due()]
+        """Run what is due in all queues, one after another."""
+        return [name for queue in self.queues for name in queue.run_due()]
 
     def cancel(self) -> None:
-        """Have what is running end soon, and nothing begin: a compaction within a megabyte, the rest within a batch."""
+        """Cancel the running tasks and start no others.
+
+        A compaction stops within a megabyte, other tasks within a batch.
+        """
         self._cancelled.set()
 
     def run_all(
@@ -134,17 +144,17 @@ class BackgroundTasks:
         now: bool = False,
         on_progress: OnProgress = lambda partition, done, total: None,
     ) -> None:
-        """Do once everything that is due, be it its time or not, of these partitions (None: of all).
+        """Run retention, roll and compaction of these partitions (None: of all) once, whether or not they are due.
 
-        With `now` nothing waits that could be done: compacted topics are rolled and cleaned however little of them is
-        dirty, and what waits for its removal goes. `min.compaction.lag.ms` holds all the same: it is a promise.
+        With `now`, compacted topics are rolled and cleaned whatever their dirty ratio, and pending removals are done at
+        once. `min.compaction.lag.ms` is still respected, because consumers rely on it.
         """
         chosen = self._directory.partitions() if partitions is None else partitions
         cleaner = self.cleaner()
         compacted = [each for each in cleaner.compacted() if each[0] in chosen]
         self.roll(compacted, now=now)
         for partition, _ in compacted:
-            while cleaner.clean(partition, anyhow=now, on_progress=partial(on_progress, partition)):
+            while cleaner.clean(partition, force=now, on_progress=partial(on_progress, partition)):
                 pass
 
         def wanted() -> Iterator[tuple[TopicPartition, LogConfig]]:
@@ -156,7 +166,7 @@ class BackgroundTasks:
         removals = self._directory.deletions
         self._try("removal", removals.run_all if now else removals.run_due)
 
-    # --- when --------------------------------------------------------------------------------------------------------
+    # --- schedule -----------------------------------------------------------------------------------------------------
 
     def _chores(self) -> Schedule:
         config, schedule = self._directory.config, Schedule(self._directory.clock, self._failed)
@@ -180,7 +190,7 @@ class BackgroundTasks:
         config = self._directory.config
         return min(config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms)
 
-    def _cleaner_lane(self, number: int) -> TaskQueue:
+    def _cleaner_queue(self, number: int) -> TaskQueue:
         config, schedule = self._directory.config, Schedule(self._directory.clock, self._failed)
         cleaner, retention = self.cleaner(), self._retention_pass()
         backoff_s = config.log_cleaner_backoff_ms / 1000
@@ -196,20 +206,23 @@ class BackgroundTasks:
         return TaskQueue(f"cleaner {number}", schedule, self._directory.refresh_config)
 
     def cleaner(self) -> LogCleaner:
-        """Return one that reports what it did to `on_done`, and ends when the duties are cancelled."""
+        """Return a cleaner that reports to `on_done`, and stops when the tasks are cancelled."""
 
         failed, cancelled = partial(self._failed, "compaction"), self._cancelled
         return LogCleaner(self._directory, self._claims, self._cleaned, failed, cancelled.is_set, cancelled.wait)
 
-    # --- retention ---------------------------------------------------------------------------------------------------
+    # --- retention ----------------------------------------------------------------------------------------------------
 
     def _retention_pass(self) -> RetentionPass:
-        """Return one for a lane of its own."""
+        """Return a retention pass for one queue."""
         failed = partial(self._failed, "retention")
         return RetentionPass(self._directory, self._claims, self._removed, failed, self._cancelled.is_set)
 
     def retain(self) -> None:
-        """Remove what is due of all partitions that are not compacted: those are the cleaner's, as in Kafka."""
+        """Remove expired segments of partitions that are not compacted.
+
+        As in Kafka, the cleaner handles compacted ones.
+        """
         config_of = self._directory.config_of
         named = ((partition, config_of(partition.topic)) for partition in self._directory.partitions())
         self._retention.run((partition, config) for partition, config in named if not config.is_compacted)
@@ -225,12 +238,12 @@ class BackgroundTasks:
             )
         )
 
-    # --- compaction --------------------------------------------------------------------------------------------------
+    # --- compaction ---------------------------------------------------------------------------------------------------
 
     def roll(self, partitions: Iterable[tuple[TopicPartition, LogConfig]], *, now: bool = False) -> None:
         """Roll active segments whose records have waited for `max.compaction.lag.ms`, so that they can be compacted.
 
-        With `now` all that are not empty.
+        With `now`, roll all active segments that are not empty.
         """
         now_ms = self._directory.cautious_clock.now_ms()
         for partition, config in partitions:
@@ -262,16 +275,16 @@ class BackgroundTasks:
             )
         )
 
-    # --- recovery ----------------------------------------------------------------------------------------------------
+    # --- recovery -----------------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
         for partition in self._directory.pending_recoveries.try_all():
             self._on_done(TaskResult("recovery", partition))
 
-    # --- the rest ----------------------------------------------------------------------------------------------------
+    # --- other tasks --------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Sync open logs that hold records older than `flush.ms`; a mount does that by itself, and earlier."""
+        """Sync open logs with records older than `flush.ms`. A mount syncs earlier, on its own schedule."""
         now = self._directory.clock.monotonic()
         for log in self._open_logs():
             if log.recovery_point >= log.next_offset:
@@ -292,11 +305,11 @@ class BackgroundTasks:
         opened = (self._directory.opened(partition) for partition in self._directory.partitions())
         return (log for log in opened if log is not None and not log.read_only)
 
-    def _try(self, duty: str, work: Callable[[], object], partition: TopicPartition | None = None) -> None:
+    def _try(self, task: str, work: Callable[[], object], partition: TopicPartition | None = None) -> None:
         try:
             work()
         except (StorageError, OSError) as error:
-            self._failed(duty, error, partition)
+            self._failed(task, error, partition)
 
-    def _failed(self, duty: str, error: Exception, partition: TopicPartition | None = None) -> None:
-        self._on_done(TaskResult(duty, partition, error=error))
+    def _failed(self, task: str, error: Exception, partition: TopicPartition | None = None) -> None:
+        self._on_done(TaskResult(task, partition, error=error))

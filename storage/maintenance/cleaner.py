@@ -1,14 +1,14 @@
-"""Compaction of a whole directory: which partitions are due, the dirtiest first, one after another.
+"""Compaction of a directory: selects the partitions that are due, and compacts the dirtiest first.
 
-    look at each compacted partition ─→ clean what is due, by dirty ratio ─→ look again ─→ … until nothing is due
+    check each compacted partition ─→ compact those that are due, by dirty ratio ─→ check again ─→ … until none is due
 
-A partition is looked at from outside first (glance), so that ten thousand of them are not opened to learn that nothing
-is to be done; what one look found stands until the partition's files or settings change, or time may have changed it.
-A log that cannot be cleaned because of damage is left alone until one of them changes; one for which there was no room
-is tried again later. Several cleaners may work beside each other on one directory, each with a map of its own.
+A partition is first checked by a stat of its files, so that ten thousand logs are not opened in vain. A result is
+cached until the partition's files or settings change, or the time passes at which it may differ. A log that failed
+because of damage is skipped until its files or settings change. A log that failed for lack of free space is retried
+later. Several cleaners may work on one directory, each with its own offset map.
 
-Only topics whose settings are known here are compacted: a broker keeps its own elsewhere. Follows Kafka's LogCleaner
-and LogCleanerManager (grabFilthiestCompactedLog). Not here: when it is time (duties), the work itself (compaction).
+Only topics whose settings are known are compacted; a broker keeps its settings elsewhere. Follows Kafka's LogCleaner
+and LogCleanerManager (grabFilthiestCompactedLog). `background_tasks` decides when to run; `compaction` does the work.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.settings.config_values import LONG_MAX
 
 RECHECK_MS = 300_000
-"""When a partition is looked at again of which only time can change what was found, or that failed for want of room."""
+"""The delay before a partition is checked again if only time can change the result, or after an I/O error."""
 
 OnCleaned = Callable[[TopicPartition, DirtyRange, CompactionResult], None]
 OnProgress = Callable[[int, int], None]
-"""Called with the bytes that a round has read and written, and those that it will have at most."""
+"""Called with the bytes that a round has read and written, and their maximum."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What the last look at a partition found not to be due, and when that has to be asked again."""
+class _NotDue:
+    """A cached result: the partition was not due, until its files or settings change or `until_ms` is reached."""
 
     changed_ns: int
     config: LogConfig
     until_ms: int
 
-    def holds(self, glance: PartitionStat, config: LogConfig, now_ms: int) -> bool:
-        return self.changed_ns == glance.changed_ns and self.config is config and now_ms < self.until_ms
+    def holds(self, stat: PartitionStat, config: LogConfig, now_ms: int) -> bool:
+        return self.changed_ns == stat.changed_ns and self.config is config and now_ms < self.until_ms
 
 
 class PartitionClaims:
-    """Which partitions are being worked on: no two duties take the same one."""
+    """The partitions that tasks are working on. A partition is claimed by one task at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class PartitionClaims:
 
     @contextmanager
     def claimed(self, partition: TopicPartition) -> Iterator[bool]:
-        """Yield whether the partition is ours for the block; False when somebody else is at it."""
+        """Claim the partition for the block. Yields False if another task has claimed it."""
         with self._lock:
             is_ours = partition not in self._taken
             self._taken.add(partition)
@@ -71,7 +71,7 @@ class PartitionClaims:
 
 
 class LogCleaner:
-    """Cleans the partitions of one directory. `run` is for one thread; several cleaners share `claims`."""
+    """Compacts the partitions of one directory. One thread calls `run`; several cleaners share `claims`."""
 
     def __init__(
         self,
@@ -82,18 +82,18 @@ class LogCleaner:
         is_cancelled: Callable[[], bool],
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`is_cancelled` ends a round; `sleep` is how the throttle waits, and may return early once it is cancelled."""
+        """`is_cancelled` ends a round. `sleep` is how the throttle waits; it may return early after a cancellation."""
         self._directory = directory
         self._claims = claims
         self._on_cleaned = on_cleaned
         self._on_failure = on_failure
         self._is_cancelled = is_cancelled
         self._sleep = sleep
-        self._glances: dict[TopicPartition, PartitionStat] = {}
-        self._found: dict[TopicPartition, _Found] = {}
+        self._stats: dict[TopicPartition, PartitionStat] = {}
+        self._not_due: dict[TopicPartition, _NotDue] = {}
 
     def run(self) -> int:
-        """Clean until nothing is due; return how many rounds that took."""
+        """Compact until no partition is due; return the number of rounds."""
         rounds = 0
         while not self._is_cancelled():
             due = sorted(self._due(), key=lambda found: -found[1].ratio)
@@ -103,10 +103,10 @@ class LogCleaner:
                 break
         return rounds
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- selection ----------------------------------------------------------------------------------------------------
 
     def compacted(self) -> Iterator[tuple[TopicPartition, LogConfig]]:
-        """Yield the partitions whose topics are compacted here."""
+        """Yield the compacted partitions whose settings are known."""
         directory, known = self._directory, dict[str, LogConfig | None]()
         for partition in directory.partitions():
             topic = partition.topic
@@ -121,43 +121,44 @@ class LogCleaner:
         now_ms = self._directory.cautious_clock.now_ms()
         for partition, config in self.compacted():
             try:
-                found = self._look(partition, config, now_ms)
+                found = self._check(partition, config, now_ms)
             except (UnknownPartition, FileNotFoundError):
                 continue  # deleted meanwhile
-            except Exception as error:  # whatever is wrong with one of them, the others are not to blame
+            except Exception as error:  # an error of one partition, whatever it is, must not stop the others
                 self._failed(partition, error)
                 continue
             if found is not None and found.is_due:
                 yield partition, found
 
-    def _look(self, partition: TopicPartition, config: LogConfig, now_ms: int) -> DirtyRange | None:
-        glance = self._glance(partition)
-        known = self._found.get(partition)
-        if known is not None and known.holds(glance, config, now_ms):
+    def _check(self, partition: TopicPartition, config: LogConfig, now_ms: int) -> DirtyRange | None:
+        stat = self._stat(partition)
+        known = self._not_due.get(partition)
+        if known is not None and known.holds(stat, config, now_ms):
             return None
-        if not glance.may_be_cleanable(config, self._directory.cleaner_offset(partition)):
+        if not stat.may_be_cleanable(config, self._directory.cleaner_offset(partition)):
             return None
         with self._directory.borrowed(partition) as log:
             found = self._cleanable(log, now_ms)
             is_bounded_by_roll = found.first_uncleanable == log.snapshot().active.base_offset
         if not found.is_due:
-            # Only a roll, which changes names, makes more of it: unless a lag or an open transaction holds it back.
+            # Only a roll adds cleanable bytes, and a roll changes names. A lag or an open transaction ends with time,
+            # though.
             is_lasting = is_bounded_by_roll and config.max_compaction_lag_ms == LONG_MAX
-            self._found[partition] = _Found(glance.changed_ns, config, LONG_MAX if is_lasting else now_ms + RECHECK_MS)
+            self._not_due[partition] = _NotDue(stat.changed_ns, config, LONG_MAX if is_lasting else now_ms + RECHECK_MS)
         return found
 
-    def _glance(self, partition: TopicPartition) -> PartitionStat:
+    def _stat(self, partition: TopicPartition) -> PartitionStat:
         path = os.path.join(self._directory.path, str(partition))
-        glance = self._glances[partition] = PartitionStat.at(path, self._glances.get(partition))
-        return glance
+        stat = self._stats[partition] = PartitionStat.at(path, self._stats.get(partition))
+        return stat
 
     def _cleanable(self, log: Log, now_ms: int) -> DirtyRange:
         return find_dirty_range(log, self._directory.cleaner_offset(log.partition), now_ms)
 
-    # --- cleaning ----------------------------------------------------------------------------------------------------
+    # --- compaction ---------------------------------------------------------------------------------------------------
 
-    def clean(self, partition: TopicPartition, *, anyhow: bool = False, on_progress: OnProgress | None = None) -> bool:
-        """Make one round of a partition, if it is due or, with `anyhow`, dirty at all; return whether one was made."""
+    def clean(self, partition: TopicPartition, *, force: bool = False, on_progress: OnProgress | None = None) -> bool:
+        """Make one round of a partition if it is due or, with `force`, if it is dirty; return whether one was made."""
         with self._claims.claimed(partition) as is_ours:
             if not is_ours or self._is_cancelled():
                 return False
@@ -165,18 +166,18 @@ class LogCleaner:
                 with self._directory.borrowed(partition) as log:
                     now_ms = self._directory.cautious_clock.now_ms()
                     found = self._cleanable(log, now_ms)
-                    is_wanted = found.cleanable_bytes > 0 if anyhow else found.is_due
+                    is_wanted = found.cleanable_bytes > 0 if force else found.is_due
                     return is_wanted and self._clean(log, found, now_ms, on_progress)
             except (UnknownPartition, SegmentsChanged, CompactionCancelled):
-                return False  # deleted or cut meanwhile, or told to end: the next look sees what is left
+                return False  # deleted, truncated or cancelled: the next check sees the new state
             except Exception as error:
-                if self._directory.has(partition):  # else it was deleted under our hands, and that is no failure
+                if self._directory.has(partition):  # not a failure if the partition was deleted during the round
                     self._failed(partition, error)
                 return False
 
     def _clean(self, log: Log, found: DirtyRange, now_ms: int, on_progress: OnProgress | None) -> bool:
         config = self._directory.config
-        meter = _Meter(config.log_cleaner_io_max_bytes_per_second, self._sleep, found, on_progress)
+        meter = _MeteredThrottle(config.log_cleaner_io_max_bytes_per_second, self._sleep, found, on_progress)
         done = clean(
             log,
             found,
@@ -191,18 +192,18 @@ class LogCleaner:
         return done.end_offset > found.first_dirty
 
     def _failed(self, partition: TopicPartition, error: Exception) -> None:
-        """Leave a partition alone: a damaged one until it changes, others for a while."""
-        glance = self._glances.get(partition)
-        if glance is not None:
+        """Skip a partition after an error: until it changes if it is damaged, for `RECHECK_MS` after an I/O error."""
+        stat = self._stats.get(partition)
+        if stat is not None:
             now_ms = self._directory.cautious_clock.now_ms()
             until_ms = now_ms + RECHECK_MS if isinstance(error, OSError) else LONG_MAX
             config = self._directory.config_of(partition.topic)
-            self._found[partition] = _Found(glance.changed_ns, config, until_ms)
+            self._not_due[partition] = _NotDue(stat.changed_ns, config, until_ms)
         self._on_failure(error, partition)
 
 
-class _Meter(Throttle):
-    """A throttle that tells how much went by."""
+class _MeteredThrottle(Throttle):
+    """A throttle that reports progress."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""What the duties of a directory would do now: the same decisions, and nothing is changed.
+"""Predicts what the background tasks of a directory would do now. Changes nothing.
 
-Asked of a directory that is open for reading, so also while a mount or a broker has it.
+Uses the same decisions as the tasks. The directory may be open for reading, also while a mount or a broker uses it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from offsetfs.storage.segments import removed_names
 
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
-    """What a duty would do to one partition. `bytes`: of the `.log` files that it would remove, or rewrite."""
+    """What a task would do to one partition. `bytes`: the size of the `.log` files that it would remove or rewrite."""
 
-    duty: str
+    task: str
     name: str
     segments: int
     bytes: int
@@ -91,6 +91,6 @@ def _is_removed_log(name: str) -> bool:
 
 
 def _size_of(path: str, is_counted: Callable[[str], bool]) -> tuple[int, int]:
-    """Return how many files of a directory are counted, and their bytes."""
+    """Return the number of files in a directory that are counted, and their size in bytes."""
     sizes = [files.status(os.path.join(path, name)).st_size for name in files.names(path) if is_counted(name)]
     return len(sizes), sum(sizes)

@@ -1,8 +1,8 @@
-"""What the names and sizes in a partition's directory tell, without opening its log.
+"""What names and sizes in a partition's directory reveal, without opening its log.
 
-Ten thousand partitions whose turn it may be: opening a log costs a millisecond and stays in memory, a glance costs one
-listing, and a stat when nothing changed since the last one. What a glance says is on the safe side: "no" is certain,
-"maybe" means that the log has to be asked, which alone knows timestamps, keys and open transactions.
+Opening a log costs a millisecond and memory. A stat costs one listing, or one stat call if nothing changed since the
+last one. That matters for ten thousand partitions. Results are conservative: "no" is certain, "maybe" means that the
+log must be opened, because only the log knows timestamps, keys and open transactions.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class PartitionStat:
 
     @classmethod
     def at(cls, path: str, before: PartitionStat | None = None) -> PartitionStat:
-        """Look at the directory of a partition, or only whether it changed since `before`. OSError when it is gone.
+        """Stat the directory of a partition; list it only if it changed since `before`. OSError if it is gone.
 
-        The size of the active segment is that of the last change of names: nobody appends to a log that is closed.
+        The size of the active segment is the one at the last change of names, because closed logs do not grow.
         """
         changed_ns = files.status(path).st_mtime_ns
         if before is not None and before.changed_ns == changed_ns:
@@ -45,7 +45,7 @@ class PartitionStat:
         return cls(path, changed_ns, tuple(bases), tuple(sizes))
 
     def may_expire(self, config: LogConfig, log_start_offset: int, now_ms: int) -> bool:
-        """Whether retention may have something to remove here."""
+        """Whether retention may have segments to remove."""
         if not self.bases:
             return False
         if len(self.bases) > 1 and self.bases[1] <= log_start_offset:
@@ -57,50 +57,53 @@ class PartitionStat:
         return config.retention_ms >= 0 and self._first_timestamp() < now_ms - config.retention_ms
 
     def active_since_ms(self) -> int:
-        """Return when the oldest batch of the active segment was written, as far as it says; 2⁶³−1: it is empty."""
+        """Return when the oldest batch of the active segment was written, if known; 2⁶³−1 if the segment is empty."""
         if not self.bases or not files.status(self._log_path(-1)).st_size:
             return LONG_MAX
         timestamp = self._first_timestamp(-1)
         return timestamp if timestamp >= 0 else files.status(self._log_path(-1)).st_mtime_ns // 1_000_000
 
     def latest_ms(self) -> int:
-        """Return about when the newest records were written, by what is cheap to ask; -1 where nothing tells."""
-        for place in reversed(range(len(self.bases))):
-            if self.sizes[place]:
-                return max(self._first_timestamp(place), self._last_indexed_timestamp(place))
+        """Return about when the newest records were written, from cheap sources; -1 if unknown."""
+        for number in reversed(range(len(self.bases))):
+            if self.sizes[number]:
+                return max(self._first_timestamp(number), self._last_indexed_timestamp(number))
         return -1
 
-    def _last_indexed_timestamp(self, place: int) -> int:
+    def _last_indexed_timestamp(self, number: int) -> int:
         try:
-            with files.opened(os.path.join(self.path, segment_name(self.bases[place], ".timeindex"))) as index:
+            with files.opened(os.path.join(self.path, segment_name(self.bases[number], ".timeindex"))) as index:
                 entry = index.read(max(index.size() - TIME_ENTRY_SIZE, 0), TIME_ENTRY_SIZE)
         except OSError:
             return -1
         return int.from_bytes(entry[:8], "big", signed=True) if len(entry) == TIME_ENTRY_SIZE else -1
 
-    def _log_path(self, place: int) -> str:
-        return os.path.join(self.path, segment_name(self.bases[place], ".log"))
+    def _log_path(self, number: int) -> str:
+        return os.path.join(self.path, segment_name(self.bases[number], ".log"))
 
-    def _first_timestamp(self, place: int = 0) -> int:
-        """Return a time that no record makes a segment older than; -1 when its first batch tells none."""
+    def _first_timestamp(self, number: int = 0) -> int:
+        """Return the timestamp of the first batch of a segment; -1 if it has none."""
         try:
-            with files.opened(self._log_path(place)) as log:
+            with files.opened(self._log_path(number)) as log:
                 return parse_header(log.read(0, HEADER_SIZE)).max_timestamp
         except (StorageError, OSError):
             return -1
 
     def may_be_cleanable(self, config: LogConfig, cleaner_offset: int | None) -> bool:
-        """Whether compaction may have something to do here: enough of the sealed segments is dirty.
+        """Whether compaction may have something to do: enough of the sealed segments is dirty.
 
-        Kafka's dirty ratio as if every record could be cleaned; lags and open transactions only make it less.
+        Kafka's dirty ratio under the assumption that all records can be cleaned. Lags and open transactions only lower
+        it.
         """
         if not self.bases:
             return False
-        is_sound = cleaner_offset is not None and cleaner_offset <= self.bases[-1]  # else it is of another log
+        is_sound = (
+            cleaner_offset is not None and cleaner_offset <= self.bases[-1]
+        )  # otherwise the checkpoint belongs to another log
         first_dirty = cleaner_offset if cleaner_offset is not None and is_sound else 0
         sealed = self.sizes[:-1]
-        place = max(bisect_right(self.bases, first_dirty) - 1, 0)
-        dirty = sum(sealed[place:])
+        number = max(bisect_right(self.bases, first_dirty) - 1, 0)
+        dirty = sum(sealed[number:])
         if not dirty:
             return False
         is_urgent = config.max_compaction_lag_ms < LONG_MAX

@@ -1,11 +1,11 @@
-"""Retention over many partitions, opening few logs and writing few checkpoints.
+"""A retention pass over many partitions that opens few logs and writes few checkpoints.
 
-    all that are asked for ─→ a glance rules most of them out ─→ `BATCH` logs at a time: open, decide, one checkpoint,
-                                                                 remove, close those that nobody had open
+    all partitions ─→ a stat rules most of them out ─→ `BATCH` logs at a time: open, decide, one checkpoint, remove,
+                                                       close the logs that were not open before
 
-What a closed log said of its oldest segment is remembered: until that is old enough, or a file changes, one stat of the
-directory answers. Follows LogManager.cleanupLogs. Not here: what is due of one log (retention), when it is time
-(duties).
+The age of the oldest segment of a closed log is cached. Until it is old enough, or a file changes, one stat of the
+directory is sufficient. Follows LogManager.cleanupLogs. `retention` decides for one log; `background_tasks` decides
+when to run.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from offsetfs.storage.partition import retention
 from offsetfs.storage.settings.config import LogConfig
 
 BATCH = 64
-"""How many logs are held open at a time, for one write of the checkpoint of all of them."""
+"""The number of logs that are held open at a time, and share one write of the checkpoint."""
 
 
 class RetentionPass:
-    """Retention of one directory. One thread at a time; a partition that another duty is at is passed over."""
+    """Retention of one directory. Used by one thread at a time; skips partitions that another task has claimed."""
 
     def __init__(
         self,
@@ -44,41 +44,44 @@ class RetentionPass:
         self._on_removed = on_removed
         self._on_failure = on_failure
         self._is_cancelled = is_cancelled
-        self._glances: dict[TopicPartition, PartitionStat] = {}
+        self._stats: dict[TopicPartition, PartitionStat] = {}
         self._not_before: dict[TopicPartition, tuple[int, LogConfig, int]] = {}
 
     def run(self, partitions: Iterable[tuple[TopicPartition, LogConfig]]) -> None:
-        """Remove what is due of these partitions. OSError when log starts cannot be written: then nothing goes."""
+        """Remove expired segments of these partitions.
+
+        Raises OSError if log starts cannot be written: then nothing is removed.
+        """
         candidates = self._may_expire(partitions)
         while not self._is_cancelled() and (batch := list(islice(candidates, BATCH))):
             with ExitStack() as held:
-                self._sweep([partition for partition in batch if self._holds(held, partition)])
+                self._sweep([partition for partition in batch if self._open_claimed(held, partition)])
 
-    # --- from outside ------------------------------------------------------------------------------------------------
+    # --- selection ----------------------------------------------------------------------------------------------------
 
     def _may_expire(self, partitions: Iterable[tuple[TopicPartition, LogConfig]]) -> Iterator[TopicPartition]:
         now_ms = self._directory.cautious_clock.now_ms()
         for partition, config in partitions:
             try:
-                if partition.topic != METADATA_TOPIC and self._look(partition, config, now_ms):
+                if partition.topic != METADATA_TOPIC and self._check(partition, config, now_ms):
                     yield partition
             except FileNotFoundError:
                 continue  # deleted meanwhile
 
-    def _look(self, partition: TopicPartition, config: LogConfig, now_ms: int) -> bool:
+    def _check(self, partition: TopicPartition, config: LogConfig, now_ms: int) -> bool:
         if self._directory.opened(partition) is not None:
-            return True  # asking it costs less than looking
+            return True  # asking the open log is cheaper than a stat
         path = os.path.join(self._directory.path, str(partition))
-        glance = self._glances[partition] = PartitionStat.at(path, self._glances.get(partition))
+        stat = self._stats[partition] = PartitionStat.at(path, self._stats.get(partition))
         if not self._directory.knows_policy(partition.topic):
             config = replace(config, retention_ms=-1, retention_bytes=-1)
         known = self._not_before.get(partition)
-        if known is not None and known[:2] == (glance.changed_ns, config) and now_ms < known[2]:
+        if known is not None and known[:2] == (stat.changed_ns, config) and now_ms < known[2]:
             return False
-        return glance.may_expire(config, self._directory.known_log_start(partition), now_ms)
+        return stat.may_expire(config, self._directory.known_log_start(partition), now_ms)
 
-    def _remember(self, partition: TopicPartition) -> None:
-        """Note until when the oldest segment is too young to go, so that the log need not be opened before."""
+    def _cache_expiry(self, partition: TopicPartition) -> None:
+        """Cache until when the oldest segment is too young to expire, so that the log is not opened before."""
         log = self._directory.opened(partition)
         if log is None or not log.config.is_deleted or log.config.retention_ms < 0 or log.config.retention_bytes >= 0:
             return
@@ -87,10 +90,10 @@ class RetentionPass:
             until_ms = latest_ms + log.config.retention_ms
             self._not_before[partition] = (PartitionStat.at(log.path).changed_ns, log.config, until_ms)
 
-    # --- a batch -----------------------------------------------------------------------------------------------------
+    # --- a batch ------------------------------------------------------------------------------------------------------
 
-    def _holds(self, held: ExitStack, partition: TopicPartition) -> bool:
-        """Claim and open a log until `held` ends; False where a compaction is at it, or it does not open."""
+    def _open_claimed(self, held: ExitStack, partition: TopicPartition) -> bool:
+        """Claim and open a log until `held` ends; False if a compaction has claimed it, or it does not open."""
         if not held.enter_context(self._claims.claimed(partition)):
             return False
         try:
@@ -107,8 +110,8 @@ class RetentionPass:
             now_ms = self._directory.cautious_clock.now_ms()
             removed, failures = retention.sweep(self._directory, partitions, now_ms)
         except OSError:
-            raise  # of the checkpoint, which is everybody's
-        except Exception as unforeseen:  # whatever is wrong with one of them, the others are not to blame
+            raise  # of the checkpoint, which all logs of the batch share
+        except Exception as unforeseen:  # an error of one partition, whatever it is, must not stop the others
             for partition in partitions if len(partitions) > 1 else ():
                 self._sweep([partition])
             if len(partitions) == 1:
@@ -120,4 +123,4 @@ class RetentionPass:
             self._on_failure(error, partition)
         for partition in partitions:
             if partition not in failures:
-                self._remember(partition)
+                self._cache_expiry(partition)

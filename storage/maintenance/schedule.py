@@ -1,9 +1,8 @@
-"""What is to be done every so often, on a clock that a test can move.
+"""Periodic tasks on a clock that tests can control.
 
-Plain callables, each with the moment when it is due next; whoever has a thread to spare calls `run_due`. One that fails
-is reported and comes again at its time: it keeps nothing else from being done. Follows Kafka's KafkaScheduler, but
-counts an interval from the end of a run to the beginning of the next, so that a machine that slept has nothing to
-catch up with.
+Plain callables, each with its next due time; a thread calls `run_due`. A task that fails is reported and runs again at
+its next time, without affecting other tasks. Follows Kafka's KafkaScheduler, but counts an interval from the end of one
+run to the start of the next, so that no runs pile up while the machine sleeps.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from offsetfs.storage.clock import Clock
 NEVER = math.inf
 
 OnFailure = Callable[[str, Exception], None]
-"""Called with the name of what failed, and why."""
+"""Called with the name of the failed task, and its error."""
 
 
 @dataclass(slots=True)
@@ -30,13 +29,13 @@ class _Task:
 
     @property
     def due(self) -> float:
-        """When it is to be run next, in seconds of the monotonic clock."""
+        """The next due time in seconds of the monotonic clock."""
         wanted = self.wanted()
         return NEVER if wanted is None else max(wanted, self.not_before)
 
 
 class Schedule:
-    """Tasks in the order in which they were added. One thread runs them; `next_due` may be asked from any."""
+    """Tasks in the order in which they were added. One thread runs them; any thread may call `next_due`."""
 
     def __init__(self, clock: Clock, on_failure: OnFailure) -> None:
         self._clock = clock
@@ -44,20 +43,20 @@ class Schedule:
         self._tasks: list[_Task] = []
 
     def every(self, name: str, run: Callable[[], object], seconds: float, *, first_s: float) -> None:
-        """Run a task `first_s` seconds from now, and from then on `seconds` after its last end."""
+        """Run a task `first_s` seconds from now, and then again `seconds` after each end."""
         first = self._clock.monotonic() + min(first_s, seconds)
         self._tasks.append(_Task(name, run, lambda: first, seconds))
 
     def when(self, name: str, run: Callable[[], object], wanted: Callable[[], float | None], *, rest_s: float) -> None:
-        """Run a task at the moment that `wanted` returns (None: not now), but not within `rest_s` of its last end."""
+        """Run a task at the time that `wanted` returns (None: not now), but at least `rest_s` after its last end."""
         self._tasks.append(_Task(name, run, wanted, rest_s))
 
     def next_due(self) -> float:
-        """Return when the next task is due, in seconds of the monotonic clock; `NEVER` when none is."""
+        """Return when the next task is due, in seconds of the monotonic clock; `NEVER` if none is."""
         return min((task.due for task in self._tasks), default=NEVER)
 
     def run_due(self) -> list[str]:
-        """Run what is due, and return the names of what was run."""
+        """Run the tasks that are due, and return their names."""
         ran = []
         for task in self._tasks:
             if task.due <= self._clock.monotonic():
@@ -68,6 +67,6 @@ class Schedule:
     def _run(self, task: _Task) -> None:
         try:
             task.run()
-        except Exception as error:  # whatever it was, the others are done, and this one at its next time
+        except Exception as error:  # whatever the error, the other tasks run, and this one again at its next time
             self._on_failure(task.name, error)
         task.not_before = self._clock.monotonic() + task.rest_s

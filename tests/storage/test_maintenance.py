@@ -85,7 +85,7 @@ class World:
         return [p for p in self.directory.partitions() if self.directory.opened(p) is not None]
 
     def errors(self) -> list[tuple[str, TopicPartition | None, str]]:
-        return [(done.duty, done.partition, str(done.error)) for done in self.done if done.error is not None]
+        return [(done.task, done.partition, str(done.error)) for done in self.done if done.error is not None]
 
 
 Make = Callable[..., World]
@@ -112,7 +112,7 @@ def keys_of(log: Log) -> list[bytes | None]:
 
 
 def test_duties_come_at_kafkas_times(make: Make) -> None:
-    chores, cleaner = make().duties.lanes
+    chores, cleaner = make().duties.queues
     assert (chores.next_due() - 1000, cleaner.next_due() - 1000) == (30, 15)
 
 
@@ -132,14 +132,14 @@ def test_each_duty_comes_again_after_its_own_interval(make: Make) -> None:
 
 def test_intervals_are_those_of_the_directory(make: Make) -> None:
     world = make(log_initial_task_delay_ms="1000", log_retention_check_interval_ms="5000", log_cleaner_enable="false")
-    assert len(world.duties.lanes) == 1
+    assert len(world.duties.queues) == 1
     assert world.duties.next_due() == 1001
     assert world.pass_time(SECOND) == ["retention", "checkpoint", "producers"]
     assert world.duties.next_due() == 1006
 
 
 def test_a_lane_a_cleaner_thread(make: Make) -> None:
-    assert [lane.name for lane in make(log_cleaner_threads="3").duties.lanes] == [
+    assert [queue.name for queue in make(log_cleaner_threads="3").duties.queues] == [
         "chores",
         "cleaner 0",
         "cleaner 1",
@@ -155,7 +155,7 @@ def test_what_waits_for_its_removal_goes_when_its_time_is_over(make: Make) -> No
     world.clock.advance(30 * SECOND)
     world.duties.run_due()
     [deleted] = [name for name in os.listdir(world.path / "orders-0") if name.endswith(".log.deleted")]
-    assert world.duties.lanes[0].next_due() == world.clock.seconds + 7
+    assert world.duties.queues[0].next_due() == world.clock.seconds + 7
     assert world.pass_time(6 * SECOND) == [] and deleted in os.listdir(world.path / "orders-0")
     assert "removal" in world.pass_time(SECOND)
     assert deleted not in os.listdir(world.path / "orders-0")
@@ -308,7 +308,7 @@ def test_a_segment_that_only_its_last_record_keeps_is_asked_for_once(
         world.pass_time(5 * MINUTE)
     assert opened == [ORDERS] and world.done == []
     world.pass_time(10 * MINUTE)
-    assert [(done.duty, done.segments_removed) for done in world.done] == [("retention", 1)]
+    assert [(done.task, done.segments_removed) for done in world.done] == [("retention", 1)]
 
 
 def test_what_a_start_offset_gave_up_goes_though_nothing_expires(make: Make) -> None:
@@ -347,7 +347,7 @@ def test_what_is_dirty_is_compacted_and_the_checkpoint_says_how_far(make: Make) 
     assert keys_of(log) == [b"b", b"a", b"c"]
     assert read_offsets(str(world.path / CLEANER_OFFSETS)) == {USERS: 5}
     [done] = world.done
-    assert (done.duty, done.partition, done.records_before, done.records_after) == ("compaction", USERS, 5, 3)
+    assert (done.task, done.partition, done.records_before, done.records_after) == ("compaction", USERS, 5, 3)
     assert done.bytes_freed > 0 and done.because == ("ratio",)
     assert "compaction" in world.pass_time(15 * SECOND) and len(world.done) == 1
 
@@ -440,7 +440,7 @@ def test_a_compacted_topic_that_also_deletes_is_retained_by_the_cleaner(make: Ma
     world.segment(log, b"a", age_ms=2 * HOUR)
     world.segment(log, b"b")
     world.pass_time(15 * SECOND)
-    assert [done.duty for done in world.done] == ["retention"] and log.log_start_offset == 1
+    assert [done.task for done in world.done] == ["retention"] and log.log_start_offset == 1
 
 
 def test_settings_that_change_are_seen_at_the_next_pass(make: Make) -> None:
@@ -451,7 +451,7 @@ def test_settings_that_change_are_seen_at_the_next_pass(make: Make) -> None:
     assert world.done == []
     TopicSettings(str(world.path)).change("users", {"cleanup.policy": "compact"})  # as another process does
     world.pass_time(15 * SECOND)
-    assert [done.duty for done in world.done] == ["compaction"]
+    assert [done.task for done in world.done] == ["compaction"]
 
 
 def test_cancelling_ends_a_compaction_and_begins_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -533,7 +533,7 @@ def test_all_duties_can_be_done_once_without_waiting_for_their_times(make: Make)
     world.segment(world.partition(ORDERS, retention_ms=str(HOUR)), b"a", age_ms=2 * HOUR)
     world.segment(compacted(world), b"a", b"a")
     world.duties.run_all()
-    assert [(done.duty, done.partition) for done in world.done] == [("compaction", USERS), ("retention", ORDERS)]
+    assert [(done.task, done.partition) for done in world.done] == [("compaction", USERS), ("retention", ORDERS)]
 
 
 def test_now_waits_for_no_ratio_no_roll_and_no_delay(make: Make) -> None:
@@ -568,7 +568,7 @@ def test_the_plan_is_what_is_done_then_and_changes_nothing(make: Make) -> None:
     planned = list(plan(readers, readers.partitions()))
     readers.close()
     assert sorted((str(p), p.stat().st_mtime_ns) for p in world.path.rglob("*")) == before
-    assert [(each.duty, each.name, each.segments) for each in planned] == [
+    assert [(each.task, each.name, each.segments) for each in planned] == [
         ("retention", "orders-0", 1),
         ("compaction", "users-0", 1),
     ]
