@@ -17,12 +17,12 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from offsetfs.library import reading
 from offsetfs.library.appending import Appendable, Appender, NewRecord
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import OffsetOutOfRange, ReadOnlyLog
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.partition.log_reader import LogReader
 from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.records.record import Record
 
@@ -41,7 +41,7 @@ class Partition:
         self._is_committed_only = is_committed_only
         self._view: LogView | None = None
         self._mutex = threading.Lock()
-        """Held to bring the log up to date: two who took in the same growth would count it twice."""
+        """Held while the log is asked for, so that all threads share one view and one appender."""
         self._appender: Appender | None = None
 
     def __repr__(self) -> str:
@@ -95,24 +95,32 @@ class Partition:
     def read(self, start: Place = None, stop: Place = None) -> Iterator[Record]:
         """Yield the records from `start` to before `stop`, as far as there are any now.
 
-        Raises `OffsetOutOfRange` when the log begins above `start`, or meanwhile above what is to come; `CorruptBatch`,
-        `MalformedBatch`, `UnsupportedFormat` at damage; OSError.
+        Goes on through rolls, retention and compaction, also by another process. Raises `OffsetOutOfRange` when the log
+        begins above `start`, or meanwhile above what is to come; `UnknownPartition` when the partition was deleted;
+        `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat`, `DecompressionLimit` at damage; OSError.
         """
-        return reading.records(*self._stretch(start, stop))
+        return self._reader(start, stop).records()
 
     def batches(self, start: Place = None, stop: Place = None) -> Iterator[Batch]:
-        """Yield the whole batches that reach into the range; `data` of each is its bytes as they are in the log."""
-        return reading.batches(*self._stretch(start, stop))
+        """Yield the whole batches that reach into the range; `data` of each is its bytes as they are in the log.
+
+        Raises as `read`. `values` and `ndjson` do, too.
+        """
+        return self._reader(start, stop).batches()
 
     def values(self, start: Place = None, stop: Place = None) -> Iterator[bytes | bytearray]:
         """Yield the bytes that `values` of a mount shows of the range, a batch at a time: value, newline."""
-        return reading.values(*self._stretch(start, stop))
+        return self._reader(start, stop).values()
 
     def ndjson(self, start: Place = None, stop: Place = None) -> Iterator[bytes | bytearray]:
         """Yield the bytes that `records.ndjson` of a mount shows of the range, a batch at a time: lines of JSON."""
-        return reading.ndjson(*self._stretch(start, stop))
+        return self._reader(start, stop).ndjson()
 
-    def _stretch(self, start: Place, stop: Place) -> tuple[LogView, int, int]:
+    def _reader(self, start: Place, stop: Place) -> LogReader:
+        view, first, last = self._range(start, stop)
+        return LogReader(view.log, start=first, stop=last, isolation=view.isolation)
+
+    def _range(self, start: Place, stop: Place) -> tuple[LogView, int, int]:
         view = self._now()
         first = view.log.log_start_offset if start is None else self._offset(view, start)
         last = view.end_offset() if stop is None else self._offset(view, stop)
@@ -160,13 +168,13 @@ class Partition:
         Ends when none came for `timeout` seconds; None: never. Raises as `read`: `OffsetOutOfRange` when retention was
         faster than the reader, or the log was cut below what it has read.
         """
-        offset = self.end_offset if start is None else self._stretch(start, None)[1]
+        offset = self.end_offset if start is None else self._range(start, None)[1]
         return self._follow(offset, timeout)
 
     def _follow(self, offset: int, timeout: float | None) -> Iterator[Record]:
         while self.wait(offset, timeout):
-            view, first, end = self._stretch(offset, None)
-            yield from reading.records(view, first, end)
+            view, first, end = self._range(offset, None)
+            yield from LogReader(view.log, start=first, stop=end, isolation=view.isolation).records()
             offset = end
 
     # --- appending ---------------------------------------------------------------------------------------------------

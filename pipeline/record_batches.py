@@ -16,6 +16,7 @@ import pyarrow as pa
 from offsetfs.pipeline.schema import CORRUPT, HEADERS
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.partition.log_reader import BatchSlice
 from offsetfs.storage.records import columns
 from offsetfs.storage.records.batch import MAGIC, Batch
 from offsetfs.storage.records.codec import COLUMNS
@@ -30,20 +31,18 @@ _TIMESTAMP_TYPES = {CREATE_TIME: 0, LOG_APPEND_TIME: 1}
 
 
 def record_batches(
-    batches: Iterable[Batch],
+    slices: Iterable[BatchSlice],
     name: TopicPartition,
     schema: pa.Schema,
-    start: int,
-    end: int,
     on_fault: Callable[[StorageError], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of `batches` with an offset in `[start, end)`, about `ARROW_BYTES` of them at a time.
+    """Yield the records of what a `LogReader` has read, about `ARROW_BYTES` of them at a time.
 
     Raises what `Batch.rows` raises; with `on_fault` that is reported, and the batch left out.
     """
     gathered: list[pa.RecordBatch] = []
     size = 0
-    for batch in batches:
+    for batch, start, end in slices:
         try:
             made = record_batch(batch, name, schema)
         except StorageError as error:

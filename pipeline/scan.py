@@ -8,7 +8,6 @@ still there when the query was planned, retention was faster: that is a loss, wh
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,13 +17,12 @@ import pyarrow as pa
 from offsetfs.pipeline.log_directories import LogDirectories, opened
 from offsetfs.pipeline.read_options import DROPMALFORMED, FAILFAST, PERMISSIVE, ReadOptions
 from offsetfs.pipeline.record_batches import record_batches
-from offsetfs.pipeline.scan_range import DataLoss, Range, view_of
+from offsetfs.pipeline.scan_range import DataLoss, Range
 from offsetfs.pipeline.schema import CORRUPT
-from offsetfs.storage.errors import StorageError, UnknownPartition
+from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.isolation import LogView
-from offsetfs.storage.records.batch import Batch
-from offsetfs.storage.segments.segment_map import Segments
+from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED
+from offsetfs.storage.partition.log_reader import LogReader
 
 _log = logging.getLogger(__name__)
 
@@ -37,27 +35,25 @@ def scan(ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema) -> 
     """
     with opened(options.paths) as directory:
         for each in ranges:
-            try:
-                view = view_of(directory, each.name, options)
-            except UnknownPartition:
-                _lost(f"{each.name} was deleted while it was read", options)
-                continue
-            yield from _Reading(view, each, options, schema).record_batches()
+            yield from _RangeScan(each, options, schema).record_batches(directory)
 
 
-def batches_of(
-    directory: LogDirectories, wanted: Range, options: ReadOptions, on_damage: Callable[[StorageError], None]
-) -> Iterator[Batch]:
-    """Yield the batches that reach into a range and are shown. Damage ends it, or is reported, by `options.mode`."""
-    reading = _Reading(view_of(directory, wanted.name, options), wanted, options, pa.schema([]))
-    reported = 0
-    for batch in reading.batches():
-        while reported < len(reading.faults):
-            on_damage(reading.faults[reported])
-            reported += 1
-        yield batch
-    for fault in reading.faults[reported:]:
-        on_damage(fault)
+def reader_of(
+    directory: LogDirectories, wanted: Range, options: ReadOptions, on_damage: Callable[[StorageError], None] | None
+) -> LogReader:
+    """Return the reader of a range, with the query's isolation level. Raises `UnknownPartition`.
+
+    Its iterators raise `DataLoss` where records are gone, unless `failOnDataLoss` is false. `on_damage`: as
+    `LogReader` takes it.
+    """
+    return LogReader(
+        directory.log(wanted.name),
+        start=wanted.start,
+        stop=wanted.end,
+        isolation=READ_COMMITTED if options.is_committed_only else READ_UNCOMMITTED,
+        on_damage=on_damage,
+        on_lost=lambda error: _lost(wanted, error, options),
+    )
 
 
 def log_left_out(name: TopicPartition, error: StorageError) -> None:
@@ -65,71 +61,39 @@ def log_left_out(name: TopicPartition, error: StorageError) -> None:
     _log.warning("offsetfs: %s: a batch is left out (mode=FAILFAST ends the query instead): %s", name, error)
 
 
-def _lost(sentence: str, options: ReadOptions) -> None:
+def _lost(wanted: Range, error: StorageError, options: ReadOptions) -> None:
     if options.fails_on_data_loss:
-        raise DataLoss(f"{sentence}; failOnDataLoss=false goes on")
+        raise DataLoss(f"{_loss(wanted, error)}; failOnDataLoss=false goes on")
+
+
+def _loss(wanted: Range, error: StorageError) -> str:
+    if not isinstance(error, OffsetOutOfRange):
+        return f"{wanted.name} was deleted while it was read"
+    if error.offset is not None and error.offset < error.log_start_offset:
+        last = min(error.log_start_offset, wanted.end) - 1
+        return f"{wanted.name}: the records from {error.offset} to {last} were removed while it was read"
+    return f"{wanted.name}: the log was cut to offset {error.next_offset}, and offset {error.offset} is asked for"
 
 
 @dataclass(slots=True)
-class _Reading:
+class _RangeScan:
     """One range in the course of being read."""
 
-    view: LogView
     range: Range
     options: ReadOptions
     schema: pa.Schema
-    offset: int = field(init=False)
     faults: list[StorageError] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.offset = self.range.start
-
-    def record_batches(self) -> Iterator[pa.RecordBatch]:
-        start, end, on_fault = self.range.start, self.range.end, None
-        if self.options.mode != FAILFAST:
-            on_fault = self._leave_out
-        yield from record_batches(self.batches(), self.range.name, self.schema, start, end, on_fault)
+    def record_batches(self, directory: LogDirectories) -> Iterator[pa.RecordBatch]:
+        on_fault = None if self.options.mode == FAILFAST else self._leave_out
+        try:
+            reader = reader_of(directory, self.range, self.options, on_fault)
+        except UnknownPartition as error:
+            _lost(self.range, error, self.options)
+            return
+        yield from record_batches(reader.slices(), self.range.name, self.schema, on_fault)
         if self.faults and self._has_corrupt_rows:
             yield self._corrupt_rows()
-
-    def batches(self) -> Iterator[Batch]:
-        """Yield the batches that reach into the range and are shown; goes on when segments are replaced meanwhile."""
-        while self.offset < self.range.end:
-            self._check_start()
-            segments = self.view.log.snapshot()
-            try:
-                yield from self._in(segments)
-                return
-            except OSError as error:
-                if error.errno != errno.ESTALE:
-                    raise
-                self.view.log.refresh()
-                if self.view.log.is_gone:
-                    _lost(f"{self.range.name} was deleted while it was read", self.options)
-                    return
-                if self.view.log.snapshot() is segments:
-                    raise
-
-    def _in(self, segments: Segments) -> Iterator[Batch]:
-        for segment in segments.from_floor(self.offset):
-            on_damage = None if self.options.mode == FAILFAST else self._note
-            for batch in segment.batches(segment.position_of(self.offset), on_damage=on_damage):
-                if batch.base_offset >= self.range.end:
-                    return
-                if batch.header.last_offset >= self.offset:
-                    self.offset = batch.header.next_offset
-                    if self.view.shows(batch.header):
-                        yield batch
-
-    def _check_start(self) -> None:
-        first = self.view.log.log_start_offset
-        if self.offset < first:
-            name, last = self.range.name, min(first, self.range.end)
-            _lost(f"{name}: the records from {self.offset} to {last - 1} were removed while it was read", self.options)
-            self.offset = first
-
-    def _note(self, error: StorageError, position: int) -> None:
-        self._leave_out(error)
 
     def _leave_out(self, error: StorageError) -> None:
         self.faults.append(error)

@@ -19,7 +19,7 @@ import numpy as np
 from offsetfs.pipeline.jobs.workers import Answer, check_sight, spread
 from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.read_options import DROPMALFORMED, ReadOptions
-from offsetfs.pipeline.scan import batches_of, log_left_out
+from offsetfs.pipeline.scan import log_left_out, reader_of
 from offsetfs.pipeline.scan_range import Range, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.storage.errors import StorageError
@@ -99,14 +99,18 @@ def _count_range(directory: Any, wanted: Range, options: ReadOptions) -> Answer:
     codecs: Counter[str] = Counter()
     records = batches = size = keyed = 0
     earliest, latest = None, None
-    for batch in batches_of(directory, wanted, options, faults.append):
+
+    def leave_out(error: StorageError) -> None:
+        faults.append(error)
+        log_left_out(wanted.name, error)
+
+    for batch, first, stop in reader_of(directory, wanted, options, leave_out).slices():
         header = batch.header
         try:
-            kept = _rows_between(batch.rows(), header.base_offset, wanted)
+            kept = _rows_between(batch.rows(), header.base_offset, first, stop)
             hashes, _ = hash_rows(batch.payload(), kept, header.base_offset, _SEED, *deltas_of(header))
         except StorageError as error:
-            faults.append(batch.placed(error))
-            log_left_out(wanted.name, faults[-1])
+            leave_out(batch.placed(error))
             continue
         if header.last_offset < wanted.end:  # a batch that a cut runs through belongs to the task of its end
             batches, size = batches + 1, size + header.size
@@ -133,10 +137,10 @@ def _count_range(directory: Any, wanted: Range, options: ReadOptions) -> Answer:
     }
 
 
-def _rows_between(rows: Any, base_offset: int, wanted: Range) -> Any:
+def _rows_between(rows: Any, base_offset: int, first: int, stop: int) -> Any:
     deltas = np.frombuffer(rows, np.int64).reshape(-1, 8)
     offsets = deltas[:, 0] + base_offset
-    inside = (offsets >= wanted.start) & (offsets < wanted.end)
+    inside = (offsets >= first) & (offsets < stop)
     if inside.all():
         return rows
     kept = type(rows)("q")

@@ -14,7 +14,6 @@ Threads: any; everything happens under one lock, which `nowait` does not wait fo
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Callable, Iterator
 from struct import Struct
 from threading import Lock
@@ -27,6 +26,7 @@ from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import InvalidName, StorageError, WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_reader import RAW, LogReader
 from offsetfs.storage.partition.producers import ABORT, COMMIT, end_marker
 from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.records.record import Record
@@ -103,12 +103,7 @@ class ConsumerGroups:
                 others = [each for each in self._replays.values() if each is not replay]
                 room = COMMITS_MAX - sum(each.count for each in others)
                 bytes_room = DESCRIBED_BYTES_MAX - sum(each.described_bytes for each in others)
-                try:
-                    left -= replay.advance(left, room, bytes_room)
-                except OSError as error:
-                    if error.errno != errno.ESTALE:
-                        raise
-                    return False  # a broker has compacted the segment meanwhile: on with what is there now
+                left -= replay.advance(left, room, bytes_room)
                 if left <= 0:
                     return False
             return True
@@ -241,14 +236,21 @@ class _Replay:
         all; return how many it were."""
         self._room, self._bytes_room = room, bytes_room
         end, taken = self.log.next_offset, 0
-        for segment in self.log.snapshot().from_floor(self.reached):
-            position = segment.position_of(self.reached) if segment.base_offset < self.reached else 0
-            for batch in segment.batches(position, on_damage=lambda error, _: self._damaged(error)):
-                self._take(batch)
-                self.reached = max(self.reached, batch.header.next_offset)
-                taken += batch.header.size
-                if taken >= bytes_max:
-                    return taken
+        # What retention or compaction has taken counts no longer, as for a coordinator that loads the partition now.
+        reader = LogReader(
+            self.log,
+            start=self.reached,
+            stop=end,
+            isolation=RAW,
+            on_damage=self._damaged,
+            on_lost=lambda error: None,
+        )
+        for batch in reader.batches():
+            self._take(batch)
+            self.reached = max(self.reached, batch.header.next_offset)
+            taken += batch.header.size
+            if taken >= bytes_max:
+                return taken
         self.reached = max(self.reached, end)
         return taken
 

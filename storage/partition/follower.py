@@ -17,6 +17,7 @@ answers ESTALE (see Segment).
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -61,20 +62,29 @@ class LogFollower:
         self._log_start = log_start
         self._now = now
         self._next_look = 0.0
+        self._looking = threading.Lock()  # two threads that took in the same growth would count it twice
         status = files.status(log.path)
         self._directory = status.st_ino
         self._names_changed = -1  # looked at once more: they may have changed while the log was opened
 
-    def look(self) -> None:
-        """Bring the log up to date, if the last look is long enough ago. Never raises for what a broker may do."""
-        now = self._now()
-        if self.is_gone or now < self._next_look:
-            return
-        self._next_look = now + LOOK_INTERVAL_S
-        try:
-            self._look()
-        except FileNotFoundError:
-            self.is_gone = not files.is_directory(self._log.path)
+    def look(self, *, is_forced: bool = False) -> None:
+        """Bring the log up to date, if the last look is long enough ago. Never raises for what a broker may do.
+
+        `is_forced`: look now, and list the directory even if its modification time is unchanged: the kernel's clock
+        ticks every few milliseconds, so that a rename may leave the time as it was. Any thread; calls wait for each
+        other.
+        """
+        with self._looking:
+            now = self._now()
+            if self.is_gone or (now < self._next_look and not is_forced):
+                return
+            self._next_look = now + LOOK_INTERVAL_S
+            if is_forced:
+                self._names_changed = -1
+            try:
+                self._look()
+            except FileNotFoundError:
+                self.is_gone = not files.is_directory(self._log.path)
 
     def _look(self) -> None:
         status = files.status(self._log.path)

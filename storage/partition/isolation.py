@@ -7,13 +7,16 @@ batches are no records and are shown to nobody.
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 from offsetfs.storage.partition import list_offsets
 from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import BatchHeader
 from offsetfs.storage.segments.time_search import FoundRecord, VisibilityFilter, shows_data
 
-READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
+READ_UNCOMMITTED: Final = "read_uncommitted"
+READ_COMMITTED: Final = "read_committed"
 
 
 class LogView:
@@ -27,6 +30,11 @@ class LogView:
         self._on_damage = on_damage
         self.is_committed_only = is_committed_only
         self.shows: VisibilityFilter = self._shows_committed if is_committed_only else shows_data
+
+    @property
+    def isolation(self) -> Literal["read_uncommitted", "read_committed"]:
+        """The isolation level, as Kafka's consumers name it."""
+        return READ_COMMITTED if self.is_committed_only else READ_UNCOMMITTED
 
     def end_offset(self, *, nowait: bool = False) -> int:
         """Return the offset at which the view ends for now; never inside a batch."""

@@ -118,10 +118,13 @@ class Log:
         """Let `follower` keep this log, opened for reading, up with whoever writes it."""
         self._follower = follower
 
-    def refresh(self) -> None:
-        """Take in what another process wrote, when the log is opened for reading; costs two stat calls at most."""
+    def refresh(self, *, is_forced: bool = False) -> None:
+        """Take in what another process wrote, when the log is opened for reading; costs two stat calls at most.
+
+        At most a hundred times a second, unless `is_forced`: then the directory is listed as well. Any thread.
+        """
         if self._follower is not None:
-            self._follower.look()
+            self._follower.look(is_forced=is_forced)
 
     @property
     def is_gone(self) -> bool:

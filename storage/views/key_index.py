@@ -20,7 +20,6 @@ Threads: every call takes a lock; the bytes a step may read bound how long it is
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sys
 import threading
@@ -31,8 +30,9 @@ from typing import NamedTuple
 from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_reader import RAW, LogReader
 from offsetfs.storage.records.batch import Batch
-from offsetfs.storage.segments.segment_map import Segments
+from offsetfs.storage.records.legacy import RUNS
 from offsetfs.storage.views import key_table
 from offsetfs.storage.views.key_footer import IndexedRange
 from offsetfs.storage.views.key_hash import (
@@ -45,7 +45,7 @@ from offsetfs.storage.views.key_hash import (
     seed_of_digests,
 )
 from offsetfs.storage.views.key_table import KeyTable, header_checksum
-from offsetfs.storage.views.view_blocks import UNREADABLE, OnDamage, walk
+from offsetfs.storage.views.view_blocks import UNREADABLE, OnDamage
 
 KEYS_PENDING_MAX = 250_000
 """Keys in memory before they are put into the table: some forty megabytes."""
@@ -119,22 +119,16 @@ class KeyIndex:
             if self._truncations != truncations:
                 self._drop()
                 self._truncations = truncations
-            segments = self._log.snapshot()
-            try:
-                is_complete = self._grow(segments, end_offset, bytes_max or sys.maxsize)
-            except OSError as error:
-                if error.errno != errno.ESTALE or segments is self._log.snapshot():
-                    raise
-                return False  # a segment was removed while it was read
+            is_complete = self._grow(end_offset, bytes_max or sys.maxsize)
             return is_complete and self._truncations == self._log.truncations
 
-    def _grow(self, segments: Segments, end_offset: int, bytes_max: int) -> bool:
+    def _grow(self, end_offset: int, bytes_max: int) -> bool:
         table = self._table or self._open()
         self._prune(table)
         begin = max(self._reached.next_offset, self._log.log_start_offset)
         pending: dict[int, int] = {}
         reached, read = self._reached, 0
-        for batch in self._batches(segments, begin, end_offset):
+        for batch in self._reader(begin, end_offset).batches():
             header = batch.header
             if self._view.shows(header):
                 self._collect(batch, pending)
@@ -149,22 +143,17 @@ class KeyIndex:
         self.scanned_bytes += read
         return True
 
-    def _batches(self, segments: Segments, begin: int, end_offset: int) -> Iterator[Batch]:
-        """Yield the batches that hold offsets in `[begin, end_offset)`; those that cannot be read are stepped over."""
-        for segment in segments.from_floor(begin):
-            if segment.base_offset >= end_offset:
-                return
-            position = segment.position_of(begin) if segment.base_offset < begin else 0
-            for batch in walk(segment, position, segment.size, on_damage=self._damaged):
-                try:
-                    base_offset = batch.base_offset
-                except UNREADABLE as error:
-                    self._damaged(error)
-                    continue
-                if base_offset >= end_offset:
-                    return
-                if batch.header.next_offset > begin:
-                    yield batch
+    def _reader(self, begin: int, end_offset: int) -> LogReader:
+        """Return the reader of all batches; keys that retention takes meanwhile are found out by asking for them."""
+        return LogReader(
+            self._log,
+            start=begin,
+            stop=end_offset,
+            isolation=RAW,
+            on_damage=self._damaged,
+            on_lost=lambda error: None,
+            runs=RUNS,
+        )
 
     def _damaged(self, error: StorageError) -> None:
         self._has_damage = True

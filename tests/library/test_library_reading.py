@@ -6,6 +6,7 @@ import base64
 import hashlib
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -234,6 +235,76 @@ def test_a_follower_hears_of_a_log_that_was_cut(data: offsetfs.Directory) -> Non
     data._directory.log(TopicPartition("orders", 0)).truncate_to(10)
     with pytest.raises(offsetfs.errors.OffsetOutOfRange):
         next(follower)
+
+
+# --- a log whose segments another process takes away while they are read ----------------------------------------------
+
+
+@pytest.fixture
+def segmented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[offsetfs.Partition]:
+    """A partition of a hundred records in many segments, opened to read. Its files are polled where a reader asks."""
+    monkeypatch.setattr("offsetfs.storage.partition.follower.LOOK_INTERVAL_S", 1e6)
+    with offsetfs.open(tmp_path, "a", settings={"segment.bytes": "1000"}) as directory:
+        (orders,) = directory.create("orders")
+        for n in range(100):
+            orders.append(b"value %d" % n)
+    with offsetfs.open(tmp_path) as beside:
+        yield beside.partition("orders-0")
+
+
+def logs_of(data: Path) -> list[Path]:
+    return sorted((data / "orders-0").glob("*.log"))
+
+
+def replace(log: Path) -> None:
+    """Put a copy in the place of a segment, as compaction does."""
+    copy = log.with_suffix(".swap")
+    copy.write_bytes(log.read_bytes())
+    copy.replace(log)
+
+
+READERS: dict[str, Callable[[offsetfs.Partition], Iterator[Any]]] = {
+    "read": lambda orders: orders.read(),
+    "batches": lambda orders: orders.batches(),
+    "values": lambda orders: orders.values(),
+    "ndjson": lambda orders: orders.ndjson(),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_reading_goes_on_when_another_process_replaces_segments(
+    segmented: offsetfs.Partition, tmp_path: Path, kind: str
+) -> None:
+    reader = READERS[kind](segmented)
+    seen = [next(reader)]
+    for log in logs_of(tmp_path)[:-1]:
+        replace(log)
+    assert len(seen + list(reader)) == 100
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_reader_reports_the_offset_that_another_process_removed(
+    segmented: offsetfs.Partition, tmp_path: Path, kind: str
+) -> None:
+    reader, logs = READERS[kind](segmented), logs_of(tmp_path)
+    next(reader)
+    for log in logs[:-1]:
+        log.unlink()
+    first, left = int(logs[1].stem), int(logs[-1].stem)
+    with pytest.raises(offsetfs.errors.OffsetOutOfRange) as lost:
+        list(reader)
+    assert (lost.value.offset, lost.value.log_start_offset) == (first, left)
+    assert [record.offset for record in segmented.read()] == list(range(left, 100))
+
+
+def test_a_reader_reports_that_another_process_deleted_the_partition(
+    segmented: offsetfs.Partition, tmp_path: Path
+) -> None:
+    reader = segmented.read()
+    next(reader)
+    shutil.rmtree(tmp_path / "orders-0")
+    with pytest.raises(offsetfs.errors.UnknownPartition, match="deleted"):
+        list(reader)
 
 
 # --- the module -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,289 @@
+"""The reader of a range of a log: batches, records, joined values, lines of JSON.
+
+Every bulk reader of a log goes through it, so that each of them has the same answer to what may happen meanwhile:
+
+* a roll or an append: the range was fixed when the iteration began; nothing is missed, nothing is added;
+* compaction, or a conversion of formats: a segment that was replaced before it was opened is read from its replacement,
+  from the offset that was reached on. Another process may have replaced it, so the directory is listed before that;
+* retention, or a deletion of records: what was removed before it was opened is lost, see `on_lost`;
+* a deletion of the partition, or a log in its place that another process cut or made anew: the rest is lost.
+
+What is open is read to its end, whatever happens to its name: records that were removed meanwhile may still be read.
+
+Follows the fetch loop of Kafka's consumer (KIP-98 for the isolation levels), and UnifiedLog.read for the range.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+from offsetfs.storage.errors import MalformedBatch, OffsetOutOfRange, StorageError, UnknownPartition
+from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED, LogView
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records import batch_chain
+from offsetfs.storage.records.batch import MAGIC, Batch
+from offsetfs.storage.records.batch_json import joined_json
+from offsetfs.storage.records.legacy import NO_RUNS
+from offsetfs.storage.records.record import Record
+from offsetfs.storage.records.record_json import line_prefix
+from offsetfs.storage.segments import offset_search
+from offsetfs.storage.segments.offset_order import UNREADABLE, misplaced
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_map import Segments
+
+RAW: Final = "raw"
+"""The isolation level of readers that interpret control batches themselves."""
+
+Isolation = Literal["read_uncommitted", "read_committed", "raw"]
+
+BatchSlice = tuple[Batch, int, int]
+"""A batch, and the offsets `[first, stop)` between which its records belong to the range."""
+
+OnError = Callable[[StorageError], object]
+
+REPLACEMENT_WAIT_S = 1.0
+"""How long a reader waits for the replacement of a segment whose file is gone: longer than a broker's renames take."""
+
+_PAUSE_S = 0.005
+
+
+class LogReader:
+    """The offsets `[start, stop)` of a log, as readers of one isolation level see them.
+
+    Each call of a method below begins at `start` again and returns an iterator of its own. The work is proportional to
+    the range; nothing is kept in memory but one block of a megabyte and one batch. Any thread may use a reader; one
+    thread at a time an iterator.
+
+    Errors of the iterators, apart from the disk's OSError:
+
+    * `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat`, `DecompressionLimit` at damage, with path, position and
+      offset, unless `on_damage` is given. Damage that ends before the range, or begins behind it, is not met.
+    * `OffsetOutOfRange` where records of the range are gone, or `start` is beyond the end of the log;
+      `UnknownPartition` where the log is. Both unless `on_lost` is given.
+    * OSError ESTALE where a segment's file is gone, and after `REPLACEMENT_WAIT_S` neither has another taken its place
+      nor does the log begin behind it: something removed it by hand.
+    """
+
+    __slots__ = ("_log", "_on_damage", "_on_lost", "_runs", "_start", "_stop", "_view")
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        start: int | None = None,
+        stop: int | None = None,
+        isolation: Isolation = READ_UNCOMMITTED,
+        on_damage: OnError | None = None,
+        on_lost: OnError | None = None,
+        runs: tuple[int, ...] = NO_RUNS,
+    ) -> None:
+        """Take note of what is to be read; nothing is opened.
+
+        `start`: the first offset; None: the log start. `stop`: the offset behind the last; None, or one beyond it: the
+        end that the isolation level shows when the iteration begins.
+
+        `isolation`: "read_uncommitted" shows all records, "read_committed" those below the last stable offset that are
+        of no aborted transaction. Neither shows control batches. "raw" shows every batch, control batches among them.
+
+        `on_damage`: called with the error of each batch that cannot be read, which is left out; None: it is raised.
+        `on_lost`: called with the `OffsetOutOfRange` or `UnknownPartition` of each loss, and reading goes on with the
+        first record that is left; None: it is raised. Either may raise an error of its own, or append to a list.
+
+        `runs`: message formats (0, 1) of which loose messages come several at a time, see `storage.records.legacy`.
+        """
+        self._log = log
+        self._view = None if isolation == RAW else LogView(log, is_committed_only=isolation == READ_COMMITTED)
+        self._start = start
+        self._stop = stop
+        self._on_damage = on_damage
+        self._on_lost = on_lost
+        self._runs = runs
+
+    # --- what is read ------------------------------------------------------------------------------------------------
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the whole batches that reach into the range, checksums verified.
+
+        After a segment was replaced by one with other batches, a batch may repeat records: `slices` tells which.
+        """
+        for batch, _, _ in self.slices():
+            yield batch
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records. Costs Python objects: `values`, `ndjson` and `Batch.rows` do not."""
+        for batch, first, stop in self.slices():
+            try:
+                records = batch.records()
+            except UNREADABLE as error:
+                self._skip(error)
+                continue
+            for record in records:
+                if first <= record.offset < stop:
+                    yield record
+
+    def values(self) -> Iterator[bytes | bytearray]:
+        """Yield the values with a newline behind each, a batch at a time; a null value is an empty line."""
+        for batch, first, stop in self.slices():
+            try:
+                if first <= batch.base_offset and batch.header.next_offset <= stop:
+                    joined: bytes | bytearray = batch.joined()
+                else:
+                    shown = (record for record in batch.records() if first <= record.offset < stop)
+                    joined = b"".join((record.value or b"") + b"\n" for record in shown)
+            except UNREADABLE as error:
+                self._skip(error)
+                continue
+            yield joined
+            del joined  # before the next one is made: that can take the same memory
+
+    def ndjson(self) -> Iterator[bytes | bytearray]:
+        """Yield the records as lines of JSON (docs/internals/format/records-ndjson.md), a batch at a time."""
+        partition = self._log.partition
+        prefix = line_prefix(partition.topic, partition.partition)
+        for batch, first, stop in self.slices():
+            try:
+                joined = joined_json(batch, prefix, offset_from=first, offset_to=stop)
+            except UNREADABLE as error:
+                self._skip(error)
+                continue
+            yield joined
+            del joined
+
+    def slices(self) -> Iterator[BatchSlice]:
+        """Yield each batch that reaches into the range, and the offsets of it that belong there."""
+        log, shows, runs = self._log, None if self._view is None else self._view.shows, self._runs
+        on_damage = None if self._on_damage is None else _OncePerPlace(self._on_damage)
+        offset, stop = self._bounds()
+        stuck_at, deadline = -1, 0.0
+        while offset < stop:
+            first = offset = self._at_log_start(offset)
+            segments = log.snapshot()
+            try:
+                for segment in segments.from_floor(first):
+                    for batch in segment.batches(_position_of(segment, first), on_damage=on_damage, runs=runs):
+                        header = batch.header
+                        following = header.next_offset
+                        if following <= first:
+                            if offset > first:
+                                self._skip(_misplaced(batch))
+                            continue
+                        try:
+                            base_offset = header.base_offset if header.magic == MAGIC else batch.base_offset
+                        except UNREADABLE as error:  # of a compressed set of v0 or v1, which does not inflate
+                            self._skip(error)
+                            continue
+                        if base_offset >= stop:
+                            if offset < stop and base_offset >= self._end_of(segment, segments):
+                                self._skip(_misplaced(batch))
+                                continue
+                            return
+                        is_shown = shows is None or shows(header)  # before the offset moves: it may read a segment, too
+                        # Nothing behind it is read: that may be damaged. Where there is a gap the offset is no proof.
+                        is_last = following >= stop and base_offset <= offset
+                        if following > offset:
+                            offset = following
+                        if is_shown:
+                            yield batch, first, stop
+                        if is_last:
+                            return
+                return
+            except OSError as error:
+                if error.errno != errno.ESTALE:
+                    raise
+                if offset != stuck_at:
+                    stuck_at, deadline = offset, time.monotonic() + REPLACEMENT_WAIT_S
+                if not self._is_there(segments, error, deadline):
+                    return
+
+    # --- policies ----------------------------------------------------------------------------------------------------
+
+    def _bounds(self) -> tuple[int, int]:
+        """Return where reading begins and ends. A start beyond the end of the log is a loss."""
+        log = self._log
+        end = log.next_offset if self._view is None else self._view.end_offset()
+        offset = log.log_start_offset if self._start is None else self._start
+        if offset > log.next_offset and (self._stop is None or self._stop > offset):
+            self._lose(OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path))
+        return offset, end if self._stop is None else min(self._stop, end)
+
+    def _at_log_start(self, offset: int) -> int:
+        """Return `offset`, or the log start where that lies above it, which is a loss."""
+        log_start = self._log.log_start_offset
+        if offset >= log_start:
+            return offset
+        self._lose(OffsetOutOfRange(offset, log_start, self._log.next_offset, self._log.path))
+        return log_start
+
+    def _end_of(self, segment: Segment, segments: Segments) -> int:
+        """Return the offset below which every batch of the segment begins, unless its base offset is damaged."""
+        following = segments.base_behind(segment)
+        return self._log.next_offset if following is None else following
+
+    def _is_there(self, segments: Segments, error: OSError, deadline: float) -> bool:
+        """Bring the log up to date after a segment of `segments` was not found; return whether to read on.
+
+        Raises `error` when nothing has changed until `deadline`, a `time.monotonic`.
+        """
+        log = self._log
+        log.refresh(is_forced=True)
+        if log.is_gone:
+            self._lose(UnknownPartition("the partition was deleted or made anew while it was read", path=log.path))
+            return False
+        if time.monotonic() >= deadline:
+            raise error
+        if log.snapshot() is segments:  # between the renames of a swap
+            time.sleep(_PAUSE_S)
+        return True
+
+    def _lose(self, error: StorageError) -> None:
+        if self._on_lost is None:
+            raise error
+        self._on_lost(error)
+
+    def _skip(self, error: StorageError) -> None:
+        if self._on_damage is None:
+            raise error
+        self._on_damage(error)
+
+
+class _OncePerPlace:
+    """Reports damage once, though a segment may be read again from before it."""
+
+    __slots__ = ("_report", "_seen")
+
+    def __init__(self, report: OnError) -> None:
+        self._report = report
+        self._seen: set[tuple[str | None, int | None]] = set()
+
+    def __call__(self, error: StorageError, following: int) -> None:
+        place = error.path, error.position
+        if place not in self._seen:
+            self._seen.add(place)
+            self._report(error)
+
+
+def _misplaced(batch: Batch) -> MalformedBatch:
+    """Return the error of a batch whose base offset, which no checksum covers, cannot be true where it is."""
+    header = batch.header
+    return misplaced(header.base_offset, header.last_offset, batch.path, batch.position)
+
+
+def _position_of(segment: Segment, offset: int) -> int:
+    """Return the byte where reading from `offset` on begins: never behind a batch that may hold it.
+
+    Unlike `Segment.position_of`, which serves searches, this does not step over damage that may hide the offset: the
+    reader meets it there. A batch that ends below the offset, where the next begins above it, is read again, because
+    its header is verified only then.
+    """
+    if offset <= segment.base_offset:
+        return 0
+    opened = segment.open_files()
+    before = offset_search.floor_position(segment, opened, offset, False)
+    for position, header, _ in batch_chain.walk(opened.log, before, segment.size):
+        if header.last_offset >= offset:
+            return position if header.base_offset <= offset else before
+        before = position
+    return before

@@ -1,0 +1,99 @@
+"""What a task does when another process takes away or replaces what it reads."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import offsetfs
+from offsetfs.pipeline.jobs.stats import _count, _options
+from offsetfs.pipeline.log_directories import opened
+from offsetfs.pipeline.read_options import ReadOptions
+from offsetfs.pipeline.scan import scan
+from offsetfs.pipeline.scan_range import DataLoss, Range, resolve
+from offsetfs.pipeline.schema import arrow_schema, schema_of
+
+pytestmark = [pytest.mark.unit, pytest.mark.damages]
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A thousand records in segments of one batch, larger than the Arrow batches of a scan."""
+    monkeypatch.setattr("offsetfs.storage.partition.follower.LOOK_INTERVAL_S", 1e6)
+    monkeypatch.setattr("offsetfs.pipeline.record_batches.ARROW_BYTES", 1)
+    with offsetfs.open(tmp_path, "a", settings={"segment.bytes": "1000"}) as directory:
+        (orders,) = directory.create("orders")
+        for _ in range(10):
+            orders.extend(offsetfs.NewRecord(b"x" * 90) for _ in range(8))
+    return tmp_path
+
+
+def scanned(data: Path, **named: str) -> Iterator[list[int]]:
+    """Yield the offsets of each Arrow batch of a task."""
+    options = ReadOptions.parse({"path": str(data), **named})
+    with opened(options.paths) as directory:
+        ranges = tuple(resolve(directory, options))
+    for batch in scan(ranges, options, arrow_schema(schema_of(options))):
+        yield batch.column("offset").to_pylist()
+
+
+def logs_of(data: Path) -> list[Path]:
+    return sorted((data / "orders-0").glob("*.log"))
+
+
+def test_a_scan_goes_on_in_segments_that_were_replaced(data: Path) -> None:
+    reading = scanned(data)
+    found = next(reading)
+    for log in logs_of(data)[:-1]:
+        copy = shutil.copy(log, f"{log}.swap")
+        Path(copy).replace(log)
+    assert found + [offset for offsets in reading for offset in offsets] == list(range(80))
+
+
+def remove_segments(data: Path) -> None:
+    for log in logs_of(data)[:-1]:
+        log.unlink()
+
+
+def remove_partition(data: Path) -> None:
+    shutil.rmtree(data / "orders-0")
+
+
+@pytest.mark.parametrize(
+    ("remove", "sentence", "left"),
+    [
+        (remove_segments, "orders-0: the records from 8 to 71 were removed while it was read", [*range(72, 80)]),
+        (remove_partition, "orders-0 was deleted while it was read", []),
+    ],
+)
+def test_records_that_were_removed_are_a_loss(
+    data: Path, remove: Callable[[Path], None], sentence: str, left: list[int]
+) -> None:
+    readings = scanned(data), scanned(data, failOnDataLoss="false")
+    found = [next(reading) for reading in readings]
+    remove(data)
+    with pytest.raises(DataLoss, match=f"{sentence}; failOnDataLoss=false goes on"):
+        list(readings[0])
+    assert found[1] + [offset for offsets in readings[1] for offset in offsets] == [*range(8), *left]
+
+
+def test_a_range_beyond_the_end_of_a_log_that_was_cut_is_a_loss(data: Path) -> None:
+    options = ReadOptions.parse({"path": str(data)})
+    with pytest.raises(DataLoss, match="the log was cut to offset 80, and offset 100 is asked for"):
+        list(scan((Range("orders", 0, 100, 200),), options, arrow_schema(schema_of(options))))
+
+
+@pytest.mark.expect_log("a batch is left out")
+def test_a_damaged_first_header_is_neither_skipped_nor_uncounted(data: Path) -> None:
+    first = logs_of(data)[0]
+    raw = bytearray(first.read_bytes())
+    raw[16] = 9  # the format
+    first.write_bytes(raw)
+    with pytest.raises(offsetfs.errors.MalformedBatch):
+        list(scanned(data))
+    options = _options(str(data), ())
+    (part,) = _count(options, (Range("orders", 0, 0, 80),))["parts"]
+    assert (part["records"], part["unreadable"]) == (72, 1)
