@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str], program: click.Command = commands, name: str = "offsetfs") -> int:
     """Run a command line of `program`; return the exit code. Errors have been printed in the name of `name`."""
-    verb = next((f" {argument}" for argument in arguments if argument in VERBS), "") if program is commands else ""
+    verb = _verb(arguments) if program is commands else ""
 
     def failed(sentence: str, code: int, ctx: click.Context | None = None) -> int:
         speaker = ctx.command_path if ctx is not None else name + verb
@@ -137,6 +137,14 @@ def run(arguments: Sequence[str], program: click.Command = commands, name: str =
         traceback.print_exc()
         return failed(f"internal error: {error!r}", exit_codes.INTERNAL)
     return code if isinstance(code, int) else exit_codes.DONE
+
+
+def _verb(arguments: Sequence[str]) -> str:
+    """Return the verb of a command line for messages, with the job of `offsetfs spark`; "" when there is none."""
+    named = [argument for argument in arguments if not argument.startswith("-")]
+    if not named or named[0] not in VERBS:
+        return ""
+    return f" spark {named[1]}" if named[0] == "spark" and len(named) > 1 else f" {named[0]}"
 
 
 def _sentence(error: click.UsageError) -> str:

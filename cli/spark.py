@@ -9,10 +9,10 @@ from offsetfs.cli import spark_reading, spark_writing
 
 @click.group("spark", short_help="Import, export, count and verify with Apache Spark.")
 def command() -> None:
-    """Bulk work over whole log directories, in all cores of this machine or in a cluster that sees the same files.
+    """Process whole log directories, in all cores of this machine or in a cluster that sees the same files.
 
-    PySpark comes with `pip install 'offsetfs[spark]'`; Java 17 or later has to be there. Reading jobs work beside a
-    broker or a mount; import takes the lock of the log directory.
+    Needs PySpark (`pip install 'offsetfs[spark]'`) and Java 17 or later. Reading jobs work beside a broker or a mount;
+    import, repartition, compact and reindex take the lock of the log directory.
 
     \b
     offsetfs spark stats /var/lib/kafka/data

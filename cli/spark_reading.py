@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetfs.cli import spark_session
+from offsetfs.cli import spark_arguments, spark_session
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.fs.figures import duration, size
 from offsetfs.storage.counted import counted
@@ -30,7 +30,7 @@ FOUND = 1
 @click.command("stats", short_help="Count records, bytes, keys and codecs.")
 @click.argument("source", metavar="LOGDIR")
 @spark_session.TOPIC
-@click.option("--plot", metavar="FILE", help="Draw it, as SVG.")
+@click.option("--plot", metavar="FILE", help="Draw the records of each partition, as SVG.")
 @spark_session.job
 def stats(
     source: str,
@@ -40,13 +40,14 @@ def stats(
     conf: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Count what is in each partition: records, bytes, times, different keys, the most frequent one, codecs.
+    """Count records, bytes, distinct keys and codecs of each partition; show times and the most frequent key.
 
     \b
     offsetfs spark stats /var/lib/kafka/data
     offsetfs spark stats /var/lib/kafka/data --plot data.svg
     offsetfs spark stats /var/lib/kafka/data --topic orders --json | jq '.partitions[].records'
     """
+    spark_arguments.check_source(source, master, topics)
     with spark_session.begun(master, conf, as_json) as spark:
         from offsetfs.pipeline.jobs.stats import stats as job
 
@@ -68,7 +69,10 @@ def _in_all(rows: list[dict[str, Any]]) -> str:
     """Return a sentence on all partitions, and how unevenly they share."""
     records = sum(row["records"] for row in rows)
     noun = "record" if records == 1 else "records"
+    unreadable = sum(row["unreadable"] for row in rows)
     told = f"{records:,} {noun}, {size(sum(row['bytes'] for row in rows))} in {counted(len(rows), 'partition')}"
+    if unreadable:
+        told += f"; left out {counted(unreadable, 'damaged batch', 'damaged batches')} (offsetfs verify names them)"
     if len(rows) < 2 or not records:
         return told
     largest = max(rows, key=lambda row: int(row["records"]))
@@ -80,6 +84,7 @@ def _print_stats(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    unreadable = sum(row["unreadable"] for row in rows)
     console = Console(width=None if sys.stdout.isatty() else 160)
     has_bars = console.width >= _BARS_WIDTH_MIN
     table = Table(box=None, header_style="bold")
@@ -93,8 +98,9 @@ def _print_stats(rows: list[dict[str, Any]]) -> None:
         "keys",
         "hottest",
         "codecs",
+        *(["unreadable"] if unreadable else []),
     ):
-        is_number = name in ("records", "bytes", "keys", "hottest")
+        is_number = name in ("records", "bytes", "keys", "hottest", "unreadable")
         may_wrap = name in ("from", "to", "codecs")  # a number that is cut short is another one
         table.add_column(name, justify="right" if is_number else "left", no_wrap=not may_wrap, overflow="fold")
     most = max((row["records"] for row in rows), default=0)
@@ -110,7 +116,8 @@ def _print_stats(rows: list[dict[str, Any]]) -> None:
             _moment(row["latest_ms"]),
             f"{row['distinct_keys']:,}" if row["keyed"] else "",
             hottest,
-            " ".join(sorted(row["codecs"])) + (f" {row['unreadable']} unreadable" if row["unreadable"] else ""),
+            " ".join(sorted(row["codecs"])),
+            *([f"{row['unreadable']:,}"] if unreadable else []),
         )
     console.print(table)
 
@@ -121,15 +128,17 @@ def _moment(timestamp_ms: int | None) -> str:
 
 @click.command("verify", short_help="Check logs, indexes and checkpoints, in all cores.")
 @click.argument("source", metavar="LOGDIR")
-@click.argument("partitions", nargs=-1, metavar="[TOPIC-PARTITION …]")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC[-PARTITION] …]")
 @spark_session.job
 def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: tuple[str, ...], as_json: bool) -> int:
-    """Find what `offsetfs verify` finds, in all cores, also where one partition is large.
+    """Check as `offsetfs verify` does, in all cores, also within one large partition.
 
     \b
     offsetfs spark verify /var/lib/kafka/data
     offsetfs spark verify /nfs/kafka --master spark://head:7077
     """
+    spark_arguments.check_source(source, master)
+    partitions = spark_arguments.partition_names(source, master, partitions)
     begun = time.monotonic()
     with spark_session.begun(master, conf, as_json) as spark:
         from offsetfs.pipeline.jobs.verify import verify as job
@@ -142,7 +151,8 @@ def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: t
         for finding in result.findings:
             click.echo(finding)
         seconds = duration(time.monotonic() - begun)
-        click.echo(f"{result.tally} in {seconds}: {counted(len(result.findings), 'finding')}")
+        damaged = f", {result.damage} of them damage" if result.damage else ""
+        click.echo(f"{result.tally} in {seconds}: {counted(len(result.findings), 'finding')}{damaged}")
     return FOUND if result.damage else DONE
 
 
@@ -151,8 +161,8 @@ def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: t
 @click.argument("destination", metavar="DIRECTORY|jdbc:…")
 @spark_session.TOPIC
 @click.option("--committed", is_flag=True, help="Leave out open and aborted transactions.")
-@click.option("--table", metavar="TABLE", help="The table that a database gets.")
-@click.option("--append", is_flag=True, help="Add to a table that is there.")
+@click.option("--table", metavar="TABLE", help="The table to write in the database.")
+@click.option("--append", is_flag=True, help="Append to an existing table.")
 @spark_session.job
 def export(
     source: str,
@@ -167,8 +177,8 @@ def export(
 ) -> int:
     """Write the records of a log directory as Parquet files, a range of offsets each, or into a table of a database.
 
-    Files: begun again it makes those that are missing; later, those for what has come since. A table is made, and what
-    a job that failed has written stays in it. The driver of the database is a jar that Spark is told of.
+    Files: started again, it writes the missing files; later, files of the records that were appended since. A table is
+    created; what a failed job has written stays in it. Give Spark the jar of the database driver with --conf.
 
     \b
     offsetfs spark export /var/lib/kafka/data /backup/parquet --topic orders --topic users
@@ -178,6 +188,7 @@ def export(
     is_database = destination.startswith("jdbc:")
     if is_database != (table is not None) or (append and not is_database):
         raise Failure("--table belongs to a destination that begins with jdbc:, and --append to a table", WRONG_CALL)
+    spark_arguments.check_source(source, master, topics)
     isolation = "read_committed" if committed else "read_uncommitted"
     with spark_session.begun(master, conf, as_json) as spark:
         if table is not None:
@@ -214,11 +225,11 @@ def _exported(partitions: Sequence[PartitionExported]) -> list[tuple[str, ...]]:
     return [("partition", "new records", "bytes", "files", "offsets from", "to before"), *rows]
 
 
-@click.command("tail", short_help="Carry over what comes, to Parquet or the console.")
+@click.command("tail", short_help="Copy new records as they arrive, to Parquet or the console.")
 @click.argument("source", metavar="LOGDIR")
 @click.argument("destination", metavar="[DIRECTORY]", required=False)
 @spark_session.TOPIC
-@click.option("--once", is_flag=True, help="What there is now, and end.")
+@click.option("--once", is_flag=True, help="Copy the records that are there now, and end.")
 @spark_session.job
 def tail(
     source: str,
@@ -229,12 +240,13 @@ def tail(
     conf: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Carry over records as they come, until it is interrupted. Begun again it goes on where it was.
+    """Copy records as they arrive, until interrupted. Started again, it continues where it was.
 
     \b
     offsetfs spark tail /var/lib/kafka/data /lake/orders --topic orders
     offsetfs spark tail /var/lib/kafka/data --topic orders --once
     """
+    spark_arguments.check_source(source, master, topics)
     with spark_session.begun(master, conf, as_json, has_bar=False) as spark:
         from offsetfs.pipeline.jobs.tail import tail as job
 

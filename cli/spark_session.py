@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from offsetfs.cli import served
 from offsetfs.cli.exit_codes import FAILED, INTERRUPTED, WRONG_CALL, Failure
+from offsetfs.cli.spark_arguments import is_remote
 from offsetfs.fs.figures import columns
-from offsetfs.storage.errors import StorageError
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +32,7 @@ TOPIC = click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="
 def job(function: _Command) -> _Command:
     """Add what all jobs take."""
     options = (
-        click.option("--master", metavar="URL", help="Spark's master, or sc://…; all cores here if left out."),
+        click.option("--master", metavar="URL", help="Spark's master, or sc://…; default: all cores of this machine."),
         click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text."),
     )
@@ -62,7 +64,7 @@ def begun(master: str | None, conf: tuple[str, ...], as_json: bool, *, has_bar: 
     settings, log = _settings(conf), SparkLog()
     is_ours = SparkSession.getActiveSession() is None
     spark = _session(master, settings, log)
-    is_watched = has_bar and sys.stderr.isatty() and not as_json and not _is_remote(master)
+    is_watched = has_bar and sys.stderr.isatty() and not as_json and not is_remote(master)
     try:
         with _bar(spark) if is_watched else contextlib.nullcontext():
             yield spark
@@ -84,20 +86,16 @@ def _session(master: str | None, settings: dict[str, str], log: SparkLog) -> Spa
     from offsetfs.pipeline.jobs.workers import sentence_of
     from offsetfs.pipeline.session import session
 
-    has_jvm = "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None or _is_remote(master)
+    has_jvm = "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._gateway is not None or is_remote(master)
     is_told_here = "spark.log.level" in settings or has_jvm
     quiet = {"spark.ui.showConsoleProgress": "false", **({"spark.log.level": "OFF"} if has_jvm else {})}
     try:
         with contextlib.nullcontext() if is_told_here else log.catching():
-            return session(master, {**({} if _is_remote(master) else quiet), **settings})
+            return session(master, {**({} if is_remote(master) else quiet), **settings})
     except Exception as error:
         log.add(error)
         told = f"{log.reason() or sentence_of(error)} (the stack is in {log.path})"
         raise Failure(f"Spark does not start: {told}") from error
-
-
-def _is_remote(master: str | None) -> bool:
-    return master is not None and master.startswith("sc://")
 
 
 def _bar(spark: SparkSession) -> contextlib.AbstractContextManager[None]:
@@ -114,6 +112,9 @@ def _failure(error: BaseException, log: SparkLog) -> Failure:
 
     from offsetfs.pipeline.jobs.workers import JobFailed, sentence_of
 
+    if isinstance(error, LogDirectoryLocked):
+        log.remove()
+        return served.in_use(error, served.locked_directory(error), served.UNMOUNT)
     if isinstance(error, (StorageError, ValueError, JobFailed)) and not isinstance(error, PySparkException):
         log.remove()
         return Failure(str(error), WRONG_CALL if isinstance(error, ValueError) else FAILED)
@@ -122,7 +123,7 @@ def _failure(error: BaseException, log: SparkLog) -> Failure:
         return Failure("interrupted", INTERRUPTED)
     log.add(error)
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
-        return Failure(f"Spark's JVM has ended by itself; what it said last is in {log.path}")
+        return Failure(f"the JVM of Spark ended; its last messages are in {log.path}")
     return Failure(f"{sentence_of(error)} (the stack is in {log.path})")
 
 
@@ -131,6 +132,6 @@ def _settings(conf: tuple[str, ...]) -> dict[str, str]:
     for setting in conf:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise Failure(f"--conf {setting}: KEY=VALUE is meant", WRONG_CALL)
+            raise Failure(f"--conf {setting}: give KEY=VALUE", WRONG_CALL)
         settings[name] = value
     return settings

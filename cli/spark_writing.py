@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 import click
 
-from offsetfs.cli import spark_session
+from offsetfs.cli import spark_arguments, spark_session
 from offsetfs.cli.exit_codes import DONE
 from offsetfs.fs.figures import size
 from offsetfs.storage.counted import counted
+from offsetfs.storage.records.json_values import JSON_VALUES, REFUSE
 
 
 @click.command("import", short_help="Append files to a topic, each record once.")
@@ -21,9 +22,18 @@ from offsetfs.storage.counted import counted
     "--format", "kind", type=click.Choice(["text", "ndjson", "parquet", "csv"]), default="text", show_default=True
 )
 @click.option("--value-is-line", is_flag=True, help="Each whole line is a value, as with --format text.")
-@click.option("--partitions", type=click.IntRange(1, 100_000), metavar="N", help="Make the topic where it is missing.")
-@click.option("--rejects", metavar="FILE", help="Where lines that are wrong are told, as lines of JSON.")
-@click.option("--rejects-max", type=click.IntRange(0), default=0, show_default=True, help="How many may be wrong.")
+@click.option(
+    "--json-values",
+    type=click.Choice(JSON_VALUES),
+    default=REFUSE,
+    show_default=True,
+    help="For ndjson: text takes a value that is not a string as its text.",
+)
+@click.option("--partitions", type=click.IntRange(1, 100_000), metavar="N", help="Create the topic if it is missing.")
+@click.option("--rejects", metavar="FILE", help="Report rejected lines in this file, as lines of JSON.")
+@click.option(
+    "--rejects-max", type=click.IntRange(0), default=0, show_default=True, help="How many lines may be rejected."
+)
 @spark_session.job
 def import_(
     source: str,
@@ -31,6 +41,7 @@ def import_(
     topic: str,
     kind: str,
     value_is_line: bool,
+    json_values: str,
     partitions: int | None,
     rejects: str | None,
     rejects_max: int,
@@ -39,6 +50,9 @@ def import_(
     as_json: bool,
 ) -> int:
     """Append the records of files to TOPIC. The same files, given again, are not imported again.
+
+    With --format ndjson each line has the fields of records.ndjson. --json-values text takes a value that is a number,
+    an object or a list as its text; --value-is-line takes the whole line as the value.
 
     \b
     offsetfs spark import lines.txt ~/logs lines --partitions 4
@@ -49,6 +63,10 @@ def import_(
         if kind not in ("text", "ndjson"):
             raise click.UsageError(f"--value-is-line is for lines of text, not for --format {kind}")
         kind = "text"
+    if json_values != REFUSE and kind != "ndjson":
+        raise click.UsageError(f"--json-values {json_values} is for --format ndjson, not for --format {kind}")
+    spark_arguments.input_exists(source, master)
+    spark_arguments.check_destination(destination, master, topic, may_create=partitions is not None)
     with spark_session.begun(master, conf, as_json) as spark:
         from offsetfs.pipeline.jobs.import_files import TooManyRejects, import_files, write_rejects
 
@@ -56,7 +74,11 @@ def import_(
             write_rejects(rejects, ())  # where it cannot be written, that is to be known before anything is done
         try:
             result = import_files(
-                spark, source, destination, topic, format=kind, partitions=partitions, rejects_max=rejects_max
+                *(spark, source, destination, topic),
+                format=kind,
+                partitions=partitions,
+                rejects_max=rejects_max,
+                json_values=json_values,
             )
         except TooManyRejects as error:
             if rejects is not None:
@@ -78,13 +100,19 @@ def _offsets(partitions: Mapping[str, tuple[int, int]]) -> list[tuple[str, ...]]
     return [("partition", "offsets", "from", "to before"), *rows]
 
 
-@click.command("repartition", short_help="Write a topic into one of another number of partitions.")
+@click.command("repartition", short_help="Copy a topic into a new one with another number of partitions.")
 @click.argument("source", metavar="LOGDIR")
 @click.argument("topic", metavar="TOPIC")
 @click.argument("destination", metavar="LOGDIR")
 @click.argument("new_topic", metavar="NEW_TOPIC")
-@click.option("--partitions", type=click.IntRange(1, 100_000), required=True, metavar="N", help="How many it gets.")
-@click.option("--offset-map", metavar="FILE", help="Where the map of offsets goes.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 100_000),
+    required=True,
+    metavar="N",
+    help="Number of partitions of NEW_TOPIC.",
+)
+@click.option("--offset-map", metavar="FILE", help="Write the map of offsets to this file.")
 @spark_session.job
 def repartition(
     source: str,
@@ -97,13 +125,15 @@ def repartition(
     conf: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Write what TOPIC holds now into NEW_TOPIC, which is made. Records of one key keep their order.
+    """Copy the records of TOPIC into NEW_TOPIC, which is created. Records of one key keep their order.
 
-    The map of offsets, lines of JSON, says which old offset lies where, so that groups can go on there.
+    The map of offsets, lines of JSON, gives the new offset of each old one, so that consumer groups can continue there.
 
     \b
     offsetfs spark repartition /var/lib/kafka/data orders ~/logs orders-wide --partitions 48
     """
+    spark_arguments.check_source(source, master, [topic])
+    spark_arguments.check_destination(destination, master, new_topic, may_create=True)
     with spark_session.begun(master, conf, as_json) as spark:
         from offsetfs.pipeline.jobs.repartition import repartition as job
 
@@ -119,17 +149,19 @@ def repartition(
 
 @click.command("compact", short_help="Compact all compacted topics, a partition a task.")
 @click.argument("source", metavar="LOGDIR")
-@click.argument("partitions", nargs=-1, metavar="[TOPIC-PARTITION …]")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC[-PARTITION] …]")
 @spark_session.job
 def compact(source: str, partitions: tuple[str, ...], master: str | None, conf: tuple[str, ...], as_json: bool) -> int:
-    """Do what `offsetfs clean` does for compacted topics, in many partitions at a time. Nobody else may be writing.
+    """Do what `offsetfs clean` does for compacted topics, many partitions in parallel. No other process may be writing.
 
-    All that is dirty is taken, whatever its ratio; the active segments stay.
+    Partitions are compacted whatever their dirty ratio; the active segments stay.
 
     \b
     offsetfs spark compact ~/logs
     offsetfs spark compact ~/logs users-0 users-1
     """
+    spark_arguments.check_rebuilt(source, master)
+    partitions = spark_arguments.partition_names(source, master, partitions)
     with spark_session.begun(master, conf, as_json) as spark:
         from offsetfs.pipeline.jobs.compact import compact as job
 
@@ -144,16 +176,18 @@ def compact(source: str, partitions: tuple[str, ...], master: str | None, conf: 
     return DONE
 
 
-@click.command("reindex", short_help="Make offset and time indexes anew.")
+@click.command("reindex", short_help="Rebuild offset and time indexes.")
 @click.argument("source", metavar="LOGDIR")
-@click.argument("partitions", nargs=-1, metavar="[TOPIC-PARTITION …]")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC[-PARTITION] …]")
 @spark_session.job
 def reindex(source: str, partitions: tuple[str, ...], master: str | None, conf: tuple[str, ...], as_json: bool) -> int:
-    """Make the indexes of all segments anew from the logs, many at a time. Nobody else may be writing.
+    """Rebuild the indexes of all segments from the logs, many in parallel. No other process may be writing.
 
     \b
     offsetfs spark reindex /backup/kafka
     """
+    spark_arguments.check_rebuilt(source, master)
+    partitions = spark_arguments.partition_names(source, master, partitions)
     with spark_session.begun(master, conf, as_json) as spark:
         from offsetfs.pipeline.jobs.reindex import reindex as job
 

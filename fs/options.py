@@ -23,6 +23,7 @@ from typing import Any, TypedDict
 from offsetfs.storage.cluster.metadata_log import holds_metadata_log
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED
+from offsetfs.storage.records.json_values import JSON_VALUES, REFUSE
 from offsetfs.storage.settings import broker_settings, config, directory_config, properties_file
 
 LISTED_MAX = 10_000
@@ -67,8 +68,6 @@ _IGNORED_PREFIXES = ("x-", "X-", "comment=", "user=")
 
 EIO, SKIP = "eio", "skip"
 """What `-o damage` takes."""
-REFUSE, TEXT = "refuse", "text"
-"""What `-o json-values` takes."""
 
 
 class OptionError(ValueError):
@@ -372,7 +371,7 @@ _WORDS = {
     "isolation": (READ_UNCOMMITTED, READ_COMMITTED),
     "high-watermark": (CHECKPOINT, LOG_END),
     "damage": (EIO, SKIP),
-    "json-values": (REFUSE, TEXT),
+    "json-values": JSON_VALUES,
     "log-level": LOG_LEVELS,
 }
 _COUNT_MAX = 2**63 - 1

@@ -22,6 +22,7 @@ from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import HEADER_SIZE
 from offsetfs.storage.records.batch_builder import BatchBuilder, record_size
 from offsetfs.storage.records.codec import RECORD_SIZE_MIN
+from offsetfs.storage.records.json_values import JSON_VALUES, TEXT
 
 BATCH_BYTES = 1 << 20
 """Size at which a batch is written, before compression; `max.message.bytes` of the topic caps it."""
@@ -94,11 +95,13 @@ class Appender:
                 self._write()
             return range(first, self.log.next_offset)
 
-    def ndjson(self, data: bytes | bytearray) -> range:
+    def ndjson(self, data: bytes | bytearray, json_values: str) -> range:
         """Append each line of JSON as a record; return the offsets. ValueError at a line that is none.
 
-        The fields are those of `records.ndjson`; blank lines are stepped over.
+        The fields are those of `records.ndjson`; blank lines are stepped over. `json_values` is one of `JSON_VALUES`.
         """
+        if json_values not in JSON_VALUES:
+            raise ValueError(f"json_values is {json_values!r}, but must be one of {', '.join(JSON_VALUES)}")
         whole = data if data.endswith(b"\n") or not data else bytes(data) + b"\n"
         with self._lock:
             self._check()
@@ -106,7 +109,11 @@ class Appender:
             try:
                 while position < len(whole):
                     builder, now = self._open(), self._clock.now_ms()
-                    split = builder.split_json(whole, position, len(whole), now, needs_key=self.log.is_compacted)
+                    split = builder.split_json(
+                        *(whole, position, len(whole), now),
+                        needs_key=self.log.is_compacted,
+                        values_as_text=json_values == TEXT,
+                    )
                     if split.fault is not None:
                         line = whole.count(b"\n", 0, split.start) + 1
                         raise ValueError(f"line {line}, byte {split.fault.position}: {split.fault.reason}")

@@ -211,12 +211,15 @@ class Partition:
         """
         return self._appending().lines(data, timestamp)
 
-    def append_ndjson(self, data: bytes | bytearray) -> range:
+    def append_ndjson(self, data: bytes | bytearray, *, json_values: str = "refuse") -> range:
         """Append each line of `data` as a record, as `append.ndjson` of a mount does; return the offsets.
+
+        With `json_values="text"` a `value` that is a number, a boolean, an object or a list is taken as its text, byte
+        by byte as it stands in the line; with "refuse" such a line is wrong.
 
         Raises as `extend`, and ValueError at a line that is wrong, with its number and what is wrong.
         """
-        return self._appending().ndjson(data)
+        return self._appending().ndjson(data, json_values)
 
     def sync(self) -> None:
         """Return when everything appended so far is on disk. A failure fences the log: nothing more is taken."""

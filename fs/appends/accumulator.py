@@ -37,12 +37,13 @@ from offsetfs.fs.appends.shared_sync import Left, SharedSync, Writer
 from offsetfs.fs.counters import Counters
 from offsetfs.fs.errors import errno_of
 from offsetfs.fs.notes import Notes
-from offsetfs.fs.options import TEXT, MountOptions
+from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import HEADER_SIZE
 from offsetfs.storage.records.batch_builder import BatchBuilder, Buffer, record_size
+from offsetfs.storage.records.json_values import TEXT
 
 APPEND_THREADS = 4
 SYNC_THREADS = 16

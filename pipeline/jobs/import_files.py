@@ -21,7 +21,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from offsetfs.pipeline.publication import publish, withdraw
 from offsetfs.pipeline.staging import Staged, Target
 from offsetfs.pipeline.write_options import WriteOptions, topic_shapes
 from offsetfs.storage import files
+from offsetfs.storage.records.json_values import JSON_VALUES, REFUSE, TEXT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,14 +81,20 @@ def import_files(
     format: str = "text",
     partitions: int | None = None,
     rejects_max: int = 0,
+    json_values: str = REFUSE,
 ) -> ImportResult:
     """Append the records of files, directories of them, or patterns, to a topic; on disk after return.
 
-    `partitions` makes the topic where it is missing. Raises `JobFailed`, `OptionError`, `LogDirectoryLocked`, OSError;
+    `partitions` makes the topic where it is missing. `json_values`, for ndjson: "text" takes a `value` that is not a
+    string as its text, "refuse" rejects the line. Raises `JobFailed`, `OptionError`, `LogDirectoryLocked`, OSError;
     then nothing of it is in the log, or, after a crash, all of it will be when the next job begins.
     """
     if format not in FORMATS:
         raise JobFailed(f"{format} is none of {', '.join(FORMATS)}")
+    if json_values not in JSON_VALUES:
+        raise JobFailed(f"json_values is {json_values!r}, but must be one of {', '.join(JSON_VALUES)}")
+    if json_values != REFUSE and format != "ndjson":
+        raise JobFailed(f"json_values={json_values} is for the format ndjson, not for {format}")
     paths = input_files([source] if isinstance(source, str) else source)
     options = WriteOptions.parse({"path": destination, "topic": topic, **_made(partitions)})
     shapes = topic_shapes(options)
@@ -99,7 +106,8 @@ def import_files(
         return _through_a_frame(spark, paths, options, application)
     check_sight(spark, options.path, is_to_write=True)
     target = Target(options.path, uuid.uuid4().hex, shapes, topic)
-    return _by_lines(spark, paths, target, application, format, rejects_max)
+    stage = functools.partial(_stage, target, format, rejects_max, json_values == TEXT)
+    return _by_lines(spark, paths, target, application, format, rejects_max, stage)
 
 
 def _made(partitions: int | None) -> Mapping[str, str]:
@@ -132,16 +140,21 @@ def _fingerprint(paths: Sequence[str], topic: str, format: str) -> str:
 
 
 def _by_lines(
-    spark: SparkSession, paths: Sequence[str], target: Target, application: str, format: str, rejects_max: int
+    spark: SparkSession,
+    paths: Sequence[str],
+    target: Target,
+    application: str,
+    format: str,
+    rejects_max: int,
+    stage: Callable[[tuple[int, FileRange]], Answer],
 ) -> ImportResult:
     sizes = [(path, files.status(path).st_size) for path in paths]
     if format == "csv":
         ranges = [FileRange(path, 0, size) for path, size in sizes if size]
     else:
         ranges = [each for path, size in sizes for each in file_ranges(path, size)]
-    work = functools.partial(_stage, target, format, rejects_max)
     try:
-        answers = spread(spark, work, list(enumerate(ranges)))
+        answers = spread(spark, stage, list(enumerate(ranges)))
         rejected = sum(answer["rejected"] for answer in answers)
         rejects = tuple(Reject(**each) for answer in answers for each in answer["rejects"])
         if rejected > rejects_max:
@@ -163,7 +176,9 @@ def file_ranges(path: str, size: int) -> list[FileRange]:
     return [FileRange(path, start, end) for start, end in pairwise(ends) if start < end]
 
 
-def _stage(target: Target, format: str, rejects_max: int, numbered: tuple[int, FileRange]) -> Answer:
+def _stage(
+    target: Target, format: str, rejects_max: int, values_as_text: bool, numbered: tuple[int, FileRange]
+) -> Answer:
     from pyspark import TaskContext
 
     split, wanted = numbered
@@ -173,7 +188,8 @@ def _stage(target: Target, format: str, rejects_max: int, numbered: tuple[int, F
     if format == "csv":
         found = stage_csv(wanted.path, target, split, attempt, rejects_max=shown_max)
     else:
-        found = stage_lines(wanted, target, split, attempt, is_json=format == "ndjson", rejects_max=shown_max)
+        kind = {"is_json": format == "ndjson", "values_as_text": values_as_text}
+        found = stage_lines(wanted, target, split, attempt, rejects_max=shown_max, **kind)
     rejects = [{"file": wanted.path, "line": line, "reason": reason} for line, reason in found.rejects]
     return {"staged": found.staged.as_json(), "rejected": found.rejected, "rejects": rejects}
 

@@ -42,16 +42,27 @@ class Found:
 
 
 def stage_lines(
-    wanted: FileRange, target: Target, split: int, attempt: int, *, is_json: bool, rejects_max: int
+    wanted: FileRange,
+    target: Target,
+    split: int,
+    attempt: int,
+    *,
+    is_json: bool,
+    rejects_max: int,
+    values_as_text: bool = False,
 ) -> Found:
     """Stage the lines that begin in the range; on disk after return. More than `rejects_max` faults are only counted.
+
+    `values_as_text` concerns lines of JSON: a `value` that is not a string is taken as its text.
 
     Raises `RecordTooLarge` and OSError; then no file is left behind.
     """
     assert target.topic is not None
     staging = StagingFile(target, split, attempt)
     shape = target.topics[target.topic]
-    taker = _Json(staging, shape, target.topic) if is_json else _Text(staging, shape, target.topic, split)
+    taker = (
+        _Json(staging, shape, target.topic, values_as_text) if is_json else _Text(staging, shape, target.topic, split)
+    )
     rejects: list[tuple[int, str]] = []
     rejected = 0
     try:
@@ -162,6 +173,7 @@ class _Json:
     staging: StagingFile
     shape: TopicShape
     topic: str
+    values_as_text: bool
     turn: int = field(default=0)
 
     def take(self, block: bytes, position: int) -> tuple[int, str | None]:
@@ -178,6 +190,7 @@ class _Json:
             keyless=self.turn % len(partitions),
             needs_key=self.shape.needs_key,
             honors_partition=numbers == tuple(range(len(numbers))),
+            values_as_text=self.values_as_text,
         )
         if spread.fault is not None:
             return spread.start, spread.fault.reason

@@ -40,7 +40,8 @@ TOO_DEEP = f"nested deeper than {DEPTH_MAX}"
 TWICE = "this field was there before"
 NO_TEXT = "a string or null belongs here"
 VALUE_NO_TEXT = (
-    "a value is a string or null; to take other JSON as its text use -o json-values=text (mount, append), or wrap it:"
+    "a value is a string or null; to take other JSON as its text use -o json-values=text (mount, append),"
+    " --json-values=text (spark import), json_values='text' (append_ndjson), or wrap it:"
     " jq -c '.value |= tojson'"
 )
 NO_TIMESTAMP = "a timestamp is a whole number of milliseconds, from -1 to 2^63 - 1"

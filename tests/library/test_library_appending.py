@@ -103,6 +103,17 @@ def test_a_wrong_line_is_named_and_what_came_before_it_is_kept(data, orders: off
 
 
 @unit
+def test_json_values_are_taken_as_their_text_where_that_is_wanted(orders: offsetfs.Partition, data) -> None:
+    lines = b'{"value": {"a" : 1} }\n{"value":5}\n{"value":null,"key":"k"}\n{"value":"s"}\n'
+    assert orders.append_ndjson(lines, json_values="text") == range(4)
+    assert [each.value for each in reread(data)] == [b'{"a" : 1}', b"5", None, b"s"]
+    with pytest.raises(ValueError, match=r"json_values='text' \(append_ndjson\)"):
+        orders.append_ndjson(lines)
+    with pytest.raises(ValueError, match="json_values is 'txt', but must be one of refuse, text"):
+        orders.append_ndjson(lines, json_values="txt")
+
+
+@unit
 def test_a_large_record_gets_a_batch_of_its_own(data: offsetfs.Directory, tmp_path: Path) -> None:
     (large,) = data.create("large", settings={"max.message.bytes": "4000000"})
     values = [b"a", b"b" * 3_000_000, b"c"]

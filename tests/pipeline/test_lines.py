@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unit
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1"
 
 
-def imported(path: Path, data: bytes, size: int, *, is_json: bool = False) -> list[list[offsetfs.Record]]:
+def imported(path: Path, data: bytes, size: int, **kind: bool) -> list[list[offsetfs.Record]]:
     """Import a file in ranges of `size` bytes into two partitions, with batches of at most 300 bytes."""
     source, logs = path / "in", path / "logs"
     logs.mkdir()
@@ -37,7 +37,8 @@ def imported(path: Path, data: bytes, size: int, *, is_json: bool = False) -> li
         made.create("t", 2)
     target = Target(str(logs), "job", {"t": TopicShape((0, 1), 300, Compression(), False)}, "t")
     ranges = [FileRange(str(source), at, min(at + size, len(data))) for at in range(0, len(data), size)]
-    found = [stage_lines(each, target, split, 0, is_json=is_json, rejects_max=9) for split, each in enumerate(ranges)]
+    kind = {"is_json": False, **kind}
+    found = [stage_lines(each, target, split, 0, rejects_max=9, **kind) for split, each in enumerate(ranges)]
     assert sum(each.rejected for each in found) == 0
     publish(str(logs), Job("job", "test", 1), [each.staged for each in found])
     with offsetfs.open(logs) as read:
@@ -54,6 +55,12 @@ def test_each_line_is_taken_once_wherever_the_file_is_cut(
     data = b"".join(line + b"\n" for line in wanted)
     found = imported(tmp_path_factory.mktemp("lines"), data, size)
     assert sorted(record.value or b"" for rows in found for record in rows) == sorted(wanted)
+
+
+def test_json_values_are_taken_as_their_text_where_that_is_wanted(tmp_path: Path) -> None:
+    lines = b'{"value": {"a" : 1} ,"partition":0}\n{"value":5,"partition":1}\n{"value":null,"key":"k","partition":1}\n'
+    found = imported(tmp_path, lines, len(lines), is_json=True, values_as_text=True)
+    assert [[record.value for record in each] for each in found] == [[b'{"a" : 1}'], [b"5", None]]
 
 
 def test_a_line_longer_than_a_batch_gets_one_that_is_as_long(tmp_path: Path) -> None:

@@ -101,23 +101,37 @@ def test_writing_jobs_tell_what_each_partition_got(
 # --- bad input -------------------------------------------------------------------------------------------------------
 
 BAD = {
-    "no such directory": ("stats nowhere", 32, "nowhere: there is no such directory"),
-    "no such directory to verify": ("verify nowhere", 32, "nowhere: there is no such directory"),
-    "no such directory to follow": ("tail nowhere", 32, "nowhere: there is no such directory"),
-    "no such directory to compact": ("compact nowhere", 32, "nowhere: there is no such directory"),
-    "no such directory to index": ("reindex nowhere", 32, "nowhere: there is no such directory"),
-    "no log directory": ("export other out", 32, "other: holds neither partitions (orders-0) nor"),
-    "a file": ("stats lines.txt", 32, "lines.txt: is not a directory"),
-    "no such topic": ("stats logs --topic nothing", 1, "option subscribe: "),
-    "no such topic to follow": ("tail logs --topic nothing --once", 1, "option subscribe: "),
-    "no such topic to import to": ("import lines.txt logs nothing", 1, "option topic: there is no topic nothing"),
-    "no such partition": ("verify logs orders-7", 32, "logs: no partition orders-7"),
+    "no such directory": ("stats nowhere", 1, "nowhere: there is no such directory"),
+    "no such directory to verify": ("verify nowhere", 1, "nowhere: there is no such directory"),
+    "no such directory to follow": ("tail nowhere", 1, "nowhere: there is no such directory"),
+    "no such directory to compact": ("compact nowhere", 1, "nowhere: there is no such directory"),
+    "no such directory to index": ("reindex nowhere", 1, "nowhere: there is no such directory"),
+    "no log directory": ("export other out", 1, "other: holds neither partitions (orders-0) nor"),
+    "a file": ("stats lines.txt", 1, "lines.txt: is not a directory"),
+    "no such topic": ("stats logs --topic nothing", 1, "nothing: logs has no such topic"),
+    "no such topic to follow": ("tail logs --topic nothing --once", 1, "nothing: logs has no such topic"),
+    "no such topic to import to": (
+        "import lines.txt logs nothing",
+        1,
+        "logs has no such topic; --partitions N creates",
+    ),
+    "no such partition": ("verify logs orders-7", 1, "orders-7: logs has no such topic or partition"),
     "another number of partitions": ("repartition logs orders logs orders --partitions 3", 32, "has 2 partitions, not"),
     "no files": ("import other/*.txt logs orders", 32, "other/*.txt: there is no file to import"),
     "no UTF-8": (
         "import bytes.ndjson logs orders --format ndjson",
         32,
         "bytes.ndjson, line 2: these bytes are not UTF-8",
+    ),
+    "a value that is no string": (
+        "import objects.ndjson logs orders --format ndjson",
+        32,
+        "use -o json-values=text (mount, append), --json-values=text (spark import)",
+    ),
+    "text of what is no JSON": (
+        "import long.csv logs orders --format csv --json-values text",
+        1,
+        "--json-values text is for --format ndjson, not for --format csv",
     ),
     "no JSON": ("import words.ndjson logs orders --format ndjson", 32, "words.ndjson, line 1: "),
     "rejects that cannot be written": ("import lines.txt logs orders --rejects no/file", 2, "no/file"),
@@ -134,7 +148,7 @@ BAD = {
     ),
     "no Parquet": ("import lines.txt logs orders --format parquet", 32, "lines.txt"),
     "a destination that is a file": ("export logs lines.txt", 2, "lines.txt: File exists"),
-    "a setting that is none": ("stats logs --conf nonsense", 1, "--conf nonsense: KEY=VALUE is meant"),
+    "a setting that is none": ("stats logs --conf nonsense", 1, "--conf nonsense: give KEY=VALUE"),
 }
 
 
@@ -150,6 +164,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "lines.txt").write_text("a\nb\n")
     (tmp_path / "bytes.ndjson").write_bytes(b'{"value":"x"}\n{"value":"\xff"}\n')
     (tmp_path / "words.ndjson").write_text("no JSON\n")
+    (tmp_path / "objects.ndjson").write_text('{"value":{"id":1}}\n')
     (tmp_path / "long.csv").write_text("a,b\n1,2\n1,2,3\n")
     (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
     return tmp_path
