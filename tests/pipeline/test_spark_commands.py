@@ -190,6 +190,14 @@ def test_an_imported_line_of_json_is_the_value_where_that_is_wanted(places: Path
     assert sorted(value or b"" for value in found) == [b'{"id":1}', b'{"id":2}']
 
 
+@pytest.mark.usefixtures("spark")
+def test_json_values_are_imported_as_their_text_where_that_is_wanted(places: Path) -> None:
+    command = ["spark", "import", "objects.ndjson", "logs", "orders", "--format", "ndjson", "--json-values", "text"]
+    assert run(command) == 0
+    with offsetfs.open("logs") as data:
+        assert [record.value for partition in data.partitions() for record in partition.read()] == [b'{"id":1}']
+
+
 HOLDS = "import sys, offsetfs; held = offsetfs.open('logs', 'a'); print(flush=True); sys.stdin.read()"
 
 
