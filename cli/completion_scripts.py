@@ -22,7 +22,6 @@ from click.shell_completion import (
 )
 
 VARIABLE = "_OFFSETFS_COMPLETE"
-SHELLS = ("bash", "zsh", "fish")
 
 _BASH = """\
 %(complete_func)s() {

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 NUMBER_BITS = 40
 PARTITION_BITS = 19
-KIND_BITS = 5
 NUMBER_MAX = (1 << NUMBER_BITS) - 1
 PARTITION_MAX = (1 << PARTITION_BITS) - 1
 

@@ -96,10 +96,6 @@ class Partition:
         self._was_removed = True
 
     @property
-    def is_open(self) -> bool:
-        return self._log is not None
-
-    @property
     def source(self) -> tuple[int, int]:
         """Names what is read from the log: another one after each compaction, lest caches show what it removed."""
         snapshot = self.log.snapshot()

@@ -177,12 +177,6 @@ def read_properties(path: str) -> dict[str, str] | None:
     return dict(_parse_property(path, line) for line in entries if line and line[0] not in "#!")
 
 
-def write_properties(path: str, properties: Mapping[str, str]) -> None:
-    """Replace a properties file, names in their order. On disk after return."""
-    lines = [f"{_escape(name)}={_escape(value)}\n" for name, value in sorted(properties.items())]
-    files.replace_file(path, "".join(lines).encode())
-
-
 def _parse_property(path: str, line: str) -> tuple[str, str]:
     match = _PROPERTY.match(line)
     if match is None:
@@ -195,11 +189,6 @@ _PROPERTY = re.compile(r"((?:[^\\=: \t]|\\[^u])++)(?:[ \t]*+(?:[=:][ \t]*+)?)((?
 
 def _unescape(text: str) -> str:
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text)
-
-
-def _escape(text: str) -> str:
-    assert text.isascii() and text.isprintable(), "identities are plain words"
-    return re.sub(r"([\\=:#! ])", r"\\\1", text)
 
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

@@ -18,6 +18,7 @@ FOREIGN = {
     "./tests/golden/*",
     "./tests/kafka/*",
     "*.c",
+    "*.egg-info/*",
     "*.json",
     "*.svg",
 }

@@ -476,12 +476,6 @@ class Accumulators:
         for writer in list(self.writers):
             await writer.release()
 
-    async def drain_all(self) -> None:
-        """Return when everything taken so far is in the segment files."""
-        async with trio.open_nursery() as nursery:
-            for accumulator in list(self._of.values()):
-                nursery.start_soon(accumulator.drain)
-
     async def flush_all(self) -> dict[TopicPartition, OSError]:
         """Return when everything taken so far is on disk, with the partitions of which that cannot be said."""
         failures: dict[TopicPartition, OSError] = {}

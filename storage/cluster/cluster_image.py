@@ -51,10 +51,6 @@ class ClusterImage:
         topic_id = self._topic_ids.get(partition.topic)
         return None if topic_id is None else self._replicas[topic_id].get(partition.partition)
 
-    def has_topic(self, topic: str) -> bool:
-        """Whether the cluster has a topic of that name."""
-        return topic in self._topic_ids
-
     def topic_settings(self, topic: str) -> Settings:
         """Return what is set for the topic itself, by Kafka's names."""
         return self._settings.get((_TOPIC_RESOURCE, topic), _NO_SETTINGS)

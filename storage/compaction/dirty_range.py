@@ -34,9 +34,6 @@ class DirtyRange:
     is_overdue: bool
     """Whether something has waited for longer than `max.compaction.lag.ms`."""
 
-    checkpoint_was_wrong: bool = False
-    """Whether the checkpoint said what cannot be, so that the round begins at the log start, which it should say."""
-
     @property
     def ratio(self) -> float:
         """The dirty part of what a round would rewrite, in bytes: 0 to 1."""
@@ -56,9 +53,8 @@ def find_dirty_range(log: Log, cleaner_offset: int | None, now_ms: int) -> Dirty
     """
     segments = log.snapshot()
     first_dirty = log.log_start_offset if cleaner_offset is None else cleaner_offset
-    was_wrong = not log.log_start_offset <= first_dirty <= log.next_offset
-    if was_wrong:
-        first_dirty = log.log_start_offset
+    if not log.log_start_offset <= first_dirty <= log.next_offset:
+        first_dirty = log.log_start_offset  # a wrong checkpoint: the round corrects it
     bound = max(first_dirty, _first_uncleanable(log, segments, first_dirty, now_ms))
     first_uncleanable = next((s.base_offset for s in _sealed_from(segments, bound)), segments.active.base_offset)
     begin = min(first_dirty, first_uncleanable)
@@ -69,7 +65,6 @@ def find_dirty_range(log: Log, cleaner_offset: int | None, now_ms: int) -> Dirty
         cleanable_bytes=sum(s.size for s in segments.from_floor(begin) if s.base_offset < first_uncleanable),
         ratio_min=log.config.min_cleanable_dirty_ratio,
         is_overdue=_is_overdue(log, segments, first_dirty, now_ms),
-        checkpoint_was_wrong=was_wrong,
     )
 
 

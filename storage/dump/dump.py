@@ -7,7 +7,7 @@ A file is told by the last part of its name, as Kafka's DumpLogSegments tells it
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from offsetfs.storage.dump.indexes import (
@@ -50,12 +50,6 @@ class DumpOptions:
     log: LogOptions = field(default_factory=LogOptions)
     index: IndexOptions = field(default_factory=IndexOptions)
     as_json: bool = False
-
-
-def dump_files(paths: Sequence[str], options: DumpOptions, lines: LineBuffer, report: DumpReport) -> None:
-    """Write the dumps of `paths` in their order. What is wrong with them goes to `report`."""
-    for path in paths:
-        dump_file(path, options, lines, report)
 
 
 def dump_file(path: str, options: DumpOptions, lines: LineBuffer, report: DumpReport) -> None:

@@ -14,9 +14,6 @@ from operator import itemgetter
 
 from offsetfs.storage import checkpoint
 
-UNKNOWN = (-1, -1)
-"""What `end_offset_for` answers when it knows nothing: no epoch, no offset."""
-
 _epoch_of = itemgetter(0)
 _start_of = itemgetter(1)
 
@@ -76,20 +73,6 @@ class LeaderEpochCache:
         """Drop all epochs: the log is emptied."""
         if self._entries:
             self._replace(())
-
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest known epoch ≤ `epoch`, and the offset where the next one begins.
-
-        `(epoch, log_end_offset)` for the latest; `UNKNOWN` for -1 and for epochs above it. For one below all known
-        epochs the answer is the epoch itself with the start of the first: nothing of it is left.
-        """
-        if epoch < 0 or self.latest is None or epoch > self.latest:
-            return UNKNOWN
-        if epoch == self.latest:
-            return epoch, log_end_offset
-        following = bisect_right(self._entries, epoch, key=_epoch_of)
-        known = self._entries[following - 1][0] if following else epoch
-        return known, self._entries[following][1]
 
     def flush(self) -> None:
         """Write the file, changed or not. On disk after return."""

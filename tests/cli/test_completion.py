@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 
 from offsetfs.cli import VERBS, commands
-from offsetfs.cli.completion_scripts import SHELLS, VARIABLE, Bash, script
+from offsetfs.cli.completion_scripts import VARIABLE, Bash, script
 from offsetfs.fs.options import takes_value
 
 pytestmark = pytest.mark.unit
 
 HEAVY = ("trio", "pyfuse3", "rich", "offsetfs.fs.mounting.mount")
+SHELLS = ("bash", "zsh", "fish")
 BREAKS = " \t\n\"'><=;|&(:"
 
 

@@ -220,7 +220,7 @@ def _write_ours(path: Path) -> None:
     directory.close()
     checkpoint.write_offsets(os.fspath(path / checkpoint.LOG_STARTS), {TopicPartition("orders", 0): 5})
     checkpoint.write_offsets(os.fspath(path / checkpoint.CLEANER_OFFSETS), {TopicPartition("orders", 0): 40})
-    checkpoint.write_properties(os.fspath(path / checkpoint.META_PROPERTIES), {"version": "1", "node.id": "1"})
+    (path / checkpoint.META_PROPERTIES).write_text("node.id=1\nversion=1\n")
 
 
 def _batch(rng: Random, number: int) -> SealedBatch:

@@ -373,7 +373,7 @@ async def test_a_writer_that_gives_up_waiting_takes_nothing_with_it(appends, nur
         giving_up.cancel()
         await world.accumulator(6).make_room(Writer())
     world.threads.let_go()
-    await world.accumulators.drain_all()
+    await world.accumulators.flush_all()
     await world.accumulator(6).make_room(Writer())
     assert take(world.accumulator(6), b"line\n") == 5
 
@@ -382,7 +382,7 @@ async def test_an_idle_mount_lends_no_memory(appends) -> None:
     world = appends()
     for number in range(10):
         take(world.accumulator(number), b"line\n")
-    await world.accumulators.drain_all()
+    await world.accumulators.flush_all()
     assert world.accumulators.means.buffers.lent_bytes == 0
 
 
@@ -423,7 +423,7 @@ async def test_a_batch_that_cannot_be_written_is_told_to_all_whose_records_it_he
     take(world.accumulator(), b"two\n", second)
     take(world.accumulator(1), b"three\n", other)
     world.log().append_failure = OSError(errno.ENOSPC, "full")
-    await world.accumulators.drain_all()
+    await world.accumulators.flush_all()
     assert (first.code, second.code, other.code) == (errno.ENOSPC, errno.ENOSPC, None)
 
 

@@ -96,7 +96,7 @@ async def test_small_writes_share_a_batch_as_long_as_it_lingers(appends, linger_
     sticky = Sticky()
     for number in range(6):
         await write(opened(world, 3, Lines, sticky=sticky), b"%d\n" % number)
-    await world.accumulators.drain_all()
+    await world.accumulators.flush_all()
     assert sum(bool(world.log(number).values) for number in range(3)) == used
 
 

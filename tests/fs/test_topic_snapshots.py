@@ -170,7 +170,7 @@ async def test_nothing_is_listed_and_a_topic_has_no_other_views(world: World) ->
     await world.operations.entries(handle, 0, lambda name, *_: bool(names.append(name)) or True)
     await world.operations.releasedir(handle)
     assert names == [b"append", b"append.ndjson"]
-    assert not any(number.is_open for number in world.operations._nodes.partitions.refresh())
+    assert not any(number._log for number in world.operations._nodes.partitions.refresh())
     assert unpack((await world.look("values")).st_ino).partition == 0
     assert await errno_of(lambda: world.look("range")) == errno.ENOENT
 

@@ -26,7 +26,7 @@ from offsetfs.storage.coordinators import (
     share_group_state,
     transaction_state,
 )
-from offsetfs.storage.dump.dump import DumpOptions, dump_files
+from offsetfs.storage.dump.dump import DumpOptions, dump_file
 from offsetfs.storage.dump.indexes import IndexOptions
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import Decoder, LogOptions
@@ -56,7 +56,8 @@ def ours(files: Sequence[str], options: DumpOptions) -> tuple[bytes, list[str], 
     written, errors = io.BytesIO(), list[str]()
     lines = LineBuffer(written.write)
     report = DumpReport(errors.append, errors.append)
-    dump_files(files, options, lines, report)
+    for file in files:
+        dump_file(file, options, lines, report)
     lines.flush()
     return written.getvalue(), [*errors, *report.findings()], report.unreadable
 

@@ -24,7 +24,6 @@ from offsetfs.storage.checkpoint import (
     read_topic_id,
     write_epochs,
     write_offsets,
-    write_properties,
     write_topic_id,
 )
 from offsetfs.storage.errors import InvalidCheckpoint
@@ -201,7 +200,7 @@ def test_a_removed_mark_is_gone_and_may_be_removed_again(tmp_path: Path) -> None
 # --- identities ------------------------------------------------------------------------------------------------------
 
 
-def test_the_identity_of_a_broker_is_read_and_survives_being_written(path: Path) -> None:
+def test_the_identity_of_a_broker_is_read() -> None:
     properties = read_properties(str(GOLDEN / META_PROPERTIES))
     assert properties == {
         "version": "1",
@@ -209,8 +208,6 @@ def test_the_identity_of_a_broker_is_read_and_survives_being_written(path: Path)
         "cluster.id": "ZAKyr6o1TOGdbnNk2QZTHQ",
         "directory.id": "MjBhZdmVyJuGfmi5Z15f1g",
     }
-    write_properties(str(path), properties)
-    assert read_properties(str(path)) == properties
 
 
 PROPERTIES = {
@@ -248,15 +245,6 @@ def test_what_kafka_never_writes_into_properties_is_refused(content: bytes, path
     path.write_bytes(content)
     with pytest.raises(InvalidCheckpoint):
         read_properties(str(path))
-
-
-@given(properties=st.dictionaries(st.text("ab=:#! \\.", min_size=1), st.text("ab=:#! \\.")))
-def test_any_plain_words_survive_as_properties(
-    properties: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = str(tmp_path_factory.mktemp("properties") / META_PROPERTIES)
-    write_properties(path, properties)
-    assert read_properties(path) == properties
 
 
 @pytest.mark.parametrize("partition", PARTITIONS, ids=lambda path: path.name)

@@ -46,7 +46,7 @@ def test_all_but_the_active_segment_is_dirty_at_first(cleaner: MakeCleaner) -> N
     found = cleaner(THREE).find_dirty_range()
     assert (found.first_dirty, found.first_uncleanable) == (0, 3)
     assert (found.clean_bytes, found.cleanable_bytes, found.ratio) == (0, 3 * SIZE, 1.0)
-    assert (found.is_due, found.is_overdue, found.checkpoint_was_wrong) == (True, False, False)
+    assert (found.is_due, found.is_overdue) == (True, False)
 
 
 def test_what_is_below_the_checkpoint_is_clean(cleaner: MakeCleaner) -> None:
@@ -79,9 +79,9 @@ def test_a_checkpoint_that_lies_outside_of_the_log_is_not_believed(cleaner: Make
     each = cleaner({5: [batch(5)], 6: [batch(6)], 7: [batch(7)]})
     each.checkpoint = checkpoint
     found = each.find_dirty_range()
-    assert (found.first_dirty, found.first_uncleanable, found.checkpoint_was_wrong) == (5, 7, True)
+    assert (found.first_dirty, found.first_uncleanable) == (5, 7)
     each.clean()
-    assert each.find_dirty_range().checkpoint_was_wrong is False and each.checkpoint == 7
+    assert each.checkpoint == 7
 
 
 def test_a_checkpoint_within_the_active_segment_leaves_nothing_to_clean(cleaner: MakeCleaner) -> None:
@@ -89,7 +89,7 @@ def test_a_checkpoint_within_the_active_segment_leaves_nothing_to_clean(cleaner:
     each.checkpoint = 2
     found = each.find_dirty_range()
     assert (found.first_dirty, found.first_uncleanable, found.cleanable_bytes) == (2, 1, 0)
-    assert not found.is_due and not found.checkpoint_was_wrong
+    assert not found.is_due
     each.clean()
     assert each.checkpoint == 2
 

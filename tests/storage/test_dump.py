@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from offsetfs.storage.dump import batches as dump_batches
-from offsetfs.storage.dump.dump import DumpOptions, dump_files
+from offsetfs.storage.dump.dump import DumpOptions, dump_file
 from offsetfs.storage.dump.indexes import IndexOptions
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
@@ -39,7 +39,8 @@ class Dumped:
         self.complaints: list[str] = []
         lines = LineBuffer(written.write)
         report = DumpReport(self.said.append, self.complaints.append)
-        dump_files(paths, options or DumpOptions(DEEP), lines, report)
+        for path in paths:
+            dump_file(path, options or DumpOptions(DEEP), lines, report)
         lines.flush()
         self.output = written.getvalue()
         self.findings = list(report.findings())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from offsetfs.storage.coordinators import consumer_offsets, coordinator_records
-from offsetfs.storage.dump.dump import DumpOptions, dump_files
+from offsetfs.storage.dump.dump import DumpOptions, dump_file
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
 from offsetfs.storage.dump.report import DumpReport
@@ -28,7 +28,8 @@ def objects(paths: list[Path], options: LogOptions) -> list[dict[str, Any]]:
     written = io.BytesIO()
     lines = LineBuffer(written.write)
     report = DumpReport(pytest.fail, pytest.fail)
-    dump_files([str(path) for path in paths], DumpOptions(log=options, as_json=True), lines, report)
+    for path in paths:
+        dump_file(str(path), DumpOptions(log=options, as_json=True), lines, report)
     lines.flush()
     return [json.loads(line) for line in written.getvalue().splitlines()]
 

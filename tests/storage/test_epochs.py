@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, read_epochs
-from offsetfs.storage.partition.epochs import UNKNOWN, LeaderEpochCache
+from offsetfs.storage.partition.epochs import LeaderEpochCache
 
 pytestmark = pytest.mark.unit
 
@@ -96,35 +96,8 @@ def test_truncation_at_the_start_keeps_the_epoch_of_the_new_start(
     assert read_epochs(cache.path) == list(expected)
 
 
-ENDS = {
-    "latest": (4, (4, 20)),
-    "the one before": (3, (3, 11)),
-    "first": (2, (2, 8)),
-    "above all": (5, UNKNOWN),
-    "no epoch": (-1, UNKNOWN),
-    "below all": (1, (1, 6)),
-}
-
-
-@pytest.mark.parametrize(("epoch", "expected"), ENDS.values(), ids=ENDS)
-def test_an_epoch_ends_where_the_next_begins(epoch: int, expected: tuple[int, int], make_cache: MakeCache) -> None:
-    assert make_cache((2, 6), (3, 8), (4, 11)).end_offset_for(epoch, 20) == expected
-
-
-def test_an_epoch_that_was_skipped_ends_with_the_largest_known_one_below(make_cache: MakeCache) -> None:
-    cache = make_cache((2, 6), (5, 11), (7, 12))
-    assert cache.end_offset_for(4, 20) == (2, 11)
-    assert cache.end_offset_for(6, 20) == (5, 12)
-
-
 def test_kafkas_case_of_a_start_that_was_corrected(make_cache: MakeCache) -> None:
-    cache = make_cache((5, 11), (6, 12), (7, 13), (7, 12))
-    assert cache.end_offset_for(5, 20) == (5, 12)
-    assert cache.end_offset_for(6, 20) == (5, 12)
-
-
-def test_an_empty_cache_knows_no_end(make_cache: MakeCache) -> None:
-    assert [make_cache().end_offset_for(epoch, 20) for epoch in (-1, 0, 7)] == [UNKNOWN] * 3
+    assert make_cache((5, 11), (6, 12), (7, 13), (7, 12)).entries == ((5, 11), (7, 12))
 
 
 def test_clearing_empties_the_file(make_cache: MakeCache) -> None:
