@@ -1,1 +1,1 @@
-"""A log directory: its partitions, their checkpoints and settings, how they are made and removed."""
+"""A log directory: its partitions, checkpoints and settings; creating and deleting partitions."""

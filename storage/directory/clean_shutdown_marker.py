@@ -1,6 +1,6 @@
-"""The mark of a clean shutdown of an open directory: it goes with the first change, and returns with an orderly end.
+"""The clean shutdown file (`.kafka_cleanshutdown`): removed before the first change, written again by a clean close.
 
-See docs/internals/decisions/0001. Safe to use from any thread; logs ask for its removal while they are held.
+See docs/decisions/0001. Safe to use from any thread. A log calls `before_change` while it is locked.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from offsetfs.storage.checkpoint import CleanShutdown
 
 
 class CleanShutdownMarker:
-    """The mark of the directory at `path`, as it was found there."""
+    """The clean shutdown file of the directory at `path`."""
 
     def __init__(self, path: str) -> None:
         self.is_changed = False
-        """Whether anything was changed since, so that the mark is away."""
+        """Whether the directory was changed since it was opened, so that the file is gone."""
         self._path = path
         self._found = CleanShutdown.read(path)
         self._lock = threading.Lock()
 
     @property
-    def was_there(self) -> bool:
-        """Whether the directory was left in order."""
+    def was_present(self) -> bool:
+        """Whether the directory was closed cleanly before this opening."""
         return self._found is not None
 
     def before_change(self) -> None:
-        """Take the mark away, on disk after return, before the first change."""
+        """Remove the file before the first change. Durable on return."""
         if self.is_changed:
             return
         with self._lock:
@@ -35,6 +35,9 @@ class CleanShutdownMarker:
                     CleanShutdown.remove(self._path)
                 self.is_changed = True
 
-    def put_back(self) -> None:
-        """Leave the mark, the last thing that a clean shutdown does; a broker finds its own epoch in it again."""
+    def restore(self) -> None:
+        """Write the file, as the last step of a clean shutdown.
+
+        It contains the broker epoch that it contained before.
+        """
         (self._found or CleanShutdown()).write(self._path)

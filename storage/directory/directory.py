@@ -1,10 +1,10 @@
-"""A log directory: the partitions in it, its lock, their settings and checkpoints.
+"""A log directory: its partitions, its lock, their settings and checkpoints.
 
-Follows Kafka's LogManager for one `log.dirs` entry. Partitions are opened when they are first asked for, so that ten
-thousand of them cost a listing. After an unclean shutdown all of them are recovered before anything is served.
+Follows Kafka's LogManager for one entry of `log.dirs`. Logs are opened on first use, so that opening a directory with
+ten thousand partitions costs one listing. After an unclean shutdown all logs are recovered before any is served.
 
-A directory that is opened for writing and not written to is left as it was: the mark of the clean shutdown goes when
-the first change comes, and returns with `close`.
+A directory that is opened for writing but not changed stays as it was: the clean shutdown file is removed before the
+first change, and `close` writes it again.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from offsetfs.storage.settings.directory_config import DIRECTORY_DEFAULTS, Direc
 from offsetfs.storage.settings.topic_settings import Changes, TopicSettings
 
 METADATA_TOPIC = "__cluster_metadata"
-"""The log of a KRaft controller. It is shown, never written or recovered: that is the controller's."""
+"""The metadata log of a KRaft controller. It can be read, but is never written or recovered: the controller owns it."""
 
 OPEN_SEGMENTS_MAX = 128
-"""How many sealed segments stay open unless the caller has descriptors for more: each costs three."""
+"""The default for the number of sealed segments that stay open. Each uses three descriptors."""
 
 
 class LogDirectory:
-    """The partitions of one directory. Use `open`; every method may be called from any thread."""
+    """The partitions of one directory. Use `open`; all methods are thread-safe."""
 
     def __init__(
         self,
@@ -81,20 +81,22 @@ class LogDirectory:
         self.path = path
         self.clock = clock
         self.cautious_clock = CautiousClock(clock)
-        """What retention and compaction go by: it doubts a clock that jumps ahead."""
+        """The clock for retention and compaction. It does not trust a sudden jump ahead."""
         self.read_only = read_only
         self._pending = PendingRecoveries(clock, self._recover, lambda: files.free_bytes(path))
-        self._half_made: dict[TopicPartition, OSError] = {}  # creations that failed and could not be undone
+        self._failed_creations: dict[
+            TopicPartition, OSError
+        ] = {}  # partitions whose creation failed and could not be undone
         self.deletions = Deletions(clock)
-        """Files and directories that were renamed for their removal; `run_due` removes those whose time has come."""
+        """Files and directories that were renamed for removal; `run_due` removes them after their delay."""
         self._lock = DirectoryLock(path)
         self.closing: list[Callable[[], None]] = []
-        """Called when the directory is closed, before its logs are: closes what was made over them."""
+        """Called when the directory is closed, before its logs, to close objects that use the logs."""
         self._damage_subscribers: list[OnDamage] = []
         self._pool: FilePool[SegmentFiles] = FilePool(open_segments_max, finds_held=True)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
         self.metadata = metadata_log.open_beside(path, metadata_directory, clock)
-        """The metadata log of the cluster; None where there is none beside the data, nor was given."""
+        """The metadata log of the cluster; None if none lies beside the data and none was given."""
         self.inherited = InheritedSettings(
             self.metadata,
             metadata_log.node_id(path),
@@ -121,14 +123,17 @@ class LogDirectory:
         is_broker_known: bool = False,
         shows_log_end: bool = False,
     ) -> LogDirectory:
-        """Open the directory at `path`; for writing under its lock, recovering it when it was not closed cleanly.
+        """Open the directory at `path`. For writing, take its lock, and recover its logs if it was not closed cleanly.
 
-        `defaults` are topic settings under Kafka's names, `config` the settings of the directory as a whole, `broker`
-        settings as in `server.properties` (`is_broker_known`: all that the broker has); see `inherited_settings` for
-        their order, and what the metadata log adds. Raises `NotALogDirectory`, `LogDirectoryLocked`, `InvalidConfig`,
-        OSError. With `read_only` nothing at all is written,
-        and a broker may be running: partitions that have several replicas, by the metadata log beside them or in
-        `metadata_directory`, end at the high watermark, unless `shows_log_end`.
+        `defaults` are topic settings under Kafka's names, `config` the settings of the whole directory, `broker`
+        settings as in `server.properties` (`is_broker_known`: all that the broker has). See `inherited_settings` for
+        their order and for settings from the metadata log.
+
+        With `read_only` nothing is written, and a broker may be running. Then partitions that have several replicas,
+        according to the metadata log beside them or in `metadata_directory`, end at the high watermark unless
+        `shows_log_end` is set.
+
+        Raises `NotALogDirectory`, `LogDirectoryLocked`, `InvalidConfig`, OSError.
         """
         check_log_directory(path, read_only=read_only)
         directory = cls(
@@ -154,11 +159,11 @@ class LogDirectory:
 
     @property
     def directories(self) -> tuple[LogDirectory]:
-        """This directory alone: what is made over several directories is made over one as well."""
+        """Return this directory alone. Objects over several directories also work with a single one."""
         return (self,)
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory:
-        """Return this directory; `UnknownPartition` when it does not hold the partition."""
+        """Return this directory; `UnknownPartition` if it does not have the partition."""
         if not self.has(partition):
             raise UnknownPartition(f"no partition {partition}", path=self.path)
         return self
@@ -179,24 +184,26 @@ class LogDirectory:
         if self.read_only:
             return
         files.trust(self.path)
-        files.sync_directory(self.path)  # whoever died had not told anybody yet that a name was there; we do
-        for left_over in partition_deletion.deleted_directories(self.path):
-            self._remove_later(left_over, self.inherited.layers.inherited().defaults.file_delete_delay_ms)
-        if not self._mark.was_there:
+        files.sync_directory(
+            self.path
+        )  # a process that crashed before its sync never reported a new name as durable; this one may
+        for leftover in partition_deletion.deleted_directories(self.path):
+            self._remove_later(leftover, self.inherited.layers.inherited().defaults.file_delete_delay_ms)
+        if not self._mark.was_present:
             self._recover_all(on_progress)
 
     def _recover_all(self, on_progress: OnProgress | None) -> None:
-        """Open every log, several at a time. A partition that cannot be recovered is served read only."""
+        """Recover all logs in parallel. A partition that cannot be recovered is served read-only."""
         threads = self.config.num_recovery_threads_per_data_dir
         sizes = {partition: self._bytes_to_verify(partition) for partition in self.partitions()}
         failed = recover_all(sizes, self._recover, threads=threads, on_progress=on_progress)
         for partition, cause in failed.items():
             self._pending.add(partition, cause)
-        with contextlib.suppress(OSError):  # a full disk: the next recovery does it all once more
+        with contextlib.suppress(OSError):  # a full disk: without the checkpoint the next recovery repeats the work
             self.checkpoint()
 
     def _recover(self, partition: TopicPartition, on_bytes: OnBytes = lambda count: None) -> None:
-        self._logs.put(open_log(partition, self._file(str(partition)), self._opening(partition, on_bytes)))
+        self._logs.put(open_log(partition, self._file(str(partition)), self._open_options(partition, on_bytes)))
 
     def _bytes_to_verify(self, partition: TopicPartition) -> int:
         if partition.topic == METADATA_TOPIC:
@@ -209,44 +216,45 @@ class LogDirectory:
     # --- partitions --------------------------------------------------------------------------------------------------
 
     def partitions(self) -> list[TopicPartition]:
-        """Return all partitions, sorted. Costs a listing when the directory has changed."""
+        """Return all partitions, sorted. Costs a listing if the directory has changed."""
         changed = files.status(self.path).st_mtime_ns
         if changed != self._listing[0]:
             self._listing = (changed, sorted(partitions_in(self.path), key=lambda each: (each.topic, each.partition)))
         return self._listing[1]
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether the partition is there; costs one lstat."""
+        """Whether the partition exists; costs one lstat."""
         if not self.read_only and self._logs.opened(partition) is not None:
             return True
         return files.is_directory(self._file(str(partition)))
 
     def future_of(self, partition: TopicPartition) -> str | None:
-        """Return the path of the copy that a move of the partition to this directory fills, None when there is none.
+        """Return the path of the copy that a move of the partition to this directory fills, or None.
 
         Costs a listing of the directory.
         """
         return future_in(self.path, partition)
 
     def log(self, partition: TopicPartition) -> Log:
-        """Return the log of `partition`, opening it when it is first asked for (which may wait for the disk)."""
+        """Return the log of `partition`. The first call opens it, which may wait for the disk."""
         return self._logs.log(partition)
 
     def borrowed(self, partition: TopicPartition) -> AbstractContextManager[Log]:
-        """Lend the log of `partition` to a duty. One that nobody else had open, or asked for meanwhile, is closed then.
+        """Lend the log of `partition` to a background task. Afterwards it is closed, unless another caller has
+        requested it.
 
-        So a pass over ten thousand partitions leaves no more logs open than it found.
+        So a pass over ten thousand partitions leaves no additional logs open.
         """
         return self._logs.borrowed(partition)
 
     def opened(self, partition: TopicPartition) -> Log | None:
-        """Return the log when it is open already; never waits."""
+        """Return the log if it is open; never waits."""
         return self._logs.opened(partition)
 
     def writable_log(self, partition: TopicPartition) -> Log:
-        """Return the log for a writer: one whose recovery failed is recovered first, which may take as long.
+        """Return the log for a writer. If its recovery failed before, it is recovered now, which may take long.
 
-        Raises as `log`, and what prevents the recovery: ENOSPC or another OSError, or `UnrecoveredLog`.
+        Raises as `log`, and the error that prevents recovery: ENOSPC or another OSError, or `UnrecoveredLog`.
         """
         if partition in self._pending.causes:
             self._pending.try_again(partition)
@@ -257,39 +265,39 @@ class LogDirectory:
 
     @property
     def failed(self) -> Mapping[TopicPartition, Exception]:
-        """The partitions that could not be recovered, each with the cause; `log` returns them read only."""
-        return dict(self._pending.causes)  # a copy: another thread may recover one
+        """The partitions that could not be recovered, each with the cause; `log` returns them read-only."""
+        return dict(self._pending.causes)  # a copy, because another thread may recover one
 
     @property
     def pending_recoveries(self) -> PendingRecoveries:
-        """What recovers them again."""
+        """The partitions that could not be recovered, with the times of the next attempts."""
         return self._pending
 
     def _open_log(self, partition: TopicPartition) -> Log:
-        half_made = self._half_made.get(partition)
-        if half_made is not None:
-            raise OSError(half_made.errno, "the partition could not be created", self._file(str(partition)))
+        failure = self._failed_creations.get(partition)
+        if failure is not None:
+            raise OSError(failure.errno, "the partition could not be created", self._file(str(partition)))
         if not self.has(partition):
             raise UnknownPartition(f"no partition {partition}", path=self.path)
-        opening = self._opening(partition)
+        options = self._open_options(partition)
         if partition not in self._pending.causes:
             try:
-                return open_log(partition, self._file(str(partition)), opening)
+                return open_log(partition, self._file(str(partition)), options)
             except OSError as error:
                 if self.read_only or error.errno not in FULL:
                     raise
                 self._pending.add(partition, error)
-        return self._open_unrecovered(partition, opening)
+        return self._open_unrecovered(partition, options)
 
-    def _open_unrecovered(self, partition: TopicPartition, opening: OpenOptions) -> Log:
+    def _open_unrecovered(self, partition: TopicPartition, options: OpenOptions) -> Log:
         cause = self._pending.causes[partition]
         try:
-            opening = dataclasses.replace(opening, read_only=True, unrecovered=cause)
-            return open_log(partition, self._file(str(partition)), opening)
+            options = dataclasses.replace(options, read_only=True, unrecovered=cause)
+            return open_log(partition, self._file(str(partition)), options)
         except (StorageError, OSError) as error:
             raise (cause if isinstance(cause, StorageError) else error) from None
 
-    def _opening(self, partition: TopicPartition, on_bytes: OnBytes = lambda count: None) -> OpenOptions:
+    def _open_options(self, partition: TopicPartition, on_bytes: OnBytes = lambda count: None) -> OpenOptions:
         config = self.config_of(partition.topic)
         return OpenOptions(
             config,
@@ -298,7 +306,7 @@ class LogDirectory:
             has_recovery_point=self._checkpoints.has_recovery_point(partition),
             log_start=lambda: self._checkpoints.log_start(partition),
             high_watermark=lambda: self._high_watermark(partition),
-            clean=self._mark.was_there,
+            clean=self._mark.was_present,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
             is_compacted=self._settings.is_compacted(partition),
             is_brokers=self.is_brokers or not self._settings.is_known(partition.topic),
@@ -307,7 +315,9 @@ class LogDirectory:
         )
 
     def _high_watermark(self, partition: TopicPartition) -> int | None:
-        """Return the checkpointed high watermark of a partition that followers fetch; None where the log end counts."""
+        """Return the checkpointed high watermark of a partition with followers; None for partitions that end at the log
+        end.
+        """
         if not self._is_bounded or self.metadata is None or partition.topic == METADATA_TOPIC:
             return None
         replicas = self.metadata.refresh().replica_count(partition)
@@ -330,13 +340,13 @@ class LogDirectory:
             report(error)
 
     def subscribe_damage(self, report: OnDamage) -> None:
-        """Call `report`, from any thread, with the error of each damaged place that a reader meets, once for each."""
+        """Call `report` with each damaged position that a reader finds, once for each; from any thread."""
         self._damage_subscribers.append(report)
 
     def note_damage(self, error: StorageError) -> bool:
-        """Record damage that a reader met, in the log that its path belongs to; return whether the place is a new one.
+        """Record damage that a reader found, in the log that contains its path; return whether the position is new.
 
-        From any thread; never waits.
+        Thread-safe; never waits.
         """
         name = os.path.basename(os.path.dirname(error.path or ""))
         try:
@@ -347,15 +357,15 @@ class LogDirectory:
         return log is not None and is_ours and log.note_damage(error)
 
     def damaged_partitions(self) -> list[TopicPartition]:
-        """Return the partitions whose logs are open and have damaged places."""
+        """Return the partitions whose logs are open and have known damage."""
         return [log.partition for log in self._logs.all() if log.damage]
 
     def cuts(self) -> list[Damage]:
-        """Return what recovery cut from the logs that are open, with the files that hold it."""
+        """Return what recovery cut from the open logs, with the files that keep it."""
         return [damage for log in self._logs.all() for damage in log.damage if damage.kept]
 
     def create_partition(self, partition: TopicPartition, properties: Mapping[str, str] | None = None) -> Log:
-        """Make an empty partition; on disk after return. `properties` become settings of the whole topic.
+        """Create an empty partition; durable on return. `properties` become settings of the whole topic.
 
         Raises `PartitionExists`, `InvalidName`, `InvalidConfig`, `ReadOnlyLog`, OSError.
         """
@@ -365,10 +375,10 @@ class LogDirectory:
     def create_partitions(
         self, partitions: Sequence[TopicPartition], properties: Mapping[str, str] | None = None
     ) -> None:
-        """Make empty partitions, all or none; on disk after return. `properties` become settings of their topics.
+        """Create empty partitions, all or none; durable on return. `properties` become settings of their topics.
 
-        Costs little more a partition than the files do: their syncs wait for the disk together. After a crash amid it
-        some of them are there, whole. Raises as `create_partition`.
+        A partition costs little more than its files, because the syncs run in parallel. A crash may leave some of the
+        partitions, each of them complete. Raises as `create_partition`.
         """
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
@@ -384,22 +394,22 @@ class LogDirectory:
             try:
                 partition_creation.make(self.path, partitions, others)
             except OSError as error:
-                # Nobody knows what is on disk of one that stays: it takes no records.
-                self._half_made |= dict.fromkeys(partition_creation.unmake(self.path, partitions), error)
+                # A partition that could not be removed may or may not be on disk, so it accepts no records.
+                self._failed_creations |= dict.fromkeys(partition_creation.unmake(self.path, partitions), error)
                 raise
             self._checkpoints.begin(partitions)
 
     def check_free(self, partitions: Iterable[TopicPartition]) -> None:
-        """Raise `PartitionExists` when one of the partitions is there already."""
+        """Raise `PartitionExists` if one of the partitions exists."""
         for each in partitions:
             if self.has(each):
                 raise PartitionExists("the partition exists already", path=self._file(str(each)))
 
     def delete_partition(self, partition: TopicPartition) -> None:
-        """Delete a partition: its name is free after return, on disk; its content goes after `file.delete.delay.ms`.
+        """Delete a partition. Its name can be reused at once; its files are removed after `file.delete.delay.ms`.
 
-        Readers of its log read on until then. With the last partition of a topic the topic's settings go. Raises
-        `UnknownPartition`, `ReadOnlyLog`, OSError.
+        The rename is durable on return. Readers of its log can read on until the files are removed. Deleting the last
+        partition of a topic removes the topic's settings. Raises `UnknownPartition`, `ReadOnlyLog`, OSError.
         """
         if self.read_only or partition.topic == METADATA_TOPIC:
             raise ReadOnlyLog("opened for reading", path=self.path)
@@ -411,9 +421,9 @@ class LogDirectory:
             renamed = partition_deletion.rename_partition(self.path, partition, log)
             self._logs.forget(partition)
             self._pending.forget(partition)
-            self._half_made.pop(partition, None)
+            self._failed_creations.pop(partition, None)
             self._listing = (-1, [])
-            files.sync_directory(self.path)  # while it may come back nothing of it goes
+            files.sync_directory(self.path)  # remove no file while a power cut could still bring the old name back
             self._remove_later(renamed, delay_ms, log)
             self._checkpoints.forget({partition})
             if not any(other.topic == partition.topic for other in self.partitions()):
@@ -423,62 +433,66 @@ class LogDirectory:
         def remove() -> None:
             partition_deletion.remove_tree(path)
             if log is not None:
-                partition_deletion.let_go(log)
+                partition_deletion.close_log(log)
 
         self.deletions.add(remove, delay_ms)
 
     # --- settings ----------------------------------------------------------------------------------------------------
 
     def config_of(self, topic: str) -> LogConfig:
-        """Return the settings of `topic`: its own, over what it inherits (`inherited_settings`)."""
+        """Return the settings of `topic`: its own, over those it inherits (`inherited_settings`)."""
         return self._settings.config_of(topic)
 
     def settings_of(self, topic: str) -> Mapping[str, str]:
-        """Return what is set for the topic itself; empty when nothing is."""
+        """Return the topic's own settings; empty if it has none."""
         return self._settings.settings_of(topic)
 
     @property
     def setting_problems(self) -> list[str]:
-        """What is wrong with the metadata log and with the settings in it: those are left out."""
+        """Problems of the metadata log and of the settings in it. Such settings are ignored."""
         unread = None if self.metadata is None else self.metadata.problem
         return [*([] if unread is None else [str(unread)]), *self.inherited.layers.problems]
 
     def knows_policy(self, topic: str) -> bool:
-        """Whether it is known what is to become of old records.
+        """Whether the retention policy of the topic is known.
 
-        A broker's settings are in its metadata log; those of a damaged file are unknown. Where they are not known,
-        nothing may be removed that a start offset has not given up.
+        A broker's settings are in its metadata log; those in a damaged file are unknown. If the policy is unknown, only
+        segments below the log start may be removed.
         """
-        return self._settings.is_known(topic) and (not self.is_brokers or self._settings.tell_policy(topic))
+        return self._settings.is_known(topic) and (not self.is_brokers or self._settings.knows_policy(topic))
 
     def configure(self, topic: str, changes: Changes) -> None:
-        """Set topic settings by Kafka's names, None takes one away; on disk and in force after return.
+        """Change topic settings by Kafka's names; None removes one. Durable and effective on return.
 
-        Raises `InvalidConfig` for a name that there is not, an illegal value, or one that contradicts another; then
-        nothing is changed. `InvalidName`, `ReadOnlyLog`, OSError.
+        Raises `InvalidConfig` for an unknown name, an illegal value, or a contradiction between settings; then nothing
+        is changed. `InvalidName`, `ReadOnlyLog`, OSError.
         """
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
         self._settings.change(topic, changes)
 
     def refresh_config(self) -> StorageError | OSError | None:
-        """Take in what another process changed in the settings; return why what it wrote does not hold, or None.
+        """Load settings that another process changed; return the error if they are invalid, or None.
 
-        Costs one stat, at most every 10 ms. To be called before an append and before each duty.
+        Costs one stat, at most every 10 ms. Call it before an append and before each background task.
         """
         return self._settings.refresh()
 
     # --- checkpoints and the end -------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Write recovery points, log starts and high watermarks of the open logs; others keep what they have."""
+        """Write recovery points, log starts and high watermarks of the open logs.
+
+        Entries of other logs stay as they are.
+        """
         if not self.read_only and self._mark.is_changed:
             self._logs.save(self._checkpoints.save)
 
     def raise_log_starts(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Let logs begin at later offsets, which they do after return and after any crash; files stay where they are.
+        """Raise log starts. They are effective on return and survive a crash; the files stay.
 
-        Everything below is synced first. One write of the checkpoint for all of them; when that fails nothing changes.
+        Records below the new starts are synced first. One write of the checkpoint for all logs; if it fails nothing
+        changes.
         """
         logs = {partition: self.opened(partition) or self.log(partition) for partition in starts}
         for partition, start in starts.items():
@@ -487,17 +501,17 @@ class LogDirectory:
         self._mark.before_change()
         self._checkpoints.raise_log_starts(starts)
         for partition, start in starts.items():
-            with contextlib.suppress(OSError):  # of the leader epochs: that log is fenced, its neighbours are not
+            with contextlib.suppress(OSError):  # of the leader epochs: it fences that log only
                 logs[partition].raise_log_start(start)
 
     def known_log_start(self, partition: TopicPartition) -> int:
-        """Return the log start that is in the checkpoint, 0 when none is: the first segment then says where it is."""
+        """Return the log start in the checkpoint; 0 without an entry: then the first segment's name is used."""
         return self._checkpoints.log_start(partition)
 
     def cleaner_offset(self, partition: TopicPartition) -> int | None:
-        """Return the offset where the next compaction of the partition begins; None: at its beginning.
+        """Return the offset where the next compaction of the partition begins; None means at the beginning.
 
-        A checkpoint that lies, beyond the log or below its start, says nothing: that costs a compaction of all of it.
+        A checkpoint beyond the log end or below the log start is ignored. That costs a compaction of the whole log.
         """
         offset, log = self._checkpoints.cleaner_offset(partition), self._logs.opened(partition)
         if offset is None or (log is not None and not log.log_start_offset <= offset <= log.next_offset):
@@ -505,22 +519,22 @@ class LogDirectory:
         return offset
 
     def set_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
-        """Note how far the partition was compacted; on disk after return. None: compact all of it the next time."""
+        """Record how far the partition was compacted; durable on return. None means compact all of it the next time."""
         if self.read_only:
             raise ReadOnlyLog("opened for reading", path=self.path)
         self._mark.before_change()
         self._checkpoints.set_cleaner_offset(partition, offset, set(self.partitions()))
 
     def close_idle_files(self) -> bool:
-        """Close files that are opened again when they are needed; return whether there were any. Never waits.
+        """Close files that can be reopened on demand; return whether there were any. Never waits.
 
-        Called at the limit of open files: that is no limit for the number of partitions, only for their speed.
+        Called when the process is at its limit of open files. That limit bounds speed, not the number of partitions.
         """
         closed = [log.rest() for log in self._logs.all()]
         return self._pool.let_all_go() or any(closed)
 
     def flush(self) -> None:
-        """Make everything appended so far survive power loss. The first failure is raised after all were tried."""
+        """Sync all appended records. The first error is raised after all logs were tried."""
         errors = []
         for log in self._logs.all():
             try:
@@ -531,12 +545,12 @@ class LogDirectory:
             raise errors[0]
 
     def close(self) -> None:
-        """Flush and close every log, write the checkpoints and the mark of a clean shutdown, release the lock.
+        """Flush and close every log, write the checkpoints and the clean shutdown file, and release the lock.
 
-        A log that cannot be closed leaves the mark off, so that whoever opens the directory next recovers it; the
-        first such error is raised at the end.
+        If a log cannot be closed, the clean shutdown file is not written, so that the next opening recovers the
+        directory. The first such error is raised at the end.
         """
-        errors: list[Exception] = [*self.failed.values(), *self._half_made.values()]
+        errors: list[Exception] = [*self.failed.values(), *self._failed_creations.values()]
         known = len(errors)
         with self._logs.mutex:
             try:
@@ -544,11 +558,13 @@ class LogDirectory:
                     _try(close, errors)
                 errors += self._logs.close()
                 _try(self.checkpoint, errors)
-                if self._mark.is_changed:  # else what waits is another's, and nothing is to change
-                    _try(self._remove_what_waits, errors)
+                if (
+                    self._mark.is_changed
+                ):  # otherwise the pending removals are from an earlier process, and the directory was not changed
+                    _try(self._run_pending_removals, errors)
                 errors += [log.fenced for log in self._logs.all() if log.fenced is not None]
                 if self._mark.is_changed and not errors:
-                    self._mark.put_back()
+                    self._mark.restore()
             finally:
                 self._logs.clear()
                 self._pool.clear()
@@ -556,8 +572,8 @@ class LogDirectory:
         if len(errors) > known:
             raise errors[known]
 
-    def _remove_what_waits(self) -> None:
-        """Remove what waits for its removal: nobody reads here any more, and no queue outlives the process."""
+    def _run_pending_removals(self) -> None:
+        """Remove the files that wait for removal: no reader is left, and the queue does not survive the process."""
         self.deletions.run_all()
 
 

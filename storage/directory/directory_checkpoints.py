@@ -1,13 +1,14 @@
-"""What the checkpoints of a log directory say of each partition, and putting it on disk.
+"""The checkpoints of a log directory: per-partition offsets, read and written.
 
-    recovery-point-offset-checkpoint    below it everything was synced: recovery after a crash begins there
-    log-start-offset-checkpoint         where a log begins, when that is not the base offset of its first segment
-    replication-offset-checkpoint       the high watermark: what all replicas have; for one replica, what was synced
+    recovery-point-offset-checkpoint    records below are synced; recovery after a crash begins here
+    log-start-offset-checkpoint         where a log begins, if that is not the base offset of its first segment
+    replication-offset-checkpoint       the high watermark: the records that all replicas have; for one replica, that
+                                        are synced
     cleaner-offset-checkpoint           where the next compaction of a partition begins
 
-A log start only rises: it is on disk before a log shows it, and before a file goes that it leaves behind. A file that
-cannot be read costs time, never records, as in Kafka: recovery points 0, log starts from the first segment, compaction
-from the beginning. Follows LogManager and LogCleanerManager. Safe to use from any thread.
+A log start only rises. It is durable before a log uses it, and before any file below it is removed. As in Kafka, an
+unreadable checkpoint costs time but no records: recovery points are 0 then, log starts come from the first segment, and
+compaction starts from the beginning. Follows LogManager and LogCleanerManager. Thread-safe.
 """
 
 from __future__ import annotations
@@ -23,24 +24,26 @@ from offsetfs.storage.errors import InvalidCheckpoint
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 
-LOOK_AT_STARTS_S = 1.0
+LOG_START_CHECK_S = 1.0
 HIGH_WATERMARK_CHECK_S = 0.1
-"""A broker writes its high watermarks every five seconds, unless it is configured otherwise."""
+"""A broker writes its high watermarks every five seconds by default."""
 
 Offsets = dict[TopicPartition, int]
 
 
 class DirectoryCheckpoints:
-    """The offsets of one directory's checkpoints."""
+    """The offsets in the checkpoints of one directory."""
 
     def __init__(self, path: str, *, read_only: bool, clock: Clock) -> None:
-        """Read the files. `read_only`: a broker may write them anew, so that log starts are looked at again."""
+        """Read the files. With `read_only` a broker may rewrite them, so log starts are read again periodically."""
         self._path = path
         self._read_only = read_only
         self._clock = clock
         self._lock = threading.Lock()
-        self._begun: Offsets = {}  # partitions that were made since the last `save`, to be told of by it
-        self._saved: tuple[Offsets, Offsets, Offsets] | None = None  # what `save` wrote, if nothing else was since
+        self._created: Offsets = {}  # partitions created since the last `save`, to be included in the next
+        self._saved: tuple[Offsets, Offsets, Offsets] | None = (
+            None  # what the last `save` wrote, if nothing else was written since
+        )
         self._next_look_at_starts = 0.0
         self._next_high_watermark_check = 0.0
         self._changed: dict[str, int] = {}
@@ -57,7 +60,7 @@ class DirectoryCheckpoints:
         checkpoint.write_offsets(os.path.join(self._path, name), offsets)
 
     def _change(self, name: str, offsets: Offsets) -> None:
-        """Write a file, unless it says so already; what cannot be written does not hold."""
+        """Write a file unless its content is unchanged. After an error the offsets in memory stay as they were."""
         if offsets != self._offsets[name]:
             self._write(name, offsets)
             self._offsets[name] = offsets
@@ -65,70 +68,75 @@ class DirectoryCheckpoints:
     # --- what they say -----------------------------------------------------------------------------------------------
 
     def recovery_point(self, partition: TopicPartition) -> int:
-        """Return the offset below which everything was synced; 0 when nothing is known."""
+        """Return the offset below which all records are synced; 0 if unknown."""
         if self._read_only:
-            self._look_at(RECOVERY_POINTS)
+            self._reload(RECOVERY_POINTS)
         return self._offsets[RECOVERY_POINTS].get(partition, 0)
 
     def has_recovery_point(self, partition: TopicPartition) -> bool:
-        """Whether the recovery point is known, be it 0."""
+        """Whether the recovery point is known, even if it is 0."""
         return partition in self._offsets[RECOVERY_POINTS]
 
     def log_start(self, partition: TopicPartition) -> int:
-        """Return the log start that is on disk, 0 when there is none."""
+        """Return the log start on disk, 0 without an entry."""
         if self._read_only and self._clock.monotonic() >= self._next_look_at_starts:
-            self._next_look_at_starts = self._clock.monotonic() + LOOK_AT_STARTS_S
-            self._look_at(LOG_STARTS)
+            self._next_look_at_starts = self._clock.monotonic() + LOG_START_CHECK_S
+            self._reload(LOG_STARTS)
         return self._offsets[LOG_STARTS].get(partition, 0)
 
-    def _look_at(self, name: str) -> None:
-        """Take in what a running broker wrote, which it does every minute, and when it deletes or truncates."""
+    def _reload(self, name: str) -> None:
+        """Read the file again if a broker changed it: it does so every minute, and when it deletes records or
+        truncates.
+        """
         changed = _changed_ns(os.path.join(self._path, name))
         if changed != self._changed.get(name):
             self._offsets[name], self._changed[name] = self._read(name), changed
 
     def high_watermark(self, partition: TopicPartition) -> int:
-        """Return the high watermark that a broker has checkpointed, 0 when there is none. For a reader alone."""
+        """Return the high watermark that a broker has checkpointed, 0 without an entry. For readers only."""
         if self._clock.monotonic() >= self._next_high_watermark_check:
             self._next_high_watermark_check = self._clock.monotonic() + HIGH_WATERMARK_CHECK_S
-            self._look_at(HIGH_WATERMARKS)
+            self._reload(HIGH_WATERMARKS)
         return self._offsets.get(HIGH_WATERMARKS, {}).get(partition, 0)
 
     def cleaner_offset(self, partition: TopicPartition) -> int | None:
-        """Return where the next compaction begins; None when nothing says so. It may lie beyond the log, or below."""
+        """Return where the next compaction begins; None without an entry.
+
+        It may lie beyond the log end or below its start.
+        """
         return self._offsets[CLEANER_OFFSETS].get(partition)
 
     def is_cleaned(self, partition: TopicPartition) -> bool:
-        """Whether a cleaner has been here: the topic is a compacted one."""
+        """Whether a cleaner has compacted the partition, so that its topic is a compacted one."""
         return partition in self._offsets[CLEANER_OFFSETS]
 
     # --- changing them; on disk after return -------------------------------------------------------------------------
 
     def save(self, logs: Collection[Log]) -> None:
-        """Write recovery points and high watermarks of these logs, and log starts; others keep what they have.
+        """Write recovery points, high watermarks and log starts of these logs. Entries of other logs stay as they are.
 
-        Writes nothing where the last call wrote the same: it comes every minute, also when nobody appends.
+        Writes nothing if the last call wrote the same, because the call comes every minute even without appends.
         """
         with self._lock:
             synced = {log.partition: log.recovery_point for log in logs}
-            points, starts = self._begun | self._offsets[RECOVERY_POINTS] | synced, self._telling_starts(logs)
+            points, starts = self._created | self._offsets[RECOVERY_POINTS] | synced, self._log_starts_to_write(logs)
             if self._saved == (points, starts, synced):
                 return
             self._write(RECOVERY_POINTS, points)
-            self._offsets[RECOVERY_POINTS], self._begun = points, {}
+            self._offsets[RECOVERY_POINTS], self._created = points, {}
             self._write(LOG_STARTS, starts)
             self._write(HIGH_WATERMARKS, self._read(HIGH_WATERMARKS) | synced)
             self._saved = points, starts, synced
 
-    def _telling_starts(self, logs: Iterable[Log]) -> Offsets:
-        """Return the log starts without those that the first segment's name says as well: as Kafka writes them."""
+    def _log_starts_to_write(self, logs: Iterable[Log]) -> Offsets:
+        """Return the log starts that differ from the first segment's base offset. Kafka writes only those."""
         plain = {log.partition: log.snapshot().first.base_offset for log in logs}
         return {p: start for p, start in self._offsets[LOG_STARTS].items() if start > plain.get(p, -1)}
 
     def raise_log_starts(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Let logs begin later, at offsets below which everything is synced. On an error they begin where they did.
+        """Raise log starts to offsets below which all records are synced. After an error they are unchanged.
 
-        One write for all of them; a second one only where a recovery point lies below the new start.
+        One write for all logs, and a second one only if a recovery point lies below the new start.
         """
         with self._lock:
             raised = {p: start for p, start in starts.items() if start > self._offsets[LOG_STARTS].get(p, 0)}
@@ -138,14 +146,14 @@ class DirectoryCheckpoints:
             self._change(LOG_STARTS, self._offsets[LOG_STARTS] | raised)
 
     def raise_recovery_point(self, partition: TopicPartition, offset: int) -> None:
-        """Note that everything below `offset` was synced."""
+        """Record that all records below `offset` are synced."""
         with self._lock:
             points = self._offsets[RECOVERY_POINTS]
             if offset > points.get(partition, 0):
                 self._change(RECOVERY_POINTS, points | {partition: offset})
 
     def cut(self, partition: TopicPartition, offset: int, cleaner_offset_max: int) -> None:
-        """Let a log that is synced end at `offset`; its cleaner has seen at most what is below `cleaner_offset_max`."""
+        """Cut the checkpoints of a synced log to `offset`, and its cleaner offset to `cleaner_offset_max`."""
         with self._lock:
             self._change(RECOVERY_POINTS, self._offsets[RECOVERY_POINTS] | {partition: offset})
             for name, most in ((LOG_STARTS, offset), (CLEANER_OFFSETS, cleaner_offset_max)):
@@ -154,7 +162,7 @@ class DirectoryCheckpoints:
                     self._change(name, offsets | {partition: most})
 
     def restart(self, partition: TopicPartition, offset: int) -> None:
-        """Let the partition begin anew at `offset`, empty."""
+        """Reset the checkpoints of a log that was emptied and continues at `offset`."""
         with self._lock:
             for name in (LOG_STARTS, RECOVERY_POINTS):
                 self._change(name, self._offsets[name] | {partition: offset})
@@ -163,15 +171,15 @@ class DirectoryCheckpoints:
     def set_cleaner_offset(
         self, partition: TopicPartition, offset: int | None, existing: Collection[TopicPartition]
     ) -> None:
-        """Let the next compaction begin at `offset` (None: at the beginning); partitions that are gone go here, too."""
+        """Set where the next compaction begins (None: at the beginning), and drop entries of deleted partitions."""
         with self._lock:
             kept = {p: known for p, known in self._offsets[CLEANER_OFFSETS].items() if p in existing and p != partition}
             self._change(CLEANER_OFFSETS, kept if offset is None else kept | {partition: offset})
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what is said of partitions that were removed: those that are made under their names begin at 0."""
+        """Drop the entries of deleted partitions, because new partitions of the same names begin at 0."""
         with self._lock:
-            self._begun = _without(self._begun, partitions)
+            self._created = _without(self._created, partitions)
             for name, offsets in self._offsets.items():
                 self._change(name, _without(offsets, partitions))
             watermarks = self._read(HIGH_WATERMARKS)
@@ -179,9 +187,9 @@ class DirectoryCheckpoints:
                 self._write(HIGH_WATERMARKS, _without(watermarks, partitions))
 
     def begin(self, partitions: Collection[TopicPartition]) -> None:
-        """Have the next `save` tell of partitions that were just made: all of nothing is on disk."""
+        """Include new partitions in the next `save`: their empty logs are on disk."""
         with self._lock:
-            self._begun |= dict.fromkeys(partitions, 0)
+            self._created |= dict.fromkeys(partitions, 0)
 
 
 def _without(offsets: Offsets, partitions: Collection[TopicPartition]) -> Offsets:

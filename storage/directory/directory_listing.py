@@ -1,4 +1,4 @@
-"""What a log directory is, by the names in it: whether it is one, and which partitions it has."""
+"""Recognizes a log directory and its partitions by the names in it."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.recovery.log_loader import belongs_to_partition
 from offsetfs.storage.settings.topic_settings import TOPICS
 
-_SIGNS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
+_MARKER_FILES = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS, META_PROPERTIES, CLEAN_SHUTDOWN, TOPICS)
 
 _FUTURE = re.compile(r"(?P<partition>.+)\.[0-9a-f]{32}-future\Z")
 
 
 def check_log_directory(path: str, *, read_only: bool) -> None:
-    """Raise `NotALogDirectory` unless `path` is a directory that holds a log directory, or nothing at all."""
+    """Raise `NotALogDirectory` unless `path` is a log directory, or an empty directory that can become one."""
     try:
         entries = files.names(path)
     except FileNotFoundError:
         raise NotALogDirectory("there is no such directory", path=path) from None
     except NotADirectoryError:
         raise NotALogDirectory("is not a directory", path=path) from None
-    # A crash may leave the first of its files without a name of its own, and a partition without a log.
-    if any(name.removesuffix(".tmp") in _SIGNS for name in entries) or any(_holds_a_log(path, n) for n in entries):
+    # A crash may leave a temporary file as the only file, or a partition without a log.
+    if any(name.removesuffix(".tmp") in _MARKER_FILES for name in entries) or any(
+        _is_partition(path, n) for n in entries
+    ):
         return
     if [name for name in entries if name not in (".lock", "lost+found")]:
         raise NotALogDirectory("holds neither partitions (orders-0) nor Kafka's checkpoints", path=path)
@@ -49,8 +51,8 @@ def _parsed(name: str) -> TopicPartition | None:
         return None
 
 
-def _holds_a_log(path: str, name: str) -> bool:
-    """Whether `name` is called like a partition, or like a deleted one, and is one: it holds a log or nothing else."""
+def _is_partition(path: str, name: str) -> bool:
+    """Whether `name` has the form of a partition or a deleted partition, and contains a log or no other files."""
     partition = os.path.join(path, name)
     if not (_parsed(name) or partition_deletion.is_deleted(name)) or not files.is_directory(partition):
         return False
@@ -59,7 +61,7 @@ def _holds_a_log(path: str, name: str) -> bool:
 
 
 def future_in(path: str, partition: TopicPartition) -> str | None:
-    """Return the path of the partition's future replica in the log directory `path`, None when it has none.
+    """Return the path of the partition's future replica in the log directory `path`, or None.
 
     Kafka names it `<partition>.<uuid>-future` while it moves the partition here from another log directory (KIP-113).
     """
@@ -68,6 +70,6 @@ def future_in(path: str, partition: TopicPartition) -> str | None:
 
 
 def partitions_in(path: str) -> list[TopicPartition]:
-    """Return what parses as a partition; directories being deleted or moved (`….<uuid>-delete`) do not."""
+    """Return the partitions, by their names. Directories being deleted or moved (`….<uuid>-delete`) do not count."""
     parsed = (_parsed(name) for name in files.directory_names(path))
     return [partition for partition in parsed if partition is not None]

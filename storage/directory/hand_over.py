@@ -1,15 +1,15 @@
-"""Handing a partition that we wrote to a Kafka broker.
+"""Hand-over of a partition that offsetfs wrote to a Kafka broker.
 
 A KRaft broker knows topics only from its metadata and sets unknown partition directories aside as stray. So the topic
-is made there first, the broker is stopped, and our files take the place of its empty ones, under its topic id. Leader
-epochs are the broker's to count: every batch is stamped with the epoch that the broker's empty log has, which the
-checksum does not cover. Messages of formats v0 and v1 have none and are copied as they are.
+is created there first and the broker is stopped. Then our files replace its empty ones, under its topic id. The broker
+assigns leader epochs: every batch is stamped with the epoch of the broker's empty log. The checksum does not cover it.
+Messages of formats v0 and v1 have no epoch and are copied as they are.
 
-    1. everything is copied beside, as `<name>.handover`, which Kafka ignores; batches verified on the way; synced
-    2. the broker's empty segment goes, and each copy gets its name, the first segment last
-    3. the leader epochs, then the checkpoints of the broker's directory
+    1. everything is copied to `<name>.handover`, which Kafka ignores; batches are verified on the way; synced
+    2. the broker's empty segment is removed, and each copy gets its final name, the first segment last
+    3. the leader epochs, then the checkpoints of the broker's directory are written
 
-A crash before the end leaves `.handover` files, by which the next attempt knows that it may begin anew.
+A crash before the end leaves `.handover` files, which show the next attempt that it may start again.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ SUFFIX = ".handover"
 _COPIED_WHOLE = (".index", ".timeindex", ".txnindex", ".snapshot")
 
 OnProgress = Callable[[int, int], None]
-"""Called with the bytes copied and the bytes in all."""
+"""Called with the bytes copied and their total."""
 
 
 class HandOverRefused(StorageError):
-    """The broker's directory is not ready to take the partition. Cure: the message says what to do there."""
+    """The broker's directory is not ready to take the partition. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandOverResult:
-    """What the broker will find: offsets `[log_start_offset, next_offset)` in `segments` segments."""
+    """The result of a hand-over: offsets `[log_start_offset, next_offset)` in `segments` segments."""
 
     log_start_offset: int
     next_offset: int
@@ -62,10 +62,10 @@ class HandOverResult:
 def hand_over(
     source: str, partition: TopicPartition, broker: str, *, on_progress: OnProgress = lambda done, total: None
 ) -> HandOverResult:
-    """Copy `partition` of log directory `source` into the stopped broker's log directory `broker`.
+    """Copy `partition` of the log directory `source` into the stopped broker's log directory `broker`.
 
-    The source stays as it is. On disk after return. Raises `LogDirectoryLocked` while anybody writes to either
-    directory, `HandOverRefused`, `UnknownPartition`, and `CorruptBatch` for a source that is not sound.
+    The source is not changed. Durable on return. Raises `LogDirectoryLocked` while a process writes to either
+    directory, `HandOverRefused`, `UnknownPartition`, and `CorruptBatch` for a damaged source.
     """
     check_log_directory(broker, read_only=True)
     directory = LogDirectory.open(source)
@@ -112,10 +112,10 @@ def _check_ready(log: Log, broker: str, target: str) -> None:
 
 
 def _is_known_to(broker: str, target: str) -> bool:
-    """Whether the broker made the partition: it has a topic id, or the broker is of a version without topic ids.
+    """Whether the broker created the partition: it has a topic id, or the broker's version has no topic ids.
 
     Kafka before 2.8, or with inter.broker.protocol.version below it, writes no partition.metadata. Such a broker keeps
-    its topics in ZooKeeper (meta.properties version 0) and does not set aside what it finds.
+    its topics in ZooKeeper (meta.properties version 0) and does not set unknown directories aside.
     """
     path = os.path.join(target, PARTITION_METADATA)
     if checkpoint.read_topic_id(path) is not None:
@@ -125,7 +125,7 @@ def _is_known_to(broker: str, target: str) -> bool:
 
 
 def _copy(log: Log, target: str, epoch: int, on_progress: OnProgress) -> list[str]:
-    """Copy all files of the log beside the broker's, on disk after return; return their names, the first log last."""
+    """Copy all files of the log beside the broker's, durable on return; return their names, the first log last."""
     names: list[str] = []
     done, total = 0, log.size_bytes
     for segment in log.snapshot():
@@ -143,8 +143,8 @@ def _copy(log: Log, target: str, epoch: int, on_progress: OnProgress) -> list[st
 
 
 def _copy_log(segment: Segment, target: str, epoch: int) -> Iterator[int]:
-    """Copy one log file, batch by batch; yield the bytes of each. On disk when it is exhausted."""
-    segment.open_files()  # a missing index is made before it is copied
+    """Copy one log file batch by batch; yield the size of each. Synced when the iterator is exhausted."""
+    segment.open_files()  # creates a missing index before it is copied
     path = os.path.join(target, os.path.basename(segment.log_path) + SUFFIX)
     with files.created(path) as copy:
         position = 0
@@ -159,7 +159,7 @@ def _copy_log(segment: Segment, target: str, epoch: int) -> Iterator[int]:
 
 
 def _epoch_start(log: Log) -> int:
-    """Return the offset from which on every batch has an epoch: behind the last message of v0 or v1."""
+    """Return the offset from which on every batch has an epoch: the one after the last message of v0 or v1."""
     start = log.snapshot().first.base_offset
     for segment in log.snapshot():
         for _, header in segment.headers(runs=RUNS):

@@ -1,13 +1,13 @@
-"""What the topics of a directory inherit: settings of their broker, those given here, and the cluster's own of them.
+"""Settings that the topics of a directory inherit from the broker, the command line and the cluster.
 
     lowest    Kafka's defaults
-              the broker's settings: given as in `server.properties`, under those that the metadata log has of it
+              the broker's settings: from `server.properties`, overridden by those in the metadata log
               topic settings given for the whole directory (`-o retention.ms=…`)
               the topic's settings in the metadata log
     highest   the topic's settings in `.offsetfs-topics.json` (`topic_settings`)
 
-A setting of the metadata log that is unknown or illegal here is left out and reported; the old records of its topic are
-then nobody's to remove. Follows DynamicBrokerConfig and KafkaConfig for the order (KIP-226).
+A setting in the metadata log that is unknown or illegal here is ignored and reported; retention then does not apply to
+its topic. Follows DynamicBrokerConfig and KafkaConfig for the order (KIP-226).
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ _RETENTION, _POLICY = "retention.ms", "cleanup.policy"
 
 @dataclass(frozen=True, slots=True)
 class SettingLayers:
-    """The layers of settings below those of `.offsetfs-topics.json`, as of one state of the metadata log."""
+    """The layers of settings below `.offsetfs-topics.json`, for one state of the metadata log."""
 
     broker: Mapping[str, str] = field(default_factory=dict)
-    """Topic settings that the broker's stand for."""
+    """Topic settings that follow from the broker's settings."""
     directory: Mapping[str, str] = field(default_factory=dict)
-    """The broker's settings of the directory that the metadata log has."""
+    """The broker's directory settings in the metadata log."""
     given: Mapping[str, str] = field(default_factory=dict)
     cluster: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By topic: what the metadata log has of it. Every topic of the cluster is in it."""
+    """The topics' settings in the metadata log. Contains every topic of the cluster."""
     doubtful: frozenset[str] = frozenset()
     """Topics with a setting that is unknown or illegal here."""
     problems: tuple[str, ...] = ()
 
     def inherited(self) -> InheritedConfig:
-        """Return what the settings of topics stand on."""
+        """Return the settings that topics inherit."""
         defaults = LogConfig.from_properties({**self.broker, **self.given}, DEFAULTS)
         return InheritedConfig(defaults, {topic: settings for topic, settings in self.cluster.items() if settings})
 
 
 class InheritedSettings:
-    """The layers of one directory, which change as the metadata log grows."""
+    """The setting layers of one directory. They change as the metadata log grows."""
 
     def __init__(
         self,
@@ -58,8 +58,10 @@ class InheritedSettings:
         is_broker_known: bool,
         given: Mapping[str, str],
     ) -> None:
-        """`broker`: settings by the broker's names; `is_broker_known`: they are all that the broker has.
-        `InvalidConfig` if one is illegal."""
+        """`broker`: settings by the broker's names; `is_broker_known`: they are complete.
+
+        `InvalidConfig` if one is illegal.
+        """
         broker_settings.resolve(broker)
         self._metadata = metadata
         self._node_id = node_id
@@ -71,7 +73,7 @@ class InheritedSettings:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Take in what the metadata log says now; return whether that changed the layers."""
+        """Read the metadata log again; return whether the layers changed."""
         if self._metadata is None:
             return False
         image = self._metadata.refresh()
@@ -83,10 +85,10 @@ class InheritedSettings:
         return self.layers != before
 
     def knows_policy(self, topic: str) -> bool:
-        """Whether these layers tell what is to become of a topic's old records.
+        """Whether these layers determine the retention of a topic's records.
 
-        A broker's settings in `server.properties` are not in the metadata log. Where they are not given, its defaults
-        of age and of cleaning are unknown: what a topic does not set itself is not guessed.
+        A broker's `server.properties` is not in the metadata log. If it is not given, the broker's defaults for
+        retention and cleanup are unknown, and settings that a topic does not have itself are not guessed.
         """
         layers = self.layers
         if topic in layers.doubtful:
@@ -98,8 +100,8 @@ class InheritedSettings:
         own = {**layers.broker, **layers.cluster[topic]}
         return self._is_broker_known or _RETENTION in own or own.get(_POLICY) == "compact"
 
-    def told(self, topic: str) -> Collection[str]:
-        """Return the names of the topic settings that some layer sets."""
+    def names_set(self, topic: str) -> Collection[str]:
+        """Return the names of the topic settings that a layer sets."""
         layers = self.layers
         return layers.given.keys() | layers.broker.keys() | layers.cluster.get(topic, {}).keys()
 
@@ -130,11 +132,11 @@ def _legal_of_broker(settings: Mapping[str, str], problems: list[str]) -> dict[s
 
 
 def _legal_of_topic(topic: str, settings: Mapping[str, str], problems: list[str]) -> tuple[dict[str, str], bool]:
-    """Return the settings that are legal here, and whether those are all that matter to what is kept."""
+    """Return the legal settings, and whether they include all settings that affect retention."""
     legal, is_whole = {}, True
     for name, value in settings.items():
         if name not in config.NAMES:
-            continue  # of replication, of quotas, or of a newer Kafka
+            continue  # settings of replication, quotas, or a newer Kafka
         try:
             config.parse_property(name, value)
             legal[name] = value

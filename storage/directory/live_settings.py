@@ -1,9 +1,9 @@
-"""The settings of the topics of an open directory, and the open logs that go by them from the moment they change.
+"""The topic settings of an open directory. A change takes effect in open logs at once.
 
-    configure, or another process   ─→   topic_settings   ─→   each open log of the topic, its segments too
+    configure, or another process   ─→   topic_settings   ─→   each open log of the topic and its segments
 
-Locks: changes are made one at a time, and take the locks of the logs. So nothing here is called by who holds a log, or
-the directory's table of logs.
+Locks: changes are serialized, and take the locks of the logs. So a caller must hold neither a log nor the directory's
+table of logs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POLICY = ("cleanup.policy", "retention.ms")
 
 
 class LiveSettings:
-    """Topic settings of one directory, in force."""
+    """The effective topic settings of one directory."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class LiveSettings:
         open_logs: Callable[[], Sequence[Log]],
         is_cleaned: Callable[[TopicPartition], bool],
     ) -> None:
-        """`inherited`: what `topics` stand on. `is_cleaned`: whether a broker has compacted a partition."""
+        """`inherited`: the layers below `topics`. `is_cleaned`: whether a broker has compacted a partition."""
         self._topics = topics
         self._inherited = inherited
         self._open_logs = open_logs
@@ -43,11 +43,11 @@ class LiveSettings:
         return self._topics.config_of(topic)
 
     def settings_of(self, topic: str) -> Mapping[str, str]:
-        """Return what is set for the topic itself; empty when nothing is."""
+        """Return the topic's own settings; empty if it has none."""
         return self._topics.of(topic)
 
-    def tell_policy(self, topic: str) -> bool:
-        """Whether it is known what is to become of the topic's old records."""
+    def knows_policy(self, topic: str) -> bool:
+        """Whether the retention policy of the topic is known."""
         return any(name in self._topics.of(topic) for name in _POLICY) or self._inherited.knows_policy(topic)
 
     def is_known(self, topic: str) -> bool:
@@ -56,16 +56,16 @@ class LiveSettings:
 
     def is_compacted(self, partition: TopicPartition) -> bool:
         """Return whether a partition is compacted: by its settings, or because a broker's cleaner has compacted it."""
-        is_told = "cleanup.policy" in self._told(partition.topic)
+        is_told = "cleanup.policy" in self._names_set(partition.topic)
         return self.config_of(partition.topic).is_compacted or (not is_told and self._is_cleaned(partition))
 
-    def _told(self, topic: str) -> Collection[str]:
-        return {*self._inherited.told(topic), *self._topics.of(topic)}
+    def _names_set(self, topic: str) -> Collection[str]:
+        return {*self._inherited.names_set(topic), *self._topics.of(topic)}
 
     # --- changing ----------------------------------------------------------------------------------------------------
 
     def change(self, topic: str, changes: Changes) -> None:
-        """Set and take away settings of a topic; on disk and in force after return. Raises as TopicSettings.change."""
+        """Set and remove settings of a topic; durable and effective on return. Raises as `TopicSettings.change`."""
         with self._mutex:
             logs = [log for log in self._open_logs() if log.partition.topic == topic]
             for log in logs if "cleanup.policy" in changes else ():
@@ -74,12 +74,12 @@ class LiveSettings:
             self._apply(logs)
 
     def forget(self, topic: str) -> None:
-        """Take all settings of a topic away, of which nobody has a log: it is no more."""
+        """Remove all settings of a deleted topic. No log of it is open."""
         self._topics.forget(topic)
 
     def refresh(self) -> StorageError | OSError | None:
-        """Take in what another process changed; return why what it wrote does not hold, or None."""
-        if self._topics.is_due and self._mutex.acquire(blocking=False):  # else somebody is at it
+        """Load settings that another process changed; return the error if they are invalid, or None."""
+        if self._topics.is_due and self._mutex.acquire(blocking=False):  # otherwise another thread is refreshing
             try:
                 if self._inherited.refresh():
                     self._inherit()
@@ -90,12 +90,12 @@ class LiveSettings:
         return self._topics.problem
 
     def _inherit(self) -> None:
-        with contextlib.suppress(InvalidConfig):  # `problem` says it, and what held before holds on
+        with contextlib.suppress(InvalidConfig):  # `problem` holds the error, and the previous settings stay effective
             self._topics.inherit(self._inherited.layers.inherited())
             self._apply(self._open_logs())
 
     def apply(self, log: Log) -> None:
-        """Have a log that was just opened go by the settings as they are now: they may have changed meanwhile."""
+        """Apply the current settings to a log that was just opened, because they may have changed meanwhile."""
         with self._mutex:
             self._apply([log])
 
@@ -106,15 +106,15 @@ class LiveSettings:
                 continue
             log.configure(config, is_compacted=self.is_compacted(log.partition))
             if log.is_compacted and not was_compacted:
-                with contextlib.suppress(OSError):  # which fences the log
+                with contextlib.suppress(OSError):  # a failed sync fences the log
                     _sync_before_compaction(log)
 
 
 def _sync_before_compaction(log: Log) -> None:
-    """Sync a log that is to be a compacted one.
+    """Sync a log whose topic becomes a compacted one.
 
-    Recovery takes a gap between the segments of one for what compaction left, so none of them may be one that a power
-    cut can take the end of.
+    Recovery takes a gap between the segments of a compacted log for the work of compaction. So no segment may be able
+    to lose its end in a power cut.
     """
     if not log.read_only:
         with contextlib.suppress(LogFenced, UnknownPartition):

@@ -35,12 +35,12 @@ Open = Callable[[str], LogDirectory]
 
 
 class LogDirectories:
-    """The open log directories of one tree. Use `open`; every method may be called from any thread."""
+    """The open log directories of one mount. Use `open`; all methods are thread-safe."""
 
     def __init__(self, directories: Sequence[LogDirectory], failures: Mapping[str, Exception]) -> None:
         self.directories = tuple(directories)
         self.failures = failures
-        """Why a directory could not be opened, or does not answer any more, by its path."""
+        """The errors of directories that could not be opened, or no longer respond, by path."""
         self._last: dict[LogDirectory, list[TopicPartition]] = {}
         self._parts: list[list[TopicPartition]] = []
         self._listing: list[TopicPartition] = []
@@ -49,10 +49,11 @@ class LogDirectories:
     def open(
         cls, paths: Sequence[str], open_directory: Open, left_out: Mapping[str, Exception] = MappingProxyType({})
     ) -> LogDirectories:
-        """Open the directories at `paths`, in that order. `left_out`: those that were found unfit before, and why.
+        """Open the directories at `paths`, in that order. `left_out`: directories that failed an earlier check, with
+        the errors.
 
-        Raises `LogDirectoryLocked`, `InvalidConfig` and the like for any of them, and the first error when none of them
-        can be opened; then none is left open.
+        Raises `LogDirectoryLocked`, `InvalidConfig` and similar errors for any of them, and the first error if none can
+        be opened. After an error no directory is open.
         """
         opened: list[LogDirectory] = []
         failures = dict(left_out)
@@ -89,7 +90,7 @@ class LogDirectories:
     def directory_of(self, partition: TopicPartition) -> LogDirectory:
         """Return the directory that serves `partition`.
 
-        Raises `UnknownPartition`, and `DuplicatePartition` when it is in two directories that are open for writing.
+        Raises `UnknownPartition`, and `DuplicatePartition` if it is in two directories that are open for writing.
         """
         found = [directory for directory in self.directories if directory.has(partition)]
         if not found:
@@ -103,7 +104,7 @@ class LogDirectories:
         return found[0]
 
     def duplicates(self) -> Iterator[tuple[TopicPartition, str, str]]:
-        """Yield each partition that is in two directories, with the paths of both."""
+        """Yield each partition that is in two directories, with both paths."""
         first: dict[TopicPartition, str] = {}
         for directory in self.directories:
             for partition in self._partitions_in(directory):
@@ -115,7 +116,7 @@ class LogDirectories:
     # --- partitions --------------------------------------------------------------------------------------------------
 
     def partitions(self) -> list[TopicPartition]:
-        """Return all partitions, sorted, each once. The same list until a directory has changed."""
+        """Return all partitions, sorted, each once. The list object is the same until a directory changes."""
         parts = [self._partitions_in(directory) for directory in self.directories]
         if len(parts) != len(self._parts) or any(new is not old for new, old in zip(parts, self._parts, strict=True)):
             found = {partition for part in parts for partition in part}
@@ -124,7 +125,7 @@ class LogDirectories:
         return self._listing
 
     def _partitions_in(self, directory: LogDirectory) -> list[TopicPartition]:
-        """Return the partitions of a directory; of one whose disk no longer answers, those that it had."""
+        """Return the partitions of a directory; if its disk no longer responds, the last known ones."""
         try:
             found = self._last[directory] = directory.partitions()
         except OSError as error:
@@ -160,15 +161,15 @@ class LogDirectories:
             directory.subscribe_damage(report)
 
     def note_damage(self, error: StorageError) -> bool:
-        """Record damage in the directory that the path of `error` lies in, as `LogDirectory.note_damage`."""
+        """Record damage in the directory that contains the path of `error`, as `LogDirectory.note_damage`."""
         return any(directory.note_damage(error) for directory in self.directories)
 
     def damaged_partitions(self) -> list[TopicPartition]:
-        """Return the partitions whose logs are open and have damaged places."""
+        """Return the partitions whose logs are open and have known damage."""
         return [partition for directory in self.directories for partition in directory.damaged_partitions()]
 
     def cuts(self) -> list[Damage]:
-        """Return what recovery cut from the logs that are open, with the files that hold it."""
+        """Return what recovery cut from the open logs, with the files that keep it."""
         return [cut for directory in self.directories for cut in directory.cuts()]
 
     def future_of(self, partition: TopicPartition) -> str | None:
@@ -177,16 +178,16 @@ class LogDirectories:
         return next((path for path in found if path is not None), None)
 
     def create_partition(self, partition: TopicPartition, properties: Mapping[str, str] | None = None) -> Log:
-        """Make an empty partition, as `create_partitions`."""
+        """Create an empty partition, as `create_partitions`."""
         self.create_partitions([partition], properties)
         return self.log(partition)
 
     def create_partitions(
         self, partitions: Sequence[TopicPartition], properties: Mapping[str, str] | None = None
     ) -> None:
-        """Make empty partitions, each in the directory that has the fewest, as Kafka does; on disk after return.
+        """Create empty partitions, each in the directory with the fewest, as Kafka does; durable on return.
 
-        A topic's settings go with it into a directory that did not have the topic. All or none in each directory.
+        A topic's settings are copied to a directory that gets its first partition. All or none in each directory.
         Raises as `LogDirectory.create_partitions`.
         """
         counts = [len(self._partitions_in(directory)) for directory in self.directories]
@@ -216,7 +217,7 @@ class LogDirectories:
         return self._with_topic(topic).config_of(topic)
 
     def settings_of(self, topic: str) -> Mapping[str, str]:
-        """Return what is set for the topic itself, in the first directory that has it."""
+        """Return the topic's own settings, in the first directory that has it."""
         return self._with_topic(topic).settings_of(topic)
 
     def _with_topic(self, topic: str) -> LogDirectory:
@@ -230,18 +231,20 @@ class LogDirectories:
 
     @property
     def setting_problems(self) -> list[str]:
-        """What is wrong with the metadata log and with the settings in it, see `LogDirectory`."""
+        """Problems of the metadata log and of the settings in it; see `LogDirectory`."""
         return list(dict.fromkeys(said for directory in self.directories for said in directory.setting_problems))
 
     def refresh_config(self) -> StorageError | OSError | None:
-        """Take in what another process changed, as `LogDirectory.refresh_config`; return the first problem, or None."""
+        """Load settings that another process changed, as `LogDirectory.refresh_config`; return the first problem, or
+        None.
+        """
         problems = [directory.refresh_config() for directory in self.directories]
         return next((problem for problem in problems if problem is not None), None)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Make everything appended so far survive power loss. The first failure is raised after all were tried."""
+        """Sync all appended records. The first error is raised after all directories were tried."""
         self._each(LogDirectory.flush)
 
     def close(self) -> None:
@@ -260,13 +263,13 @@ class LogDirectories:
 
 
 AnyLogDirectory = LogDirectory | LogDirectories
-"""What a tree is made over: both answer for partitions by name."""
+"""One log directory or several: both find partitions by name."""
 
 
 def split_paths(text: str) -> list[str]:
-    """Return the paths in `text`, as `log.dirs` has them: separated by commas, blanks around them left out.
+    """Return the paths in `text`, which has the form of `log.dirs`: separated by commas, without surrounding blanks.
 
-    A directory whose own name holds a comma is one path. Of several, each is made absolute and returned once.
+    A directory whose own name contains a comma is one path. Several paths are made absolute, without duplicates.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if len(parts) < 2 or files.is_directory(files.real_path(text)):
@@ -275,11 +278,11 @@ def split_paths(text: str) -> list[str]:
 
 
 def metadata_directory_among(paths: Sequence[str]) -> str | None:
-    """Return the log directory that holds the metadata log of a KRaft broker, None when none of `paths` does."""
+    """Return the one of `paths` that holds the metadata log of a KRaft broker, or None."""
     return next((path for path in paths if files.is_directory(os.path.join(path, METADATA_DIRECTORY))), None)
 
 
 def left_out(path: str, reason: object) -> str:
-    """Return the sentence about a directory that is not served."""
+    """Return the message for a directory that is not served."""
     said = str(reason)
     return f"{said if path in said else f'{path}: {said}'}; its partitions are left out"

@@ -1,12 +1,12 @@
-"""The logs of a directory that are open, by partition.
+"""The open logs of a directory, by partition.
 
-    log         opened for good, when it is first asked for
-    borrowed    opened for a duty, and closed behind it when nobody else has asked meanwhile
+    log         opened on first use, and stays open
+    borrowed    opened for a background task, and closed after it unless another caller requested it meanwhile
 
-So a pass over ten thousand partitions leaves no more logs open than it found.
+So a pass over ten thousand partitions leaves no additional logs open.
 
-Locks: `mutex` covers the table. A log that changes asks the directory while it is held, so whoever needs both takes the
-log first (`held`). Safe to use from any thread.
+Locks: `mutex` protects the table. A log that is locked for a change calls the directory, so a thread that needs both
+locks the log first (`held`). Thread-safe.
 """
 
 from __future__ import annotations
@@ -30,29 +30,32 @@ class LogTable:
         apply: Callable[[Log], None],
         known_recovery_point: Callable[[TopicPartition], int],
     ) -> None:
-        """`apply`: have a log go by the settings as they are now. `known_recovery_point`: what the checkpoint says."""
+        """`apply` applies the current settings to a log.
+
+        `known_recovery_point` returns the checkpointed recovery point.
+        """
         self.mutex = threading.RLock()
         self._open = open_log
         self._apply = apply
         self._known_recovery_point = known_recovery_point
         self._logs: dict[TopicPartition, Log] = {}
-        self._lent: dict[TopicPartition, int] = {}  # open for the sake of a duty alone, and in which thread
-        self._given_back: dict[TopicPartition, Log] = {}  # closed since the last checkpoint, which is to know them
+        self._borrowed: dict[TopicPartition, int] = {}  # opened for a task only, with the thread of the task
+        self._returned: dict[TopicPartition, Log] = {}  # closed since the last checkpoint, which must include them
 
     # --- one log -----------------------------------------------------------------------------------------------------
 
     def opened(self, partition: TopicPartition) -> Log | None:
-        """Return the log when it is open already; never waits."""
+        """Return the log if it is open; never waits."""
         return self._logs.get(partition)
 
     def log(self, partition: TopicPartition) -> Log:
-        """Return the log of `partition`, opening it when it is first asked for (which may wait for the disk)."""
+        """Return the log of `partition`. The first call opens it, which may wait for the disk."""
         log = self._logs.get(partition)
-        if log is not None and not log.is_gone and partition not in self._lent and self._logs.get(partition) is log:
+        if log is not None and not log.is_gone and partition not in self._borrowed and self._logs.get(partition) is log:
             return log
         with self.mutex:
-            if self._lent.get(partition) != threading.get_ident():
-                self._lent.pop(partition, None)  # there is another who keeps it
+            if self._borrowed.get(partition) != threading.get_ident():
+                self._borrowed.pop(partition, None)  # the task no longer is the only user, so it must not close the log
             log = self._logs.get(partition)
             if log is not None and not log.is_gone:
                 return log
@@ -61,7 +64,7 @@ class LogTable:
         return log
 
     def put(self, log: Log) -> None:
-        """Take a log that was opened elsewhere, by a recovery; it supersedes one that was opened read only."""
+        """Add a log that recovery opened. It supersedes one that was opened read-only."""
         with self.mutex:
             old, self._logs[log.partition] = self._logs.get(log.partition), log
         if old is not None:
@@ -69,41 +72,48 @@ class LogTable:
 
     @contextlib.contextmanager
     def borrowed(self, partition: TopicPartition) -> Iterator[Log]:
-        """Lend the log of `partition` to a duty. One that nobody else had open, or asked for, is closed then."""
+        """Lend the log of `partition` to a task, and close it afterwards unless another caller requested it."""
         with self.mutex:
             log = self._logs.get(partition)
             is_new = log is None or log.is_gone
             if log is None or is_new:
                 log = self._logs[partition] = self._open(partition)
-                self._lent[partition] = threading.get_ident()
-            elif self._lent.get(partition) != threading.get_ident():
-                self._lent.pop(partition, None)  # two have it now, and neither closes it under the other
+                self._borrowed[partition] = threading.get_ident()
+            elif self._borrowed.get(partition) != threading.get_ident():
+                self._borrowed.pop(partition, None)  # two tasks use it now, so neither may close it
         try:
             self._apply(log)
             yield log
         finally:
             if is_new:
-                self._take_back(log)
+                self._return(log)
 
-    def _take_back(self, log: Log) -> None:
-        """Close a lent log, unless somebody uses it by now. One that is fenced stays: `close` has to know of it."""
+    def _return(self, log: Log) -> None:
+        """Close a lent log unless it is used by now.
+
+        A fenced log stays in the table, because `close` must report it.
+        """
         partition = log.partition
         with self.mutex:
             try:
-                if partition in self._lent and self._logs.get(partition) is log and log.fenced is None:
+                if partition in self._borrowed and self._logs.get(partition) is log and log.fenced is None:
                     log.close()
                     del self._logs[partition]
                     if log.recovery_point != self._known_recovery_point(partition):
-                        self._given_back[partition] = log
+                        self._returned[partition] = log
             finally:
-                self._lent.pop(partition, None)  # at last: until then nobody takes the log without the mutex
+                self._borrowed.pop(
+                    partition, None
+                )  # last, because until then `log` does not return it without the mutex
 
     @contextlib.contextmanager
     def held(self, partition: TopicPartition) -> Iterator[Log | None]:
-        """Hold a log, if it is open, and the table. In this order: a log that changes asks the directory."""
+        """Lock a log, if it is open, and the table. In this order, because a log that changes calls the directory."""
         while True:
             with self.mutex:
-                self._lent.pop(partition, None)  # a duty that gives it back holds the table first, and would close it
+                self._borrowed.pop(
+                    partition, None
+                )  # a task that returns the log takes the table's lock first, and would close the log here
                 log = self._logs.get(partition)
             with contextlib.nullcontext() if log is None else log.held(), self.mutex:
                 if self._logs.get(partition) is log:
@@ -111,28 +121,29 @@ class LogTable:
                     return
 
     def forget(self, partition: TopicPartition) -> None:
-        """Let go of the log of a partition that was deleted."""
+        """Drop the log of a deleted partition."""
         self._logs.pop(partition, None)
-        self._given_back.pop(partition, None)
+        self._returned.pop(partition, None)
 
     # --- all of them -------------------------------------------------------------------------------------------------
 
     def all(self) -> list[Log]:
-        """Return the logs that are open now."""
+        """Return the open logs."""
         return list(self._logs.values())
 
     def save(self, write: Callable[[Sequence[Log]], None]) -> None:
-        """Hand `write` the logs that a checkpoint is to tell of: the open ones, and those given back since the last.
+        """Pass the logs that the checkpoint must include to `write`: open ones, and those closed since the last
+        checkpoint.
 
-        Of a log that is fenced nobody knows how far it is on disk: what the checkpoints say of it stays.
+        The position that is on disk of a fenced log is unknown, so its entries stay as they are.
         """
         with self.mutex:
             logs = [log for log in self._logs.values() if not log.read_only and log.fenced is None]
-            write([*self._given_back.values(), *logs])
-            self._given_back.clear()
+            write([*self._returned.values(), *logs])
+            self._returned.clear()
 
     def close(self) -> list[Exception]:
-        """Close all logs, several at a time; return what kept some from being closed. They stay in the table."""
+        """Close all logs in parallel; return the errors. Logs that could not be closed stay in the table."""
         logs = self.all()
         errors: dict[int, Exception] = {}
 
@@ -146,5 +157,5 @@ class LogTable:
         return [errors[number] for number in sorted(errors)]
 
     def clear(self) -> None:
-        """Let go of all logs: they were closed, as far as they could be."""
+        """Drop all logs after they were closed."""
         self._logs.clear()

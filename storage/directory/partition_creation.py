@@ -1,13 +1,13 @@
-"""Making partitions: what a broker finds in one that has just been created.
+"""Creation of partitions, with the files that a broker creates in a new one.
 
     <base offset>.log  .index  .timeindex (empty)  leader-epoch-checkpoint (no epochs)  partition.metadata (topic id)
 
-    orders-0.5f0c…(32 hex)…-delete   →   orders-0, once all in it is on disk
+    orders-0.5f0c…(32 hex)…-delete   →   orders-0, once all files are on disk
 
-Until it is whole a partition has the name of a deleted one: what a crash leaves of it is removed by whoever opens the
-log directory next, be it a broker, and no half of a partition is ever taken for one.
+An incomplete partition has the name of a deleted one. So after a crash the next opening, by offsetfs or by a broker,
+removes it, and never takes it for a partition.
 
-Follows Kafka's LogManager.getOrCreateLog; the id is a random UUID, as the controller gives it.
+Follows Kafka's LogManager.getOrCreateLog. The topic id is a random UUID, as the controller assigns it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from offsetfs.storage.names import TopicPartition, segment_name
 
 
 def make(directory: str, partitions: Sequence[TopicPartition], others: Iterable[TopicPartition]) -> None:
-    """Make empty partitions in log directory `directory`, which has `others`; all are on disk after return.
+    """Create empty partitions in log directory `directory`, which has `others`; durable on return.
 
-    On an OSError some of them may be there, nobody knows whether on disk: see `unmake`.
+    After an OSError some of them may exist, durable or not; see `unmake`.
     """
     topic_ids = _topic_ids(directory, {each.topic for each in partitions}, others)
     unborn = {each: os.path.join(directory, partition_deletion.deletion_name(each)) for each in partitions}
@@ -36,14 +36,14 @@ def make(directory: str, partitions: Sequence[TopicPartition], others: Iterable[
             files.rename(path, os.path.join(directory, str(partition)))
     except OSError:
         for path in unborn.values():
-            with contextlib.suppress(OSError):  # what stays goes with the next opening
+            with contextlib.suppress(OSError):  # the next opening removes what stays
                 partition_deletion.remove_tree(path)
         raise
     files.sync_directory(directory)
 
 
 def unmake(directory: str, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Remove what there is of partitions that could not be made; return those of which something stays."""
+    """Remove partitions whose creation failed; return those that could not be removed completely."""
     left = []
     for partition in partitions:
         try:
@@ -54,7 +54,7 @@ def unmake(directory: str, partitions: Iterable[TopicPartition]) -> list[TopicPa
 
 
 def _fill(path: str, topic_id: bytes) -> None:
-    """Make a directory with all that a partition has; but for its own name it is on disk after return."""
+    """Create a directory with all files of a partition. Everything but its own name is synced on return."""
     files.make_directory(path)
     for suffix in (".log", ".index", ".timeindex"):
         files.create_file(os.path.join(path, segment_name(0, suffix))).close()
@@ -64,7 +64,7 @@ def _fill(path: str, topic_id: bytes) -> None:
 
 
 def _topic_ids(directory: str, topics: set[str], others: Iterable[TopicPartition]) -> dict[str, bytes]:
-    """All partitions of a topic carry one id, made for the first of them."""
+    """Return the topic ids: all partitions of a topic share one, generated for the first."""
     known: dict[str, bytes] = {}
     for each in others:
         if each.topic in topics and each.topic not in known:

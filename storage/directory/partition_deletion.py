@@ -1,10 +1,10 @@
-"""Deleting partitions: the directory is renamed at once, its content goes later.
+"""Deletion of partitions: the directory is renamed at once, its files are removed later.
 
-    orders-0   →   orders-0.5f0c…(32 hex)…-delete   →   gone after file.delete.delay.ms
+    orders-0   →   orders-0.5f0c…(32 hex)…-delete   →   removed after file.delete.delay.ms
 
-After the rename the partition is no more: its name may be given to a new one. Who holds its log reads on until the
-files are unlinked, and can write no more. A crash leaves the `-delete` directory, which whoever opens the log directory
-next queues again; directories that end in `-future` and `-stray` are a broker's, and left alone. Follows Kafka's
+After the rename the name is free for a new partition. Readers that hold the old log can read on until its files are
+unlinked; writes fail. After a crash the next opening of the log directory queues `-delete` directories again.
+Directories that end in `-future` and `-stray` belong to a broker and are not touched. Follows Kafka's
 LogManager.asyncDelete and LocalLog.logDeleteDirName.
 """
 
@@ -20,13 +20,13 @@ from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments import segment_names
 
 NAME_LENGTH_MAX = 255
-"""The longest name that file systems take."""
+"""The longest file name that common file systems support."""
 
 _DELETED = re.compile(r"\S+-\S+\.\S+-delete\Z")
 
 
 def deletion_name(partition: TopicPartition) -> str:
-    """Return a name for the directory of a partition that is deleted; the topic in it is cut to what fits."""
+    """Return the name for the directory of a deleted partition; the topic name is shortened if needed."""
     ending = f"-{partition.partition}.{uuid.uuid4().hex}-delete"
     return partition.topic[: NAME_LENGTH_MAX - len(ending)] + ending
 
@@ -44,7 +44,7 @@ def deleted_directories(path: str) -> list[str]:
 def rename_partition(path: str, partition: TopicPartition, log: Log | None) -> str:
     """Rename the directory of a partition in log directory `path`; return its new path. The caller syncs `path`.
 
-    `log` is the partition's, if it is open: it follows, and takes no more writes.
+    `log` is the partition's log if it is open. It follows the rename and accepts no more writes.
     """
     source, target = os.path.join(path, str(partition)), os.path.join(path, deletion_name(partition))
     files.rename(source, target)
@@ -56,7 +56,7 @@ def rename_partition(path: str, partition: TopicPartition, log: Log | None) -> s
 
 
 def remove_tree(path: str) -> None:
-    """Remove the directory `path` with all in it; what is gone already is passed over."""
+    """Remove the directory `path` with everything in it. Files that are already gone are skipped."""
     if not files.is_directory(path):
         return
     directories = set(files.directory_names(path))
@@ -69,7 +69,7 @@ def remove_tree(path: str) -> None:
     files.remove_directory(path)
 
 
-def let_go(log: Log) -> None:
-    """Close what is open of a deleted log once nobody reads it, so that its room on disk is free."""
+def close_log(log: Log) -> None:
+    """Close the files of a deleted log when no reader uses them, so that their disk space is freed."""
     for segment in log.snapshot():
         segment.release()

@@ -19,19 +19,19 @@ from offsetfs.storage.names import TopicPartition
 
 BACKGROUND_INTERVAL_S = 5.0
 DURATIONS_BETWEEN = 10
-"""An attempt is repeated no earlier than after this many times as long as it took."""
+"""An attempt is repeated after at least this many times its duration."""
 
 
 class PendingRecoveries:
-    """The partitions of one directory that are still to be recovered."""
+    """The partitions of one directory that must still be recovered."""
 
     def __init__(self, clock: Clock, recover: Callable[[TopicPartition], None], free_bytes: Callable[[], int]) -> None:
-        """`recover` recovers a partition and puts its log in the place of the read-only one.
+        """`recover` recovers a partition and replaces its read-only log.
 
         `free_bytes` returns the free space of the log directory's disk.
         """
         self.causes: dict[TopicPartition, Exception] = {}
-        """Why the last attempt failed."""
+        """The errors of the last attempts."""
         self._clock = clock
         self._recover = recover
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class PendingRecoveries:
         self._not_before.pop(partition, None)
 
     def try_again(self, partition: TopicPartition) -> bool:
-        """Recover `partition` unless the last attempt was a moment ago; return whether it needs no recovery any more.
+        """Recover `partition` unless the last attempt was a moment ago; return whether it is recovered.
 
         A failure replaces the cause.
         """
@@ -72,11 +72,11 @@ class PendingRecoveries:
         return now >= not_before or self._free_bytes() > free
 
     def next_pass(self) -> float | None:
-        """Return when `try_all` is due, in seconds of the clock's `monotonic`; None: nothing is to be recovered."""
+        """Return when `try_all` is due, in seconds of the clock's `monotonic`; None if nothing is pending."""
         return self._next_pass if self.causes else None
 
     def try_all(self) -> list[TopicPartition]:
-        """Recover what can be recovered now; return those partitions."""
+        """Recover the partitions that can be recovered now; return them."""
         recovered = [partition for partition in list(self.causes) if self.try_again(partition)]
         self._next_pass = self._clock.monotonic() + BACKGROUND_INTERVAL_S
         return recovered

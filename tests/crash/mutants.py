@@ -144,7 +144,7 @@ MUTANTS = (
         (
             (
                 "                errors += self._logs.close()\n",
-                "                self._mark.put_back()\n                errors += self._logs.close()\n",
+                "                self._mark.restore()\n                errors += self._logs.close()\n",
             ),
         ),
     ),

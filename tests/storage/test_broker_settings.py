@@ -41,7 +41,7 @@ ORDERS = TopicPartition("orders", 0)
         ({"log.flush.scheduler.interval.ms": "7"}, {"flush.ms": "7"}),
         ({"log.flush.scheduler.interval.ms": "7", "log.flush.interval.ms": "8"}, {"flush.ms": "8"}),
         ({"log.cleanup.policy": "compact,delete"}, {"cleanup.policy": "compact,delete"}),
-        ({"log.cleaner.min.find_dirty_range.ratio": "0.1"}, {"min.cleanable.dirty.ratio": "0.1"}),
+        ({"log.cleaner.min.cleanable.ratio": "0.1"}, {"min.cleanable.dirty.ratio": "0.1"}),
         ({"log.segment.delete.delay.ms": "1"}, {"file.delete.delay.ms": "1"}),
         ({"message.max.bytes": "99"}, {"max.message.bytes": "99"}),
         ({"log.message.timestamp.type": "LogAppendTime"}, {"message.timestamp.type": "LogAppendTime"}),

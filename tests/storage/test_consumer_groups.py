@@ -70,7 +70,7 @@ def marker(producer_id: int, kind: int) -> SealedBatch:
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "LOOK_INTERVAL_S", 0.0)
-    monkeypatch.setattr(directory_checkpoints, "LOOK_AT_STARTS_S", 0.0)
+    monkeypatch.setattr(directory_checkpoints, "LOG_START_CHECK_S", 0.0)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def sealed(*values: bytes) -> SealedBatch:
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "LOOK_INTERVAL_S", 0.0)
-    monkeypatch.setattr(directory_checkpoints, "LOOK_AT_STARTS_S", 0.0)
+    monkeypatch.setattr(directory_checkpoints, "LOG_START_CHECK_S", 0.0)
     monkeypatch.setattr(directory_checkpoints, "HIGH_WATERMARK_CHECK_S", 0.0)
     monkeypatch.setattr(metadata_log, "CHECK_INTERVAL_S", 0.0)
 

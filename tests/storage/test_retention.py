@@ -516,7 +516,7 @@ def test_what_waits_for_its_removal_goes_when_the_directory_is_closed(make: Make
 
 def test_a_reader_follows_what_retention_takes(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("offsetfs.storage.partition.follower.LOOK_INTERVAL_S", 0.0)
-    monkeypatch.setattr(directory_checkpoints, "LOOK_AT_STARTS_S", 0.0)
+    monkeypatch.setattr(directory_checkpoints, "LOG_START_CHECK_S", 0.0)
     small = make(retention_ms=str(36 * HOUR_MS))
     three_days(small)
     reader = LogDirectory.open(str(small.path), read_only=True).log(PARTITION)

@@ -298,7 +298,7 @@ def test_log_and_follower_agree_with_a_model_over_rolls_and_reopenings(
     path, model = tmp_path_factory.mktemp("log"), Model()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(follower, "LOOK_INTERVAL_S", 0.0)
-        patch.setattr(directory_checkpoints, "LOOK_AT_STARTS_S", 0.0)
+        patch.setattr(directory_checkpoints, "LOG_START_CHECK_S", 0.0)
         directory = LogDirectory.open(str(path), defaults={"segment.bytes": "1000", "index.interval.bytes": "200"})
         log = directory.create_partition(PARTITION)
         for step in before:
