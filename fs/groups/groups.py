@@ -1,12 +1,14 @@
-"""`groups`: what consumer groups have committed, as a broker would answer them.
+"""`groups`: what consumer groups have committed and share groups have read, as a broker would answer them.
 
     groups/<group>/orders-0     the committed offset and a newline; its mtime is when that was committed (group_commits)
     groups/<group>/state        type, state and members of the group as JSON, where its coordinator has written of them
     groups/<group>/lag          a line for each partition: committed offset, log end, and how far apart they are
 
-There when the log directory has partitions of `__consumer_offsets`. They are read when the first of these names is
-asked for, in a thread, and then as they grow; who asks meanwhile waits ten seconds and then gets EAGAIN, and the next
-one goes on from there.
+Of a share group `state` has the progress in each partition, and `lag` the start offset in the place of the commit.
+
+There when the log directory has partitions of `__consumer_offsets` or `__share_group_state`. They are read when the
+first of these names is asked for, in a thread, and then as they grow. A request that comes meanwhile waits ten seconds
+and then gets EAGAIN; the next one goes on from there.
 
 With -o create `groups` can be reached where there is none yet, and mkdir makes a group: it has a name until it has
 commits, and is gone with the mount if it never gets any.
@@ -59,11 +61,11 @@ class GroupsDirectory:
 
     def entry(self) -> EntryAttributes | None:
         """Return the attributes for a look-up by name, None when there are no groups and none can be made."""
-        return self._attributes() if self._groups.engine.is_there or self._groups.may_create else None
+        return self._attributes() if self._groups.is_there or self._groups.may_create else None
 
     def listed(self) -> EntryAttributes | None:
         """Return the attributes for a listing, None when there are no groups."""
-        return self._attributes() if self._groups.engine.is_there or self._groups.made else None
+        return self._attributes() if self._groups.is_there or self._groups.made else None
 
     def _attributes(self) -> EntryAttributes:
         number = pack(Kind.FIXED, 0, Fixed.GROUPS)

@@ -1,10 +1,11 @@
-"""The consumer groups of a mount, up to date whenever they are asked for. See groups for the tree made of them."""
+"""The consumer groups and share groups of a mount, up to date at each request (`groups` has their tree)."""
 
 from __future__ import annotations
 
 import errno
 import functools
 import json
+from collections.abc import Sequence
 
 import trio
 from pyfuse3 import FUSEError
@@ -12,7 +13,9 @@ from pyfuse3 import FUSEError
 from offsetfs.fs.notes import Fault, Notes
 from offsetfs.fs.places import Places
 from offsetfs.fs.shared import Shared
-from offsetfs.storage.coordinators.consumer_groups import STEP_BYTES, Commit, ConsumerGroups, Lag
+from offsetfs.storage.coordinators.consumer_groups import Commit, ConsumerGroups, Lag
+from offsetfs.storage.coordinators.share_groups import ShareGroups, ShareProgress
+from offsetfs.storage.coordinators.topic_replay import STEP_BYTES
 from offsetfs.storage.names import TopicPartition
 
 WAIT_S = 10.0
@@ -24,6 +27,7 @@ class Groups:
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
         self.engine = ConsumerGroups(shared.directory, functools.partial(_passed_over, shared.notes))
+        self.shares = ShareGroups(shared.directory, functools.partial(_passed_over, shared.notes))
         self.made: set[bytes] = set()
         """Groups that were made here and may have no commits yet."""
         self.groups: Places[bytes] = Places()
@@ -32,12 +36,17 @@ class Groups:
     async def refresh(self) -> None:
         """Return when all that was committed is known; EAGAIN when that takes longer than ten seconds."""
         deadline = trio.current_time() + WAIT_S
-        while not await self.shared.answer(_step, self.engine):
+        while not (await self.shared.answer(_step, self.engine) and await self.shared.answer(_step, self.shares)):
             if trio.current_time() > deadline:
                 self.shared.notes.tell(
                     Fault(errno.EAGAIN, "lookup", "groups", "commits are still being read", "ask again")
                 )
                 raise FUSEError(errno.EAGAIN)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the log directory has partitions of a topic that groups are in."""
+        return self.engine.is_there or self.shares.is_there
 
     @property
     def is_writable(self) -> bool:
@@ -51,39 +60,72 @@ class Groups:
 
     async def names(self) -> list[bytes]:
         await self.refresh()
-        return sorted({*await self.shared.answer(self.engine.names), *self.made})
+        committed, shares = await self.shared.answer(self.engine.names), await self.shared.answer(self.shares.names)
+        return sorted({*committed, *shares, *self.made})
 
     async def commits(self, group: bytes) -> list[Commit] | None:
         """Return the group's commits, None when there is no such group."""
         await self.refresh()
         commits = await self.shared.answer(self.engine.commits, group)
-        return [] if commits is None and group in self.made else commits
+        if commits is None and (group in self.made or await self.shared.answer(self.shares.knows, group)):
+            return []
+        return commits
 
     async def state(self, group: bytes) -> bytes | None:
-        """Return type, state and members of a group as JSON; None where only its commits are known."""
+        """Return type, state, members and progress of a group as JSON; None where only its commits are known."""
         await self.refresh()
         found = await self.shared.answer(self.engine.state, group)
+        progress = await self._progress(group)
+        if progress:
+            found = found or {"type": "share", "state": None}
+            found["partitions"] = [each.described() for each in progress]
         return None if found is None else (json.dumps(found, indent=2) + "\n").encode()
 
     async def lag(self, group: bytes) -> bytes:
         await self.refresh()
-        return _table(await self.shared.answer(self.engine.lag, group))
+        commits, progress = await self.shared.answer(self.engine.lag, group), await self._progress(group)
+        tables = [_of_commits(commits)] if commits or not progress else []
+        return b"".join([*tables, _of_shares(progress)] if progress else tables)
+
+    async def _progress(self, group: bytes) -> list[ShareProgress]:
+        """Return what a share group has read, as of the last `refresh`; nothing for other groups."""
+        topics = await self.shared.answer(self.engine.share_topics, group)
+        return await self.shared.answer(self.shares.progress, group, topics)
 
 
 def _passed_over(notes: Notes, sentence: str) -> None:
     notes.tell(Fault(None, "read", "groups", sentence, "none needed, everything else is shown"))
 
 
-def _step(engine: ConsumerGroups, *, nowait: bool) -> bool:
+def _step(engine: ConsumerGroups | ShareGroups, *, nowait: bool) -> bool:
     return engine.refresh(nowait=nowait, bytes_max=STEP_BYTES)
 
 
-def _table(lags: list[Lag]) -> bytes:
-    """Return the lines of `lag`, in columns; what is not known is a minus."""
-    rows: list[tuple[str, ...]] = [("PARTITION", "COMMITTED", "END", "LAG")]
-    for partition, committed, end in lags:
-        behind = None if end is None else end - committed
-        rows.append((str(partition), *("-" if number is None else str(number) for number in (committed, end, behind))))
+def _of_commits(lags: list[Lag]) -> bytes:
+    """Return the lines of `lag` for a group that commits offsets."""
+    rows = [
+        (str(partition), committed, end, None if end is None else end - committed) for partition, committed, end in lags
+    ]
+    return _table(("PARTITION", "COMMITTED", "END", "LAG"), rows)
+
+
+def _of_shares(progress: list[ShareProgress]) -> bytes:
+    """Return the lines of `lag` for a share group."""
+    rows = [
+        (
+            f"{each.topic or each.topic_id}-{each.partition}",
+            None if each.start_offset < 0 else each.start_offset,
+            each.end_offset,
+            each.lag,
+        )
+        for each in progress
+    ]
+    return _table(("PARTITION", "START", "END", "LAG"), rows)
+
+
+def _table(head: tuple[str, ...], numbers: Sequence[tuple[str, *tuple[int | None, ...]]]) -> bytes:
+    """Return lines in columns; what is not known is a minus."""
+    rows = [head, *((name, *("-" if each is None else str(each) for each in row)) for name, *row in numbers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])

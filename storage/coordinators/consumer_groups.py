@@ -1,9 +1,8 @@
 """The offsets that consumer groups have committed, as a broker would answer them, from `__consumer_offsets`.
 
-A broker's group coordinator replays its partitions of that topic: the latest record of a key counts, a tombstone takes
-it away, and what a transaction commits counts from the transaction's end on, if that is no abort. The same is done
-here, at the first request and then as the logs grow. Follows GroupMetadataManager and OffsetMetadataManager of
-Kafka's group coordinator. Which group hashes to which partition does not matter here: all of the directory's count.
+The latest record of a key counts, a tombstone takes it away, and what a transaction commits counts from the
+transaction's end on, if that is no abort (`topic_replay`). Follows GroupMetadataManager and OffsetMetadataManager of
+Kafka's group coordinator.
 
 Of a record only what is asked for is kept: key, committed offset, time. At most `COMMITS_MAX` of them; the rest is
 passed over and said once, as is what cannot be read and what no known broker writes.
@@ -13,24 +12,18 @@ Threads: any; everything happens under one lock, which `nowait` does not wait fo
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from struct import Struct
-from threading import Lock
 from typing import NamedTuple
 
 from offsetfs.storage.cluster.kafka_messages import MalformedMessage, read
 from offsetfs.storage.coordinators import group_state
 from offsetfs.storage.coordinators.consumer_offsets import TYPES
+from offsetfs.storage.coordinators.topic_replay import STEP_BYTES, Limits, Notes, Room, TopicReplay, log_end
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
-from offsetfs.storage.errors import InvalidName, StorageError, WouldBlock
+from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.log import Log
-from offsetfs.storage.partition.log_reader import RAW, LogReader
-from offsetfs.storage.partition.producers import ABORT, COMMIT, end_marker
-from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.records.record import Record
-from offsetfs.storage.views.view_blocks import UNREADABLE
 
 OFFSETS_TOPIC = "__consumer_offsets"
 COMMITS_MAX = 500_000
@@ -38,11 +31,6 @@ COMMITS_MAX = 500_000
 
 DESCRIBED_BYTES_MAX = 64 << 20
 """Records of groups and their members kept in memory, over all partitions: protects it as `COMMITS_MAX` does."""
-
-NOTES_MAX = 100
-
-STEP_BYTES = 32 << 20
-"""How much of the logs one step takes in: a second or two of work at most."""
 
 _LEGACY_COMMIT, _COMMIT = 0, 1  # the types of key of commits
 _KEY_START = Struct(">hh")  # type, size of the group's name, which comes first in each of them
@@ -79,79 +67,56 @@ class ConsumerGroups:
 
     def __init__(self, directory: AnyLogDirectory, say: Callable[[str], None]) -> None:
         self._directory = directory
-        self._notes = _Notes(say)
-        self._replays: dict[TopicPartition, _Replay] = {}
-        self._lock = Lock()
+        self._replay = TopicReplay(directory, OFFSETS_TOPIC, _Committed, say)
 
     @property
     def is_there(self) -> bool:
         """Whether the directory has a partition of `__consumer_offsets`."""
-        return any(partition.topic == OFFSETS_TOPIC for partition in self._directory.partitions())
+        return self._replay.is_there
 
     def refresh(self, *, nowait: bool = False, bytes_max: int = STEP_BYTES) -> bool:
         """Take in what was committed since, about `bytes_max` of it; return whether that is all.
 
         With `nowait` `WouldBlock` when there is anything to take in.
         """
-        with self._locked(nowait):
-            left = bytes_max
-            for replay in self._current(nowait):
-                if replay.is_complete:
-                    continue
-                if nowait:
-                    raise WouldBlock("commits are to be read", path=replay.log.path)
-                others = [each for each in self._replays.values() if each is not replay]
-                room = COMMITS_MAX - sum(each.count for each in others)
-                bytes_room = DESCRIBED_BYTES_MAX - sum(each.described_bytes for each in others)
-                left -= replay.advance(left, room, bytes_room)
-                if left <= 0:
-                    return False
-            return True
+        limits = Limits("commits", COMMITS_MAX, "groups and members", DESCRIBED_BYTES_MAX)
+        return self._replay.refresh(limits, nowait=nowait, bytes_max=bytes_max)
 
     def names(self, *, nowait: bool = False) -> list[bytes]:
         """Return the groups that have committed something or have members, sorted, as of the last `refresh`."""
-        with self._locked(nowait):
-            return sorted({group for replay in self._replays.values() for group in replay.groups()})
+        with self._replay.states(nowait=nowait) as states:
+            return sorted({group for state in states for group in state.groups()})
 
     def commits(self, group: bytes, *, nowait: bool = False) -> list[Commit] | None:
         """Return the group's commits by partition, as of the last `refresh`; None when there is no such group."""
-        with self._locked(nowait):
-            mine = [replay for replay in self._replays.values() if replay.knows(group)]
-            found = [commit for replay in mine for commit in self._decoded(replay.commits.get(group, {}))]
+        with self._replay.states(nowait=nowait) as states:
+            mine = [state for state in states if state.knows(group)]
+            found = [commit for state in mine for commit in self._decoded(state.commits.get(group, {}))]
         return sorted(found) if mine else None
 
     def state(self, group: bytes, *, nowait: bool = False) -> dict[str, object] | None:
         """Return type, state and members of a group, as of the last `refresh` (see `group_state`); None where the
         records tell of commits alone."""
-        with self._locked(nowait):
-            records: dict[bytes, bytes] = {}
-            for replay in self._replays.values():
-                records |= replay.described.get(group, {})
-        return group_state.describe(records)
+        return group_state.describe(self._described(group, nowait))
+
+    def share_topics(self, group: bytes, *, nowait: bool = False) -> dict[str, str]:
+        """Return the names of the topics that a share group reads, by their ids."""
+        return group_state.share_topics(self._described(group, nowait))
+
+    def _described(self, group: bytes, nowait: bool) -> dict[bytes, bytes]:
+        records: dict[bytes, bytes] = {}
+        with self._replay.states(nowait=nowait) as states:
+            for state in states:
+                records |= state.described.get(group, {})
+        return records
 
     def lag(self, group: bytes, *, nowait: bool = False) -> list[Lag]:
         """Return the group's commits with the ends of their partitions, whose logs are opened for that."""
         commits = self.commits(group, nowait=nowait) or []
-        return [Lag(commit.partition, commit.offset, self._end(commit.partition, nowait)) for commit in commits]
-
-    def _end(self, partition: TopicPartition, nowait: bool) -> int | None:
-        if not self._directory.has(partition):
-            return None
-        try:
-            log = self._log(partition, nowait)
-        except WouldBlock:
-            raise
-        except (StorageError, OSError):
-            return None  # the partition's own files report the damage
-        return log.next_offset
-
-    def _log(self, partition: TopicPartition, nowait: bool) -> Log:
-        opened = self._directory.opened(partition)
-        if nowait and (opened is None or opened.is_gone):
-            raise WouldBlock("the partition is not open", path=self._directory.path)
-        log = self._directory.log(partition)
-        log.refresh()
-        return log
+        return [
+            Lag(commit.partition, commit.offset, log_end(self._directory, commit.partition, nowait=nowait))
+            for commit in commits
+        ]
 
     def _decoded(self, kept: dict[bytes, _Kept]) -> Iterator[Commit]:
         for key, commit in kept.items():
@@ -161,68 +126,18 @@ class ConsumerGroups:
                 assert isinstance(topic, str) and isinstance(partition, int)
                 yield Commit(TopicPartition(topic, partition), commit.offset, commit.timestamp)
             except (MalformedMessage, InvalidName):
-                self._notes.once("a commit names no partition")
-
-    @contextlib.contextmanager
-    def _locked(self, nowait: bool) -> Iterator[None]:
-        if not self._lock.acquire(blocking=not nowait):
-            raise WouldBlock("commits are being read", path=self._directory.path)
-        try:
-            yield
-        finally:
-            self._lock.release()
-
-    def _current(self, nowait: bool) -> list[_Replay]:
-        """Return the replays of the partitions as they are now; one that was deleted or made anew begins again."""
-        partitions = [each for each in self._directory.partitions() if each.topic == OFFSETS_TOPIC]
-        for gone in self._replays.keys() - set(partitions):
-            del self._replays[gone]
-        for partition in partitions:
-            try:
-                log = self._log(partition, nowait)
-            except WouldBlock:
-                raise
-            except (StorageError, OSError) as error:
-                self._notes.once(f"{partition} does not open: {error}")
-                continue
-            replay = self._replays.get(partition)
-            if replay is None or replay.log is not log:
-                self._replays[partition] = _Replay(log, self._notes)
-        return list(self._replays.values())
+                self._replay.notes.once("a commit names no partition")
 
 
-class _Notes:
-    """Says each sentence once."""
+class _Committed:
+    """What the records of one partition come to. Keys are kept without their type."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._said: set[str] = set()
-
-    def once(self, text: str) -> None:
-        if text not in self._said and len(self._said) < NOTES_MAX:
-            self._said.add(text)
-            self._say(f"{OFFSETS_TOPIC}: {text}; it is passed over")
-
-
-class _Replay:
-    """What the records of one partition below `reached` come to. Keys are kept without their type."""
-
-    def __init__(self, log: Log, notes: _Notes) -> None:
-        self.log = log
-        self.reached = log.log_start_offset
+    def __init__(self, room: Room, notes: Notes) -> None:
         self.commits: dict[bytes, dict[bytes, _Kept]] = {}
         self.described: dict[bytes, dict[bytes, bytes]] = {}
         """By group: what its coordinator has written of it and of its members, values by keys."""
-        self.described_bytes = 0
-        self.count = 0
-        self._bytes_room = 0
+        self._room = room
         self._notes = notes
-        self._pending: dict[int, list[Record]] = {}
-        self._room = 0
-
-    @property
-    def is_complete(self) -> bool:
-        return self.reached >= self.log.next_offset
 
     def groups(self) -> set[bytes]:
         """Return the groups that anything is known of."""
@@ -231,60 +146,7 @@ class _Replay:
     def knows(self, group: bytes) -> bool:
         return group in self.commits or group in self.described
 
-    def advance(self, bytes_max: int, room: int, bytes_room: int) -> int:
-        """Take in about `bytes_max` bytes of the log, at most `room` commits and `bytes_room` bytes of descriptions in
-        all; return how many it were."""
-        self._room, self._bytes_room = room, bytes_room
-        end, taken = self.log.next_offset, 0
-        # What retention or compaction has taken counts no longer, as for a coordinator that loads the partition now.
-        reader = LogReader(
-            self.log,
-            start=self.reached,
-            stop=end,
-            isolation=RAW,
-            on_damage=self._damaged,
-            on_lost=lambda error: None,
-        )
-        for batch in reader.batches():
-            self._take(batch)
-            self.reached = max(self.reached, batch.header.next_offset)
-            taken += batch.header.size
-            if taken >= bytes_max:
-                return taken
-        self.reached = max(self.reached, end)
-        return taken
-
-    def _take(self, batch: Batch) -> None:
-        header = batch.header
-        try:
-            if header.is_control:
-                self._end_transaction(header.producer_id, end_marker(batch))
-                return
-            records = [record for record in batch.records() if record.offset >= self.log.log_start_offset]
-        except UNREADABLE as error:
-            self._damaged(error)
-            return
-        if header.is_transactional:
-            if self._has_room(len(records)):
-                self._pending.setdefault(header.producer_id, []).extend(records)
-                self.count += len(records)
-            return
-        for record in records:
-            self._apply(record)
-
-    def _damaged(self, error: StorageError) -> None:
-        self.log.note_damage(error)
-        self._notes.once(str(error))
-
-    def _end_transaction(self, producer_id: int, marker: tuple[int, int] | None) -> None:
-        if marker is None or marker[0] not in (ABORT, COMMIT):
-            return
-        pending = self._pending.pop(producer_id, [])
-        self.count -= len(pending)
-        for record in pending if marker[0] == COMMIT else ():
-            self._apply(record)
-
-    def _apply(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:
         key = record.key or b""
         if len(key) < _KEY_START.size:
             self._notes.once("a record without a whole key")
@@ -306,16 +168,9 @@ class _Replay:
         known = self.described.get(group, {})
         before = known.pop(key, None)
         if before is not None:
-            self.described_bytes -= len(key) + len(before)
-            self.count -= 1
-        if value is not None:
-            size = len(key) + len(value)
-            if self.described_bytes + size > self._bytes_room:
-                self._notes.once(f"there are more than {DESCRIBED_BYTES_MAX} bytes of groups and members")
-            elif self._has_room(1):
-                self.count += 1
-                self.described_bytes += size
-                known[key] = value
+            self._room.give(1, len(key) + len(before))
+        if value is not None and self._room.take(1, len(key) + len(value)):
+            known[key] = value
         if known:
             self.described[group] = known
         else:
@@ -329,14 +184,13 @@ class _Replay:
         if record.value is None:
             if before is not None:
                 del commits[key]
-                self.count -= 1
+                self._room.give(1)
                 if not commits:
                     del self.commits[group]
             return
         offset = self._offset_in(record.value)
-        if offset is None or (before is None and not self._has_room(1)):
+        if offset is None or (before is None and not self._room.take(1)):
             return
-        self.count += before is None
         self.commits.setdefault(group, commits)[key] = _Kept(offset, record.timestamp, record.offset)
 
     def _offset_in(self, value: bytes) -> int | None:
@@ -348,9 +202,3 @@ class _Replay:
             self._notes.once(f"a commit of the unknown version {version}")
             return None
         return int(offset)
-
-    def _has_room(self, count: int) -> bool:
-        if self.count + count <= self._room:
-            return True
-        self._notes.once(f"there are more than {COMMITS_MAX} commits")
-        return False

@@ -19,8 +19,10 @@ _CLASSIC = 2
 _PROTOCOLS = {"consumer": (3, 5, 6, 8), "share": (11, 10, 12, 14), "streams": (17, 19, 20, 22)}
 """By kind of group: the record types of its epoch, its members, its assignment epoch, and the members' assignments."""
 
-DESCRIBED = frozenset((_CLASSIC, *(each for types in _PROTOCOLS.values() for each in types)))
-"""The record types that `describe` takes."""
+_SHARE_TOPICS = 15
+
+DESCRIBED = frozenset((_CLASSIC, _SHARE_TOPICS, *(each for types in _PROTOCOLS.values() for each in types)))
+"""The record types that `describe` and `share_topics` take."""
 
 
 def describe(records: Mapping[bytes, bytes]) -> dict[str, object] | None:
@@ -34,6 +36,18 @@ def describe(records: Mapping[bytes, bytes]) -> dict[str, object] | None:
         if of_kind:
             return _of_protocol(kind, of_kind)
     return None
+
+
+def share_topics(records: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Return the names of the topics that a share group has a state of, or gets one, by topic id."""
+    parsed = [each for key, value in records.items() if (each := _parsed(key, value)) is not None]
+    topics = (
+        topic
+        for type_id, _, value in parsed
+        if type_id == _SHARE_TOPICS
+        for topic in (*value["initializingTopics"], *value["initializedTopics"])
+    )
+    return {topic["topicId"]: topic["topicName"] for topic in topics}
 
 
 _Parsed = tuple[int, dict[str, Any], dict[str, Any]]

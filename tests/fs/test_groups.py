@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from group_records import share_group
+from group_records import share_group, share_key, share_snapshot, share_topics
 from small_logs import record
 
 from offsetfs.fs.groups.groups import file_name, group_of
@@ -192,3 +192,38 @@ def test_a_share_group_is_listed_with_the_state_of_its_members(mount: Any, tmp_p
     assert (state["type"], state["state"]) == ("share", "Stable")
     assert [member["member_id"] for member in state["members"]] == ["m1", "m2"]
     assert (groups / "g" / "state").stat().st_size == len((groups / "g" / "state").read_bytes())
+
+
+def test_the_progress_of_a_share_group_is_in_its_state_and_its_lag(mount: Any, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.mkdir()
+    directory = LogDirectory.open(str(path))
+    offsets = directory.create_partition(TopicPartition("__consumer_offsets", 0))
+    for key, value in {**share_group("m1"), **share_topics("orders")}.items():
+        offsets.append(record(1000, value, key))
+    orders = directory.create_partition(TopicPartition("orders", 0))
+    for number in range(10):
+        orders.append(record(1000, b"%d" % number))
+    states = directory.create_partition(TopicPartition("__share_group_state", 3))
+    for partition, start in ((0, 2), (1, -1)):
+        states.append(record(1000, share_snapshot(start, (2, 4, 2, 1), (5, 9, 0, 3)), share_key("g", partition)))
+    states.append(record(1000, share_snapshot(7), share_key("elsewhere", 0, bytes(range(1, 17)))))
+    directory.close()
+    groups = mount(path, "ro").path / "groups"
+    assert sorted(os.listdir(groups)) == ["elsewhere", "g"]
+    assert (groups / "g" / "lag").read_text().splitlines() == [
+        "PARTITION  START  END  LAG",
+        "orders-0       2   10    5",
+        "orders-1       -    -    -",
+    ]
+    state = json.loads((groups / "g" / "state").read_text())
+    assert (state["type"], state["state"], len(state["members"])) == ("share", "Stable", 1)
+    assert [each["start_offset"] for each in state["partitions"]] == [2, -1]
+    assert state["partitions"][0]["batches"] == [
+        {"first_offset": 2, "last_offset": 4, "state": "Acknowledged", "delivery_count": 1},
+        {"first_offset": 5, "last_offset": 9, "state": "Available", "delivery_count": 3},
+    ]
+    assert (groups / "g" / "state").stat().st_size == len((groups / "g" / "state").read_bytes())
+    elsewhere = json.loads((groups / "elsewhere" / "state").read_text())
+    assert (elsewhere["type"], elsewhere["state"], elsewhere["partitions"][0]["topic"]) == ("share", None, None)
+    assert "AQIDBAUGBwgJCgsMDQ4PEA-0" in (groups / "elsewhere" / "lag").read_text()

@@ -238,7 +238,7 @@ def test_nothing_waits_where_nothing_may_wait(log: Log, groups: ConsumerGroups) 
     with pytest.raises(WouldBlock):
         groups.refresh(nowait=True)
     assert groups.refresh() and groups.commits(b"g", nowait=True)
-    with groups._lock:
+    with groups._replay._lock:
         for ask in (groups.names, lambda *, nowait: groups.commits(b"g", nowait=nowait)):
             with pytest.raises(WouldBlock):
                 ask(nowait=True)

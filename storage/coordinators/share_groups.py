@@ -1,0 +1,287 @@
+"""The progress of share groups in each partition, from `__share_group_state`.
+
+A share coordinator keeps one state for each group and partition: the start offset, below which all records are done,
+and the state batches of the records behind it. Key type 0 is a snapshot, which replaces the state, or a tombstone,
+which ends it; type 1 is an update (`state_batches`). Follows ShareCoordinatorShard of Kafka's share coordinator
+(KIP-932).
+
+At most `BATCHES_MAX` state batches are kept. A partition whose batches do not fit has its start offset alone.
+
+Threads: any, as for `topic_replay`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, NamedTuple
+
+from offsetfs.storage import checkpoint
+from offsetfs.storage.cluster.kafka_messages import MalformedMessage, read
+from offsetfs.storage.coordinators.share_group_state import TYPES
+from offsetfs.storage.coordinators.state_batches import FINISHED, STATES, StateBatch, combined
+from offsetfs.storage.coordinators.topic_replay import STEP_BYTES, Limits, Notes, Room, TopicReplay, log_end
+from offsetfs.storage.directory.log_directories import AnyLogDirectory
+from offsetfs.storage.errors import InvalidName, StorageError, WouldBlock
+from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.records.record import Record
+
+SHARE_TOPIC = "__share_group_state"
+BATCHES_MAX = 200_000
+"""State batches kept in memory, some 250 bytes each, and one more for each group and partition: protects the daemon
+from a topic that holds more. A broker writes 10,000 for a partition at most."""
+
+_SNAPSHOT, _UPDATE = 0, 1
+_KEY_START = Struct(">hh")  # type, size of the group's name
+_KEY_END = Struct(">16si")  # topic id, partition
+_VERSION = Struct(">h")
+_UNCHANGED = -1
+_COMBINE_MIN = 100  # batches that are added before they are combined, so that each update costs little
+
+_Key = tuple[bytes, int]  # topic id, partition
+
+
+class ShareProgress(NamedTuple):
+    """How far a share group is in a partition.
+
+    `topic`: None where no name of the topic id is known. `start_offset`: -1 before the first delivery. `end_offset`:
+    None where the directory does not have the partition. `batches`: None where they are more than are kept.
+    """
+
+    topic: str | None
+    topic_id: str
+    partition: int
+    start_offset: int
+    end_offset: int | None
+    state_epoch: int
+    leader_epoch: int
+    batches: list[StateBatch] | None
+
+    @property
+    def lag(self) -> int | None:
+        """Records from the start offset to the end that are neither acknowledged nor archived; None if not known."""
+        if self.end_offset is None or self.start_offset < 0 or self.batches is None:
+            return None
+        finished = sum(each.last_offset + 1 - each.first_offset for each in self.batches if each.state in FINISHED)
+        return max(self.end_offset - self.start_offset - finished, 0)
+
+    def described(self) -> dict[str, object]:
+        """Return it for `state`, with Kafka's names."""
+        batches = [
+            {
+                "first_offset": each.first_offset,
+                "last_offset": each.last_offset,
+                "state": STATES[each.state],
+                "delivery_count": each.delivery_count,
+            }
+            for each in self.batches or ()
+        ]
+        return {
+            "topic": self.topic,
+            "topic_id": self.topic_id,
+            "partition": self.partition,
+            "start_offset": self.start_offset,
+            "lag": self.lag,
+            "state_epoch": self.state_epoch,
+            "leader_epoch": self.leader_epoch,
+            "batches": None if self.batches is None else batches,
+        }
+
+
+class ShareGroups:
+    """The share groups of one log directory."""
+
+    def __init__(self, directory: AnyLogDirectory, say: Callable[[str], None]) -> None:
+        """`say` gets a sentence, once, for each kind of thing that is passed over."""
+        self._directory = directory
+        self._replay = TopicReplay(directory, SHARE_TOPIC, _Shared, say)
+        self._topic_ids: dict[str, str] = {}
+        self._listing: list[TopicPartition] | None = None  # from which `_topic_ids` was made
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the directory has a partition of `__share_group_state`."""
+        return self._replay.is_there
+
+    def refresh(self, *, nowait: bool = False, bytes_max: int = STEP_BYTES) -> bool:
+        """Take in what was written since, about `bytes_max` of it; return whether that is all.
+
+        With `nowait` `WouldBlock` when there is anything to take in.
+        """
+        return self._replay.refresh(Limits("state batches", BATCHES_MAX), nowait=nowait, bytes_max=bytes_max)
+
+    def names(self, *, nowait: bool = False) -> list[bytes]:
+        """Return the groups that have a state in a partition, sorted, as of the last `refresh`."""
+        with self._replay.states(nowait=nowait) as states:
+            return sorted({group for state in states for group in state.groups})
+
+    def knows(self, group: bytes, *, nowait: bool = False) -> bool:
+        """Return whether the group has a state in a partition, as of the last `refresh`."""
+        with self._replay.states(nowait=nowait) as states:
+            return any(group in state.groups for state in states)
+
+    def progress(self, group: bytes, topics: Mapping[str, str], *, nowait: bool = False) -> list[ShareProgress]:
+        """Return the group's progress by topic and partition, as of the last `refresh`. Opens the partitions' logs.
+
+        `topics`: names by topic id, as the group's coordinator has them; for others those in the log directory.
+        """
+        found: list[ShareProgress] = []
+        with self._replay.states(nowait=nowait) as states:
+            names = {**self._local_topics(nowait), **topics}
+            for state in states:
+                for (topic_id, partition), kept in state.groups.get(group, {}).items():
+                    text = _id_text(topic_id)
+                    named = _named(names.get(text), partition)
+                    end = None if named is None else log_end(self._directory, named, nowait=nowait)
+                    batches = None if kept.batches is None else combined(kept.batches, kept.start_offset)
+                    found.append(
+                        ShareProgress(
+                            *(None if named is None else named.topic, text, partition, kept.start_offset, end),
+                            *(kept.state_epoch, kept.leader_epoch, batches),
+                        )
+                    )
+        return sorted(found, key=lambda each: (each.topic or "", each.topic_id, each.partition))
+
+    def _local_topics(self, nowait: bool) -> dict[str, str]:
+        """Return the topics of the log directory by id; read again when the directory's partitions are others."""
+        listing = self._directory.partitions()
+        if listing is not self._listing:
+            if nowait:
+                raise WouldBlock("topic ids are to be read", path=self._directory.path)
+            first = {partition.topic: partition for partition in reversed(listing)}
+            ids = {topic: self._topic_id(partition) for topic, partition in first.items()}
+            self._topic_ids = {topic_id: topic for topic, topic_id in ids.items() if topic_id is not None}
+            self._listing = listing
+        return self._topic_ids
+
+    def _topic_id(self, partition: TopicPartition) -> str | None:
+        try:
+            path = self._directory.directory_of(partition).path
+            topic_id = checkpoint.read_topic_id(os.path.join(path, str(partition), checkpoint.PARTITION_METADATA))
+        except (StorageError, OSError):
+            return None
+        return None if topic_id is None else _id_text(topic_id)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The state of one group in one partition. `batches`: as they were written; None where they do not fit."""
+
+    start_offset: int
+    state_epoch: int
+    leader_epoch: int
+    batches: list[StateBatch] | None
+    combine_at: int = _COMBINE_MIN
+
+
+class _Shared:
+    """What the records of one partition come to."""
+
+    def __init__(self, room: Room, notes: Notes) -> None:
+        self.groups: dict[bytes, dict[_Key, _Kept]] = {}
+        self._room = room
+        self._notes = notes
+
+    def apply(self, record: Record) -> None:
+        key = record.key or b""
+        if len(key) < _KEY_START.size:
+            self._notes.once("a record without a whole key")
+            return
+        kind, size = _KEY_START.unpack_from(key)
+        if kind not in (_SNAPSHOT, _UPDATE):
+            self._notes.once(f"a record of the unknown type {kind}")
+            return
+        if size < 0 or len(key) != _KEY_START.size + size + _KEY_END.size:
+            self._notes.once("a key that is no group, topic id and partition")
+            return
+        group = key[_KEY_START.size : _KEY_START.size + size]
+        of_group = self.groups.get(group, {})
+        if kind == _SNAPSHOT:
+            self._replace(of_group, _KEY_END.unpack_from(key, _KEY_START.size + size), record.value)
+        elif record.value is not None:
+            self._update(of_group, _KEY_END.unpack_from(key, _KEY_START.size + size), record.value)
+        if of_group:
+            self.groups[group] = of_group
+        else:
+            self.groups.pop(group, None)
+
+    def _replace(self, of_group: dict[_Key, _Kept], key: _Key, value: bytes | None) -> None:
+        fields = None if value is None else self._fields(_SNAPSHOT, value)
+        if value is not None and fields is None:
+            return
+        before = of_group.pop(key, None)
+        if before is not None:
+            self._room.give(1 + len(before.batches or ()))
+        if fields is not None and self._room.take(1):
+            of_group[key] = kept = _Kept(fields["startOffset"], fields["stateEpoch"], fields["leaderEpoch"], [])
+            self._add(kept, fields["stateBatches"])
+
+    def _update(self, of_group: dict[_Key, _Kept], key: _Key, value: bytes) -> None:
+        fields = self._fields(_UPDATE, value)
+        if fields is None:
+            return
+        kept = of_group.get(key)
+        if kept is None:
+            if not self._room.take(1):
+                return
+            kept = of_group[key] = _Kept(-1, -1, -1, [])
+        if fields["startOffset"] != _UNCHANGED:
+            kept.start_offset = fields["startOffset"]
+        if fields["leaderEpoch"] != _UNCHANGED:
+            kept.leader_epoch = fields["leaderEpoch"]
+        self._add(kept, fields["stateBatches"])
+
+    def _add(self, kept: _Kept, batches: list[dict[str, int]]) -> None:
+        if kept.batches is None:
+            return
+        added = list(self._sound(batches))
+        if len(kept.batches) + len(added) >= kept.combine_at:
+            self._combine(kept)
+        if self._room.take(len(added)):
+            kept.batches += added
+        else:
+            self._room.give(len(kept.batches))
+            kept.batches = None
+
+    def _combine(self, kept: _Kept) -> None:
+        """Combine the batches, each time that they have doubled: so all updates together cost n log n."""
+        assert kept.batches is not None
+        before, kept.batches = len(kept.batches), combined(kept.batches, kept.start_offset)
+        kept.combine_at = max(_COMBINE_MIN, 2 * len(kept.batches))
+        self._room.give(before - len(kept.batches))
+
+    def _sound(self, batches: list[dict[str, int]]) -> Iterable[StateBatch]:
+        for fields in batches:
+            batch = StateBatch(*fields.values())
+            if 0 <= batch.first_offset <= batch.last_offset and 0 <= batch.state < len(STATES):
+                yield batch
+            else:
+                self._notes.once("a state batch that is none")
+
+    def _fields(self, kind: int, value: bytes) -> dict[str, Any] | None:
+        """Return the fields of a value; None, reported, for one that cannot be read."""
+        message = TYPES[kind].value
+        version = _VERSION.unpack_from(value)[0] if len(value) >= _VERSION.size else -1
+        if not 0 <= version <= message.last_version:
+            self._notes.once(f"a state of the unknown version {version}")
+            return None
+        try:
+            return read(message, value, version, _VERSION.size)[0]
+        except MalformedMessage:
+            self._notes.once("a state that ends too early, or is none")
+            return None
+
+
+def _named(topic: str | None, partition: int) -> TopicPartition | None:
+    """Return the partition of that topic; None for what no broker calls a topic or a partition."""
+    try:
+        return None if topic is None else TopicPartition(topic, partition)
+    except InvalidName:
+        return None
+
+
+def _id_text(topic_id: bytes) -> str:
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
