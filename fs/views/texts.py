@@ -58,7 +58,7 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat groups/billing/orders-0           the offset that a consumer group has committed
     echo 42 > groups/billing/orders-0     commits another one; rm deletes it
     mkdir groups/new                      a group that has no commits yet (groups: mount option create)
-    cat groups/billing/state              its members and their partitions, as JSON
+    cat groups/billing/state              its members, or how far a share group is, as JSON
     cat groups/billing/lag                and how far it is behind, partition by partition
     cat .offsetfs/errors                  what went wrong lately, where, and what helps
     cat .offsetfs/stats                   what goes in and out; .offsetfs/metrics for Prometheus
