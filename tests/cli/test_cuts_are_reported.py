@@ -33,7 +33,9 @@ def kept_name() -> str:
 
 
 @pytest.mark.mount
-@pytest.mark.promise("The command that recovers a log reports what it cut: the offset, and the file that keeps it.")
+@pytest.mark.promise(
+    "A command that recovers a log reports what it removed: the offset, and the file that keeps the data."
+)
 def test_mount_warns_of_what_the_recovery_cut(crashed: Path, tmp_path: Path) -> None:
     point, log_file = tmp_path / "mnt", tmp_path / "mount.log"
     point.mkdir()

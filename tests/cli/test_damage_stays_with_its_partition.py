@@ -153,7 +153,7 @@ def offsetfs(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.Monk
 
 @pytest.mark.unit
 @pytest.mark.damages
-@pytest.mark.promise("A damaged partition, or damaged settings of topics, keep no command from the other partitions.")
+@pytest.mark.promise("A damaged partition, or damaged topic settings, do not stop commands on other partitions.")
 @pytest.mark.parametrize("is_clean", [False, True], ids=["crashed", "closed cleanly"])
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damage_keeps_no_command_from_other_partitions(

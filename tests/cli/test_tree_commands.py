@@ -326,7 +326,7 @@ def read_until(process: subprocess.Popen[bytes], count: int) -> list[bytes]:
 
 @pytest.mark.mount
 @pytest.mark.promise(
-    "When `offsetfs append` has ended, by SIGINT, SIGTERM or SIGHUP as well, everything that it took is on disk."
+    "When `offsetfs append` has ended, also by SIGINT, SIGTERM or SIGHUP, all records that it accepted are on disk."
 )
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_everything_on_disk(log: str, number: int) -> None:

@@ -144,8 +144,8 @@ ROW = Row(
     seeds_in_ci=range(15),
     goal=20_000,
     promises=(
-        "A damaged batch fails alone: its neighbors stay readable, and `info` or the error tells path, position and"
-        " offset.",
-        "An offset or time index that is damaged, missing or lying costs time and no answer.",
+        "A damaged batch affects only itself: the batches around it stay readable, and `info` or the "
+        "error has path, position and offset.",
+        "A damaged, missing or inconsistent offset or time index slows look-ups down but never changes an answer.",
     ),
 )

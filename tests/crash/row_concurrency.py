@@ -163,5 +163,5 @@ ROW = Row(
     goal=10_000_000,
     unit="lines",
     needs=("fuse", "tail", "bash"),
-    promises=("Offsets rise strictly, and records of one writer stay in order.",),
+    promises=("Offsets increase strictly, and records of one writer stay in order.",),
 )

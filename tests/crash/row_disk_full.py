@@ -165,9 +165,9 @@ ROW = Row(
     unit="lives on a full disk",
     needs=(*NEEDS, "fuse"),
     promises=(
-        "A full disk is reported to the writer with ENOSPC, tears nothing, keeps everything readable, and once there "
-        "is room appends go on.",
-        "A mount that starts on a full disk shows every record; what it could not recover takes writes once there is "
-        "room.",
+        "On a full disk, writers get ENOSPC, no record is torn, everything stays readable, and "
+        "appends continue once there is free space.",
+        "A mount that starts on a full disk shows every record; partitions that it could not recover "
+        "accept writes once there is free space.",
     ),
 )

@@ -65,5 +65,5 @@ ROW = Row(
     seeds_in_ci=range(6),
     goal=2_000,
     unit="sites",
-    promises=("After a failed sync nothing later is acknowledged on that log.",),
+    promises=("After a failed sync, a log acknowledges no further writes.",),
 )

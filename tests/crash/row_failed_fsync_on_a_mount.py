@@ -103,5 +103,5 @@ ROW = Row(
     goal=_SYNCS_MAX,
     unit="sites",
     needs=("root", "fuse", "strace"),
-    promises=("After a failed sync nothing later is acknowledged on that log.",),
+    promises=("After a failed sync, a log acknowledges no further writes.",),
 )

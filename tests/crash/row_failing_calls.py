@@ -81,8 +81,8 @@ ROW = Row(
     goal=20_000,
     unit="lives",
     promises=(
-        "A call of the disk that fails is reported to its caller, with its error, loses nothing that was "
-        "acknowledged, and leaves no file open.",
-        "After a failed sync nothing later is acknowledged on that log.",
+        "A failed disk operation is reported to its caller with its error, loses no acknowledged "
+        "record, and leaves no file open.",
+        "After a failed sync, a log acknowledges no further writes.",
     ),
 )

@@ -53,5 +53,5 @@ ROW = Row(
     seeds_in_ci=range(2),
     goal=1_000_000,
     unit="inputs",
-    promises=("Memory, open files and the time of a request have maxima, whatever is in the files.",),
+    promises=("Memory, open files and the time per request are bounded, whatever the files contain.",),
 )

@@ -303,5 +303,5 @@ ROW = Row(
     goal=5_000,
     unit="steps",
     needs=("fuse",),
-    promises=("What was seen after a crash is there after the next one.",),
+    promises=("Records that are visible after a crash are still there after the next crash.",),
 )

@@ -88,7 +88,7 @@ ROW = Row(
     unit="cuts",
     needs=NEEDS,
     promises=(
-        "Offsets that were on disk once are never given out again.",
-        "The last value of every key is there at every instant of a compaction, and after a crash at any of them.",
+        "Offsets that were on disk once are never assigned again.",
+        "The latest value of each key is readable at every moment of a compaction, and after a crash at any moment.",
     ),
 )

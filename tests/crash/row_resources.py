@@ -208,8 +208,8 @@ ROW = Row(
     unit="lives",
     needs=("prlimit", "fuse", "root"),
     promises=(
-        "Memory, open files and the time of a request have maxima, whatever is in the files.",
-        "A call of the disk that fails is reported to its caller, with its error, loses nothing that was "
-        "acknowledged, and leaves no file open.",
+        "Memory, open files and the time per request are bounded, whatever the files contain.",
+        "A failed disk operation is reported to its caller with its error, loses no acknowledged "
+        "record, and leaves no file open.",
     ),
 )

@@ -66,7 +66,7 @@ ROW = Row(
     goal=1_000,
     unit="kills",
     promises=(
-        "A partition is an exact prefix of the batches appended, and holds everything that was in the segment "
-        "file when the daemon was killed.",
+        "After a crash, a partition is an exact prefix of the appended batches, and contains "
+        "everything that was in the segment file when the daemon was killed.",
     ),
 )

@@ -136,16 +136,15 @@ ROW = Row(
     seeds_in_ci=range(len(SHORT) + len(_THREES) // 10),
     goal=80_000,
     promises=(
-        "Records that were on disk survive power loss at any moment, and another one while the first is recovered "
-        "from.",
-        "What was seen after a crash is there after the next one.",
-        "A partition is an exact prefix of the batches appended, and holds everything that was in the segment "
-        "file when the daemon was killed.",
-        "An offset or time index that is damaged, missing or lying costs time and no answer.",
-        "The last value of every key is there at every instant of a compaction, and after a crash at any of them.",
-        "A crash inside a swap shows the old segment or the new one, never neither.",
-        "Retention removes whole old segments, never the active one; the log start never falls, over a power cut "
-        "neither.",
-        "Offsets that were on disk once are never given out again.",
+        "Records on disk survive power loss at any moment, and a second power loss during the recovery.",
+        "Records that are visible after a crash are still there after the next crash.",
+        "After a crash, a partition is an exact prefix of the appended batches, and contains "
+        "everything that was in the segment file when the daemon was killed.",
+        "A damaged, missing or inconsistent offset or time index slows look-ups down but never changes an answer.",
+        "The latest value of each key is readable at every moment of a compaction, and after a crash at any moment.",
+        "After a crash during the replacement of segments, the log has either the old or the new segments.",
+        "Retention deletes whole old segments, never the active one; the log start offset never "
+        "decreases, not even after a power loss.",
+        "Offsets that were on disk once are never assigned again.",
     ),
 )

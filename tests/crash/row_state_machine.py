@@ -461,8 +461,8 @@ ROW = Row(
     goal=50_000,
     unit="steps",
     promises=(
-        "Offsets rise strictly, and records of one writer stay in order.",
-        "A partition is an exact prefix of the batches appended, and holds everything that was in the segment "
-        "file when the daemon was killed.",
+        "Offsets increase strictly, and records of one writer stay in order.",
+        "After a crash, a partition is an exact prefix of the appended batches, and contains "
+        "everything that was in the segment file when the daemon was killed.",
     ),
 )

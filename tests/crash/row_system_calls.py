@@ -72,7 +72,7 @@ ROW = Row(
     unit="kills",
     needs=("strace",),
     promises=(
-        "A crash inside a swap shows the old segment or the new one, never neither.",
-        "The last value of every key is there at every instant of a compaction, and after a crash at any of them.",
+        "After a crash during the replacement of segments, the log has either the old or the new segments.",
+        "The latest value of each key is readable at every moment of a compaction, and after a crash at any moment.",
     ),
 )

@@ -160,8 +160,8 @@ def test_tail_goes_on_over_a_compaction(mount: Mount, log: Path) -> None:
 
 
 @pytest.mark.promise(
-    "A compacted topic refuses a record without a key in `write()` with EINVAL, and `.offsetfs/errors` says why; also "
-    "when it becomes one while it is mounted."
+    "`write()` refuses a record without a key for a compacted topic with EINVAL, also if the topic "
+    "becomes compacted while it is mounted; `.offsetfs/errors` has the reason."
 )
 @pytest.mark.parametrize("written", [b"a line\n", b"the beginning of a line"])
 def test_a_compacted_topic_takes_no_lines_from_the_moment_it_is_one(mount: Mount, log: Path, written: bytes) -> None:

@@ -234,8 +234,7 @@ async def test_a_fault_names_the_file_on_which_it_was_met(tree: Tree, monkeypatc
 
 
 @pytest.mark.promise(
-    "When a partition's name was written to `.offsetfs/flush` and the write has returned, what was accepted for the "
-    "partition is on disk."
+    "All accepted records of a partition are on disk when a write of its name to `.offsetfs/flush` has returned."
 )
 @pytest.mark.parametrize("words", [b"orders-0", b"*", b"orders-0\npayments-3\n", b" * \n"])
 async def test_what_flush_was_told_is_on_disk_when_it_answers(tree: Tree, words: bytes) -> None:

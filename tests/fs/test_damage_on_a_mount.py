@@ -74,7 +74,7 @@ def damaged_places(mounted: Any) -> float:
 
 
 @pytest.mark.promise(
-    "Damage that a view skips appears in `info`, `offsetfs status`, the metrics and the log, each place once."
+    "Damage that a view skips is reported in `info`, `offsetfs status`, the metrics and the log, each place once."
 )
 @pytest.mark.parametrize("view", READS)
 def test_damage_that_a_view_skips_is_reported_everywhere_and_once(mount: Any, tmp_path: Path, view: str) -> None:
@@ -103,7 +103,7 @@ def test_a_record_that_cannot_be_read_counts_as_damage(mount: Any, tmp_path: Pat
 
 
 @pytest.mark.promise(
-    "Reading `values` or `records.ndjson` fails with EIO where records cannot be read, unless `damage=skip` is set."
+    "Reads of `values` and `records.ndjson` fail with EIO where records cannot be read, unless `damage=skip` is set."
 )
 @pytest.mark.parametrize("options", ["ro", "ro,damage=eio"])
 @pytest.mark.parametrize("view", ["values", "records.ndjson"])

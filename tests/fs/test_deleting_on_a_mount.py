@@ -47,8 +47,8 @@ def orders(mount: Mount, log: Path, options: str, records: int = 10) -> Any:
 
 
 @pytest.mark.promise(
-    "When an offset written to `start` has been accepted, the log begins there, on disk, and no record below it is "
-    "found any more."
+    "When a write of an offset to `start` has returned, the log begins there, on disk, and no record "
+    "below it can be found."
 )
 def test_records_below_an_offset_written_to_start_are_gone_at_once(mount: Mount, log: Path) -> None:
     mounted = orders(mount, log, "delete-records")
@@ -161,7 +161,7 @@ def test_an_option_that_is_missing_is_named(option: str, mount: Mount, log: Path
 
 
 @pytest.mark.promise(
-    "When `rmdir` of a partition has returned, its name is free, on disk; a reader that has its files open reads on."
+    "When `rmdir` of a partition has returned, its name is free, on disk; files that are open stay readable."
 )
 def test_rmdir_removes_a_partition_and_its_name_is_free(mount: Mount, log: Path) -> None:
     mounted = orders(mount, log, "delete")

@@ -33,7 +33,7 @@ def stored(log: Path) -> dict[str, int]:
 
 
 @pytest.mark.promise(
-    "After `offsetfs umount`, SIGTERM or SIGINT everything accepted is on disk before the process ends."
+    "After `offsetfs umount`, SIGTERM or SIGINT all accepted records are on disk before the process ends."
 )
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, None])
 def test_all_that_was_accepted_at_the_limit_is_on_disk_when_the_mount_has_ended(

@@ -57,7 +57,9 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.mark.damages
-@pytest.mark.promise("An offset or time index that is damaged, missing or lying costs time and no answer.")
+@pytest.mark.promise(
+    "A damaged, missing or inconsistent offset or time index slows look-ups down but never changes an answer."
+)
 @pytest.mark.security(
     "A process that cuts or overwrites indexes and view maps while they are read does not end the daemon."
 )

@@ -49,8 +49,8 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.promise(
-    "`groups/` shows the offsets that a broker would answer to its consumer groups: the latest commits, without "
-    "deleted ones and those of aborted transactions."
+    "`groups/` shows the offsets that a broker would return to its consumer groups: the latest "
+    "commits, without deleted commits and those of aborted transactions."
 )
 def test_committed_offsets_are_those_of_the_broker(golden_copy: Path, mount: Any) -> None:
     root = mount(golden_copy, "ro").path

@@ -56,8 +56,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.promise(
-    "With `isolation=read_committed` every view but `segments/` and `info` shows what a read_committed consumer sees: "
-    "no record of an aborted transaction, and none at or above the last stable offset, which is also `next`."
+    "With `isolation=read_committed`, every view except `segments/` and `info` shows what a "
+    "read_committed consumer sees: no record of an aborted transaction, and none at or above the "
+    "last stable offset, which is also `next`."
 )
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_every_view_shows_the_committed_records_and_no_others(tree: Path, partition: str) -> None:

@@ -85,7 +85,7 @@ def test_df_counts_the_disk_of_two_log_directories_once(mount: Mount, disks: lis
     assert os.statvfs(mounted.path).f_blocks == os.statvfs(disks[0]).f_blocks
 
 
-@pytest.mark.promise("A log directory that cannot be read, among several in one mount, leaves the others served.")
+@pytest.mark.promise("If one of several log directories of a mount cannot be read, the others are still served.")
 def test_a_log_directory_that_is_missing_leaves_the_others_served(mount: Mount, disks: list[Path]) -> None:
     filled(mount, disks)
     disks[1].rename(disks[1].with_name("gone"))
@@ -99,7 +99,7 @@ def test_a_log_directory_that_is_missing_leaves_the_others_served(mount: Mount, 
     assert f"warning: {disks[1]}: there is no such directory; its partitions are left out" in said
 
 
-@pytest.mark.promise("A log directory that cannot be read, among several in one mount, leaves the others served.")
+@pytest.mark.promise("If one of several log directories of a mount cannot be read, the others are still served.")
 def test_a_log_directory_that_fails_later_leaves_the_others_served(mount: Mount, disks: list[Path]) -> None:
     filled(mount, disks)
     mounted = mount(both(disks), "ro")

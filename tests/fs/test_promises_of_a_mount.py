@@ -62,7 +62,9 @@ def with_partition(mount: Mount, log: Path, options: str = "", **more: bool) -> 
     return mounted
 
 
-@pytest.mark.promise("When `write()` has returned, a line is framed, checked, and in the partition's open batch.")
+@pytest.mark.promise(
+    "When `write()` has returned, a complete line is framed, validated, and in the open batch of the partition."
+)
 def test_written_is_accepted_and_not_yet_in_the_file(mount: Mount, log: Path) -> None:
     mounted = with_partition(mount, log, NEVER)
     with (mounted.path / "orders-0" / "append").open("ab", buffering=0) as append:
@@ -72,8 +74,8 @@ def test_written_is_accepted_and_not_yet_in_the_file(mount: Mount, log: Path) ->
 
 
 @pytest.mark.promise(
-    "When `linger-ms` or `batch-bytes` is reached, or the last `close()` has returned, records are in the segment "
-    "file: seen by every view, and they survive the death of the daemon."
+    "When `linger-ms` or `batch-bytes` is reached, or the last `close()` has returned, records are "
+    "in the segment file: visible in every view, and they survive a crash of the daemon."
 )
 @pytest.mark.parametrize("way", ["linger", "batch", "close"])
 def test_handed_over_survives_kill_9(mount: Mount, log: Path, way: str) -> None:
@@ -126,7 +128,7 @@ def end_trace(mounted: Any) -> None:
     mounted.strace.communicate(timeout=30)
 
 
-@pytest.mark.promise("When `fsync` or a write with `O_SYNC` has returned, records are on disk.")
+@pytest.mark.promise("Records are on disk when `fsync` or a write with `O_SYNC` has returned.")
 @pytest.mark.parametrize("how", ["dd conv=fsync,notrunc oflag=append", "dd oflag=sync,append", "dd oflag=dsync,append"])
 def test_fsync_returns_when_the_segment_file_was_synced(mount: Mount, log: Path, tmp_path: Path, how: str) -> None:
     mounted, synced = traced(mount, log, tmp_path, f"{NEVER},flush-ms=off")
@@ -136,7 +138,7 @@ def test_fsync_returns_when_the_segment_file_was_synced(mount: Mount, log: Path,
     assert any(name.endswith("/orders-0/00000000000000000000.log") for name in synced())
 
 
-@pytest.mark.promise("After `flush-messages` records or `flush-ms` milliseconds records are on disk.")
+@pytest.mark.promise("Records are on disk after `flush-messages` records or `flush-ms` milliseconds.")
 @pytest.mark.parametrize("options", ["flush-ms=50", "flush-ms=off,flush-messages=3"])
 def test_the_flush_interval_syncs_by_itself(mount: Mount, log: Path, tmp_path: Path, options: str) -> None:
     mounted, synced = traced(mount, log, tmp_path, options)
@@ -146,7 +148,7 @@ def test_the_flush_interval_syncs_by_itself(mount: Mount, log: Path, tmp_path: P
 
 
 @pytest.mark.promise(
-    "After `offsetfs umount`, SIGTERM or SIGINT everything accepted is on disk before the process ends."
+    "After `offsetfs umount`, SIGTERM or SIGINT all accepted records are on disk before the process ends."
 )
 @pytest.mark.parametrize("way", ["umount", "SIGTERM", "SIGINT"])
 def test_the_end_of_the_mount_drains_everything(mount: Mount, log: Path, way: str) -> None:
@@ -167,7 +169,7 @@ def test_the_end_of_the_mount_drains_everything(mount: Mount, log: Path, way: st
     assert not os.path.ismount(mounted.path)
 
 
-@pytest.mark.promise("A record above `max.message.bytes` is refused by `write()` with EMSGSIZE.")
+@pytest.mark.promise("`write()` refuses a record above `max.message.bytes` with EMSGSIZE.")
 def test_a_record_that_is_too_large_is_refused_where_the_shell_says_so(mount: Mount, log: Path) -> None:
     mounted = with_partition(mount, log, "max.message.bytes=1000")
     result = sh("printf 'before\\n%02000d\\n' 7 | cat >> orders-0/append", mounted.path)
@@ -186,8 +188,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.promise(
-    "A full disk is reported to the writer with ENOSPC, tears nothing, keeps everything readable, and once there is "
-    "room appends go on."
+    "On a full disk, writers get ENOSPC, no record is torn, everything stays readable, and appends "
+    "continue once there is free space."
 )
 def test_a_full_disk_is_told_and_survived(mount: Mount, small_disk: Path) -> None:
     (small_disk / "log").mkdir()
@@ -215,7 +217,8 @@ def fill(disk: Path) -> None:
 
 
 @pytest.mark.promise(
-    "A mount that starts on a full disk shows every record; what it could not recover takes writes once there is room."
+    "A mount that starts on a full disk shows every record; partitions that it could not recover "
+    "accept writes once there is free space."
 )
 @pytest.mark.parametrize("tail", [b"", b"torn"], ids=["unmounted on a full disk", "a torn tail to be kept"])
 def test_a_mount_that_starts_on_a_full_disk_reads_at_once_and_writes_when_there_is_room(
@@ -278,7 +281,7 @@ def test_a_partition_that_a_full_disk_kept_from_recovery_is_recovered_without_a_
     assert mounted.unmount() == 0
 
 
-@pytest.mark.promise("Offsets rise strictly, and records of one writer stay in order.")
+@pytest.mark.promise("Offsets increase strictly, and records of one writer stay in order.")
 def test_eight_writers_keep_each_their_order(mount: Mount, log: Path) -> None:
     mounted = with_partition(mount, log, "batch-bytes=8192,segment.bytes=100000")
     writers = " ".join(
@@ -293,7 +296,9 @@ def test_eight_writers_keep_each_their_order(mount: Mount, log: Path) -> None:
 
 
 @pytest.mark.promise("A mount with `-o ro` writes nothing into the log directory, not even a lock.")
-@pytest.mark.promise("What is listed is finite, has its exact size, never blocks, and changes nothing when it is read.")
+@pytest.mark.promise(
+    "Every listed file is finite, has its exact size, never blocks, and changes nothing when it is read."
+)
 def test_a_read_only_mount_of_a_read_only_directory_reads_everything_and_changes_nothing(
     mount: Mount, golden_copy: Path, tmp_path: Path
 ) -> None:
@@ -317,8 +322,8 @@ def test_a_read_only_mount_of_a_read_only_directory_reads_everything_and_changes
 
 
 @pytest.mark.promise(
-    "A partition is an exact prefix of the batches appended, and holds everything that was in the segment file when "
-    "the daemon was killed."
+    "After a crash, a partition is an exact prefix of the appended batches, and contains everything "
+    "that was in the segment file when the daemon was killed."
 )
 @pytest.mark.parametrize("after_kib", [0, 300, 900, 1700])
 def test_kill_9_under_load_leaves_an_exact_prefix(mount: Mount, log: Path, after_kib: int) -> None:
@@ -340,7 +345,8 @@ def test_kill_9_under_load_leaves_an_exact_prefix(mount: Mount, log: Path, after
 @pytest.mark.damages
 @pytest.mark.promise("The checksum of a batch is verified each time its records are read from the disk.")
 @pytest.mark.promise(
-    "A damaged batch fails alone: its neighbors stay readable, and `info` or the error tells path, position and offset."
+    "A damaged batch affects only itself: the batches around it stay readable, and `info` or the "
+    "error has path, position and offset."
 )
 def test_a_flipped_bit_is_an_error_for_its_batch_alone(mount: Mount, golden_copy: Path) -> None:
     partition = TopicPartition("java", 0)
@@ -366,7 +372,7 @@ def test_a_flipped_bit_is_an_error_for_its_batch_alone(mount: Mount, golden_copy
     assert str(path.name) in told and f"position {position}" in told
 
 
-@pytest.mark.promise("Two writers on one log directory cannot happen, whether the other is a broker or another mount.")
+@pytest.mark.promise("A log directory never has two writers, whether the other one is a broker or another mount.")
 def test_a_second_mount_is_refused_with_the_pid_of_the_first(mount: Mount, log: Path, tmp_path: Path) -> None:
     mounted = with_partition(mount, log)
     (tmp_path / "other").mkdir()

@@ -40,7 +40,8 @@ def running(program: str, *words: str, **how: Any) -> Iterator[subprocess.Popen[
 
 
 @pytest.mark.promise(
-    "Who reads what grows gets the bytes of the log and no others, however many read it and ask for its size."
+    "Readers of a growing file get the bytes of the log and no others, however many processes read "
+    "it and ask for its size."
 )
 @pytest.mark.parametrize("name", ["values", "records.ndjson", "segments/00000000000000000000.log"])
 def test_readers_of_what_grows_never_get_padding(mount: Callable[..., Any], tmp_path: Path, name: str) -> None:

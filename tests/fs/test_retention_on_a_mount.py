@@ -81,8 +81,8 @@ def two_segments(log: Path) -> str:
 
 
 @pytest.mark.promise(
-    "Retention and compaction remove what the topic's settings say and nothing else, on a mount as in a broker; no "
-    "later than a second after, what is gone cannot be found by name."
+    "Retention and compaction remove what the settings of the topic say and nothing else, on a mount "
+    "as in a broker; within one second, removed records can no longer be found by name."
 )
 def test_what_expired_is_found_by_no_name_any_more(mount: Mount, log: Path) -> None:
     mounted = mount(log, DUTIES)
@@ -108,8 +108,9 @@ def test_what_expired_is_found_by_no_name_any_more(mount: Mount, log: Path) -> N
 
 
 @pytest.mark.promise(
-    "A reader that has a record, `values` or a file of `segments/` open reads on when it is removed, for "
-    "`file.delete.delay.ms` at least; then reading what is gone is ESTALE, and never another record's bytes."
+    "An open record, `values` or file of `segments/` stays readable for at least "
+    "`file.delete.delay.ms` after its removal; later, reads of removed data fail with ESTALE and "
+    "never return the bytes of another record."
 )
 def test_what_is_open_is_read_on_and_then_stale(mount: Mount, log: Path) -> None:
     mounted = mount(log, DUTIES)

@@ -48,7 +48,7 @@ def read_some(path: Path, number: int) -> int:
 
 
 @pytest.mark.promise(
-    "After `offsetfs umount`, SIGTERM or SIGINT everything accepted is on disk before the process ends."
+    "After `offsetfs umount`, SIGTERM or SIGINT all accepted records are on disk before the process ends."
 )
 def test_requests_may_fail_at_the_limit_of_memory_and_the_mount_goes_on(mount: Mount, tmp_path: Path) -> None:
     log = tmp_path / "log"

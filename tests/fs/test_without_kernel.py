@@ -154,8 +154,8 @@ NAMED = [
 
 @pytest.mark.mount
 @pytest.mark.promise(
-    "`offsetfs ls` and `offsetfs cat` show what a mount shows: the same names, sizes, times, bytes and errors, where "
-    "nothing can be mounted."
+    "`offsetfs ls` and `offsetfs cat` show what a mount shows, without a mount: the same names, "
+    "sizes, times, bytes and errors."
 )
 def test_every_path_is_what_it_is_on_a_mount(log: Path, mount: Callable[..., Path]) -> None:
     point = mount(log, OPTIONS).path

@@ -54,8 +54,8 @@ def read_back(path: Path, topic: str) -> bytes:
     return in_print([(record.key, record.value or b"") for record in records])
 
 
-@pytest.mark.promise("DumpLogSegments finds every batch that we wrote valid and every index sound.")
-@pytest.mark.promise("A real broker opens what we appended to its directory without recovery and without complaint.")
+@pytest.mark.promise("DumpLogSegments finds every batch that offsetfs wrote valid and every index consistent.")
+@pytest.mark.promise("A broker opens a directory to which offsetfs appended without recovery and without errors.")
 def test_a_broker_goes_on_where_we_stopped_with_every_codec(kafka: KafkaBroker) -> None:
     theirs = b"".join(b"theirs %d\n" % number for number in range(100))
     settings = {"index.interval.bytes": "500", "segment.bytes": "1048576"}
@@ -104,7 +104,7 @@ def check_with_kafkas_tool(kafka: KafkaBroker, partitions: list[Path]) -> None:
     assert sane.count("passed sanity check.") == sum(f.suffix == ".index" for f in indexes)
 
 
-@pytest.mark.promise("A partition that we made can be handed over to a broker.")
+@pytest.mark.promise("A partition that offsetfs created can be handed over to a broker.")
 def test_a_partition_that_we_created_is_handed_over(
     kafka: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,7 +33,9 @@ RETENTION_MS = {"long": 86_400_000, "short": 0, "real": 86_400_000, "old": 86_40
 `old`: in formats v0 and v1, of which Kafka's cleaner makes v2, and ours what they were."""
 
 
-@pytest.mark.promise("A broker opens what we compacted, and reads of it what its own cleaner would have left.")
+@pytest.mark.promise(
+    "A broker opens a log that offsetfs compacted, and reads the records that its own cleaner would have left."
+)
 def test_kafkas_cleaner_and_ours_leave_the_same(new_kafka: Callable[..., KafkaBroker], tmp_path: Path) -> None:
     kafka = new_kafka(settings=OFF)
     theirs, ours = kafka.log_dir, tmp_path / "ours"

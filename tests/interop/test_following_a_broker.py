@@ -38,8 +38,8 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.promise(
-    "A read-only mount of a running broker's directory shows a record of a partition with one replica within 100 ms of "
-    "its acknowledgment, and costs nothing while nothing reads it."
+    "A read-only mount of a running broker's directory shows a record of a partition with one "
+    "replica within 100 ms of its acknowledgment, and does no work while no process reads it."
 )
 def test_a_record_is_seen_within_a_tenth_of_a_second_of_its_acknowledgement(kafka: KafkaBroker, tmp_path: Path) -> None:
     kafka.create_topic("orders")
@@ -53,8 +53,8 @@ def test_a_record_is_seen_within_a_tenth_of_a_second_of_its_acknowledgement(kafk
 
 
 @pytest.mark.promise(
-    "Over rolls, retention, deletion and a restart of the broker, a follower of `values` misses nothing and sees "
-    "nothing twice."
+    "A follower of `values` misses no record and sees none twice, across rolls, retention, deletion "
+    "and a restart of the broker."
 )
 def test_a_producer_at_full_speed_over_rolls_and_tail_misses_nothing(kafka: KafkaBroker, tmp_path: Path) -> None:
     kafka.create_topic("orders", configs={"segment.bytes": "1048576"})

@@ -44,7 +44,7 @@ def overflowed(partition: Path) -> None:
 CRASHES = {"swapped": swap_pending, "torn": torn, "overflowed": overflowed}
 
 
-@pytest.mark.promise("A real broker opens what we appended to its directory without recovery and without complaint.")
+@pytest.mark.promise("A broker opens a directory to which offsetfs appended without recovery and without errors.")
 def test_a_broker_goes_on_with_what_we_recovered(kafka: KafkaBroker) -> None:
     for topic in CRASHES:
         kafka.create_topic(topic, configs={"segment.bytes": "1048576", "index.interval.bytes": "100"})

@@ -28,7 +28,7 @@ def mounted(log: Path, point: Path, *options: str) -> Iterator[Path]:
         assert cli.run(["umount", str(point)]) == 0
 
 
-@pytest.mark.promise("A real broker opens what we appended to its directory without recovery and without complaint.")
+@pytest.mark.promise("A broker opens a directory to which offsetfs appended without recovery and without errors.")
 def test_cat_into_a_brokers_partitions_and_the_broker_goes_on(kafka: KafkaBroker, tmp_path: Path) -> None:
     for codec in CODECS:
         kafka.create_topic(f"t-{codec}")
@@ -69,7 +69,7 @@ def check_dump_on_the_mount(kafka: KafkaBroker, mnt: Path) -> None:
     assert "ismatch" not in result.stdout + result.stderr and "passed sanity check" in result.stdout
 
 
-@pytest.mark.promise("Two writers on one log directory cannot happen, whether the other is a broker or another mount.")
+@pytest.mark.promise("A log directory never has two writers, whether the other one is a broker or another mount.")
 def test_a_running_brokers_directory_is_refused_for_writing_and_open_for_reading(
     kafka: KafkaBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,12 +44,12 @@ def described(kafka: KafkaBroker, group: str) -> dict[str, str]:
 
 
 @pytest.mark.promise(
-    "An offset written to `groups/<group>/<partition>` is what a broker then answers to that group, and one that was "
-    "removed it knows no more."
+    "A broker returns the offset that was written to `groups/<group>/<partition>` to that group, and "
+    "none after the file was removed."
 )
 @pytest.mark.promise(
-    "A record with a key written to `topics/<topic>/append.ndjson` lies in the partition in which Kafka's own producer "
-    "would have put it."
+    "A record with a key that is written to `topics/<topic>/append.ndjson` goes to the partition "
+    "that Kafka's own producer would choose."
 )
 def test_keys_and_commits_are_where_kafkas_clients_put_them(kafka: KafkaBroker, tmp_path: Path) -> None:
     kafka.create_topic("theirs", PARTITIONS)

@@ -175,10 +175,7 @@ def test_there_is_one_writer(data: offsetfs.Directory) -> None:
     assert told.value.pid == os.getpid()
 
 
-@pytest.mark.promise(
-    "When a program has closed a log directory that it opened with `offsetfs.open`, everything that it appended is on "
-    "disk."
-)
+@pytest.mark.promise("Records appended through `offsetfs.open` are on disk when the log directory is closed.")
 @unit
 def test_a_sync_moves_the_recovery_point_and_the_end_is_clean(data, orders: offsetfs.Partition) -> None:
     log = data._directory.log(TopicPartition("orders", 0))
@@ -232,9 +229,7 @@ def test_records_of_a_call_lie_together_whoever_else_appends(orders: offsetfs.Pa
 
 
 @pytest.mark.crash
-@pytest.mark.promise(
-    "When a program that opened a log directory with `offsetfs.open` is killed, what it has appended is in the log."
-)
+@pytest.mark.promise("Records appended through `offsetfs.open` survive a crash of the process.")
 def test_what_was_appended_survives_the_death_of_the_program(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys, offsetfs\n"

@@ -90,7 +90,9 @@ def left_over(path: Path) -> list[str]:
     return [name for name in os.listdir(path) if name.startswith((".offsetfs-staged", ".offsetfs-publishing"))]
 
 
-@pytest.mark.promise("What is published from Spark is in the log once, whatever is killed between any two steps.")
+@pytest.mark.promise(
+    "Records published from Spark are in the log exactly once, whichever process is killed between any two steps."
+)
 def test_who_is_killed_at_any_step_and_begins_again_writes_each_record_once(tmp_path: Path) -> None:
     deadline, is_done = 1, False
     while not is_done:

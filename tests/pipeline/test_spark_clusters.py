@@ -91,7 +91,7 @@ spark.stop()
 """
 
 
-@pytest.mark.promise("An executor that dies while it writes costs no record and doubles none.")
+@pytest.mark.promise("A crash of an executor during a write loses no record and duplicates none.")
 def test_an_executor_that_dies_while_it_writes_costs_no_record_and_doubles_none(tmp_path: Path) -> None:
     mark = tmp_path / "killed"
     done = run(sys.executable, "-c", LOSES_AN_EXECUTOR, tmp_path / "logs", mark)

@@ -186,7 +186,7 @@ def test_lines_are_imported_once_with_their_bytes(spark: Any, tmp_path: Path) ->
     assert Counter(read) == Counter(lines)
 
 
-@pytest.mark.promise("Records of one key keep their order in what Spark writes, imports and repartitions.")
+@pytest.mark.promise("Spark writes, imports and repartitions keep the order of records with the same key.")
 @pytest.mark.usefixtures("small_splits")
 def test_records_of_a_key_keep_their_order_and_wrong_lines_are_told(spark: Any, tmp_path: Path) -> None:
     from offsetfs.pipeline.jobs.import_files import import_files
@@ -287,7 +287,7 @@ def test_tail_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
 # --- repartition -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.promise("Records of one key keep their order in what Spark writes, imports and repartitions.")
+@pytest.mark.promise("Spark writes, imports and repartitions keep the order of records with the same key.")
 def test_a_topic_gets_another_number_of_partitions_and_groups_go_on_where_they_were(spark: Any, tmp_path: Path) -> None:
     from offsetfs.pipeline.jobs.repartition import read_moves, repartition, translate
     from offsetfs.pipeline.jobs.workers import JobFailed

@@ -30,7 +30,7 @@ def staged(path: Path) -> list[str]:
     return [name for name in os.listdir(path) if name.startswith(".offsetfs-staged")]
 
 
-@pytest.mark.promise("Records of one key keep their order in what Spark writes, imports and repartitions.")
+@pytest.mark.promise("Spark writes, imports and repartitions keep the order of records with the same key.")
 def test_keyed_records_go_where_kafka_would_put_them_and_keep_their_order(spark: Any, tmp_path: Path) -> None:
     frame = spark.range(3000, numPartitions=3).selectExpr("concat('k', id % 50) AS key", "cast(id AS string) AS value")
     write(frame, tmp_path)

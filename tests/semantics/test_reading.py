@@ -206,7 +206,7 @@ VIEWS = [
 
 WHOLE = [
     Said(
-        "What is listed is finite, has its exact size, never blocks, and changes nothing when it is read.",
+        "Every listed file is finite, has its exact size, never blocks, and changes nothing when it is read.",
         "before=$(cat orders-0/next mixed-0/next); find orders-0 mixed-0 -type f | while read -r f; do "
         "[ $(cat $f | wc -c) = $(stat -c %s $f) ] || echo $f; done; "
         '[ "$before" = "$(cat orders-0/next mixed-0/next)" ] && echo unchanged',

@@ -358,7 +358,8 @@ DAMAGE: dict[str, tuple[Callable[[list[bytes]], list[bytes]], type[Exception]]] 
 
 @pytest.mark.damages
 @pytest.mark.promise(
-    "A batch that cannot be read ends a round of compaction, with path and position, and nothing is left out for it."
+    "An unreadable batch ends a round of compaction with an error that has path and position; no "
+    "record is dropped because of it."
 )
 @pytest.mark.parametrize("in_the_clean_part", [False, True], ids=["dirty", "clean"])
 @pytest.mark.parametrize("name", DAMAGE)
@@ -506,7 +507,7 @@ STEP = st.one_of(
 
 
 @pytest.mark.promise(
-    "The last value of every key is there at every instant of a compaction, and after a crash at any of them."
+    "The latest value of each key is readable at every moment of a compaction, and after a crash at any moment."
 )
 @settings(max_examples=25)
 @given(steps=st.lists(STEP, max_size=14))

@@ -60,7 +60,7 @@ def planted(path: Path, **settings: str) -> Cleaner:
 
 
 @pytest.mark.promise(
-    "The last value of every key is there at every instant of a compaction, and after a crash at any of them."
+    "The latest value of each key is readable at every moment of a compaction, and after a crash at any moment."
 )
 @pytest.mark.parametrize("shape", ["one group", "several groups", "several segments of one group"])
 def test_a_crash_at_any_step_shows_the_old_segments_or_the_new_ones(

@@ -317,7 +317,7 @@ BOMBS = {
 
 
 @pytest.mark.security("A record that inflates beyond the bound is refused in milliseconds, with the memory flat.")
-@pytest.mark.promise("Memory, open files and the time of a request have maxima, whatever is in the files.")
+@pytest.mark.promise("Memory, open files and the time per request are bounded, whatever the files contain.")
 @pytest.mark.parametrize(("codec_id", "bomb"), BOMBS.values(), ids=BOMBS)
 def test_a_bomb_of_a_gibibyte_is_refused_at_once_with_flat_memory(codec_id, bomb):
     stream = bomb()

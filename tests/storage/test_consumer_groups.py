@@ -207,7 +207,7 @@ def test_a_damaged_batch_costs_its_own_commits(log: Log, groups: ConsumerGroups,
     assert len(said) == 1 and "checksum" in said[0]
 
 
-@pytest.mark.promise("Memory, open files and the time of a request have maxima, whatever is in the files.")
+@pytest.mark.promise("Memory, open files and the time per request are bounded, whatever the files contain.")
 def test_memory_is_bounded(log: Log, groups: ConsumerGroups, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_groups, "COMMITS_MAX", 10)
     for number in range(30):

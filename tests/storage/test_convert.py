@@ -78,7 +78,9 @@ def test_every_old_golden_partition_has_the_same_records_as_v2(log_directory: tu
 ONE = ["kafka-0.10.2.2/v1-compact-gzip-0"]
 
 
-@pytest.mark.promise("A crash inside a swap shows the old segment or the new one, never neither.")
+@pytest.mark.promise(
+    "After a crash during the replacement of segments, the log has either the old or the new segments."
+)
 @pytest.mark.parametrize("log_directory", ONE, indirect=True)
 @pytest.mark.parametrize("steps", range(40))
 def test_a_crash_at_any_step_of_the_swap_loses_nothing(

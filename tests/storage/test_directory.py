@@ -52,7 +52,7 @@ def content(path: Path) -> dict[str, bytes]:
     return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
 
 
-@pytest.mark.promise("Opening a directory and closing it without a write leaves every byte as it was.")
+@pytest.mark.promise("Opening a directory and closing it without a write changes no byte.")
 def test_opening_and_closing_without_a_write_leaves_everything_as_it_was(golden_copy: Path) -> None:
     before = content(golden_copy)
     directory = LogDirectory.open(str(golden_copy))
@@ -260,7 +260,7 @@ def test_a_strangers_directory_among_partitions_is_left_alone(golden_copy: Path)
 
 
 @pytest.mark.security("Two programs cannot write to a directory at once.")
-@pytest.mark.promise("Two writers on one log directory cannot happen, whether the other is a broker or another mount.")
+@pytest.mark.promise("A log directory never has two writers, whether the other one is a broker or another mount.")
 def test_a_second_writer_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     script = (

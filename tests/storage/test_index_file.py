@@ -113,7 +113,9 @@ while True:
 """
 
 
-@pytest.mark.promise("An offset or time index that is damaged, missing or lying costs time and no answer.")
+@pytest.mark.promise(
+    "A damaged, missing or inconsistent offset or time index slows look-ups down but never changes an answer."
+)
 @pytest.mark.parametrize("writable", [False, True])
 def test_lookups_while_another_process_cuts_the_index_return_an_entry_and_end_no_process(
     writable: bool, path: Path

@@ -128,7 +128,9 @@ SPLITS: dict[str, tuple[Mapping[str, bytes], list[bytes]]] = {
 }
 
 
-@pytest.mark.promise("A crash inside a swap shows the old segment or the new one, never neither.")
+@pytest.mark.promise(
+    "After a crash during the replacement of segments, the log has either the old or the new segments."
+)
 @pytest.mark.parametrize(("files", "values"), SPLITS.values(), ids=SPLITS)
 def test_a_split_that_was_cut_short_is_finished_or_undone(
     files: Mapping[str, bytes], values: list[bytes], tmp_path: Path
@@ -175,7 +177,7 @@ def test_a_log_that_is_opened_while_a_broker_swaps_reads_on_when_it_has_swapped(
 # --- offsets that were given out ------------------------------------------------------------------------------------
 
 
-@pytest.mark.promise("Offsets that were on disk once are never given out again.")
+@pytest.mark.promise("Offsets that were on disk once are never assigned again.")
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("checkpoint", [{"log_start": 10}, {"recovery_point": 10}], ids=lambda known: next(iter(known)))
 def test_a_log_that_ends_below_its_start_or_recovery_point_goes_on_behind_it(

@@ -268,8 +268,8 @@ def append_row(path: Path) -> None:
 
 
 @pytest.mark.promise(
-    "What an index of keys says is compared with the record, and one that does not fit its seal or the log is made "
-    "anew."
+    "Each answer of a key index is checked against the record, and an index that does not match its "
+    "footer or the log is rebuilt."
 )
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_what_does_not_fit_is_made_anew(small: SmallLog, damage: Callable[[Path], object]) -> None:

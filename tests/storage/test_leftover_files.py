@@ -159,7 +159,7 @@ def test_what_is_replaced_is_gone_before_the_new_has_its_name(tmp_path: Path, st
 
 
 @pytest.mark.damages
-@pytest.mark.promise("Opening a directory and closing it without a write leaves every byte as it was.")
+@pytest.mark.promise("Opening a directory and closing it without a write changes no byte.")
 def test_garbage_in_a_clean_directory_stays_until_the_first_change(tmp_path: Path) -> None:
     partition = plant(tmp_path, {0: [batch(0, b"a")], 5: [batch(5, b"b")]})
     garbage = ["0.log.deleted", "2.index.cleaned", "3.index", "3.timeindex", "1.snapshot", "2.snapshot", "99.snapshot"]

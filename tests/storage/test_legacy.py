@@ -294,7 +294,7 @@ def test_a_set_is_not_inflated_beyond_the_bound(magic, codec):
 
 
 @pytest.mark.security("A length or a count is held against the bytes that are there before anything is allocated.")
-@pytest.mark.promise("Memory, open files and the time of a request have maxima, whatever is in the files.")
+@pytest.mark.promise("Memory, open files and the time per request are bounded, whatever the files contain.")
 def test_a_length_that_lies_costs_no_memory():
     lies = [patched(V0, 18, ">i", 2**31 - 1), patched(V0, 26, ">i", 2**31 - 1)]
     lies += [wrapper(0, 3, [lie]) for lie in (*lies, patched(V0, 8, ">i", 2**31 - 1))]

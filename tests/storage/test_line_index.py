@@ -531,7 +531,7 @@ def test_an_old_view_keeps_its_numbering_and_a_new_one_begins_at_the_new_start(l
     assert view.refresh() and view.size == len(expected)
 
 
-@pytest.mark.promise("Memory, open files and the time of a request have maxima, whatever is in the files.")
+@pytest.mark.promise("Memory, open files and the time per request are bounded, whatever the files contain.")
 def test_open_maps_are_bounded(log: Log) -> None:
     maps: Maps = FilePool(2)
     expected = fill(log, 200)

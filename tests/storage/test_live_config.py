@@ -175,7 +175,7 @@ REFUSED = {
 
 
 @pytest.mark.promise(
-    "A setting that is unknown, out of its range or contradicts another is refused by name, and changes nothing."
+    "A setting that is unknown, out of range or in conflict with another one is refused by name, and changes nothing."
 )
 @pytest.mark.parametrize(("changes", "reason"), REFUSED.values(), ids=REFUSED)
 def test_what_is_not_legal_is_refused_by_name_and_changes_nothing(

@@ -185,7 +185,7 @@ def test_a_full_disk_leaves_the_log_as_it_was_and_usable_afterwards(
     assert values_of(log) == [b"before", b"after"]
 
 
-@pytest.mark.promise("After a failed sync nothing later is acknowledged on that log.")
+@pytest.mark.promise("After a failed sync, a log acknowledges no further writes.")
 def test_a_failed_sync_fences_the_log(make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log()
     log.append(sealed([b"a"]))

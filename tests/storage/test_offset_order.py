@@ -108,7 +108,8 @@ def check_all_but(log: Log, damaged: int, error: type[StorageError]) -> None:
 
 @pytest.mark.damages
 @pytest.mark.promise(
-    "A damaged batch fails alone: its neighbors stay readable, and `info` or the error tells path, position and offset."
+    "A damaged batch affects only itself: the batches around it stay readable, and `info` or the "
+    "error has path, position and offset."
 )
 @pytest.mark.parametrize("bit", [0, 3, 7, 20, 30])
 def test_a_damaged_header_that_reaches_over_its_neighbours_hides_none(log_file: Path, bit: int) -> None:
@@ -160,7 +161,9 @@ def test_a_time_leads_to_no_batch_that_lies_about_its_offset(log_file: Path) -> 
 
 
 @pytest.mark.damages
-@pytest.mark.promise("An offset or time index that is damaged, missing or lying costs time and no answer.")
+@pytest.mark.promise(
+    "A damaged, missing or inconsistent offset or time index slows look-ups down but never changes an answer."
+)
 @pytest.mark.parametrize(
     "entries",
     [
@@ -180,7 +183,9 @@ def test_a_time_index_out_of_order_costs_no_answer(log_file: Path, entries: list
 
 
 @pytest.mark.damages
-@pytest.mark.promise("An offset or time index that is damaged, missing or lying costs time and no answer.")
+@pytest.mark.promise(
+    "A damaged, missing or inconsistent offset or time index slows look-ups down but never changes an answer."
+)
 def test_an_offset_index_out_of_order_costs_no_answer(log_file: Path) -> None:
     entries = [(n * EACH + EACH - 1, place_of(n)) for n in range(1, BATCHES)]
     entries[2:8] = entries[7:1:-1]
@@ -201,7 +206,7 @@ def crashed(file: Path, recovery_point: int) -> LogDirectory:
 
 
 @pytest.mark.damages
-@pytest.mark.promise("Recovery cuts only beyond the recovery point, and keeps what it cuts beside the log.")
+@pytest.mark.promise("Recovery removes data only beyond the recovery point, and keeps it in a file beside the log.")
 @pytest.mark.parametrize("bit", [3, 7, 30, 40, 62])
 def test_a_batch_that_lies_about_its_offset_is_stepped_over_below_the_recovery_point(log_file: Path, bit: int) -> None:
     change(log_file, place_of(4), ">q", (4 * EACH) ^ (1 << bit))

@@ -141,7 +141,7 @@ def _flip(path: Path, position: int) -> None:
     overwrite(file, position, bytes([file.read_bytes()[position] ^ 0x10]))
 
 
-@pytest.mark.promise("Recovery cuts only beyond the recovery point, and keeps what it cuts beside the log.")
+@pytest.mark.promise("Recovery removes data only beyond the recovery point, and keeps it in a file beside the log.")
 @pytest.mark.parametrize("corruption", CORRUPTIONS, ids=lambda c: c.name)
 def test_the_log_is_cut_at_the_first_unsound_batch_and_what_is_cut_is_kept(
     crashed: Path, corruption: Corruption
@@ -159,7 +159,7 @@ def test_the_log_is_cut_at_the_first_unsound_batch_and_what_is_cut_is_kept(
 
 
 @pytest.mark.damages
-@pytest.mark.promise("Recovery cuts only beyond the recovery point, and keeps what it cuts beside the log.")
+@pytest.mark.promise("Recovery removes data only beyond the recovery point, and keeps it in a file beside the log.")
 def test_damage_before_the_recovery_point_is_reported_and_never_cut(crashed: Path) -> None:
     batch_size = _size(crashed) // COUNT
     write_offsets(str(crashed / RECOVERY_POINTS), {PARTITION: COUNT})
@@ -188,7 +188,7 @@ def recovered_with_damage(path: Path) -> tuple[LogDirectory, Log]:
 
 
 @pytest.mark.damages
-@pytest.mark.promise("Offsets that were on disk once are never given out again.")
+@pytest.mark.promise("Offsets that were on disk once are never assigned again.")
 def test_offsets_below_the_recovery_point_are_never_given_out_again(crashed: Path) -> None:
     write_offsets(str(crashed / RECOVERY_POINTS), {PARTITION: COUNT})
     batch_size = _size(crashed) // COUNT
@@ -199,7 +199,9 @@ def test_offsets_below_the_recovery_point_are_never_given_out_again(crashed: Pat
 
 
 @pytest.mark.damages
-@pytest.mark.promise("An offset or time index that is damaged, missing or lying costs time and no answer.")
+@pytest.mark.promise(
+    "A damaged, missing or inconsistent offset or time index slows look-ups down but never changes an answer."
+)
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("how", ["missing", "zeros", "random", "odd length", "points into a batch", "points too far"])
 @pytest.mark.parametrize("clean", [True, False])

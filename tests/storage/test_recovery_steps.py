@@ -147,7 +147,7 @@ def before_each_change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[]
 
 
 @pytest.mark.damages
-@pytest.mark.promise("A recovery that is cut short begins anew and loses nothing that the first one kept.")
+@pytest.mark.promise("An interrupted recovery is repeated, and loses nothing that the first attempt kept.")
 @pytest.mark.parametrize("crash", CRASHES, ids=lambda crash: crash.name)
 def test_a_recovery_that_is_cut_short_at_any_step_comes_to_the_same(
     crash: Crash, tmp_path: Path, before_each_change: Callable[[Callable[[], None]], None],

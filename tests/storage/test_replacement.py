@@ -102,8 +102,9 @@ def test_who_reads_a_segment_that_was_replaced_reads_on_in_it_until_it_is_unlink
 
 
 @pytest.mark.promise(
-    "A reader that has a record, `values` or a file of `segments/` open reads on when it is removed, for "
-    "`file.delete.delay.ms` at least; then reading what is gone is ESTALE, and never another record's bytes."
+    "An open record, `values` or file of `segments/` stays readable for at least "
+    "`file.delete.delay.ms` after its removal; later, reads of removed data fail with ESTALE and "
+    "never return the bytes of another record."
 )
 def test_each_of_two_removed_segments_with_one_base_offset_is_readable_for_the_whole_delay(small: SmallLog) -> None:
     first = small.log.snapshot().first

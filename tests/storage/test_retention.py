@@ -166,7 +166,8 @@ def test_removing_segments_never_moves_the_end(make: Make, count: int) -> None:
 
 
 @pytest.mark.promise(
-    "Retention removes whole old segments, never the active one; the log start never falls, over a power cut neither."
+    "Retention deletes whole old segments, never the active one; the log start offset never "
+    "decreases, not even after a power loss."
 )
 def test_an_expired_active_segment_is_rolled_and_then_goes(make: Make) -> None:
     small = make(retention_ms="1000")
@@ -185,8 +186,8 @@ def test_an_active_segment_with_one_record_that_is_young_enough_stays_whole(make
 
 
 @pytest.mark.promise(
-    "In a broker's directory nothing goes by age or size before its metadata log, its `server.properties` or a setting "
-    "here tells the topic's policy."
+    "In a broker's directory, nothing is removed by age or size unless its metadata log, its "
+    "`server.properties` or a local setting states the policy of the topic."
 )
 def test_nothing_is_removed_where_a_broker_alone_knows_the_policy(make: Make) -> None:
     small = make()
@@ -267,7 +268,7 @@ def test_a_clock_that_jumps_removes_nothing_at_once(make: Make, jump_ms: int) ->
     assert small.bases == [6], "and a clock that was set right again is believed"
 
 
-@pytest.mark.promise("A clock that is set ahead removes nothing for an hour, in which it can be set right.")
+@pytest.mark.promise("When the clock jumps ahead, nothing is removed for an hour, so that the clock can be corrected.")
 def test_a_clock_that_stays_ahead_is_believed_after_an_hour() -> None:
     clock = FakeClock(NOW)
     cautious = CautiousClock(clock)
@@ -378,7 +379,8 @@ def test_the_start_is_the_same_after_the_log_is_opened_anew(make: Make, in_order
 
 
 @pytest.mark.promise(
-    "Retention removes whole old segments, never the active one; the log start never falls, over a power cut neither."
+    "Retention deletes whole old segments, never the active one; the log start offset never "
+    "decreases, not even after a power loss."
 )
 def test_files_that_come_back_after_a_power_cut_are_not_shown_and_go_again(make: Make) -> None:
     """The renames were not on disk when the power went: every file has its old name again."""

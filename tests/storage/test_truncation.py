@@ -261,7 +261,8 @@ def test_checkpoints_do_not_lie_beyond_the_cut(make: Make) -> None:
 
 
 @pytest.mark.promise(
-    "What a truncation cuts off is kept: whole segments for `file.delete.delay.ms`, the tail of one beside the log."
+    "Truncated records are kept: whole segments for `file.delete.delay.ms`, the tail of a segment in "
+    "a file beside the log."
 )
 def test_what_is_cut_from_a_segment_is_kept_beside_it(make: Make) -> None:
     small = four_segments(make)
@@ -284,7 +285,8 @@ def test_a_second_cut_at_one_place_keeps_both(make: Make) -> None:
 
 
 @pytest.mark.promise(
-    "What a truncation cuts off is kept: whole segments for `file.delete.delay.ms`, the tail of one beside the log."
+    "Truncated records are kept: whole segments for `file.delete.delay.ms`, the tail of a segment in "
+    "a file beside the log."
 )
 def test_segments_that_are_cut_off_wait_for_their_removal(make: Make) -> None:
     small = four_segments(make, file_delete_delay_ms="60000")
