@@ -15,14 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from offsetfs.storage.clock import Clock
+from offsetfs.storage import INTERNAL_TOPICS, JSON_VALUES, BatchBuilder, Clock, Log, record_size
 from offsetfs.storage.errors import PolicyViolation, RecordTooLarge
-from offsetfs.storage.names import INTERNAL_TOPICS
-from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import HEADER_SIZE
-from offsetfs.storage.records.batch_builder import BatchBuilder, record_size
-from offsetfs.storage.records.codec import RECORD_SIZE_MIN
-from offsetfs.storage.records.json_values import JSON_VALUES, TEXT
 
 BATCH_BYTES = 1 << 20
 """Size at which a batch is written, before compression; `max.message.bytes` of the topic caps it."""
@@ -112,7 +106,7 @@ class Appender:
                     split = builder.split_json(
                         *(whole, position, len(whole), now),
                         needs_key=self.log.is_compacted,
-                        values_as_text=json_values == TEXT,
+                        values_as_text=json_values == "text",
                     )
                     if split.fault is not None:
                         line = whole.count(b"\n", 0, split.start) + 1
@@ -150,7 +144,7 @@ class Appender:
     def _open(self) -> BatchBuilder:
         if self._builder is None:
             capacity, compression = min(BATCH_BYTES, self._bytes_max), self.log.config.compression
-            if capacity < HEADER_SIZE + RECORD_SIZE_MIN:
+            if capacity < BatchBuilder.BYTES_MIN:
                 raise RecordTooLarge(f"a batch of at most {capacity} bytes holds no record", path=self.log.path)
             spare, self._spare = self._spare, None
             if spare is not None and (spare.bytes_max, spare.compression) == (capacity, compression):
@@ -165,11 +159,11 @@ class Appender:
         builder = self._open()
         if not builder.is_empty:
             self._write()
-        elif HEADER_SIZE + size > self._bytes_max:
+        elif BatchBuilder.OVERHEAD_BYTES + size > self._bytes_max:
             raise RecordTooLarge(f"a record of {size} bytes", path=self.log.path)
         else:
-            assert builder.bytes_max < HEADER_SIZE + size
-            self._builder = BatchBuilder(HEADER_SIZE + size, self.log.config.compression)
+            assert builder.bytes_max < BatchBuilder.OVERHEAD_BYTES + size
+            self._builder = BatchBuilder(BatchBuilder.OVERHEAD_BYTES + size, self.log.config.compression)
 
     @property
     def _bytes_max(self) -> int:

@@ -18,10 +18,8 @@ from types import MappingProxyType, TracebackType
 from typing import Literal
 
 from offsetfs.library.partition import Partition
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogDirectory, TopicPartition
 from offsetfs.storage.errors import UnknownPartition
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED
 
 Mode = Literal["r", "a"]
 Isolation = Literal["read_uncommitted", "read_committed"]

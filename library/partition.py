@@ -18,13 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from offsetfs.library.appending import Appendable, Appender, NewRecord
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage import Batch, LogDirectory, LogReader, LogView, Record, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, ReadOnlyLog
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.isolation import LogView
-from offsetfs.storage.partition.log_reader import LogReader
-from offsetfs.storage.records.batch import Batch
-from offsetfs.storage.records.record import Record
 
 POLL_S = 0.005
 """So often a waiting reader looks whether the log has grown: writes of other processes are not announced."""

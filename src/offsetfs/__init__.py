@@ -21,20 +21,18 @@ if TYPE_CHECKING:
     from offsetfs.library.appending import NewRecord
     from offsetfs.library.open_directory import Directory
     from offsetfs.library.partition import Partition
-    from offsetfs.storage import errors
-    from offsetfs.storage.records.batch import Batch
-    from offsetfs.storage.records.record import Record
+    from offsetfs.storage import Batch, Record, errors
 
 __all__ = ["Batch", "Directory", "NewRecord", "Partition", "Record", "__version__", "errors", "open"]
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Batch": "offsetfs.storage.records.batch",
+    "Batch": "offsetfs.storage",
     "Directory": "offsetfs.library.open_directory",
     "NewRecord": "offsetfs.library.appending",
     "Partition": "offsetfs.library.partition",
-    "Record": "offsetfs.storage.records.record",
+    "Record": "offsetfs.storage",
 }
 
 

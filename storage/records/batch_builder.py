@@ -47,6 +47,11 @@ class SealedBatch:
 class BatchBuilder:
     """One batch in the making, in a buffer of `bytes_max` bytes."""
 
+    OVERHEAD_BYTES = HEADER_SIZE
+    """What a batch takes beside its records: `bytes_max` less this bounds a `record_size`."""
+    BYTES_MIN = HEADER_SIZE + codec.RECORD_SIZE_MIN
+    """The smallest `bytes_max`: a batch of one record without key, value and headers."""
+
     __slots__ = (
         "_base_timestamp",
         "_buffer",
@@ -60,7 +65,7 @@ class BatchBuilder:
     )
 
     def __init__(self, bytes_max: int, compression: Compression = UNCOMPRESSED) -> None:
-        if not HEADER_SIZE + codec.RECORD_SIZE_MIN <= bytes_max <= BATCH_BYTES_MAX:
+        if not self.BYTES_MIN <= bytes_max <= BATCH_BYTES_MAX:
             raise ValueError(f"a batch of {bytes_max} bytes")
         self.bytes_max = bytes_max
         self.compression = compression
