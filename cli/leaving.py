@@ -6,6 +6,7 @@ mount begins to end until `end`, which everything that concludes must come after
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from offsetfs.cli.progress import bytes_text
 from offsetfs.cli.service_manager import ServiceManager
+from offsetfs.storage import thread_start
 from offsetfs.storage.counted import counted
+from offsetfs.storage.thread_start import StartedThread
 
 if TYPE_CHECKING:
     from offsetfs.fs.appends.shared_sync import Left
@@ -35,18 +38,15 @@ class LeavingTeller:
         self._manager = manager
         self._publish = publish
         self._over = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: StartedThread | None = None
 
     def begin(self, reason: str, left: Callable[[], Left]) -> None:
         """The mount has begun to end; `left` may be asked from any thread."""
         self._manager.stopping(f"ending ({reason}): {told(left())}", EXTEND_SECONDS)
-        thread = threading.Thread(target=self._tell, args=(left,), name="leaving", daemon=True)
         try:
-            thread.start()
-        except (RuntimeError, MemoryError) as error:  # the records matter more than their progress
-            _log.warning("ending without reports of progress: %s", error)
-        else:
-            self._thread = thread
+            self._thread = thread_start.start(functools.partial(self._tell, left))
+        except OSError as error:  # the records matter more than their progress
+            _log.warning("ending without reports of progress: %s", error.strerror)
 
     def end(self) -> None:
         """Everything is done: nothing is told after this returns."""

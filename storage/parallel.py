@@ -6,10 +6,11 @@ than the first; one after the other they cost a turn of the disk each.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
+
+from offsetfs.storage.thread_start import StartedThread, ThreadNotStarted, start
 
 THREADS = 16
 WORTH_THREADS = 8
@@ -42,7 +43,7 @@ def for_each(items: Sequence[T], action: Callable[[T], None]) -> None:
             except Exception as error:
                 failures[number] = error
 
-    threads = _start_some(work, min(THREADS, len(items)) - 1)
+    threads = start_some(work, min(THREADS, len(items)) - 1)
     try:
         work()
     finally:
@@ -52,14 +53,12 @@ def for_each(items: Sequence[T], action: Callable[[T], None]) -> None:
         raise failures[min(failures)]
 
 
-def _start_some(work: Callable[[], None], count: int) -> list[threading.Thread]:
-    """Start up to `count` threads: as many as the limits of memory and of processes allow."""
-    started: list[threading.Thread] = []
+def start_some(work: Callable[[], None], count: int) -> list[StartedThread]:
+    """Start up to `count` threads that run `work`: as many as the limits of memory and of processes allow."""
+    started: list[StartedThread] = []
     for _ in range(count):
-        thread = threading.Thread(target=work, name="side-by-side")
         try:
-            thread.start()
-        except (RuntimeError, MemoryError):
+            started.append(start(work))
+        except ThreadNotStarted:
             break
-        started.append(thread)
     return started

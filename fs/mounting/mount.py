@@ -39,6 +39,7 @@ from offsetfs.fs.mounting.mount_table import MountTable
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.threads import in_thread
+from offsetfs.fs.workers import workers
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import StorageError
 
@@ -46,6 +47,9 @@ _log = logging.getLogger(__name__)
 
 REQUESTS_MAX = 4096  # handled at once, blocked readers included; each is a task
 LAST_ANSWERS_S = 1.0  # for requests that wait for something else than the drain
+THREADS_KEPT = 2
+"""Worker threads that a mount has from its beginning to its end: at a limit of memory or of processes they serve."""
+
 TIMEOUT_MIN_S = 15  # the kernel rounds a shorter request timeout up to this
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DEBUG_SIGNAL, LEVEL_SIGNAL = signal.SIGUSR1, signal.SIGUSR2
@@ -83,6 +87,8 @@ async def serve(
     """
     options = dataclasses.replace(options, request_timeout_s=request_timeout_s(), threads_max=threads_max(limit()))
     session = _Session(directory, mount_point, options, leaving)
+    if not workers.keep(THREADS_KEPT):
+        _log.warning("no thread could be started: raise ulimit -v or ulimit -u; reads that wait for the disk will fail")
     heard = (*SIGNALS, DEBUG_SIGNAL, LEVEL_SIGNAL)
     with trio.open_signal_receiver(*heard) as signals:  # to the very end: a second signal must not break the drain
         try:

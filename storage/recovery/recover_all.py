@@ -4,19 +4,21 @@ Follows Kafka's LogManager.loadLogs and `num.recovery.threads.per.data.dir`. Thr
 without the GIL, and a thread that waits for a sync does not use the processor. Two threads recovered 400 small logs in
 a third of the time of one thread. The largest logs are recovered first, so that no large one is left at the end.
 
-A partition that cannot be recovered fails alone. Any other exception in a worker thread or in the waiting thread
-(Ctrl-C) stops all of them at their next block. The next opening recovers the directory again.
+The calling thread is one of them: if no other thread can be started, it recovers all partitions alone.
+
+A partition that cannot be recovered fails alone. Any other exception in one thread (Ctrl-C in the calling thread) stops
+all of them at their next block. The next opening recovers the directory again.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from offsetfs.storage import files
+from offsetfs.storage import files, parallel
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.recovery.recovery import OnBytes
@@ -49,6 +51,7 @@ def recover_all(
 ) -> dict[TopicPartition, Exception]:
     """Call `recover` for each partition in `sizes`, a map to the bytes to verify; return the failed partitions.
 
+    Uses up to `threads` threads, including the calling one; fewer if the system allows no more.
     `StorageError` and `OSError` count as a failure of that partition. An exception of `on_progress` stops everything.
     """
     work = _RecoveryWork(sizes, recover, on_progress)
@@ -56,21 +59,38 @@ def recover_all(
         for partition in work.order:
             work.do(partition)
     else:
-        _run_in_parallel(work, min(threads, len(sizes)))
+        _recover_in_parallel(work, min(threads, len(sizes)))
     return work.failed
 
 
-def _run_in_parallel(work: _RecoveryWork, threads: int) -> None:
-    with ThreadPoolExecutor(threads, thread_name_prefix="recovery") as executor:
+def _recover_in_parallel(work: _RecoveryWork, threads: int) -> None:
+    waiting = deque(work.order)
+
+    def recover_some() -> None:
         try:
-            waiting = {executor.submit(work.do, partition) for partition in work.order}
-            done, _ = wait(waiting, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-        except BaseException:
-            work.stop()
-            executor.shutdown(cancel_futures=True)
-            raise
+            while partition := _next_of(waiting):
+                work.do(partition)
+        except BaseException as error:  # also Ctrl-C; the calling thread raises it
+            work.stop(error)
+
+    others = parallel.start_some(recover_some, threads - 1)
+    recover_some()
+    try:
+        for thread in others:
+            thread.join()
+    except BaseException as error:  # Ctrl-C
+        work.stop(error)
+        for thread in others:
+            thread.join()
+    if work.cause is not None:
+        raise work.cause
+
+
+def _next_of(waiting: deque[TopicPartition]) -> TopicPartition | None:
+    try:
+        return waiting.popleft()
+    except IndexError:
+        return None
 
 
 class _RecoveryWork:
@@ -83,14 +103,17 @@ class _RecoveryWork:
         self._recover = recover
         self._on_progress = on_progress
         self._lock = threading.Lock()
-        self._is_stopped = False
+        self.cause: BaseException | None = None
+        """The first exception that stopped the recovery of all partitions, if one did."""
         self._total = sum(sizes.values())
         self._done = 0
         self._partitions_done = 0
 
-    def stop(self) -> None:
-        """Make every thread stop at its next block."""
-        self._is_stopped = True
+    def stop(self, cause: BaseException) -> None:
+        """Make every thread stop at its next block. The first cause is kept."""
+        with self._lock:
+            if self.cause is None:
+                self.cause = cause
 
     def do(self, partition: TopicPartition) -> None:
         left = self._sizes[partition]
@@ -110,7 +133,7 @@ class _RecoveryWork:
 
     def _advance(self, partition: TopicPartition, count: int, *, is_done: bool = False) -> None:
         with self._lock:
-            if self._is_stopped:
+            if self.cause is not None:
                 raise RecoveryAborted
             self._done += count
             self._partitions_done += is_done

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -22,6 +23,7 @@ from offsetfs.fs.mounting.duty_runner import POSTPONED_S, DutyRunner
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.threads import RETRIES_S, in_thread, in_thread_or_here
+from offsetfs.fs.workers import workers
 from offsetfs.storage import parallel
 from offsetfs.storage.directory.directory import LogDirectory
 
@@ -31,24 +33,26 @@ NOW = 1_795_253_676_000
 
 
 class Threads:
-    """Stands for trio's worker threads; none can be started as long as `are_short`."""
+    """Stands for the threads of the system; none can be started as long as `are_short`."""
 
-    def __init__(self, start: Callable[..., None]) -> None:
+    def __init__(self) -> None:
         self.are_short = True
         self.refused = 0
-        self._start = start
+        self._start = _thread.start_new_thread
 
-    def start_thread_soon(self, *args: object) -> None:
+    def start_new_thread(self, *args: Any) -> int:
         if self.are_short:
             self.refused += 1
             raise RuntimeError("can't start new thread")
-        self._start(*args)
+        return self._start(*args)
 
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
-    threads = Threads(trio.lowlevel.start_thread_soon)
-    monkeypatch.setattr("trio._threads.start_thread_soon", threads.start_thread_soon)
+    """Threads that cannot be started, and no worker that is idle."""
+    threads = Threads()
+    workers.forget()
+    monkeypatch.setattr(_thread, "start_new_thread", threads.start_new_thread)
     return threads
 
 
@@ -129,10 +133,10 @@ async def test_accepted_records_are_written_and_synced_when_the_mount_ends(
     autojump_clock: MockClock,
     codec: str,
 ) -> None:
-    run_sync, writer = trio.to_thread.run_sync, Writer()
+    run, writer = workers.run, Writer()
     monkeypatch.setattr(append_queue, "HERE_BYTES_MAX", 0)
     async with appends_in(nursery, tmp_path, monkeypatch) as make:
-        monkeypatch.setattr(trio.to_thread, "run_sync", run_sync)
+        monkeypatch.setattr(workers, "run", run)
         world = make(linger_ms=60_000, flush_ms=60_000, topic={"compression.type": codec})
         accumulator, line = world.accumulator(), os.urandom(50_000).replace(b"\n", b"") + b"\n"
         for _ in range(2):
@@ -166,28 +170,27 @@ async def test_background_tasks_are_postponed_and_reported(
 
 @pytest.mark.expect_log("ending without reports of progress")
 def test_a_mount_ends_without_reports_of_progress(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
-    monkeypatch.setattr(threading.Thread, "start", _refuse)
+    monkeypatch.setattr(_thread, "start_new_thread", _refuse)
     teller = LeavingTeller(ServiceManager({}), lambda text: None)
     teller.begin("SIGTERM", Left)
     teller.end()
-    assert "ending without reports of progress: can't start new thread" in caplog.text
+    assert "ending without reports of progress: no thread could be started" in caplog.text
 
 
 @pytest.mark.parametrize("startable", [0, 2])
 def test_many_things_are_done_by_the_threads_that_there_are(monkeypatch: pytest.MonkeyPatch, startable: int) -> None:
-    start, started = threading.Thread.start, list[threading.Thread]()
+    start, started = _thread.start_new_thread, list[int]()
 
-    def limited(thread: threading.Thread) -> None:
+    def limited(*args: Any) -> None:
         if len(started) == startable:
-            _refuse(thread)
-        started.append(thread)
-        start(thread)
+            _refuse()
+        started.append(start(*args))
 
-    monkeypatch.setattr(threading.Thread, "start", limited)
+    monkeypatch.setattr(_thread, "start_new_thread", limited)
     done: list[int] = []
     parallel.for_each(range(100), done.append)
     assert (sorted(done), len(started)) == (list(range(100)), startable)
 
 
-def _refuse(thread: threading.Thread) -> None:
+def _refuse(*args: object) -> None:
     raise RuntimeError("can't start new thread")

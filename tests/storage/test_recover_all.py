@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,9 +116,20 @@ def test_ctrl_c_ends_all_of_them_and_the_directory_recovers_again(crashed: Path,
     with pytest.raises(KeyboardInterrupt):
         opened(crashed, threads, stop)
     assert not (crashed / CLEAN_SHUTDOWN).exists()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("recovery")]
     opened(crashed, threads).close()  # the lock is free, too
     assert files_of(crashed) == files_of(tmp_path / "whole")
+
+
+def test_where_no_thread_can_be_started_the_calling_one_recovers_all(
+    crashed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(function: object, arguments: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_thread, "start_new_thread", refuse)
+    directory = opened(crashed, 4)
+    assert (directory.failed, directory.log(partition(6)).next_offset) == ({}, 60)
+    directory.close()
 
 
 def test_when_one_ends_for_no_fault_of_its_partition_none_is_begun_any_more() -> None:
