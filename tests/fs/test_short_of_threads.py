@@ -159,11 +159,11 @@ async def test_background_tasks_are_postponed_and_reported(
     with contextlib.closing(LogDirectory.open(os.fspath(tmp_path))) as directory:
         shared = Shared(directory, MountOptions(), nursery)
         runner, runs = DutyRunner(shared), list[float]()
-        lane = runner._lanes[0]
-        monkeypatch.setattr(lane, "next_due", lambda: 0.0)
-        monkeypatch.setattr(lane, "run_due", lambda: runs.append(trio.current_time()) or [])
+        queue = runner._queues[0]
+        monkeypatch.setattr(queue, "next_due", lambda: 0.0)
+        monkeypatch.setattr(queue, "run_due", lambda: runs.append(trio.current_time()) or [])
         with trio.move_on_after(POSTPONED_S / 2):
-            await runner._keep(lane)
+            await runner._keep(queue)
         assert runs == []
         assert "no thread could be started" in shared.notes.text().decode()
 
