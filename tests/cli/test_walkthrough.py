@@ -12,7 +12,7 @@ import pytest
 
 from offsetfs.storage.compaction.offset_map import OffsetMap
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.mount  # no mount, but as long as one: half a minute of commands
 
 ROOT = Path(__file__).parents[2]
 

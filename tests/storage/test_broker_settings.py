@@ -1,8 +1,6 @@
 """Kafka's settings of a broker: names, precedence and units, from files and from the metadata log."""
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import metadata_records as records
@@ -91,21 +89,6 @@ def test_known_settings_without_effect_are_listed_and_unknown_ones_refused() -> 
 def test_an_illegal_value_names_its_setting(given: dict[str, str]) -> None:
     with pytest.raises(InvalidConfig):
         broker_settings.resolve(given)
-
-
-def test_kafkas_own_list_of_names_is_known(tmp_path: Path) -> None:
-    """Kafka 4.1 itself is asked for the names of its settings."""
-    jars = Path(__file__).parents[2] / ".cache" / "kafka-4.1.0" / "libs"
-    source = tmp_path / "Names.java"
-    source.write_text(
-        "public class Names { public static void main(String[] words) {"
-        " org.apache.kafka.server.config.AbstractKafkaConfig.CONFIG_DEF.names().forEach(System.out::println); } }"
-    )
-    java = shutil.which("java")
-    assert java is not None
-    done = subprocess.run([java, "-cp", f"{jars}/*", source], capture_output=True, text=True, check=True)
-    names = done.stdout.split()
-    assert len(names) > 300 and [name for name in names if not broker_settings.is_known(name)] == []
 
 
 def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:

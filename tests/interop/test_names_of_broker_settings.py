@@ -1,0 +1,26 @@
+"""Kafka's own list of broker settings is known here."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from offsetfs.storage.settings import broker_settings
+
+pytestmark = pytest.mark.interop
+
+
+def test_kafkas_own_list_of_names_is_known(tmp_path: Path) -> None:
+    """Kafka 4.1 itself is asked for the names of its settings."""
+    jars = Path(__file__).parents[2] / ".cache" / "kafka-4.1.0" / "libs"
+    source = tmp_path / "Names.java"
+    source.write_text(
+        "public class Names { public static void main(String[] words) {"
+        " org.apache.kafka.server.config.AbstractKafkaConfig.CONFIG_DEF.names().forEach(System.out::println); } }"
+    )
+    java = shutil.which("java")
+    assert java is not None
+    done = subprocess.run([java, "-cp", f"{jars}/*", source], capture_output=True, text=True, check=True)
+    names = done.stdout.split()
+    assert len(names) > 300 and [name for name in names if not broker_settings.is_known(name)] == []

@@ -1,0 +1,53 @@
+"""A public class name occurs once in the project."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("cli", "fs", "library", "pipeline", "storage", "scripts")
+
+DUPLICATES = {
+    "Batch",
+    "Directory",
+    "File",
+    "LogDirectories",
+    "Message",
+    "OptionError",
+    "Partition",
+    "Row",
+    "SegmentFiles",
+    "Split",
+    "Target",
+    "WrongLine",
+}
+"""Names that still occur more than once. The list only shrinks: rename a class, then delete its name here."""
+
+
+@functools.cache
+def places() -> dict[str, list[str]]:
+    """Return the modules of each public class, by its name; nested classes and functions' own classes are left out."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found[node.name].append(str(path.relative_to(ROOT)))
+    return dict(found)
+
+
+def test_a_public_class_name_occurs_once() -> None:
+    assert len(places()) > 300
+    repeated = {name: where for name, where in places().items() if len(where) > 1}
+    assert {name: where for name, where in repeated.items() if name not in DUPLICATES} == {}
+
+
+def test_the_list_of_duplicates_only_shrinks() -> None:
+    assert sorted(name for name in DUPLICATES if len(places().get(name, ())) < 2) == [], "delete these names"
