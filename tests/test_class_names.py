@@ -20,6 +20,7 @@ DUPLICATES = {
     "File",
     "LogDirectories",
     "Message",
+    "Notes",
     "OptionError",
     "Partition",
     "Row",
