@@ -77,7 +77,7 @@ class Shared:
         self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined lines, see views.py
         self.stretches: Lru[RecordChunk] = Lru(STRETCH_BYTES_MAX)  # joined records, see follow.py
         self.maps: Maps = FilePool(OPEN_MAPS_MAX, finds_held=True)
-        files.reclaim_with(self.maps.let_all_go)
+        files.reclaim_with(self.maps.evict_all)
         self.key_indexes = OpenIndexes()
         self._note_directories()
         self.damage_found = 0

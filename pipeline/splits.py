@@ -59,7 +59,7 @@ def _stretches(log: Log, start: int, end: int) -> Iterator[tuple[Segment, int, i
     for segment in segments.from_floor(start):
         if segment.base_offset >= end:
             return
-        behind = segments.base_behind(segment)
+        behind = segments.next_base_offset(segment)
         index = segment.open_files().index
         first = 0 if start <= segment.base_offset else min(index.lookup(start)[1], segment.size)
         last = (

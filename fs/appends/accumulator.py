@@ -465,7 +465,7 @@ class Accumulators:
 
     def _give_back_room(self) -> None:
         for accumulator in self._of.values():
-            accumulator.log.give_back_room()
+            accumulator.log.release_preallocation()
 
     async def _keep_time(self) -> None:
         with self._scope:

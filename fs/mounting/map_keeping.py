@@ -93,7 +93,7 @@ class MapKeeper:
             self._is_running = False
 
     async def _keep(self, partition: Partition, segment: Segment, growing: GrowingFile) -> None:
-        end = partition.log.snapshot().base_behind(segment)
+        end = partition.log.snapshot().next_base_offset(segment)
         if segment.is_removed or end is None:
             return
         view = RangeView(

@@ -531,7 +531,7 @@ class LogDirectory:
         Called when the process is at its limit of open files. That limit bounds speed, not the number of partitions.
         """
         closed = [log.rest() for log in self._logs.all()]
-        return self._pool.let_all_go() or any(closed)
+        return self._pool.evict_all() or any(closed)
 
     def flush(self) -> None:
         """Sync all appended records. The first error is raised after all logs were tried."""

@@ -20,7 +20,7 @@ def batch_at(log: Log, offset: int, *, nowait: bool) -> Batch | None:
         return None
     segments = log.snapshot()
     for segment in segments.from_floor(offset):
-        batch = segment.find(offset, offset_end=segments.base_behind(segment), nowait=nowait)
+        batch = segment.find(offset, offset_end=segments.next_base_offset(segment), nowait=nowait)
         if batch is not None:
             return batch
     return None

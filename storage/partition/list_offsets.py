@@ -30,7 +30,7 @@ def find_record(
     """
     segments, offset_min = log.snapshot(), log.log_start_offset
     for segment in segments.from_timestamp(timestamp, nowait=nowait):
-        offset_end = segments.base_behind(segment)
+        offset_end = segments.next_base_offset(segment)
         found = time_search.find_record(
             segment,
             timestamp,

@@ -356,7 +356,7 @@ class Log:
                     self._check_writable()
                 target, dirty, names = self.next_offset, self._dirty, self._names_dirty
                 self._dirty, self._names_dirty = [], False
-                self._segments.active.give_back_room()
+                self._segments.active.release_preallocation()
             try:
                 for segment in dirty:
                     segment.sync()
@@ -375,11 +375,11 @@ class Log:
                 raise
             self.recovery_point = max(self.recovery_point, target)
 
-    def give_back_room(self) -> None:
+    def release_preallocation(self) -> None:
         """Take no more of the disk than was appended: it is full, and others want to write."""
-        if self._segments.active.has_room_set_aside:
+        if self._segments.active.has_preallocation:
             with self._lock:
-                self._segments.active.give_back_room()
+                self._segments.active.release_preallocation()
 
     def rest(self) -> bool:
         """Close the files of the active segment until the next append; return whether that closed anything.

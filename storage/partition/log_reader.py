@@ -219,7 +219,7 @@ class LogReader:
 
     def _end_of(self, segment: Segment, segments: Segments) -> int:
         """Return the offset below which every batch of the segment begins, unless its base offset is damaged."""
-        following = segments.base_behind(segment)
+        following = segments.next_base_offset(segment)
         return self._log.next_offset if following is None else following
 
     def _is_there(self, segments: Segments, error: OSError, deadline: float) -> bool:

@@ -43,7 +43,7 @@ def replace_segments(log: Log, new: Sequence[Segment], old: Sequence[Segment]) -
 
 def _swap(path: str, new: Sequence[Segment], old: Sequence[Segment]) -> None:
     bases = [segment.base_offset for segment in new]
-    with segment_names.taking_out(old):
+    with segment_names.following_removal(old):
         swap.retire(path, bases, [segment.base_offset for segment in old])
     swap.install(path, bases)
     for segment in new:

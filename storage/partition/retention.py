@@ -202,7 +202,7 @@ def _make_room(log: Log, segments: list[Segment]) -> bool:
         segment = segments.pop(0)
         with log.changing():
             if log.snapshot().first is segment and segment is not log.snapshot().active:
-                segment_names.unlink_now(segment)
+                segment_names.unlink_at_once(segment)
                 with log.fencing():
                     files.sync_directory(log.path)
                 log.adopt(log.snapshot().without([segment]))
@@ -228,7 +228,7 @@ def take_out_below_start(log: Log) -> list[Segment]:
         if not gone:
             return []
         for segment in gone:
-            segment_names.take_out(segment)
+            segment_names.remove_from_log(segment)
         with log.fencing():
             files.sync_directory(log.path)
         log.adopt(segments.without(gone))

@@ -107,7 +107,7 @@ def _cut_epochs(log: Log, *, cut_from: int, next_offset: int) -> None:
 def _take_out(log: Log, segments: Sequence[Segment]) -> None:
     """Rename segments to `.deleted`, the latest first: a crash leaves no hole in the log."""
     for segment in reversed(segments):
-        segment_names.take_out(segment)
+        segment_names.remove_from_log(segment)
         files.sync_directory(log.path)
     segment_names.unlink_later(segments, log.context.deletions, log.config.file_delete_delay_ms)
 

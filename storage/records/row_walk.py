@@ -139,44 +139,44 @@ def sound_rows(
     *,
     offset_min: int = -1,
     offset_max: int = _LONG_MAX,
-    base_behind: int | None = None,
+    next_base_offset: int | None = None,
 ) -> Iterator[Rows]:
     """Yield the batches in `[position, end)`, checksums verified, formats as they come; v0 in runs (`legacy`).
 
     Damage raises, as from `batch_chain.batches`. With an `offset_min` of 0 or more offsets rise from there on, or
     `MalformedBatch`; one above `offset_max` raises `OffsetBeyondSegment`. Their checksums hold then: they do not cover
     the offset. Where a batch leaves a gap and the one behind it does not fit, it is that before the gap that is
-    malformed; `base_behind`, where the next segment begins, stands for what is behind the last.
+    malformed; `next_base_offset`, where the next segment begins, stands for what is behind the last.
     """
     window = _Window(file, end, BLOCK_BYTES)
     while position < end:
         rows = window.sound(position, offset_min, offset_max)
         if rows is not None:
-            yield from _standing(rows, file, end, offset_min, base_behind)
+            yield from _standing(rows, file, end, offset_min, next_base_offset)
             position = rows.end
             offset_min = rows.next_offset if offset_min >= 0 else -1
             continue
         for rows, header in _one_by_one(file, window, position, end):
             _check_offsets(header, rows.position, offset_min, offset_max, file.path)
-            yield from _standing(rows, file, end, offset_min, base_behind)
+            yield from _standing(rows, file, end, offset_min, next_base_offset)
             position = rows.end
             offset_min = header.next_offset if offset_min >= 0 else -1
 
 
-def offset_max_of(base_offset: int, base_behind: int | None) -> int:
-    """Return the highest offset that a segment can hold; `base_behind`: where the next one begins, if there is one."""
+def offset_max_of(base_offset: int, next_base_offset: int | None) -> int:
+    """Return the highest offset that a segment can hold; `next_base_offset`: that of the next segment, or None."""
     highest = segment_offset_max(base_offset)
-    return highest if base_behind is None else min(highest, base_behind - 1)
+    return highest if next_base_offset is None else min(highest, next_base_offset - 1)
 
 
-def _standing(rows: Rows, file: File, end: int, offset_min: int, base_behind: int | None) -> Iterator[Rows]:
+def _standing(rows: Rows, file: File, end: int, offset_min: int, next_base_offset: int | None) -> Iterator[Rows]:
     """Yield the rows whose offsets can stand where they are; raise for the last one when it cannot.
 
     Only the last can be meant: rows end where offsets do not rise.
     """
     before = rows.without_last()
     expected, base = before.next_offset if before.numbers else offset_min, rows.column(chain.BASE_OFFSET)[-1]
-    following = _offset_behind(file, rows.end, end, base_behind) if offset_min >= 0 and expected < base else None
+    following = _offset_behind(file, rows.end, end, next_base_offset) if offset_min >= 0 and expected < base else None
     if following is None or not expected <= following < rows.next_offset:
         yield rows
         return
@@ -187,10 +187,10 @@ def _standing(rows: Rows, file: File, end: int, offset_min: int, base_behind: in
     raise MalformedBatch(reason, path=file.path, position=position, offset=base)
 
 
-def _offset_behind(file: File, position: int, end: int, base_behind: int | None) -> int | None:
+def _offset_behind(file: File, position: int, end: int, next_base_offset: int | None) -> int | None:
     """Return the offset of the batch at `position`; None when there is none that looks like one."""
     if position + MAGIC_END > end:
-        return base_behind
+        return next_base_offset
     head = file.read(position, MAGIC_END)
     looks_whole = len(head) == MAGIC_END and int.from_bytes(head[8:12], "big", signed=True) > 0 and head[16] <= MAGIC
     return int.from_bytes(head[:8], "big", signed=True) if looks_whole else None

@@ -64,12 +64,12 @@ def _exceeds(segment: Segment, end: int | None) -> bool:
     return end is not None and end - 1 - segment.base_offset > RELATIVE_OFFSET_MAX
 
 
-def is_overflowed(segment: Segment, base_behind: int | None) -> bool:
+def is_overflowed(segment: Segment, next_base_offset: int | None) -> bool:
     """Whether the whole segment is valid, and some of its offsets are too far above its base. Reads the whole segment.
 
-    `base_behind`: the base offset of the next segment, None for the last one.
+    `next_base_offset`: the base offset of the next segment, None for the last one.
     """
-    offset_max = _OFFSET_END if base_behind is None else base_behind - 1
+    offset_max = _OFFSET_END if next_base_offset is None else next_base_offset - 1
     beyond = 0
     try:
         with files.opened(segment.log_path) as log:
@@ -79,7 +79,7 @@ def is_overflowed(segment: Segment, base_behind: int | None) -> bool:
                 beyond += sum(_exceeds(segment, end) for end in rows.next_offsets())
     except StorageError:
         return False
-    return beyond > (1 if base_behind is None else 0)
+    return beyond > (1 if next_base_offset is None else 0)
 
 
 def split(segment: Segment) -> list[str]:

@@ -137,7 +137,7 @@ class Recovery:
                     position = self._skip_damage(segment, log, position)
             log.sync()
         builder.finish()
-        segment.adopt_indexes(builder)
+        segment.replace_indexes(builder)
         return is_cut
 
     def _verify(
@@ -148,8 +148,8 @@ class Recovery:
 
         Offsets must rise and fit an index entry, because the checksum does not cover them.
         """
-        base_behind = self.segments.base_behind(segment)
-        offset_max = row_walk.offset_max_of(segment.base_offset, base_behind)
+        next_base_offset = self.segments.next_base_offset(segment)
+        offset_max = row_walk.offset_max_of(segment.base_offset, next_base_offset)
         try:
             for rows in row_walk.sound_rows(
                 log,
@@ -157,7 +157,7 @@ class Recovery:
                 segment.size,
                 offset_min=self.next_offset,
                 offset_max=offset_max,
-                base_behind=base_behind,
+                next_base_offset=next_base_offset,
             ):
                 builder.add_rows(rows.numbers)
                 self._record(rows, log)
@@ -194,11 +194,11 @@ class Recovery:
             position,
             segment.size,
             offset_min=self.next_offset,
-            offset_max=row_walk.offset_max_of(segment.base_offset, self.segments.base_behind(segment)),
+            offset_max=row_walk.offset_max_of(segment.base_offset, self.segments.next_base_offset(segment)),
         )
         if following == segment.size:  # never reuse offsets that were assigned before the crash
             self.next_offset = max(self.next_offset, self._recovery_point)
-            segment.ends_torn = True
+            segment.has_torn_tail = True
         return following
 
     # --- what does not stay ------------------------------------------------------------------------------------------
@@ -210,7 +210,9 @@ class Recovery:
         log, after a gap.
         """
         kept = cut_tail.keep(segment, position, sync_name=False)
-        is_preallocated = kept is None and segment.config.preallocate and self.segments.base_behind(segment) is None
+        is_preallocated = (
+            kept is None and segment.config.preallocate and self.segments.next_base_offset(segment) is None
+        )
         where = f"kept in {os.path.basename(kept)}" if kept else "all of them zero"
         reason = f"{reason}; cut {counted(segment.size - position, 'byte')}, {where}"
         if not is_preallocated:
@@ -236,7 +238,7 @@ class Recovery:
 
     def _split(self, segment: Segment) -> bool:
         """Split a segment whose offsets do not fit its indexes; return whether it was one."""
-        if overflow.is_overflowed(segment, self.segments.base_behind(segment)):
+        if overflow.is_overflowed(segment, self.segments.next_base_offset(segment)):
             self.split = overflow.split(segment)
         return bool(self.split)
 

@@ -84,16 +84,16 @@ class RecoveryPlan:
             self.set_aside.append(base)
             self._on_step("set-aside", segment_name(base, ".log"), f"{reason}; kept as {kept}", position=0)
 
-    def _cuts(self, base: int, base_behind: int | None) -> bool:
+    def _cuts(self, base: int, next_base_offset: int | None) -> bool:
         """Verify one segment; return whether it would be cut."""
-        offset_max = row_walk.offset_max_of(base, base_behind)
+        offset_max = row_walk.offset_max_of(base, next_base_offset)
         with files.opened(self._logs[base]) as log:
             position, size = 0, log.size()
             while position < size:
-                position, error = self._sound_end(log, position, size, offset_max, base_behind)
+                position, error = self._sound_end(log, position, size, offset_max, next_base_offset)
                 if error is None:
                     return False
-                if isinstance(error, OffsetBeyondSegment) and self._splits(base, base_behind):
+                if isinstance(error, OffsetBeyondSegment) and self._splits(base, next_base_offset):
                     offset_max = _OFFSET_MAX
                 elif self.next_offset >= self._recovery_point:
                     self._report_cut(log, base, position, size, error.reason)
@@ -107,11 +107,16 @@ class RecoveryPlan:
         return False
 
     def _sound_end(
-        self, log: files.File, position: int, size: int, offset_max: int, base_behind: int | None
+        self, log: files.File, position: int, size: int, offset_max: int, next_base_offset: int | None
     ) -> tuple[int, StorageError | None]:
         try:
             for rows in row_walk.sound_rows(
-                log, position, size, offset_min=self.next_offset, offset_max=offset_max, base_behind=base_behind
+                log,
+                position,
+                size,
+                offset_min=self.next_offset,
+                offset_max=offset_max,
+                next_base_offset=next_base_offset,
             ):
                 if rows.next_offset - self.next_offset != sum(rows.column(chain.LAST_OFFSET_DELTA)) + len(rows):
                     self._has_gaps = True
@@ -120,11 +125,11 @@ class RecoveryPlan:
             return position, error
         return position, None
 
-    def _splits(self, base: int, base_behind: int | None) -> bool:
+    def _splits(self, base: int, next_base_offset: int | None) -> bool:
         pool: FilePool[SegmentFiles] = FilePool(1)
         segment = Segment(self._path, base, DEFAULTS, pool, size=files.status(self._logs[base]).st_size, read_only=True)
         segment.log_path = self._logs[base]
-        if not overflow.is_overflowed(segment, base_behind):
+        if not overflow.is_overflowed(segment, next_base_offset):
             return False
         self._on_step("split", segment_name(base, ".log"), overflow.MEANING)
         self._has_gaps = True

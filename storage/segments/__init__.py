@@ -1,1 +1,1 @@
-"""A segment: its log file, its indexes, its names on disk, and the map of those that make a partition."""
+"""Segments: log file, indexes, file names, and the map of the segments of a partition."""

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Searching the entries of an index file: the compiled twin of `index_search_pure`, which is the specification.
+"""Binary search in the entries of an index file: the compiled form of the reference `index_search_pure`.
 
-Entries may be in no order, and another process may be writing them: a search ends, and reads nothing behind the last.
+Entries may be unsorted, and another process may be writing them: a search always ends, and never reads after the last.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -13,7 +13,7 @@ cdef enum:
 
 
 def around(view, Py_ssize_t count, base_offset, offset):
-    """Return the entry with the largest offset ≤ `offset`, and the two behind it. See `index_search_pure.around`."""
+    """Return the entry with the largest offset ≤ `offset`, and two more. See `index_search_pure.around`."""
     cdef Py_buffer entries
     cdef Py_ssize_t place, last
     cdef list found = []
@@ -62,7 +62,7 @@ cdef int check(Py_ssize_t count, Py_ssize_t size, Py_ssize_t entry_bytes) except
 
 
 cdef int64_t bounded(number) except? -2:
-    """Return what compares with the fields of an entry as `number` does."""
+    """Return a number that compares with the fields of an entry as `number` does."""
     if number > 0x7FFFFFFFFFFFFFFF:
         return 0x7FFFFFFFFFFFFFFF
     return -1 - 0x7FFFFFFFFFFFFFFF if number < -1 - 0x7FFFFFFFFFFFFFFF else number
@@ -71,7 +71,7 @@ cdef int64_t bounded(number) except? -2:
 cdef Py_ssize_t rank(
     const uint8_t* entries, Py_ssize_t count, Py_ssize_t entry_bytes, bint is_long, int64_t wanted
 ) noexcept nogil:
-    """Return where the first entry with a larger key stands, as `bisect.bisect_right` finds it."""
+    """Return the index of the first entry with a larger key, as `bisect.bisect_right` does."""
     cdef Py_ssize_t low = 0, high = count, middle
     cdef const uint8_t* entry
     while low < high:

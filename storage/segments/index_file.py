@@ -1,23 +1,23 @@
-"""A file of fixed-size entries: written with pwrite, read with pread.
+"""A file of fixed-size entries, written with pwrite and read with pread.
 
-What the offset index and the time index have in common: no header, no checksum, entries one after the other, possibly
-followed by zeros, because Kafka makes the index of the active segment as long as it may become (sparse) and cuts it
-to its entries when the segment is rolled or closed. Follows Kafka's `AbstractIndex`, with three differences:
+The common part of the offset index and the time index. The file has no header and no checksum, only entries, possibly
+followed by zeros: Kafka preallocates the index of the active segment as a sparse file, and cuts it to its entries when
+the segment is rolled or closed. Follows Kafka's `AbstractIndex`, with three differences:
 
-*   Kafka maps the file. A mapped file answers with SIGBUS, which ends the process, when a store meets a full disk or
-    when another process cuts the file. pwrite returns ENOSPC, and pread of a file that was cut returns fewer bytes.
-*   Kafka takes every slot of an existing file for an entry. Here the zeros at the end are not counted, so a file that
-    a crash left long, or that a running broker is filling, reads right.
-*   Kafka searches a "warm section" at the end first, to touch fewer pages. Here a look-up searches the first keys of
-    all blocks of 1,024 entries, which are kept in memory (2 KiB for the index of 1 GiB), and then reads one block.
+* Kafka maps the file. A store to a mapped file on a full disk, or a load after another process cut the file, raises
+SIGBUS, which kills the process. pwrite returns ENOSPC instead, and pread returns fewer bytes.
+* Kafka counts every slot of an existing file as an entry. Here the zeros at the end are not counted, so an index that a
+crash left too long, or that a running broker is filling, is read correctly.
+* Kafka searches a "warm section" at the end first, to touch fewer pages. Here a look-up searches the first keys of all
+blocks of 1,024 entries, which are cached in memory (2 KiB for the index of 1 GiB), and then reads one block.
 
-The kept keys may be out of date when another process writes the file. A look-up checks them against the block that it
-has read, and forgets them when the block does not agree.
+The cached keys can be stale if another process writes the file. A look-up compares them with the block that it reads,
+and drops the cache if they differ.
 
-Threads: one writer, any number of readers. `append` moves `count` after the entry is in the file. A read-only opener
-may read a file that another process fills: it asks for the length at each look-up.
+Threads: one writer, any number of readers. `append` increments `count` after the entry is in the file. A reader of a
+file that another process fills determines the count at each look-up.
 
-Costs: one descriptor. A look-up is one pread of 8 or 12 KiB, and the first ones a pread of an entry for each level.
+Cost: one descriptor. A look-up is one pread of 8 or 12 KiB; the first look-ups add a pread of one entry per level.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from offsetfs.storage.errors import CorruptIndex, InvalidIndexAppend
 from offsetfs.storage.units import I32_MAX, I64_MAX
 
 BLOCK_ENTRIES = 1024
-"""How many entries a look-up reads. Measured: 8 KiB cost 0.2 µs more to read than one entry does."""
+"""The number of entries that a look-up reads. Measured: reading 8 KiB takes 0.2 µs longer than reading one entry."""
 
 FOLLOWING_ENTRIES = 2
-"""How many entries behind the block a look-up reads: `OffsetIndex.around` returns the two behind the one it finds."""
+"""The number of entries after the block that a look-up reads, because `OffsetIndex.around` returns two more entries."""
 
 _SECOND_FIELD_SIZE = 4  # a position, or a relative offset
 
@@ -43,7 +43,7 @@ _UNKNOWN = -I64_MAX - 1  # in `_first_keys`: not read yet
 
 
 class IndexFile:
-    """The entries of one index file. What they mean is the owner's business."""
+    """The entries of one index file. The owner interprets the fields."""
 
     __slots__ = ("_count", "_first_keys", "_length", "bytes_max", "entry", "file", "followed", "writable")
 
@@ -65,8 +65,8 @@ class IndexFile:
     def open(
         cls, path: str, entry: Struct, *, bytes_max: int, writable: bool, followed: bool, create: bool
     ) -> IndexFile:
-        """Open the file; FileNotFoundError without `create`, CorruptIndex when its length cannot be right."""
-        assert writable or not create, "a reader writes nothing"
+        """Open the file; FileNotFoundError without `create`, CorruptIndex if its length is impossible."""
+        assert writable or not create, "a read-only index cannot be created"
         file = files.open_file(path, writable=writable, create=create)
         try:
             return cls(file, entry, bytes_max=bytes_max, writable=writable, followed=followed)
@@ -78,23 +78,24 @@ class IndexFile:
 
     @property
     def count(self) -> int:
-        """Number of entries, as of now."""
+        """The number of entries at the moment."""
         return self._count if self.writable else self._refresh()
 
     @property
     def count_max(self) -> int:
-        """Number of entries that `bytes_max` has room for; 0 when it is below the size of one."""
+        """The number of entries that fit into `bytes_max`; 0 if it is smaller than one entry."""
         return self.bytes_max // self.entry.size
 
     def entry_at(self, number: int) -> tuple[int, int] | None:
-        """Return the fields of one entry; None when the file ends before it."""
+        """Return the fields of one entry; None if the file ends before it."""
         data = self.file.read(number * self.entry.size, self.entry.size)
         return self.entry.unpack(data) if len(data) == self.entry.size else None
 
     def block_of(self, key: int) -> tuple[bytearray, int]:
-        """Return the block that holds the last entry whose first field is ≤ `key`, and how many entries it holds.
+        """Return the block that holds the last entry whose first field is ≤ `key`, and the number of its entries.
 
-        Up to two entries behind the block follow. The first block when the first fields of all entries are above.
+        The block is followed by up to two more entries. Returns the first block if all first fields are larger than
+        `key`.
         """
         data, count, is_sound = self._read_block(key, self.count)
         if not is_sound:
@@ -103,7 +104,7 @@ class IndexFile:
         return data, count
 
     def _read_block(self, key: int, count: int) -> tuple[bytearray, int, bool]:
-        """Return what `block_of` does, and whether the block agrees with the keys in memory and with `count`."""
+        """Return the result of `block_of`, and whether the block agrees with the cached keys and with `count`."""
         size, block = self.entry.size, self._block_number(key, count)
         first = block * BLOCK_ENTRIES
         wanted = min(BLOCK_ENTRIES + FOLLOWING_ENTRIES, count - first)
@@ -133,7 +134,7 @@ class IndexFile:
         return bisect_right(range(1, blocks), key, key=first_key)
 
     def rank(self, column: int, value: int, count: int) -> int:
-        """Return the number of the first of `count` entries whose field `column` is at least `value`, else `count`.
+        """Return the number of the first of `count` entries whose field `column` is at least `value`, or `count`.
 
         Reads one entry for each step of a binary search.
         """
@@ -145,7 +146,7 @@ class IndexFile:
         return bisect_left(range(count), value, key=field)
 
     def entries(self) -> Iterator[tuple[int, int]]:
-        """Yield the fields of every entry there is now, as they stand in the file."""
+        """Yield the fields of each current entry."""
         size, count = self.entry.size, self.count
         for first in range(0, count, BLOCK_ENTRIES):
             data = self.file.read(first * size, min(BLOCK_ENTRIES, count - first) * size)
@@ -154,7 +155,7 @@ class IndexFile:
                 return  # the file was cut
 
     def ends(self) -> tuple[tuple[int, int], tuple[int, int]] | None:
-        """Return the fields of the first and of the last entry, None when there are none."""
+        """Return the fields of the first and the last entry, None if there are none."""
         count = self.count
         if not count:
             return None
@@ -162,7 +163,9 @@ class IndexFile:
         return None if first is None or last is None else (first, last)
 
     def _refresh(self) -> int:
-        """Look how far somebody has written: two or three preads, but not in a file that we alone write and filled."""
+        """Update the count from the file: two or three preads, or none if only this process writes the file and it is
+        full.
+        """
         length = self.file.size()
         if length != self._length or self.followed or self._count * self.entry.size != length:
             if length < self._length:
@@ -172,11 +175,11 @@ class IndexFile:
         return self._count
 
     def _find_count(self, slots: int, known: int) -> int:
-        """Return how many of `slots` slots stand before the zeros at the end; `known` of them did last time.
+        """Return how many of `slots` slots precede the zeros at the end; `known` is the previous result.
 
-        No entry but the first can be all zeros, for offsets and timestamps rise. The first alone being zero would be
-        (base offset, position 0), which an empty index answers as well, or timestamp 0 of the first record, which is
-        given up: the padding cannot be told from it.
+        Only the first entry can be all zeros, because offsets and timestamps rise. If only the first is zero, it may be
+        padding: such an entry is ignored. It would be (base offset, position 0), which an empty index returns as well,
+        or timestamp 0 of the first record.
         """
         if not slots or not self._is_zero(slots - 1):
             return slots - self._is_half(slots - 1)
@@ -186,9 +189,9 @@ class IndexFile:
         return 0 if low == 1 and self._is_zero(0) else low - self._is_half(low - 1)
 
     def _is_half(self, number: int) -> bool:
-        """Whether an entry is just being written: a broker stores its first field, then its second, into its map.
+        """Whether an entry is being written. A broker stores the first field in its mapped file, then the second.
 
-        No whole entry but the first has a 0 there. Where nobody writes it is damage.
+        In a complete entry, other than the first, neither field is 0. In a file without a writer this is damage.
         """
         if not self.followed or number < 1:
             return False
@@ -201,13 +204,16 @@ class IndexFile:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def append(self, first: int, second: int) -> None:
-        """Write one entry behind the last. On an error the count has not moved, and the next entry takes the place."""
+        """Write one entry after the last one.
+
+        After an error `count` is unchanged, and the next entry overwrites the slot.
+        """
         assert self.writable
         self.file.write(self._count * self.entry.size, self.entry.pack(first, second))
         self._count += 1
 
     def truncate(self, count: int) -> None:
-        """Keep the first `count` entries. What stood behind them is zeroed: a later opener must not count it."""
+        """Keep the first `count` entries. Later ones are zeroed, so that the next opening does not count them."""
         assert self.writable and count >= 0
         stale = self._count - count
         if stale > 0:
@@ -216,28 +222,28 @@ class IndexFile:
             self._first_keys = array("q")
 
     def reset(self) -> None:
-        """Drop all entries and cut the file to nothing. Nobody else may be looking: for recovery."""
+        """Remove all entries and cut the file to length 0. For recovery only: there may be no other reader."""
         assert self.writable
         self._count = 0
         self.file.truncate(0)
         self._first_keys = array("q")
 
     def preallocate(self) -> None:
-        """Make the file as long as `bytes_max` allows, sparse, as Kafka keeps the active segment's."""
+        """Extend the file to `bytes_max` as a sparse file, as Kafka does for the active segment."""
         assert self.writable
         self.file.truncate(max(self.count_max, self._count) * self.entry.size)
 
     def trim(self) -> None:
-        """Cut the file to its entries, as Kafka leaves every index of a segment that is not active."""
+        """Cut the file to its entries, as Kafka does for segments that are not active."""
         assert self.writable
         self.file.truncate(self._count * self.entry.size)
 
     def flush(self) -> None:
-        """Put entries and length on disk. An index that is lost costs a rebuild, never a record."""
+        """Sync entries and length. A lost index costs a rebuild, but no records."""
         self.file.sync()
 
     def close(self) -> None:
-        """Trim, when writable, and close."""
+        """Trim the file, if it is writable, and close it."""
         try:
             if self.writable:
                 self.trim()
@@ -246,7 +252,7 @@ class IndexFile:
 
 
 def relative(offset: int, base_offset: int, path: str) -> int:
-    """Return `offset` as an entry stores it; InvalidIndexAppend outside `[base, base + 2³¹)`."""
+    """Return `offset` in the form of an entry; InvalidIndexAppend outside `[base, base + 2³¹)`."""
     if not 0 <= offset - base_offset <= I32_MAX:
         raise InvalidIndexAppend(f"not in [{base_offset}, {base_offset + I32_MAX}]", path=path, offset=offset)
     return offset - base_offset

@@ -1,7 +1,6 @@
-"""Searching the entries of an index file: the compiled `_index_search`, or its plain twin `index_search_pure`.
+"""Binary search in the entries of an index file: selects the compiled `_index_search` or `index_search_pure`.
 
-Both do the same to every input; the docstrings are in `index_search_pure`. OFFSETFS_PURE=1 in the environment asks for
-the twin, as with `codec`.
+Both return the same results; the docstrings are in `index_search_pure`. OFFSETFS_PURE=1 selects the Python reference.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
 else:
     try:
         from offsetfs.storage.segments._index_search import around, time_floor
-    except ModuleNotFoundError:  # a module that is there but does not load is an error to be seen
+    except ModuleNotFoundError:  # a module that exists but fails to load is an error that must be visible
         from offsetfs.storage.segments.index_search_pure import around, time_floor
 
 __all__ = ["around", "time_floor"]

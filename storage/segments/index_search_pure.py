@@ -1,7 +1,7 @@
-"""Searching the entries of an index file, in plain Python: the specification of the compiled `_index_search`.
+"""Binary search in the entries of an index file, in Python: the reference of the compiled `_index_search`.
 
-`view` holds at least `count` entries; `ValueError` when it does not. They are searched by halves, so what is in no
-order is found somewhere, as `bisect.bisect_right` finds it. O(log n).
+`view` must hold at least `count` entries, else `ValueError`. Entries that are not sorted give some result, the same as
+that of `bisect.bisect_right`. O(log n).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ TIME_ENTRY = Struct(">qi")
 
 
 def around(view: Buffer, count: int, base_offset: int, offset: int) -> list[tuple[int, int]]:
-    """Return the (offset, position) with the largest offset ≤ `offset`, and the two behind it, as far as there are any.
+    """Return the (offset, position) with the largest offset ≤ `offset`, and up to two entries after it.
 
-    The first is `(base_offset, 0)` where all offsets are above.
+    The first one is `(base_offset, 0)` if all offsets are larger.
     """
     _check(view, count, OFFSET_ENTRY)
     key = OFFSET_ENTRY.unpack_from
@@ -31,7 +31,7 @@ def around(view: Buffer, count: int, base_offset: int, offset: int) -> list[tupl
 
 
 def time_floor(view: Buffer, count: int, base_offset: int, timestamp: int) -> tuple[int, int]:
-    """Return the (timestamp, offset) with the largest timestamp ≤ `timestamp`; `(-1, base_offset)` when none."""
+    """Return the (timestamp, offset) with the largest timestamp ≤ `timestamp`, or `(-1, base_offset)`."""
     _check(view, count, TIME_ENTRY)
     key = TIME_ENTRY.unpack_from
     place = bisect_right(range(count), timestamp, key=lambda slot: key(view, slot * TIME_ENTRY.size)[0])

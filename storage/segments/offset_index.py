@@ -1,9 +1,9 @@
-"""The offset index of a segment: `<base offset>.index`, from an offset to a byte of the log file.
+"""The offset index of a segment, `<base offset>.index`: maps an offset to a byte position in the log file.
 
-Sparse: an entry for a batch about every `index.interval.bytes`, whose offset is the last of the append that began at
-its position. So a lookup gives a place at or before the batch that is wanted, and the caller walks on from there.
-Follows Kafka's `OffsetIndex`. The page docs/internals/format/offset-index.md says when an entry is made, which is not
-decided here. An index has no checksum: the caller believes an entry when the batch at its position agrees.
+The index is sparse: one entry for about every `index.interval.bytes`. The offset of an entry is the last offset of the
+append that begins at its position. So a look-up returns a position at or before the batch, and the caller scans from
+there. Follows Kafka's `OffsetIndex`; docs/format/offset-index.md says when entries are written. An index has no
+checksum: the caller uses an entry only if the batch at its position agrees.
 
     0           4           8
     +-----------+-----------+
@@ -27,7 +27,10 @@ ENTRY = Struct(">ii")
 
 
 class OffsetIndex:
-    """Pairs of (offset, position). One writer, any number of readers; see `index_file` for what each may do."""
+    """The (offset, position) entries of a segment.
+
+    One writer, any number of readers; see `index_file` for the rules.
+    """
 
     __slots__ = ("_index", "_last_offset", "base_offset")
 
@@ -49,13 +52,13 @@ class OffsetIndex:
         create: bool = False,
         prealloc: bool = False,
     ) -> OffsetIndex:
-        """Open the index of the segment that starts at `base_offset`.
+        """Open the index of the segment that begins at `base_offset`.
 
-        `bytes_max` is `segment.index.bytes`. `prealloc` makes the file that long (sparse), as Kafka's active ones are.
-        `followed`: another process may be writing it, so that its last entry may be there in half.
-        Raises FileNotFoundError without `create`, and CorruptIndex, which is cured by making the index anew.
+        `bytes_max` is `segment.index.bytes`. `prealloc` extends the file to that size (sparse), as Kafka does for
+        active ones. `followed`: another process may be writing the file, so its last entry may be incomplete. Raises
+        FileNotFoundError without `create`, and CorruptIndex, after which the caller rebuilds the index.
         """
-        assert writable or not prealloc, "a reader writes nothing"
+        assert writable or not prealloc, "a read-only index is not preallocated"
         index = IndexFile.open(path, ENTRY, bytes_max=bytes_max, writable=writable, followed=followed, create=create)
         try:
             opened = cls(index, base_offset)
@@ -70,37 +73,37 @@ class OffsetIndex:
 
     @property
     def path(self) -> str:
-        """The path it was opened by; a rename does not change it."""
+        """The path by which the file was opened; a rename does not change it."""
         return self._index.file.path
 
     @property
     def count(self) -> int:
-        """Number of entries."""
+        """The number of entries."""
         return self._index.count
 
     @property
     def is_full(self) -> bool:
-        """Whether `bytes_max` has no room for another entry: time to roll."""
+        """Whether no further entry fits into `bytes_max`, so that the segment must roll."""
         return self._index.count >= self._index.count_max
 
     @property
     def last_offset(self) -> Offset:
-        """Offset of the last entry; the base offset when there is none."""
+        """The offset of the last entry; the base offset if there is none."""
         return self._last_offset if self._index.writable else self._read_last_offset()
 
     def lookup(self, offset: int) -> tuple[Offset, Position]:
-        """Return the entry with the largest offset ≤ `offset`; `(base_offset, 0)` when there is none. O(log n)."""
+        """Return the entry with the largest offset ≤ `offset`, or `(base_offset, 0)`. O(log n)."""
         return self.around(offset)[0]
 
     def around(self, offset: int) -> list[tuple[Offset, Position]]:
-        """Return what `lookup` returns, and the two entries behind it, as far as there are any. O(log n)."""
+        """Return the result of `lookup`, and up to two entries after it. O(log n)."""
         block, count = self._index.block_of(offset - self.base_offset)
         return cast("list[tuple[Offset, Position]]", around(block, count, self.base_offset, offset))
 
     def upper_bound(self, entry: tuple[int, int], size: int) -> tuple[Offset, Position] | None:
-        """Return the first entry at least `size` bytes behind the position of `entry`, or None. O(log n).
+        """Return the first entry at least `size` bytes after the position of `entry`, or None. O(log n).
 
-        Its offset bounds what a read of `size` bytes from there can return.
+        Its offset is an upper bound for a read of `size` bytes from there.
         """
         count = self._index.count
         number = self._index.rank(1, entry[1] + size, count)
@@ -108,7 +111,7 @@ class OffsetIndex:
         return None if found is None else (Offset(self.base_offset + found[0]), Position(found[1]))
 
     def entries(self) -> Iterator[tuple[Offset, Position]]:
-        """Yield the entries there are now, as (offset, position)."""
+        """Yield the current entries as (offset, position)."""
         return ((Offset(self.base_offset + first), Position(second)) for first, second in self._index.entries())
 
     def _read_last_offset(self) -> Offset:
@@ -116,7 +119,7 @@ class OffsetIndex:
         return Offset(self.base_offset + ends[1][0]) if ends else self.base_offset
 
     def _check(self) -> None:
-        """Look at both ends. The middle is not looked at: it would cost reading all of it at every start."""
+        """Check the first and the last entry. Checking all of them would cost a read of the file at each start."""
         first, last = self._index.ends() or ((0, 0), (0, 0))
         if not 0 <= first[0] <= last[0] or not 0 <= first[1] <= last[1]:
             raise CorruptIndex(f"runs from {first} to {last}, relative to {self.base_offset}", path=self.path)
@@ -124,9 +127,9 @@ class OffsetIndex:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; InvalidIndexAppend when full, not beyond the last one, or more than 2³¹−1 above the base.
+        """Add an entry; InvalidIndexAppend if full, not above the last one, or more than 2³¹−1 above the base.
 
-        In the file after return, not on disk. An OSError leaves the index as it was.
+        Written on return, but not synced. After an OSError the index is unchanged.
         """
         stored = relative(offset, self.base_offset, self.path)
         if not 0 <= position <= I32_MAX:
@@ -139,17 +142,17 @@ class OffsetIndex:
         self._last_offset = Offset(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Keep the entries with an offset below `offset`."""
+        """Keep the entries with offsets below `offset`."""
         self._index.truncate(self._index.rank(0, offset - self.base_offset, self.count))
         self._last_offset = self._read_last_offset()
 
     def reset(self) -> None:
-        """Drop all entries and cut the file to nothing. For recovery: nobody else may be looking."""
+        """Remove all entries and cut the file to length 0. For recovery only: there may be no other reader."""
         self._index.reset()
         self._last_offset = self.base_offset
 
     def preallocate(self) -> None:
-        """Make the file as long as `bytes_max` allows (rounded down to whole entries), sparse."""
+        """Extend the file to `bytes_max`, rounded down to whole entries, as a sparse file."""
         self._index.preallocate()
 
     def trim(self) -> None:
@@ -157,9 +160,9 @@ class OffsetIndex:
         self._index.trim()
 
     def flush(self) -> None:
-        """Put entries and length on disk."""
+        """Sync entries and length."""
         self._index.flush()
 
     def close(self) -> None:
-        """Trim, when writable, and close the file."""
+        """Trim the file, if it is writable, and close it."""
         self._index.close()

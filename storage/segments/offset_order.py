@@ -1,13 +1,12 @@
-"""Finding an offset where the log is damaged: over what cannot be read, and past batches that lie about their offsets.
+"""Finds an offset in a damaged log: skips unreadable batches, and detects batches with wrong offsets.
 
-The checksum of a batch does not cover its base offset, because a broker stamps it when the batch is sealed already. So
-a bit that flips there leaves a sound batch in the wrong place, with an offset that another batch has, or that hides its
-neighbours. What tells is the order: offsets rise, within the bounds of the segment. Where they do not, the batches are
-believed that make the longest rising row; the others are damage like any other. A lie that keeps the order is not told
-from the truth by anybody.
+The checksum of a batch does not cover its base offset, because a broker assigns it after the batch is sealed. So a
+flipped bit there leaves a valid batch with an offset that another batch has, or that hides its neighbors. Such a batch
+is detected by order: offsets rise within the bounds of the segment. Where they do not, the longest rising sequence of
+batches is taken as correct, and the others as damaged. A wrong offset that keeps the order cannot be detected.
 
-This is the long way, taken only where the short one (`Segment.find`) met something that cannot be. Kafka believes every
-base offset it reads.
+This slow path is used only after the fast one (`Segment.find`) met a contradiction. Kafka uses every base offset that
+it reads.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ from offsetfs.storage.records import batch_chain
 from offsetfs.storage.records.batch import Batch
 
 UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
-"""What a batch raises that is damaged, or cannot be read."""
+"""The errors of a batch that is damaged or cannot be read."""
 
 _NEIGHBOURS = 32
-"""How many batches before the offset take part: bounds memory and time, whatever the distance of index entries."""
+"""The number of batches before the offset that are compared. Bounds memory and time, however sparse the index is."""
 
 _BEYOND = 16
-"""How many batches beyond the offset, one after the other: more than stray into a place by a misdirected write."""
+"""The number of batches after the offset that are compared: more than a misdirected write moves to a wrong position."""
 
 
 _WINDOW = 32
-"""How many batches are compared where offsets do not rise. Bounds the memory, and the square of it the time."""
+"""The number of batches that are compared where offsets do not rise. Bounds memory, and time by its square."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedBatch:
-    """A sound batch, and what is unreadable directly before it. `position` is a byte of the log file."""
+    """A valid batch, and the error of unreadable bytes directly before it. `position` is a byte of the log file."""
 
     position: int
     base_offset: int
@@ -54,15 +53,15 @@ class PlacedBatch:
 
 @dataclass(slots=True)
 class _Neighbours:
-    """The sound batches around an offset, in the order of the file."""
+    """The valid batches around an offset, in file order."""
 
     batches: list[PlacedBatch] = field(default_factory=list)
-    behind: StorageError | None = None  # what is unreadable behind the last of them
+    behind: StorageError | None = None  # the error of unreadable bytes after the last batch
 
     def add(self, batch: Batch) -> None:
         try:
             placed = PlacedBatch(batch.position or 0, batch.base_offset, batch.header.last_offset, self.behind)
-        except UNREADABLE as error:  # a wrapper that does not inflate
+        except UNREADABLE as error:  # a wrapper that cannot be decompressed
             self.behind = error
             return
         self.batches.append(placed)
@@ -75,15 +74,15 @@ class _Neighbours:
 def find_over_damage(
     log: File, start: int, end: int, offset: int, *, offset_min: int, offset_end: int | None
 ) -> Batch | None:
-    """Return the first batch in `[start, end)` whose last offset is ≥ `offset`; None when there is none.
+    """Return the first batch in `[start, end)` whose last offset is ≥ `offset`, or None.
 
-    All of the segment's offsets lie in `[offset_min, offset_end)`. Raises the error of the damage that may have taken
-    the offset. Reads and verifies every batch from `start` to a few beyond the offset.
+    All offsets of the segment lie in `[offset_min, offset_end)`. If damage may have taken the offset, raises the error
+    of that damage. Reads and verifies every batch from `start` to a few after the offset.
     """
     near = _neighbours(log, start, end, offset)
     bounds = [(batch.base_offset, batch.last_offset) for batch in near.batches]
     doubt: StorageError | None = None
-    for batch, is_true in zip(near.batches, truthful(bounds, offset_min, offset_end), strict=True):
+    for batch, is_true in zip(near.batches, consistent_offsets(bounds, offset_min, offset_end), strict=True):
         doubt = batch.before or doubt
         if not is_true:
             doubt = misplaced(batch.base_offset, batch.last_offset, log.path, batch.position)
@@ -101,7 +100,7 @@ def find_over_damage(
 
 def misplaced(base_offset: int, last_offset: int, path: str | None, position: int | None) -> MalformedBatch:
     """Return the error for a batch whose offsets do not fit between those of its neighbors."""
-    reason = f"offsets {base_offset} to {last_offset} cannot stand here"
+    reason = f"offsets {base_offset} to {last_offset} do not fit between the neighboring batches"
     return MalformedBatch(reason, path=path, position=position, offset=base_offset)
 
 
@@ -118,11 +117,11 @@ def _neighbours(log: File, start: int, end: int, offset: int) -> _Neighbours:
 
 
 def in_order(batches: Iterable[Batch], offset_min: int, offset_end: int) -> Iterator[tuple[Batch, bool]]:
-    """Yield each batch, in the order of the file, and whether its offsets are plausible beside those of its neighbors.
+    """Yield each batch in file order, and whether its offsets fit those of its neighbors.
 
     `offset_min`: where the segment begins; `offset_end`: where the next one begins, or the log ends. The base offset of
-    each batch must be readable. While offsets rise, a batch waits for the next one only. Where they do not, `truthful`
-    decides among `_WINDOW` batches, which are held in memory until then.
+    each batch must be readable. While offsets rise, a batch waits only for the next one. Otherwise `consistent_offsets`
+    decides among `_WINDOW` batches, which are held in memory.
     """
     source, waiting, low = iter(batches), deque[Batch](), offset_min
     while True:
@@ -137,19 +136,20 @@ def in_order(batches: Iterable[Batch], offset_min: int, offset_end: int) -> Iter
         waiting.extend(islice(source, max(_WINDOW - len(waiting), 0)))
         bounds = [(batch.base_offset, batch.header.last_offset) for batch in waiting]
         decided = len(waiting) if len(waiting) < _WINDOW else _WINDOW // 2
-        for is_true in truthful(bounds, low, offset_end)[:decided]:
+        for is_true in consistent_offsets(bounds, low, offset_end)[:decided]:
             batch = waiting.popleft()
             yield batch, is_true
             if is_true:
                 low = batch.header.next_offset
 
 
-def truthful(bounds: Sequence[tuple[int, int]], offset_min: int, offset_end: int | None) -> list[bool]:
-    """Say of each (base offset, last offset), in the order of the file, whether it is to be believed.
+def consistent_offsets(bounds: Sequence[tuple[int, int]], offset_min: int, offset_end: int | None) -> list[bool]:
+    """Return for each (base offset, last offset), in file order, whether it is part of the most plausible rising
+    sequence.
 
-    Those are that make the longest rising row within `[offset_min, offset_end)`; of two such rows the one with fewer
-    gaps, in a log that has few of them, and then the one that ends lower: most bits of an offset are high ones. Where
-    rows are equal even so, what is not in all of them is not believed. Costs the square of their number.
+    That is the longest rising sequence within `[offset_min, offset_end)`. Of two such sequences, the one with fewer
+    gaps wins if the log has few gaps, then the one that ends lower, because most bits of an offset are high ones. If
+    sequences are still equal, only batches in all of them count. Takes quadratic time.
     """
     end = 2**63 if offset_end is None else offset_end
     possible = [place for place, (base, last) in enumerate(bounds) if offset_min <= base <= last < end]
@@ -172,7 +172,7 @@ def truthful(bounds: Sequence[tuple[int, int]], offset_min: int, offset_end: int
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The heaviest rising rows that end in one place: their weight, and the places that are in each of them."""
+    """The heaviest rising sequences that end at one batch: their weight, and the batches that are in all of them."""
 
     weight: int
     sure: frozenset[int]

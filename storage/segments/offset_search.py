@@ -1,10 +1,10 @@
-"""Finding the batch of an offset in a segment.
+"""Finds the batch of an offset in a segment.
 
-An index entry is a hint, and believed only when the batch at its position agrees; else the index is made anew from the
-log. Neither is a batch believed that does not end where the next one, or the next segment, begins: the checksum does
-not cover its offset. Where the chain of batches breaks, `offset_order` looks over the damage.
+An index entry is used only if the batch at its position agrees; otherwise the index is rebuilt from the log. A batch is
+used only if it ends where the next batch or segment begins, because the checksum does not cover its offset. If the
+chain of batches is broken, `offset_order` searches around the damage.
 
-Follows Kafka's LogSegment.translateOffset, which walks on from the index entry and reads the batch afterwards. Most
+Follows Kafka's LogSegment.translateOffset, which scans from the index entry and reads the batch afterwards. Most
 look-ups here take one read.
 """
 
@@ -27,7 +27,7 @@ OFFSET_END = 2**63
 
 
 def find(segment: Segment, offset: int, *, offset_end: int | None = None, nowait: bool = False) -> Batch | None:
-    """Return the first batch whose last offset is ≥ `offset`, checksum verified; see `Segment.find`."""
+    """Return the first batch whose last offset is ≥ `offset`, with its checksum verified; see `Segment.find`."""
     opened = segment.open_files(nowait=nowait)
     direct = _find_directly(segment, opened, offset, offset_end, nowait)
     if direct is not None:
@@ -37,7 +37,7 @@ def find(segment: Segment, offset: int, *, offset_end: int | None = None, nowait
         return _walk_to(segment, opened.log, position, offset, offset_end, nowait)
     except offset_order.UNREADABLE:
         if nowait:
-            raise WouldBlock("looks over damage", path=segment.log_path) from None
+            raise WouldBlock("the search must skip damage", path=segment.log_path) from None
     entry_offset, _ = opened.index.lookup(offset)
     position = floor_position(segment, opened, entry_offset - 1, nowait) if position else 0
     return offset_order.find_over_damage(
@@ -48,12 +48,12 @@ def find(segment: Segment, offset: int, *, offset_end: int | None = None, nowait
 def _find_directly(
     segment: Segment, opened: SegmentFiles, offset: int, offset_end: int | None, nowait: bool
 ) -> Batch | None:
-    """Return the batch of an index entry that holds `offset`: the entry's own offset, or the batch is large.
+    """Return the batch of an index entry that holds `offset`: the entry's own offset, or one in a large batch.
 
-    An entry has the last offset of its batch, so the batch of an offset between two entries is the later one's,
-    unless small batches lie between them. One read instead of three, and of no more than lies before the next
-    entry, and the offset there: an index that was made from a damaged log names batches that stand too early. None:
-    look the long way.
+    An entry has the last offset of its batch, so an offset between two entries is in the batch of the later one, unless
+    small batches lie between them. Takes one read instead of three, of no more bytes than lie before the next entry.
+    The offset of the next batch is checked as well, because an index built from a damaged log has entries for misplaced
+    batches. None means that the slow search is needed.
     """
     entries = opened.index.around(offset)
     if entries[0][0] != offset or entries[0][1] <= 0:
@@ -69,29 +69,35 @@ def _find_directly(
         if holds and ends_in_order(segment, opened.log, position, header, seen, offset_end, nowait):
             return batch_chain.load(opened.log, position, header, seen, nowait=nowait)
     except (MalformedBatch, UnsupportedFormat):
-        pass  # the entry lies, or the batch is damaged: the long way says which
+        pass  # a wrong entry or a damaged batch: the slow search determines which
     return None
 
 
 def _walk_to(
     segment: Segment, log: File, position: int, offset: int, offset_end: int | None, nowait: bool
 ) -> Batch | None:
-    """Walk from `position` on; raise when the chain breaks, or offsets do not rise: then it is not to be believed.
+    """Scan from `position` on; raise if the chain is broken or offsets do not rise, because then no offset is trusted.
 
-    Where the offset is in none of them, the batch before is verified, too: a damaged header hides how far it goes.
+    If no batch holds the offset, the batch before it is verified as well, because a damaged header can hide its end.
     """
     passed: tuple[int, BatchHeader, memoryview] | None = None
     for place, header, seen in batch_chain.headers(log, position, segment.size, nowait=nowait):
         if passed is not None and header.base_offset <= passed[1].last_offset:
-            raise MalformedBatch(f"offset {header.base_offset} stands too late", path=log.path, position=place)
+            raise MalformedBatch(
+                f"offset {header.base_offset} is too low at this position", path=log.path, position=place
+            )
         if header.last_offset >= offset:
             found = batch_chain.load(log, place, header, seen, nowait=nowait)
             if found.base_offset > offset:
-                if passed is None:  # a log that was compacted, or batches that strayed to its beginning
-                    raise MalformedBatch(f"offset {found.base_offset} comes first", path=log.path, position=place)
+                if passed is None:  # a compacted log, or batches that a misdirected write put at the start
+                    raise MalformedBatch(
+                        f"offset {found.base_offset} is too high for the first batch", path=log.path, position=place
+                    )
                 batch_chain.load(log, *passed, nowait=nowait)
             if not ends_in_order(segment, log, place, header, seen, offset_end, nowait):
-                raise MalformedBatch(f"{header.last_offset} is not the end", path=log.path, position=place)
+                raise MalformedBatch(
+                    f"{header.last_offset} is not the last offset before the next batch", path=log.path, position=place
+                )
             return found
         passed = place, header, seen
     if passed is not None:
@@ -108,7 +114,7 @@ def ends_in_order(
     offset_end: int | None,
     nowait: bool,
 ) -> bool:
-    """Whether the next batch, and the next segment at `offset_end`, begin where this batch has ended.
+    """Whether the next batch, and the next segment at `offset_end`, begin where this batch ends.
 
     `seen`: bytes of the log file from `place` on.
     """
@@ -122,22 +128,23 @@ def ends_in_order(
 
 
 def floor_position(segment: Segment, opened: SegmentFiles, offset: int, nowait: bool) -> int:
-    """Return where to start looking for `offset`: what the index says, when the batch there agrees."""
+    """Return the position where a scan for `offset` starts: that of the index entry, if the batch there agrees."""
     entry_offset, position = opened.index.lookup(offset)
     if position == 0 or agrees(segment, opened.log, entry_offset, position, offset, nowait):
         return position
-    opened = segment.distrust_indexes(nowait=nowait)
+    opened = segment.rebuild_indexes(nowait=nowait)
     entry_offset, position = opened.index.lookup(offset)
     return position if agrees(segment, opened.log, entry_offset, position, offset, nowait) else 0
 
 
 def agrees(segment: Segment, log: File, entry_offset: int, position: int, offset: int, nowait: bool) -> bool:
-    """Whether a batch begins at `position` that does not lie beyond what the index entry promises.
+    """Whether a batch begins at `position` whose offsets agree with the index entry.
 
-    Before 0.11 the entry of a compressed set had the offset of its first record, which only its inside knows. The
-    set is inflated when that matters: when it ends behind `offset`, and might be the one that is looked for.
+    Before 0.11 the entry of a compressed set had the offset of its first record, which is known only after
+    decompression. The set is decompressed if that matters: if it ends after `offset`, and may be the one that is
+    searched for.
     """
-    if not 0 <= position < segment.size or entry_offset > offset:  # the latter where the index is out of order
+    if not 0 <= position < segment.size or entry_offset > offset:  # the second condition detects an unsorted index
         return False
     try:
         header, seen = batch_chain.header_at(log, position, segment.size, HEADER_SIZE, nowait=nowait)

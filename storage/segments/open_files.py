@@ -1,8 +1,7 @@
-"""A bounded pool of open files, so that ten thousand segments do not cost ten thousand descriptors.
+"""A bounded pool of open files, so that ten thousand segments do not need ten thousand descriptors.
 
-What falls out of the pool is only let go, never closed under a reader: an entry closes itself when the last one who
-holds it drops it. A pool that `finds_held` gives it out as long as somebody holds it: it may have no name any more by
-which it could be opened again.
+An entry that is evicted is not closed under a reader: it closes when its last user drops it. A pool with `finds_held`
+still finds an evicted entry while it is in use, because its file may no longer have a name to open it by.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ T = TypeVar("T")
 
 
 class FilePool(Generic[T]):
-    """At most `count_max` opened things, the least recently used let go first. Safe to use from any thread."""
+    """At most `count_max` open entries; the least recently used one is evicted first. Thread-safe."""
 
     def __init__(self, count_max: int, *, finds_held: bool = False) -> None:
-        """`finds_held` needs entries that take weak references."""
+        """`finds_held` needs entries that support weak references."""
         self.count_max = count_max
         self._finds_held = finds_held
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
         self._held: weakref.WeakValueDictionary[Hashable, T] = weakref.WeakValueDictionary()
-        self._lock = threading.RLock()  # what an entry that is let go drops in turn may be in this very pool
+        self._lock = threading.RLock()  # reentrant: dropping an evicted entry may call this pool again
 
     def peek(self, key: Hashable) -> T | None:
-        """Return what is open under `key`, or None; never opens, never waits for the disk."""
+        """Return the entry of `key`, or None; never opens a file, never waits for the disk."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -37,7 +36,7 @@ class FilePool(Generic[T]):
             return self._held.get(key)
 
     def get(self, key: Hashable, opener: Callable[[], T]) -> T:
-        """Return what is open under `key`, opening it when needed. Two threads may open; one result is kept."""
+        """Return the entry of `key`, opening it if needed. Two threads may open it at once; one result is kept."""
         entry = self.peek(key)
         if entry is not None:
             return entry
@@ -51,25 +50,25 @@ class FilePool(Generic[T]):
             return entry
 
     def drop(self, key: Hashable) -> None:
-        """Have it opened anew when it is asked for again."""
+        """Drop the entry, so that the next `get` opens it again."""
         with self._lock:
             self._held.pop(key, None)
             self._entries.pop(key, None)
 
-    def let_go(self, key: Hashable) -> None:
-        """Hold it no longer; it stays open for those who do, and is found by them."""
+    def evict(self, key: Hashable) -> None:
+        """Evict the entry; it stays open while in use, and can still be found then."""
         with self._lock:
             self._entries.pop(key, None)
 
-    def let_all_go(self) -> bool:
-        """Hold nothing any longer, as `let_go`; return whether there was anything."""
+    def evict_all(self) -> bool:
+        """Evict all entries, as `evict`; return whether there were any."""
         with self._lock:
             had_entries = bool(self._entries)
             self._entries.clear()
         return had_entries
 
     def clear(self) -> None:
-        """Let everything go; what is in use closes with its last user."""
+        """Drop all entries; those in use close with their last user."""
         with self._lock:
             self._held.clear()
             self._entries.clear()

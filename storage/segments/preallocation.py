@@ -1,12 +1,12 @@
-"""Room on the disk behind the end of a log file that is appended to, set aside before it is needed.
+"""Preallocates disk blocks beyond the end of the active log file.
 
-A file system finds room for a write block by block, which takes a third of what writing to the page cache takes; for
-many megabytes at once it costs next to nothing. The file gets no longer: readers, recovery and other programs see no
-more than was appended.
+Allocating block by block takes a third of the time of a write to the page cache; allocating many megabytes at once
+costs almost nothing. The file size does not change: readers, recovery and other programs see only appended bytes.
 
-Promises: never more is set aside than was appended since it was last given back, and never more than `STEP_BYTES_MAX`.
-The log gives it back with each sync, roll and close, and when the disk is full; after a crash the next opening for
-appends does. Who cannot have room goes on without: nothing here fails. Leaves to others: who may append now (log).
+Never allocates more than was appended since the last release, and never more than `STEP_BYTES_MAX`. The log releases
+unused blocks with each sync, roll and close, and when the disk is full. After a crash the next opening for appends
+releases them. If allocation fails, appends continue without it: no function here raises. The log decides which file is
+active.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import contextlib
 from offsetfs.storage.files import File
 
 STEP_BYTES_MIN = 1 << 20
-"""Who appends less from sync to sync has none."""
+"""Logs that append less than this between syncs get no preallocation."""
 
 STEP_BYTES_MAX = 64 << 20
 
 
 class Preallocation:
-    """What is set aside behind the end of one file."""
+    """The blocks that are allocated beyond the end of one file."""
 
     __slots__ = ("_appended", "_end", "_is_refused")
 
     def __init__(self) -> None:
-        self._end = 0  # where it ends
-        self._appended = 0  # bytes since it was given back
+        self._end = 0  # the end of the allocated blocks
+        self._appended = 0  # bytes appended since the last release
         self._is_refused = False
 
     @property
-    def is_set_aside(self) -> bool:
-        """Whether there may be any."""
+    def is_allocated(self) -> bool:
+        """Whether blocks may be allocated beyond the end."""
         return self._end > 0
 
-    def provide(self, file: File, position: int, size: int) -> None:
-        """See to it, if that pays, that there is room for `size` bytes at `position`, the end of the file, and more."""
+    def reserve(self, file: File, position: int, size: int) -> None:
+        """Allocate blocks for `size` bytes at `position`, the end of the file, and more, if enough was appended."""
         step = min(self._appended, STEP_BYTES_MAX)
         self._appended += size
         end = position + size
@@ -46,21 +46,21 @@ class Preallocation:
         start = max(self._end, position)
         try:
             file.set_aside(start, end + step - start)
-        except OSError:  # a full disk, or a file system that has no such thing
+        except OSError:  # a full disk, or a file system without fallocate
             self._is_refused = True
         else:
             self._end = end + step
 
-    def give_back(self, file: File, size: int) -> None:
-        """Let the disk have what is behind the end, at `size`."""
+    def release(self, file: File, size: int) -> None:
+        """Release the blocks beyond the end of the file, at `size`."""
         if self._end > size:
-            with contextlib.suppress(OSError):  # the next opening gives it back
+            with contextlib.suppress(OSError):  # the next opening releases them
                 file.truncate(size)
         self._end = self._appended = 0
 
 
-def give_back_left(file: File) -> None:
-    """Let the disk have what a life that ended in a crash had set aside."""
+def release_leftover(file: File) -> None:
+    """Release blocks that a crashed process had allocated."""
     if file.has_room_behind(STEP_BYTES_MIN):
         with contextlib.suppress(OSError):
             file.truncate(file.size())

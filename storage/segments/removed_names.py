@@ -1,12 +1,12 @@
-"""Names of the files of a removed segment, which wait for `file.delete.delay.ms` before they are unlinked.
+"""Names of the files of a removed segment, which are unlinked after `file.delete.delay.ms`.
 
-    00000000000000000042.log.deleted           as Kafka names it
-    00000000000000000042.log.1234567.deleted   while another removed segment has that name: the inode number of the log
+    00000000000000000042.log.deleted           the name in Kafka
+    00000000000000000042.log.1234567.deleted   if another removed segment has that name: with the log's inode number
 
-Compaction may remove several segments with one base offset within the delay. Kafka lets the second one overwrite the
-files of the first; here both keep theirs, so that readers of the first can still open it. Each name follows from the
-inode number alone: a rename that failed half way can be repeated, and a reader in another process finds the file.
-Kafka's LogLoader removes every file whose name ends in `.deleted`, so it removes both forms.
+Compaction may remove several segments with one base offset within the delay. In Kafka the second one overwrites the
+files of the first. Here both are kept, so that readers of the first can still open it. Each name depends only on the
+inode number. So an interrupted rename can be repeated, and a reader in another process finds the file. Kafka's
+LogLoader removes every file whose name ends in `.deleted`, so it removes both forms.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _REMOVED = re.compile(r"(?:\.[0-9]+)?\.deleted\Z")
 
 
 def ending(directory: str, base_offset: int, inode: int | None) -> str:
-    """Return what the names of a segment end in once it is removed. `inode`: of its log file, None if it has none.
+    """Return the suffix of the names of a segment once it is removed. `inode`: of its log file, None if there is none.
 
-    The answer stays the same while the segment's log has its live name or one of the two names here.
+    The result stays the same while the segment's log has its live name or one of the two names above.
     """
     if inode is None:
         return REMOVED
@@ -39,12 +39,14 @@ def ending(directory: str, base_offset: int, inode: int | None) -> str:
 
 
 def endings(inode: int | None) -> tuple[str, ...]:
-    """Return every ending that `ending` may return for a segment."""
+    """Return all suffixes that `ending` can return for a segment."""
     return (REMOVED,) if inode is None else (REMOVED, _own_ending(inode))
 
 
 def without_ending(suffix: str) -> str | None:
-    """Return the suffix that a file had before it was removed (".log"); None when `suffix` is not of a removed file."""
+    """Return the suffix that a file had before its removal (".log"), or None if `suffix` is not that of a removed
+    file.
+    """
     match = _REMOVED.search(suffix)
     return suffix[: match.start()] if match else None
 

@@ -1,4 +1,4 @@
-"""The age at which a segment is rolled, however little is in it. Follows Kafka's LogSegment.timeWaitedForRoll."""
+"""The age at which a segment rolls, whatever its size. Follows Kafka's LogSegment.timeWaitedForRoll."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from offsetfs.storage.settings.config import LogConfig
 
 
 class RollAge:
-    """How old a segment is: from its first record to the next, by their timestamps; without those, since it is open."""
+    """The age of a segment: between its first record and the next, by timestamps; without timestamps, since it was
+    opened.
+    """
 
     __slots__ = ("_clock", "_config", "_created_ms", "_first_timestamp", "_jitter_ms")
 
@@ -22,17 +24,20 @@ class RollAge:
         self._jitter_ms = _draw_jitter_ms(config)
 
     def configure(self, config: LogConfig) -> None:
-        """Go by other settings from now on."""
+        """Use other settings from now on."""
         before, self._config = self._config, config
         if (config.segment_jitter_ms, config.segment_ms) != (before.segment_jitter_ms, before.segment_ms):
             self._jitter_ms = _draw_jitter_ms(config)
 
     def begin(self, timestamp: int) -> None:
-        """The first batch is there; `timestamp` is its largest."""
+        """Record the first batch, whose largest timestamp is `timestamp`."""
         self._first_timestamp = timestamp
 
     def is_reached(self, timestamp: int, measure_first: Callable[[], int]) -> bool:
-        """Whether a batch of `timestamp` comes too late; `measure_first` tells that of the first batch, -1: none."""
+        """Whether a batch of `timestamp` needs a new segment.
+
+        `measure_first` returns the first batch's timestamp, -1 if none.
+        """
         if self._first_timestamp is None:
             self._first_timestamp = measure_first()
         if self._first_timestamp >= 0 and timestamp >= 0:
@@ -43,6 +48,8 @@ class RollAge:
 
 
 def _draw_jitter_ms(config: LogConfig) -> int:
-    """Return by how much this segment is rolled early, so that the segments of many logs do not roll at once."""
+    """Return a random time by which this segment rolls earlier, so that the segments of many logs do not roll at
+    once.
+    """
     jitter_max = min(config.segment_jitter_ms, config.segment_ms)
     return random.randrange(jitter_max) if jitter_max > 0 else 0

@@ -1,14 +1,13 @@
 """A segment: one `.log` file, its offset index and its time index.
 
-Follows Kafka's LogSegment. A sealed segment opens its files when they are needed and holds none; the active one of a
-writer keeps them open. Indexes are hints: an entry is believed only when the batch it points to agrees, else the index
-is made anew from the log.
+Follows Kafka's LogSegment. A sealed segment opens its files on demand; the active segment of a writer keeps them open.
+Index entries are hints: an entry is used only if the batch at its position agrees, otherwise the index is rebuilt.
 
-A segment that is taken out of its log lives on as long as somebody holds it: its files are renamed (`.deleted`), the
-object follows them, and after they are unlinked what was not open answers ESTALE.
+A segment that was removed from its log stays usable while it is referenced. Its files are renamed to `.deleted`, and
+the object follows the rename. After they are unlinked, opening them raises ESTALE.
 
-Not here: how its files are opened (segment_files) and searched (offset_search, time_search); which segments a log has,
-offsets and epochs of new batches (log); what to do after a crash (recovery).
+Other modules: opening files (segment_files), search (offset_search, time_search), the segments of a log and the offsets
+and epochs of new batches (log), recovery.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.units import NO_TIMESTAMP
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What a full disk answers: the caller's to solve, and no reason to distrust the disk."""
+"""The errors of a full disk. The user can solve them, and the disk remains trustworthy."""
 
 LOG_BYTES_MAX = 2**31 - 1
 REOPEN_BYTES = 1 << 20
@@ -53,14 +52,14 @@ class Segment:
         "_is_preallocated",
         "_least_max_timestamp",
         "_max_timestamp",
+        "_preallocation",
         "_roll_age",
-        "_room",
         "base_offset",
         "clock",
         "config",
         "directory",
         "ending",
-        "ends_torn",
+        "has_torn_tail",
         "inode",
         "log_path",
         "names_lock",
@@ -82,10 +81,11 @@ class Segment:
         clock: Clock = SYSTEM,
         ending: str = LIVE,
     ) -> None:
-        """Name the segment of `directory` that begins at `base_offset`; `size` None: as long as the file.
+        """Create the object for the segment of `directory` that begins at `base_offset`. `size` None: the size of the
+        file.
 
-        With `inode` no other file of that name is taken for it: opening answers ESTALE where another one was put.
-        `ending` is what all its names end in: nothing, or what a segment in the making is called (`.cleaned`).
+        With `inode`, opening raises ESTALE if another file has the name. `ending` is the suffix of all its names:
+        empty, or `.cleaned` for a segment that is being written.
         """
         self.directory = directory
         self.base_offset = base_offset
@@ -102,52 +102,52 @@ class Segment:
         self.clock = clock
         self._files: SegmentFiles | None = None
         self._max_timestamp: tuple[int, int] | None = None
-        self._least_max_timestamp: int = NO_TIMESTAMP  # what the time index says, which may end early
+        self._least_max_timestamp: int = NO_TIMESTAMP  # from the time index, which may lack later entries
         self._bytes_since_index_entry = 0
-        self._room = Preallocation()
+        self._preallocation = Preallocation()
         self._is_preallocated = False
         self._roll_age = RollAge(config, clock)
-        self.ends_torn = False
-        """Whether the last bytes are of no whole batch, and stay: what is appended does not begin amid them."""
+        self.has_torn_tail = False
+        """Whether trailing bytes form no whole batch and are kept. Then the next append must not start among them."""
         self.names_lock = threading.Lock()
 
     def configure(self, config: LogConfig) -> None:
-        """Go by other settings from now on. How long open index files may get stays as it is."""
+        """Use other settings from now on. The maximum size of open index files does not change."""
         self._roll_age.configure(config)
         self.config = config
 
     def path(self, suffix: str) -> str:
-        """Return the path of the file with this suffix (`.index`, `.snapshot`, …) as it is called now."""
+        """Return the current path of the file with this suffix (`.index`, `.snapshot`, …)."""
         return os.path.join(self.directory, segment_name(self.base_offset, suffix + self.ending))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     @property
     def is_active(self) -> bool:
-        """Whether this process holds the segment open for appends."""
+        """Whether this process has the segment open for appends."""
         return self._files is not None
 
     @property
     def is_removed(self) -> bool:
-        """Whether the segment was taken out of its log: who holds it may read on, nothing is written for it."""
+        """Whether the segment was removed from its log. Readers may continue; no files are written for it."""
         return self.ending.endswith(REMOVED)
 
     @property
     def modified_ns(self) -> int:
-        """When the log file last changed, nanoseconds since 1970."""
+        """The modification time of the log file, in nanoseconds since 1970."""
         return files.status(self.log_path).st_mtime_ns
 
     def find(self, offset: int, *, offset_end: int | None = None, nowait: bool = False) -> Batch | None:
-        """Return the first batch whose last offset is ≥ `offset`, checksum verified; None when there is none.
+        """Return the first batch whose last offset is ≥ `offset`, with its checksum verified; or None.
 
-        `offset_end`: where the next segment begins, which tells batches that lie. Costs an index look-up and a walk of
-        one index interval, whatever the size of the segment. Raises `CorruptBatch`, `MalformedBatch`,
-        `UnsupportedFormat` when the offset is in what is damaged; with `nowait` `WouldBlock`.
+        `offset_end`: where the next segment begins; detects batches with wrong offsets. Costs an index look-up and a
+        scan of one index interval, whatever the size of the segment. Raises `CorruptBatch`, `MalformedBatch` or
+        `UnsupportedFormat` if the offset is in damaged bytes; with `nowait`, `WouldBlock`.
         """
         return offset_search.find(self, offset, offset_end=offset_end, nowait=nowait)
 
     def batch_at_position(self, position: int, *, nowait: bool = False) -> Batch:
-        """Return the batch that begins at byte `position`, checksum verified."""
+        """Return the batch that begins at byte `position`, with its checksum verified."""
         log = self.open_files(nowait=nowait).log
         for place, header, seen in batch_chain.headers(log, position, self.size, nowait=nowait):
             return batch_chain.load(log, place, header, seen, nowait=nowait)
@@ -161,16 +161,18 @@ class Segment:
         on_damage: batch_chain.OnDamage | None = None,
         runs: tuple[int, ...] = NO_RUNS,
     ) -> Iterator[Batch]:
-        """Yield the batches in `[position, end)`, checksums verified; see `batch_chain.batches` for damage and runs."""
+        """Yield the batches in `[position, end)`, with checksums verified; see `batch_chain.batches` for damage and
+        runs.
+        """
         log = self.open_files().log
         return batch_chain.batches(log, position, self.size if end is None else end, on_damage=on_damage, runs=runs)
 
     def headers(
         self, position: int = 0, *, over_damage: bool = False, runs: tuple[int, ...] = NO_RUNS
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield `(position, header)` of the batches from `position` on, checksums not looked at.
+        """Yield `(position, header)` of the batches from `position` on, without verifying checksums.
 
-        A header that cannot be true raises `MalformedBatch`, or is stepped over when `over_damage` is asked for.
+        An impossible header raises `MalformedBatch`, or is skipped with `over_damage`.
         """
         chain = batch_chain.walk if over_damage else batch_chain.headers
         log = self.open_files().log
@@ -187,16 +189,16 @@ class Segment:
         return self.size
 
     def last_indexed_position(self) -> int:
-        """Return the byte position of the last batch that the index knows: the end is at most an interval away."""
+        """Return the byte position of the last indexed batch; the end is at most one index interval later."""
         last = segment_offset_max(self.base_offset)
         return offset_search.floor_position(self, self.open_files(), last, nowait=False)
 
     # --- time --------------------------------------------------------------------------------------------------------
 
     def max_timestamp(self, *, nowait: bool = False) -> tuple[int, int]:
-        """Return the largest record timestamp and the last offset of the first batch that has it; (-1, base) if none.
+        """Return the largest record timestamp and the last offset of the first batch that has it, or (-1, base offset).
 
-        The last entry of the time index, when its batch agrees, and whatever batches lie behind it.
+        Uses the last entry of the time index, if its batch agrees, and scans the later batches.
         """
         if self._max_timestamp is None:
             if nowait:
@@ -205,9 +207,9 @@ class Segment:
         return self._max_timestamp
 
     def has_timestamp(self, timestamp: int, *, nowait: bool = False) -> bool:
-        """Whether a record is of `timestamp`, which is not negative, or later.
+        """Whether a record has `timestamp`, which is not negative, or a later one.
 
-        Costs a look at the time index where that says yes; no is said only after a walk over what lies behind it.
+        A look-up in the time index can return True. False requires a scan of the batches after the last entry.
         """
         if self._max_timestamp is None and not nowait:
             self._least_max_timestamp = time_search.last_entry(self)[0]
@@ -216,9 +218,9 @@ class Segment:
         return self.max_timestamp(nowait=nowait)[0] >= timestamp
 
     def reaches_timestamp(self, timestamp: int) -> bool:
-        """Whether a record is of `timestamp` or later; where no record has a time, whether the file is.
+        """Whether a record has `timestamp` or a later one. If no record has a timestamp, the file's time is used.
 
-        Costs what `has_timestamp` does.
+        Costs as much as `has_timestamp`.
         """
         if self.has_timestamp(max(timestamp, 0)):
             return True
@@ -226,17 +228,17 @@ class Segment:
         return (largest if largest >= 0 else self.modified_ns // 1_000_000) >= timestamp
 
     def note_growth(self, header: BatchHeader) -> None:
-        """Take in a batch that another process wrote behind the last one."""
+        """Add a batch that another process appended."""
         if self._max_timestamp is not None and header.max_timestamp > self._max_timestamp[0]:
             self._max_timestamp = (header.max_timestamp, header.last_offset)
         if self.size // REOPEN_BYTES != (self.size + header.size) // REOPEN_BYTES:
-            self.pool.drop(self)  # where we made an index because there was none, its owner has one by now
+            self.pool.drop(self)  # drop indexes that were built because none existed: the writer has created one by now
         self.size += header.size
 
     # --- opening -----------------------------------------------------------------------------------------------------
 
     def open_files(self, *, nowait: bool = False) -> SegmentFiles:
-        """Return the open files; with `nowait` only when they are open already."""
+        """Return the open files; with `nowait` only if they are open already."""
         if self._files is not None:
             return self._files
         if nowait:
@@ -248,7 +250,7 @@ class Segment:
 
     @contextlib.contextmanager
     def open_log(self) -> Iterator[File]:
-        """Hold the log file open for a look at it, without the indexes, which cost twice as much to open."""
+        """Open the log file for the block, without the indexes, which take twice as long to open."""
         opened = self._files or self.pool.peek(self)
         if opened is not None:
             yield opened.log
@@ -259,10 +261,10 @@ class Segment:
         finally:
             log.close()
 
-    def distrust_indexes(self, *, nowait: bool = False) -> SegmentFiles:
-        """Make the indexes anew from the log, because an entry proved wrong."""
+    def rebuild_indexes(self, *, nowait: bool = False) -> SegmentFiles:
+        """Rebuild the indexes from the log, because an entry was wrong."""
         if nowait:
-            raise WouldBlock("the index has to be made anew", path=self.log_path)
+            raise WouldBlock("the index must be rebuilt", path=self.log_path)
         opened = self.open_files()
         if self._files is None:
             index, time_index = segment_indexes.rebuild(self, opened.log)
@@ -270,8 +272,8 @@ class Segment:
             opened = self.pool.get(self, lambda: SegmentFiles(opened.log, index, time_index))
         return opened
 
-    def adopt_indexes(self, builder: segment_indexes.IndexBuilder) -> None:
-        """Put the indexes that a walk over the whole log made in the place of those on disk; see `write` there."""
+    def replace_indexes(self, builder: segment_indexes.IndexBuilder) -> None:
+        """Replace the indexes on disk with those that a scan of the whole log built; see `segment_indexes.write`."""
         segment_indexes.write(self, builder)
         self.pool.drop(self)
         self._max_timestamp = builder.max_timestamp
@@ -289,28 +291,28 @@ class Segment:
         clock: Clock = SYSTEM,
         ending: str = LIVE,
     ) -> Segment:
-        """Make an empty segment; leftovers of one with the same base offset go first. Its name is not synced."""
+        """Create an empty segment, after removing leftover files with the same base offset. Its name is not synced."""
         segment_files.remove(directory, base_offset, ending)
         with files.created(os.path.join(directory, segment_name(base_offset, ".log" + ending))) as log:
             inode = log.stat().st_ino
         return cls(directory, base_offset, config, pool, size=0, inode=inode, clock=clock, ending=ending)
 
     def activate(self) -> None:
-        """Open for appends: indexes at their full length, as Kafka's active segment has them."""
+        """Open for appends: the indexes get their full size, as Kafka's active segment has them."""
         if self._files is not None:
             return
-        opened = self.open_files()  # what is missing is made anew
+        opened = self.open_files()  # rebuilds missing indexes
         if not segment_files.ends_agree(self, opened):
-            self.distrust_indexes()
+            self.rebuild_indexes()
         self.max_timestamp()
         self._files = segment_files.open_for_appends(self)
         self.pool.drop(self)
         self._preallocate(self._files.log)
 
     def _preallocate(self, log: File) -> None:
-        """Make the file of an empty segment as long as it may become, where `preallocate` is set (Kafka's FileRecords).
+        """Extend the file of an empty segment to its maximum size if `preallocate` is set (Kafka's FileRecords).
 
-        The bytes behind `size` are zeros, and no data. Where the disk refuses, the segment goes on without.
+        The bytes after `size` are zeros, not data. If the disk refuses, the segment is used without it.
         """
         if self.size or not self.config.preallocate:
             return
@@ -320,13 +322,14 @@ class Segment:
 
     @property
     def is_preallocated(self) -> bool:
-        """Whether the file is longer than what was appended."""
+        """Whether the file is longer than the appended bytes."""
         return self._is_preallocated
 
     def trim(self) -> None:
-        """Cut a preallocated file to what was appended, on disk after return.
+        """Cut a preallocated file to the appended bytes; durable on return.
 
-        To be called before another segment or the mark of a clean shutdown follows: no recovery looks here after that.
+        Must happen before the next segment or the clean shutdown file is written, because recovery does not check this
+        segment after that.
         """
         if self._files is not None and self._is_preallocated:
             self._files.log.truncate(self.size)
@@ -336,13 +339,13 @@ class Segment:
     def append(self, batch: SealedBatch, base_offset: int, timestamp: int) -> None:
         """Write a stamped batch, whose largest timestamp is `timestamp`, at the end.
 
-        On an error the file is cut back to its length before; when that fails too, it is longer than `size`.
+        After an error the file is cut back to its previous length. If that fails too, it is longer than `size`.
         """
         opened = self.open_files()
         last_offset = base_offset + batch.count - 1
         position = self.size
         if not self._is_preallocated:
-            self._room.provide(opened.log, position, batch.size)
+            self._preallocation.reserve(opened.log, position, batch.size)
         try:
             opened.log.write(position, batch.data)
         except OSError:
@@ -360,7 +363,7 @@ class Segment:
         self.size = position + batch.size
 
     def _index(self, opened: SegmentFiles, last_offset: int, position: int) -> None:
-        """Add the sparse entries. A full disk costs an entry, which costs time later, never the record."""
+        """Add the sparse index entries. On a full disk an entry is lost, which costs time later; the record is not."""
         try:
             opened.index.append(last_offset, position)
             opened.time_index.maybe_append(*self.max_timestamp())
@@ -369,18 +372,18 @@ class Segment:
         self._bytes_since_index_entry = 0
 
     @property
-    def has_room_set_aside(self) -> bool:
-        """Whether more of the disk is taken than was appended."""
-        return self._room.is_set_aside
+    def has_preallocation(self) -> bool:
+        """Whether blocks are allocated beyond the appended bytes."""
+        return self._preallocation.is_allocated
 
-    def give_back_room(self) -> None:
-        """Take no more of the disk than was appended; until more is."""
+    def release_preallocation(self) -> None:
+        """Release the blocks beyond the appended bytes, until more is appended."""
         if self._files is not None:
-            self._room.give_back(self._files.log, self.size)
+            self._preallocation.release(self._files.log, self.size)
 
     def must_roll(self, batch_size: int, last_offset: int, timestamp: int) -> bool:
-        """Whether the next batch belongs into a new segment (Kafka's LogSegment.shouldRoll)."""
-        if self.ends_torn:
+        """Whether the next batch needs a new segment (Kafka's LogSegment.shouldRoll)."""
+        if self.has_torn_tail:
             return True
         opened = self.open_files()
         if self.size > self.config.segment_bytes - batch_size or self.size + batch_size > LOG_BYTES_MAX:
@@ -396,9 +399,9 @@ class Segment:
         return -1 if first is None else first[1].max_timestamp
 
     def sync(self) -> None:
-        """Make log and indexes survive power loss. After an error nobody may trust the files again."""
+        """Sync log and indexes. After an error the content of the files on disk is unknown."""
         opened = self.open_files()
-        if self._files is None:  # rolled since: synced through a descriptor of its own
+        if self._files is None:  # rolled meanwhile: synced through separate descriptors
             with self.names_lock:
                 if not self.is_removed:
                     segment_files.sync_closed(self)
@@ -408,13 +411,13 @@ class Segment:
         opened.time_index.flush()
 
     def deactivate(self) -> None:
-        """End appends (roll, close): the last time entry, indexes cut to what is valid, files let go.
+        """End appends (roll, close): write the last time entry, cut the indexes to their entries, release the files.
 
-        A full disk costs the entry, which costs time later. Any other error says nothing of what is in the indexes.
+        On a full disk the last time entry is lost, which costs time later. Any other error is raised.
         """
         if self._files is None:
             return
-        self.give_back_room()
+        self.release_preallocation()
         if self._is_preallocated:
             self._files.log.truncate(self.size)
             self._is_preallocated = False
@@ -422,18 +425,18 @@ class Segment:
         try:
             opened.time_index.maybe_append(*self.max_timestamp(), skip_full=True)
             opened.index.trim()
-            opened.time_index.trim()  # not closed: a reader may still look something up, and the last one closes
+            opened.time_index.trim()  # not closed, because a reader may be using it; the last user closes it
         except OSError as error:
             if error.errno not in FULL:
                 raise
 
     def release(self) -> None:
-        """Let the open files go as they are: the segment is no log's any more."""
+        """Release the open files unchanged: the segment belongs to no log any more."""
         self._files = None
-        self.pool.let_go(self)
+        self.pool.evict(self)
 
     def check(self) -> None:
-        """Assert what must hold between any two operations; for tests."""
+        """Assert the invariants between two operations; for tests."""
         expected, size = self.base_offset, 0
         for batch in self.batches():
             assert batch.header.base_offset >= expected, (self.log_path, batch.position)

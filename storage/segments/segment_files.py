@@ -1,13 +1,13 @@
-"""The files of a segment: what they are called, and how they are opened for readers and for the one who appends.
+"""The files of a segment: their names, and opening them for reading or for appends.
 
-    00000000000000000042.log           batches                              .snapshot       the producers before it
-                        .index         where batches are, by offset         .values-map     sizes in `values`
-                        .timeindex     the largest times so far             .records-map    sizes in `records.ndjson`
-                        .txnindex      what was aborted
+    00000000000000000042.log           batches                              .snapshot       producers before it
+                        .index         offset index                         .values-map     line index of `values`
+                        .timeindex     time index                           .records-map    line index of
+                        .txnindex      aborted transactions                                 `records.ndjson`
 
-Promises: who opens gets this segment's log or ESTALE, and indexes that fit to each other; missing or broken ones are
-made anew. Leaves to others: who keeps files open for how long (open_files, segment), renaming and removing the files of
-a log (segment_names).
+An opening returns the files of this very segment, or raises ESTALE. The returned indexes fit the log; missing or
+damaged ones are rebuilt. Other modules decide how long files stay open (open_files, segment), and rename and remove
+them (segment_names).
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from offsetfs.storage.segments.segment import Segment
 
 LIVE = ""
-"""What the names of a segment's files end in while it is part of a log."""
+"""The suffix of the files of a segment that is part of a log: none."""
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 """The files of a segment, in the order in which Kafka renames them: indexes without a log are no segment."""
 
 BESIDE = (".snapshot", *MAP_SUFFIXES)
-"""What lies beside a segment and is named like it: the producers before it, and the maps of its views."""
+"""Files named after a segment: the producer snapshot at its start, and its line indexes."""
 
 RELATIVE_OFFSET_MAX = 2**31 - 1
-"""How far an offset may be from its segment's first: indexes have 32 bits for it."""
+"""The largest distance of an offset from the base offset of its segment: index fields have 32 bits."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class SegmentFiles:
-    """The open files of a segment. They close when the last reader lets go."""
+    """The open files of a segment. They close when the last reader drops them."""
 
     log: File
     index: OffsetIndex
@@ -51,7 +51,7 @@ class SegmentFiles:
 
 
 def open_for_reading(segment: Segment) -> SegmentFiles:
-    """Open log and indexes; indexes that are not there, or cannot be, are made anew."""
+    """Open log and indexes; rebuild indexes that are missing or invalid."""
     log = open_log(segment)
     limit, followed = segment.config.segment_index_bytes, segment.read_only
     try:
@@ -63,8 +63,8 @@ def open_for_reading(segment: Segment) -> SegmentFiles:
 
 
 def open_log(segment: Segment) -> File:
-    """Open the log file alone. OSError ESTALE when it is not there any more, or another one is."""
-    # This process, or another one that it follows, may rename the file while this looks for it: the old name first.
+    """Open the log file alone. OSError ESTALE if it is gone, or another file has its name."""
+    # This process, or one that it follows, may rename the file during the search: so the old name is tried first.
     for path in (segment.log_path, *removed_paths(segment, ".log")):
         try:
             log = files.open_file(path)
@@ -74,7 +74,7 @@ def open_log(segment: Segment) -> File:
         else:
             if segment.inode in (None, log.stat().st_ino):
                 return log
-    raise OSError(errno.ESTALE, "the segment was removed or replaced meanwhile", segment.log_path)
+    raise OSError(errno.ESTALE, "the segment was removed or replaced", segment.log_path)
 
 
 def removed_paths(segment: Segment, suffix: str) -> list[str]:
@@ -84,19 +84,19 @@ def removed_paths(segment: Segment, suffix: str) -> list[str]:
 
 
 def open_for_appends(segment: Segment) -> SegmentFiles:
-    """Open all for writing: the indexes at their full length, the log with nothing set aside behind its end."""
+    """Open all files for writing: the indexes at full size, the log without blocks beyond its end."""
     base_offset, limit = segment.base_offset, segment.config.segment_index_bytes
     index = OffsetIndex.open(segment.path(".index"), base_offset, bytes_max=limit, writable=True, create=True)
     time_index = TimeIndex.open(segment.path(".timeindex"), base_offset, bytes_max=limit, writable=True, create=True)
     index.preallocate()
     time_index.preallocate()
     log = files.open_file(segment.log_path, writable=True)
-    preallocation.give_back_left(log)
+    preallocation.release_leftover(log)
     return SegmentFiles(log, index, time_index)
 
 
 def ends_agree(segment: Segment, opened: SegmentFiles) -> bool:
-    """Whether the last entry of each index is true: new ones come behind it, and must be able to."""
+    """Whether the last entry of each index is correct, so that new entries can follow it."""
     last = segment_offset_max(segment.base_offset)
     offset, position = opened.index.lookup(last)
     if position and not offset_search.agrees(segment, opened.log, offset, position, last, False):
@@ -106,14 +106,14 @@ def ends_agree(segment: Segment, opened: SegmentFiles) -> bool:
 
 
 def sync_closed(segment: Segment) -> None:
-    """Put log and indexes on disk through descriptors of their own: the segment was rolled since it was written."""
+    """Sync log and indexes through separate descriptors: the segment was rolled since it was written."""
     for suffix in (".log", ".index", ".timeindex"):
         with files.opened(segment.path(suffix), writable=True) as file:
             file.sync()
 
 
 def remove(directory: str, base_offset: int, ending: str = LIVE) -> None:
-    """Remove the files of a segment that is no log's: a leftover, or one that could not be made."""
+    """Remove the files of a segment that belongs to no log: leftover files, or a segment whose creation failed."""
     for suffix in SUFFIXES:
         path = os.path.join(directory, segment_name(base_offset, suffix + ending))
         if files.exists(path):

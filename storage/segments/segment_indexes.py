@@ -1,8 +1,8 @@
-"""Making the indexes of a segment anew from its log.
+"""Rebuilds the indexes of a segment from its log.
 
-Kafka's LogSegment.recover: an entry for the first batch that begins more than `index.interval.bytes` after the last
-entry. The result may differ from what the writer made, and is as good. A writer's files are replaced whole; a reader
-that may write nothing gets them as unnamed temporary files.
+As in Kafka's LogSegment.recover, the first batch that begins more than `index.interval.bytes` after the last entry gets
+an entry. The result may differ from the writer's index and is equally valid. A writer replaces the files atomically. A
+reader that may not write gets unnamed temporary files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class IndexBuilder:
-    """Collects the entries of both indexes while somebody walks the log, batch by batch or in rows (`chain`)."""
+    """Collects the entries of both indexes during a scan of the log, by batches or by rows (`chain`)."""
 
     __slots__ = ("_state", "offsets", "times")
 
@@ -33,14 +33,14 @@ class IndexBuilder:
         self.times = bytearray()
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Take note of the batch at `position`; batches come in the order of the file.
+        """Add the batch at `position`; batches come in file order.
 
-        One whose offset cannot be where it stands is not indexed: the checksum does not cover it.
+        A batch with an impossible offset is not indexed, because the checksum does not cover the offset.
         """
         self.add_rows(chain.row(position, header))
 
     def add_rows(self, numbers: array[int]) -> None:
-        """Take note of batches as `add` does."""
+        """Add batches, as `add` does."""
         offsets, times = chain.index(numbers, self._state)
         self.offsets += offsets
         self.times += times
@@ -51,7 +51,7 @@ class IndexBuilder:
 
     @property
     def max_timestamp(self) -> tuple[int, int]:
-        """The largest timestamp and the last offset of the first batch that has it; (-1, base offset) if none."""
+        """The largest timestamp and the last offset of the first batch that has it, or (-1, base offset)."""
         return chain.index_timestamp(self._state)
 
 
@@ -61,7 +61,7 @@ def path(segment: Segment, suffix: str) -> str:
 
 
 def rebuild(segment: Segment, log: File) -> tuple[OffsetIndex, TimeIndex]:
-    """Return both indexes made from the batches of `log`; damaged ones are stepped over and not indexed."""
+    """Return both indexes, built from the batches of `log`. Damaged batches are skipped and not indexed."""
     builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
     for rows in row_walk.rows_over_damage(log, 0, segment.size):
         builder.add_rows(rows.numbers)
@@ -70,9 +70,9 @@ def rebuild(segment: Segment, log: File) -> tuple[OffsetIndex, TimeIndex]:
 
 
 def install(segment: Segment, builder: IndexBuilder) -> tuple[OffsetIndex, TimeIndex]:
-    """Put what the builder collected in the place of the segment's index files, and open them.
+    """Replace the segment's index files with the collected entries, and open them.
 
-    A segment that is on its way out has no place to put them: another one may have its names.
+    A segment that is being removed gets temporary files, because another segment may have its names.
     """
     with segment.names_lock:
         if not segment.read_only and not segment.is_removed:
@@ -83,9 +83,9 @@ def install(segment: Segment, builder: IndexBuilder) -> tuple[OffsetIndex, TimeI
 
 
 def write(segment: Segment, builder: IndexBuilder) -> None:
-    """Put what the builder collected in the place of the index files of a segment that nobody else has.
+    """Replace the index files of a segment that no other process uses.
 
-    On disk once the directory is synced: until then the old files may still be there.
+    Durable once the caller syncs the directory; until then the old files may still be on disk.
     """
     _write(segment.path(".index"), segment.path(".timeindex"), builder, sync_names=False)
 
@@ -101,4 +101,4 @@ def _write_and_open(
 
 def _write(index_path: str, time_path: str, builder: IndexBuilder, *, sync_names: bool) -> None:
     files.replace_file(index_path, bytes(builder.offsets), sync_name=False)
-    files.replace_file(time_path, bytes(builder.times), sync_name=sync_names)  # both lie in one directory
+    files.replace_file(time_path, bytes(builder.times), sync_name=sync_names)  # both files are in one directory

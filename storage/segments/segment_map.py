@@ -1,7 +1,7 @@
 """The segment map of a log: base offset → segment, as an immutable, sorted snapshot.
 
-Readers take the snapshot and keep it as long as they like; a writer that rolls or removes puts a new one in its place
-(Kafka's LogSegments uses a concurrent skip list for the same purpose). A segment lives as long as somebody holds it.
+Readers take a snapshot and keep it as long as they need. A writer that rolls or removes segments publishes a new one.
+(Kafka's LogSegments uses a concurrent skip list.) A segment lives as long as it is referenced.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from offsetfs.storage.segments.segment import Segment
 
 
 class Segments:
-    """An immutable sorted map of segments by base offset."""
+    """An immutable map of segments, sorted by base offset."""
 
     __slots__ = ("_bases", "_latest", "_learning", "_segments")
 
@@ -22,7 +22,7 @@ class Segments:
         by_base = {segment.base_offset: segment for segment in segments}
         self._bases = sorted(by_base)
         self._segments = [by_base[base] for base in self._bases]
-        self._latest: list[int] = []  # of the first segments, as far as asked for: the largest timestamp up to each
+        self._latest: list[int] = []  # cache: the largest timestamp up to each of the first segments
         self._learning = threading.Lock()
 
     def __len__(self) -> int:
@@ -41,28 +41,31 @@ class Segments:
         return self._segments[place] if place >= 0 else None
 
     def from_floor(self, offset: int) -> Iterator[Segment]:
-        """Yield the segment that may hold `offset` and all later ones; from the first when all lie above."""
+        """Yield the segment that may hold `offset` and all later ones; all segments if `offset` lies below the
+        first.
+        """
         for place in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._segments)):
             yield self._segments[place]
 
-    def base_behind(self, segment: Segment) -> int | None:
-        """Return where the segment behind `segment` begins; None behind the last."""
+    def next_base_offset(self, segment: Segment) -> int | None:
+        """Return the base offset of the segment after `segment`; None after the last."""
         place = bisect_right(self._bases, segment.base_offset)
         return self._bases[place] if place < len(self._bases) else None
 
     def from_timestamp(self, timestamp: int, *, nowait: bool = False) -> Iterator[Segment]:
-        """Yield the segments that have a record of `timestamp` or later, oldest first.
+        """Yield the segments from the first that has a record of `timestamp` or later.
 
-        What was learnt of sealed segments is kept, so that the first of a thousand is found by halving.
+        Largest timestamps of sealed segments are cached, so that a binary search finds the first of a thousand
+        segments.
         """
         for place in range(bisect_left(self._latest, timestamp), len(self._segments)):
             segment = self._segments[place]
             if segment.has_timestamp(timestamp, nowait=nowait):
                 yield segment
             elif segment is not self.active:
-                self._learn(place, segment.max_timestamp()[0])
+                self._cache_latest(place, segment.max_timestamp()[0])
 
-    def _learn(self, place: int, latest: int) -> None:
+    def _cache_latest(self, place: int, latest: int) -> None:
         with self._learning:
             if place == len(self._latest):
                 self._latest.append(max(latest, self._latest[-1] if place else latest))
@@ -77,10 +80,10 @@ class Segments:
         return self._segments[-1]
 
     def plus(self, segment: Segment) -> Segments:
-        """Return a map with `segment` added, in the place of one with the same base offset."""
+        """Return a map with `segment` added, or replacing one with the same base offset."""
         return Segments([*(s for s in self if s.base_offset != segment.base_offset), segment])
 
     def without(self, segments: Iterable[Segment]) -> Segments:
-        """Return a map that lacks `segments`."""
+        """Return a map without `segments`."""
         gone = {segment.base_offset for segment in segments}
         return Segments(s for s in self if s.base_offset not in gone)

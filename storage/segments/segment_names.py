@@ -1,12 +1,12 @@
-"""Renaming and removing the files of a segment, while others hold the `Segment` and go on reading.
+"""Renames and removes the files of a segment while readers may hold the `Segment`.
 
     .log .index .timeindex .txnindex     the segment itself, renamed in this order
-    .snapshot .values-map .records-map   beside it: the producers before it, the maps of its views
+    .snapshot .values-map .records-map   files beside it: the producers before it, its line indexes
 
-What leaves a log is first renamed to `.deleted` (removed_names), which every loader of a log directory removes, Kafka's
-and ours, and unlinked `file.delete.delay.ms` later. The object follows each rename: its holder can still open it until
-then; after that opening answers ESTALE. Follows Kafka's LogSegment.changeFileSuffixes and LocalLog.deleteSegmentFiles.
-Nothing here is synced: the caller syncs the directory once for all its renames.
+Files of a removed segment are first renamed to `.deleted` (removed_names), which Kafka's and our loader remove, and
+unlinked `file.delete.delay.ms` later. The object follows each rename, so its holders can open it until then; afterwards
+opening raises ESTALE. Follows Kafka's LogSegment.changeFileSuffixes and LocalLog.deleteSegmentFiles. Nothing here is
+synced: the caller syncs the directory once for all its renames.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from offsetfs.storage.segments.segment_files import BESIDE, SUFFIXES
 
 
 def rename(segment: Segment, ending: str, suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Let the names of the segment's files end in `ending`; files that are missing are passed over.
+    """Rename the segment's files so that their names end in `ending`; missing files are skipped.
 
-    When it fails half way the object still goes by the old names; doing it again finishes it.
+    After an error half way the object keeps the old names; repeating the call completes the rename.
     """
     with segment.names_lock:
         _rename(segment, ending, suffixes)
@@ -42,23 +42,23 @@ def _rename(segment: Segment, ending: str, suffixes: Sequence[str]) -> None:
 
 
 def follow(segment: Segment, ending: str) -> None:
-    """Take note that the names of the segment's files end in `ending` now."""
+    """Record that the names of the segment's files now end in `ending`."""
     segment.ending = ending
     segment.log_path = segment.path(".log")
 
 
-def take_out(segment: Segment) -> None:
-    """Rename everything of the segment to `.deleted`; close its files unless a reader has them."""
+def remove_from_log(segment: Segment) -> None:
+    """Rename all files of the segment to `.deleted`; close them unless a reader uses them."""
     with segment.names_lock:
         _rename(segment, _removed_ending(segment), (*SUFFIXES, *BESIDE))
-    segment.pool.let_go(segment)
+    segment.pool.evict(segment)
 
 
 @contextlib.contextmanager
-def taking_out(segments: Sequence[Segment]) -> Iterator[None]:
-    """Hold the names of segments while the caller renames their files to `.deleted`; follow the renames at the end.
+def following_removal(segments: Sequence[Segment]) -> Iterator[None]:
+    """Lock the names of segments while the caller renames their files to `.deleted`; record the new names at the end.
 
-    The pool lets the files go: readers open them anew under the new names.
+    The pool releases the files, and readers reopen them under the new names.
     """
     with contextlib.ExitStack() as held:
         for segment in segments:
@@ -67,7 +67,7 @@ def taking_out(segments: Sequence[Segment]) -> Iterator[None]:
         yield
         for segment, ending in zip(segments, endings, strict=True):
             follow(segment, ending)
-            segment.pool.let_go(segment)
+            segment.pool.evict(segment)
 
 
 def _removed_ending(segment: Segment) -> str:
@@ -75,15 +75,15 @@ def _removed_ending(segment: Segment) -> str:
 
 
 def unlink_later(segments: Sequence[Segment], deletions: Deletions, delay_ms: int) -> None:
-    """Have the files of segments that were taken out removed `delay_ms` milliseconds from now."""
+    """Remove the files of removed segments after `delay_ms` milliseconds."""
     for segment in segments:
         deletions.add(functools.partial(unlink, segment), delay_ms)
 
 
 def unlink(segment: Segment) -> None:
-    """Remove the `.deleted` files of a segment that was taken out, and close them.
+    """Remove the `.deleted` files of a removed segment, and close them.
 
-    Files that another program put in their place stay.
+    Files that another program put under these names stay.
     """
     assert segment.is_removed
     with segment.names_lock:
@@ -91,12 +91,12 @@ def unlink(segment: Segment) -> None:
             for suffix in (*SUFFIXES, *BESIDE):
                 if files.exists(segment.path(suffix)):
                     files.remove_file(segment.path(suffix))
-        segment.inode = -1  # of no file: the number may be given to another one now
-    segment.pool.let_go(segment)
+        segment.inode = -1  # no file: the kernel may reuse the number now
+    segment.pool.evict(segment)
 
 
-def unlink_now(segment: Segment) -> None:
-    """Remove the files of a segment without renaming them before: who has not opened them gets ESTALE."""
+def unlink_at_once(segment: Segment) -> None:
+    """Remove the files of a segment without renaming them first. Readers that have not opened them get ESTALE."""
     with segment.names_lock:
         ending = _removed_ending(segment)
         for suffix in (*SUFFIXES, *BESIDE):
@@ -105,11 +105,11 @@ def unlink_now(segment: Segment) -> None:
                     files.remove_file(path)
         follow(segment, ending)
         segment.inode = -1
-    segment.pool.let_go(segment)
+    segment.pool.evict(segment)
 
 
 def move(segment: Segment, directory: str) -> None:
-    """Take note that the directory of the segment was renamed."""
+    """Record that the directory of the segment was renamed."""
     with segment.names_lock:
         segment.directory = directory
         segment.log_path = segment.path(".log")
@@ -120,7 +120,7 @@ def _named(segment: Segment, suffix: str) -> str:
 
 
 def _is_ours(segment: Segment) -> bool:
-    """Whether the log file of the segment's name is the segment's, or gone."""
+    """Whether the log file with the segment's name is the segment's own, or missing."""
     try:
         with files.opened(segment.log_path) as log:
             return segment.inode in (None, log.stat().st_ino)

@@ -1,9 +1,9 @@
-"""The time index of a segment: `<base offset>.timeindex`, from a timestamp to an offset.
+"""The time index of a segment, `<base offset>.timeindex`: maps a timestamp to an offset.
 
-An entry (T, O) says: every record with a timestamp above T stands after offset O. O is the last offset of the first
-batch whose largest timestamp is T. Timestamps rise strictly, offsets do not fall. Follows Kafka's `TimeIndex`; the page
-docs/internals/format/time-index.md says when an entry is made. It has no checksum: the caller believes an entry when
-the batch it names agrees.
+An entry (T, O) means: every record with a timestamp above T has an offset above O. O is the last offset of the first
+batch whose largest timestamp is T. Timestamps rise strictly, offsets do not fall. Follows Kafka's `TimeIndex`;
+docs/format/time-index.md says when entries are written. It has no checksum: the caller uses an entry only if the batch
+that it names agrees.
 
     0                       8           12
     +-----------------------+-----------+
@@ -26,7 +26,10 @@ ENTRY = Struct(">qi")
 
 
 class TimeIndex:
-    """Pairs of (timestamp, offset). One writer, any number of readers; see `index_file` for what each may do."""
+    """The (timestamp, offset) entries of a segment.
+
+    One writer, any number of readers; see `index_file` for the rules.
+    """
 
     __slots__ = ("_index", "_last_entry", "base_offset")
 
@@ -48,8 +51,8 @@ class TimeIndex:
         create: bool = False,
         prealloc: bool = False,
     ) -> TimeIndex:
-        """Open the index of the segment that starts at `base_offset`; arguments and errors as `OffsetIndex.open`."""
-        assert writable or not prealloc, "a reader writes nothing"
+        """Open the index of the segment that begins at `base_offset`; arguments and errors as `OffsetIndex.open`."""
+        assert writable or not prealloc, "a read-only index is not preallocated"
         index = IndexFile.open(path, ENTRY, bytes_max=bytes_max, writable=writable, followed=followed, create=create)
         try:
             opened = cls(index, base_offset)
@@ -64,37 +67,40 @@ class TimeIndex:
 
     @property
     def path(self) -> str:
-        """The path it was opened by; a rename does not change it."""
+        """The path by which the file was opened; a rename does not change it."""
         return self._index.file.path
 
     @property
     def count(self) -> int:
-        """Number of entries."""
+        """The number of entries."""
         return self._index.count
 
     @property
     def is_full(self) -> bool:
-        """Whether only the last slot is left, which is kept for the entry that a segment ends with: time to roll."""
+        """Whether only the last slot is free.
+
+        It is reserved for the entry that a segment ends with, so the segment must roll.
+        """
         return self._index.count >= self._index.count_max - 1
 
     @property
     def last_entry(self) -> tuple[Timestamp, Offset]:
-        """The last entry; `(-1, base_offset)` when there is none."""
+        """The last entry; `(-1, base_offset)` if there is none."""
         return self._last_entry if self._index.writable else self._read_last_entry()
 
     @property
     def last_offset(self) -> Offset:
-        """Offset of the last entry; the base offset when there is none."""
+        """The offset of the last entry; the base offset if there is none."""
         return self.last_entry[1]
 
     def lookup(self, timestamp: int) -> tuple[Timestamp, Offset]:
-        """Return the entry with the largest timestamp ≤ `timestamp`; `(-1, base_offset)` when none. O(log n)."""
+        """Return the entry with the largest timestamp ≤ `timestamp`, or `(-1, base_offset)`. O(log n)."""
         block, count = self._index.block_of(timestamp)
         found, offset = time_floor(block, count, self.base_offset, timestamp)
         return Timestamp(found), Offset(offset)
 
     def entries(self) -> Iterator[tuple[Timestamp, Offset]]:
-        """Yield the entries there are now, as (timestamp, offset)."""
+        """Yield the current entries as (timestamp, offset)."""
         return ((Timestamp(first), Offset(self.base_offset + second)) for first, second in self._index.entries())
 
     def _read_last_entry(self) -> tuple[Timestamp, Offset]:
@@ -104,7 +110,7 @@ class TimeIndex:
         return Timestamp(ends[1][0]), Offset(self.base_offset + ends[1][1])
 
     def _check(self) -> None:
-        """Look at both ends. The middle is not looked at: it would cost reading all of it at every start."""
+        """Check the first and the last entry. Checking all of them would cost a read of the file at each start."""
         first, last = self._index.ends() or ((0, 0), (0, 0))
         if not 0 <= first[0] <= last[0] or not 0 <= first[1] <= last[1]:
             raise CorruptIndex(f"runs from {first} to {last}, relative to {self.base_offset}", path=self.path)
@@ -112,11 +118,11 @@ class TimeIndex:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def maybe_append(self, timestamp: int, offset: int, skip_full: bool = False) -> None:
-        """Add an entry when `timestamp` is above the last one's; nothing when it is equal (so -1 is never written).
+        """Add an entry if `timestamp` is above the last one; do nothing if it is equal (so -1 is never written).
 
-        `skip_full` is for the entry a segment ends with, and may use the slot that is kept for it. InvalidIndexAppend
-        when full, when offset or timestamp lie below the last entry's, or the offset more than 2³¹−1 above the base.
-        In the file after return, not on disk. An OSError leaves the index as it was.
+        `skip_full` is for the entry that a segment ends with, which may use the reserved slot. InvalidIndexAppend if
+        full, if offset or timestamp are below the last entry's, or the offset is more than 2³¹−1 above the base.
+        Written on return, but not synced. After an OSError the index is unchanged.
         """
         last_timestamp, last_offset = self._last_entry
         if self.is_full and not skip_full:
@@ -131,17 +137,17 @@ class TimeIndex:
             self._last_entry = Timestamp(timestamp), Offset(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Keep the entries with an offset below `offset`."""
+        """Keep the entries with offsets below `offset`."""
         self._index.truncate(self._index.rank(1, offset - self.base_offset, self.count))
         self._last_entry = self._read_last_entry()
 
     def reset(self) -> None:
-        """Drop all entries and cut the file to nothing. For recovery: nobody else may be looking."""
+        """Remove all entries and cut the file to length 0. For recovery only: there may be no other reader."""
         self._index.reset()
         self._last_entry = NO_TIMESTAMP, self.base_offset
 
     def preallocate(self) -> None:
-        """Make the file as long as `bytes_max` allows (rounded down to whole entries), sparse."""
+        """Extend the file to `bytes_max`, rounded down to whole entries, as a sparse file."""
         self._index.preallocate()
 
     def trim(self) -> None:
@@ -149,9 +155,9 @@ class TimeIndex:
         self._index.trim()
 
     def flush(self) -> None:
-        """Put entries and length on disk."""
+        """Sync entries and length."""
         self._index.flush()
 
     def close(self) -> None:
-        """Trim, when writable, and close the file."""
+        """Trim the file, if it is writable, and close it."""
         self._index.close()

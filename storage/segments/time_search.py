@@ -1,9 +1,8 @@
-"""Finding records of a segment by time.
+"""Finds records of a segment by time.
 
 Follows Kafka's LogSegment.findOffsetByTimestamp. An entry (T, O) of the time index says that every record with a
-timestamp above T lies after O. It is believed only when the batch that holds O has T as its largest timestamp; else
-the search begins at the start of the segment, which costs time and no answer. Batches that cannot be read are passed
-over: their neighbours still answer.
+timestamp above T lies after O. It is used only if the batch that holds O has T as its largest timestamp. Otherwise the
+search begins at the start of the segment, which takes longer but gives the same answer. Unreadable batches are skipped.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ if TYPE_CHECKING:
     from offsetfs.storage.segments.segment_files import SegmentFiles
 
 _NEAR_BYTES = 1 << 10
-"""How much is read at once to see the header of a batch that the index leads to, or one soon behind it."""
+"""The bytes read at once for the header of the batch that the index names, or one soon after it."""
 
 
 class VisibilityFilter(Protocol):
-    """Says of a batch whether its records are shown to a reader."""
+    """Decides whether the records of a batch are visible to a reader."""
 
     def __call__(self, header: BatchHeader, *, nowait: bool = False) -> bool: ...
 
 
 def shows_data(header: BatchHeader, *, nowait: bool = False) -> bool:
-    """Show every batch that is no control batch."""
+    """Return whether the batch is not a control batch."""
     return not header.is_control
 
 
 class FoundRecord(NamedTuple):
-    """A record that was looked for by its time, and the batch that holds it, its checksum verified."""
+    """A record found by its time, and the batch that holds it, with its checksum verified."""
 
     offset: int
     timestamp: int
@@ -59,9 +58,8 @@ def find_record(
 ) -> FoundRecord | None:
     """Return the first record ≥ `offset_min` with a timestamp ≥ `timestamp`, or None.
 
-    Batches on the way that cannot be read go to `on_damage`; with `nowait` they raise `WouldBlock`.
-
-    A batch may lie about its offset: where it does not stand in order, it is looked for by that (see `offset_order`).
+    Unreadable batches on the way are passed to `on_damage`; with `nowait` they raise `WouldBlock`. If offsets are out
+    of order, because a batch has a wrong offset, `offset_order` finds the record.
     """
     opened = segment.open_files(nowait=nowait)
     position, before = _start(segment, opened, timestamp, offset_min, nowait)
@@ -83,7 +81,7 @@ def find_record(
             holder = segment.find(found.offset, offset_end=offset_end, nowait=nowait)
         except UNREADABLE as error:
             if nowait:
-                raise WouldBlock("steps over damage", path=segment.log_path, position=place) from None
+                raise WouldBlock("the search must skip damage", path=segment.log_path, position=place) from None
             on_damage(error)
             continue
         if holder is not None and place <= (holder.position or 0) < place + header.size:
@@ -94,9 +92,9 @@ def find_record(
 def _start(
     segment: Segment, opened: SegmentFiles, timestamp: int, offset_min: int, nowait: bool
 ) -> tuple[int, int | None]:
-    """Return the position to walk from, and the last offset before it, None where that is not known.
+    """Return the position where the scan starts, and the last offset before it, None if that is unknown.
 
-    Behind the batch of the time index's entry, when that has an earlier time.
+    That is after the batch of the time index's entry, if that has an earlier time.
     """
     entry = opened.time_index.lookup(timestamp)
     in_order = entry[0] <= timestamp
@@ -109,7 +107,7 @@ def _start(
 
 
 def _is_indexed(opened: SegmentFiles, header: BatchHeader) -> bool:
-    """Whether the offset index has an entry of the batch's last offset: two that agree."""
+    """Whether the offset index has an entry with the batch's last offset, so that two sources agree."""
     return opened.index.lookup(header.last_offset)[0] == header.last_offset
 
 
@@ -124,15 +122,15 @@ def _first_at_or_after(batch: Batch, timestamp: int, offset_min: int) -> FoundRe
 
 
 def last_entry(segment: Segment) -> tuple[int, int]:
-    """Return the last entry of the time index, when it is sound: the latest record is at least of that time."""
+    """Return the last entry of the time index, if it is valid. The segment's largest timestamp is at least that."""
     opened = segment.open_files()
     return sound_entry(segment, opened, opened.time_index.last_entry, nowait=False)
 
 
 def measure_max_timestamp(segment: Segment) -> tuple[int, int]:
-    """Return the largest timestamp and the last offset of the first batch that has it; (-1, base offset) if none.
+    """Return the largest timestamp and the last offset of the first batch that has it, or (-1, base offset).
 
-    The last entry of the time index, when it is sound, and whatever batches lie behind it.
+    Uses the last entry of the time index, if it is valid, and scans the later batches.
     """
     opened = segment.open_files()
     timestamp, offset = sound_entry(segment, opened, opened.time_index.last_entry, nowait=False)
@@ -146,9 +144,9 @@ def measure_max_timestamp(segment: Segment) -> tuple[int, int]:
 
 
 def max_data_timestamp(segment: Segment, offset_min: int) -> int:
-    """Return the largest timestamp of the batches that hold records and reach `offset_min`; -1 if none does.
+    """Return the largest timestamp of the batches with records that reach `offset_min`; -1 if none does.
 
-    Transaction markers are no records.
+    Transaction markers are not records.
     """
     headers = (header for _, header in segment.headers(over_damage=True, runs=RUNS) if header.last_offset >= offset_min)
     data = (header for header in headers if header.count and not header.is_control)
@@ -156,7 +154,7 @@ def max_data_timestamp(segment: Segment, offset_min: int) -> int:
 
 
 def sound_entry(segment: Segment, opened: SegmentFiles, entry: tuple[int, int], *, nowait: bool) -> tuple[int, int]:
-    """Return `entry` when the batch it names has its timestamp, else an entry that stands for the beginning."""
+    """Return `entry` if the batch that it names has its timestamp, otherwise an entry for the start of the segment."""
     known = _batch_of(segment, opened, entry, nowait)
     return (NO_TIMESTAMP, segment.base_offset) if known is None else entry
 
@@ -164,7 +162,7 @@ def sound_entry(segment: Segment, opened: SegmentFiles, entry: tuple[int, int], 
 def _batch_of(
     segment: Segment, opened: SegmentFiles, entry: tuple[int, int], nowait: bool
 ) -> tuple[int, BatchHeader] | None:
-    """Return the position and the header of the batch that an entry names, when it has the entry's timestamp."""
+    """Return the position and the header of the batch that an entry names, if it has the entry's timestamp."""
     timestamp, offset = entry
     if timestamp < 0:
         return None

@@ -1,9 +1,9 @@
-"""The transaction index of a segment: `<base offset>.txnindex`, the transactions that were aborted in it.
+"""The transaction index of a segment, `<base offset>.txnindex`: the transactions that were aborted in it.
 
-An entry is written when an abort marker is appended, so there is a file only where one is. A consumer that reads
-committed data skips what these producers wrote between the first offset and the marker. There is no checksum: `check`
-says whether an index can be true, and `transactions` believes it when the log agrees. Follows Kafka's
-`TransactionIndex` and `AbortedTxn` (KIP-98); docs/internals/format/transaction-index.md has the whole picture.
+An entry is written with each abort marker, so the file exists only if there is one. A consumer of committed data skips
+the producer's records between the first offset and the marker. There is no checksum: `check` tests whether an index can
+be correct, and `transactions` uses it if the log agrees. Follows Kafka's `TransactionIndex` and `AbortedTxn` (KIP-98);
+see docs/format/transaction-index.md.
 
     0       2               10              18              26              34
     +-------+---------------+---------------+---------------+---------------+
@@ -24,14 +24,14 @@ from offsetfs.storage.errors import CorruptIndex
 SUFFIX = ".txnindex"
 VERSION = 0
 
-_ENTRY = Struct(">bxqqqq")  # the second byte of the version is never looked at, by Kafka either
+_ENTRY = Struct(">bxqqqq")  # the second byte of the version is ignored, as in Kafka
 _BLOCK_ENTRIES = 4096
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that came to nothing: what its producer wrote in `[first_offset, last_offset]`.
+    """An aborted transaction: the records of its producer in `[first_offset, last_offset]`.
 
-    `last_offset` is that of its marker. `last_stable_offset`: the first that was undecided once that was written.
+    `last_offset` is that of its marker. `last_stable_offset`: the first undecided offset after the marker was written.
     """
 
     producer_id: int
@@ -46,10 +46,9 @@ class AbortedTransaction(NamedTuple):
 
 
 def entries(path: str) -> Iterator[AbortedTransaction]:
-    """Yield the entries of the file, in the order of their markers, as they are.
+    """Yield the entries of the file, in the order of their markers.
 
-    What is left at the end and is no whole entry is passed over, as Kafka does. `CorruptIndex` for a version that is
-    not known; OSError.
+    A trailing partial entry is ignored, as in Kafka. `CorruptIndex` for an unknown version; OSError.
     """
     with files.opened(path) as file:
         position, size = 0, _BLOCK_ENTRIES * _ENTRY.size
@@ -79,7 +78,7 @@ class TransactionIndex:
     def read(cls, path: str, base_offset: int) -> TransactionIndex:
         """Read the index of the segment that begins at `base_offset`, and `check` it.
 
-        `CorruptIndex`; FileNotFoundError where there is none.
+        Raises `CorruptIndex`, or FileNotFoundError if there is none.
         """
         with files.opened(path) as file:
             size = file.size()
@@ -88,7 +87,7 @@ class TransactionIndex:
         return index
 
     def check(self) -> None:
-        """Raise `CorruptIndex` unless all entries are whole, in order, and may be transactions of this segment."""
+        """Raise `CorruptIndex` unless all entries are whole, sorted, and possible for this segment."""
         if self.size != len(self.entries) * _ENTRY.size:
             self._refuse(f"{self.size} bytes are no whole number of {_ENTRY.size}-byte entries", len(self.entries))
         before = self.base_offset - 1
@@ -103,10 +102,10 @@ class TransactionIndex:
         raise CorruptIndex(reason, path=self.path, position=number * _ENTRY.size)
 
     def collect(self, fetch_offset: int, upper: int) -> tuple[list[AbortedTransaction], bool]:
-        """Return the transactions that reach into `[fetch_offset, upper)`, and whether no later index has more.
+        """Return the transactions that overlap `[fetch_offset, upper)`, and whether no later index has more.
 
-        The latter is known once an entry says that everything below `upper` was decided; else the next segment's
-        index is to be asked.
+        That is known once an entry shows that everything below `upper` was decided; otherwise the next segment's index
+        must be read as well.
         """
         found = []
         for entry in self.entries:

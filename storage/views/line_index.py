@@ -107,7 +107,7 @@ class LineIndex:
 
     def __del__(self) -> None:
         if self._place is not None:
-            self._place[0].let_go(self._key)
+            self._place[0].evict(self._key)
 
     @property
     def size(self) -> int:

@@ -523,7 +523,7 @@ async def test_a_full_disk_is_given_what_logs_have_set_aside_before_a_writer_is_
         nonlocal left
         left = 1000
 
-    world.log().give_back_room = give_back
+    world.log().release_preallocation = give_back
     take(world.accumulator(), b"x" * (200 * KIB) + b"\n")
     assert left == 1000
     await world.accumulator().drain()

@@ -236,7 +236,7 @@ async def test_when_the_head_is_cut_the_name_gets_a_new_inode_and_old_handles_ke
     first = world.log.snapshot().first
     world.log.flush()
     world.log._segments = world.log.snapshot().without([first])
-    segment_names.take_out(first)
+    segment_names.remove_from_log(first)
     world.log.log_start_offset = world.log.snapshot().first.base_offset
     gone = world.log.log_start_offset
     new = await world.look("orders-0", "values")

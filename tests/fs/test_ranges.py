@@ -153,7 +153,7 @@ async def test_what_retention_took_is_stale_for_who_has_it_and_is_not_there_for_
     world.log.flush()
     world.log._segments = world.log.snapshot().without([first])
     world.log.log_start_offset = second.base_offset
-    segment_names.take_out(first)
+    segment_names.remove_from_log(first)
     segment_names.unlink(first)
     assert await world.numbers("range/2..8") == [5, 6, 7]
     assert await errno_of(world.operations.read(opened.fh, 0, 100)) == "ESTALE"

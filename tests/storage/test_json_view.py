@@ -133,7 +133,7 @@ def test_a_map_goes_with_its_segment(log: Log) -> None:
     first = log.snapshot().first
     log.flush()
     log._segments = log.snapshot().without([first])
-    segment_names.take_out(first)
+    segment_names.remove_from_log(first)
     assert os.path.exists(first.path(".records-map")) and first.path(".records-map").endswith(".records-map.deleted")
     segment_names.unlink(first)
     assert not [name for name in os.listdir(log.path) if name.startswith(f"{first.base_offset:020d}")]

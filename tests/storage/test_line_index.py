@@ -457,12 +457,12 @@ def test_a_log_start_inside_a_batch_that_cannot_be_read_hides_nothing_else(
     assert [type(error) for error in reported] == [UnsupportedFormat]
 
 
-def take_out(log: Log, segments: Sequence[Segment]) -> None:
+def remove_from_log(log: Log, segments: Sequence[Segment]) -> None:
     """Do what retention does to segments, but for the delay."""
     log.flush()
     log._segments = log.snapshot().without(segments)
     for segment in segments:
-        segment_names.take_out(segment)
+        segment_names.remove_from_log(segment)
 
 
 def test_a_segment_that_a_reader_holds_is_read_to_its_end_though_it_is_gone(log: Log, view: PartitionView) -> None:
@@ -473,7 +473,7 @@ def test_a_segment_that_a_reader_holds_is_read_to_its_end_though_it_is_gone(log:
     assert located is not None
     view.read(located)
     held = view.hold(located)
-    take_out(log, [first])
+    remove_from_log(log, [first])
     log.log_start_offset = second.base_offset
     segment_names.unlink(first)
     assert content(view) == bytes(expected)
@@ -488,12 +488,12 @@ def test_a_view_goes_on_behind_a_segment_that_was_removed_and_never_skips_one(lo
     old = log.snapshot()
     log.roll()
     expected += fill(log, 1)
-    take_out(log, old.values())
+    remove_from_log(log, old.values())
     assert view.refresh() and view.size == len(expected), "the next segment is there"
     log.roll()
     fill(log, 1)
     log.roll()
-    take_out(log, log.snapshot().values()[:-1])
+    remove_from_log(log, log.snapshot().values()[:-1])
     with pytest.raises(OSError, match="what comes next was removed"):
         view.refresh()
 
@@ -514,7 +514,7 @@ def test_an_old_view_keeps_its_numbering_and_a_new_one_begins_at_the_new_start(l
     expected = fill(log, 60)
     assert view.refresh() and view.is_current
     first, second = log.snapshot().values()[:2]
-    take_out(log, [first])
+    remove_from_log(log, [first])
     log.log_start_offset = second.base_offset
     assert not view.is_current
     assert view.refresh() and view.size == len(expected)

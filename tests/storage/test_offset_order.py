@@ -17,7 +17,7 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.segments.offset_order import truthful
+from offsetfs.storage.segments.offset_order import consistent_offsets
 from offsetfs.storage.segments.time_index import ENTRY as TIME_ENTRY
 
 pytestmark = pytest.mark.unit
@@ -58,7 +58,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_those_are_believed_that_make_the_longest_rising_row(case: Case) -> None:
-    found = truthful(case.bounds, 0, case.offset_end)
+    found = consistent_offsets(case.bounds, 0, case.offset_end)
     assert [place for place, is_true in enumerate(found) if is_true] == list(case.believed)
 
 

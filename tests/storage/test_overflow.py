@@ -40,7 +40,7 @@ def offsets_of(log: Log) -> list[int]:
 class Case:
     name: str
     offsets: Sequence[int]
-    base_behind: int | None
+    next_base_offset: int | None
     is_overflowed: bool
 
 
@@ -58,7 +58,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_is_overflowed_is_known_from_a_flipped_bit(case: Case, tmp_path: Path) -> None:
-    assert overflow.is_overflowed(segment_of(tmp_path, *case.offsets), case.base_behind) is case.is_overflowed
+    assert overflow.is_overflowed(segment_of(tmp_path, *case.offsets), case.next_base_offset) is case.is_overflowed
 
 
 def test_damage_keeps_a_segment_from_being_split(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ GIVEN_BACK: dict[str, Callable[[Log], object]] = {
     "synced": Log.flush,
     "rolled": Log.roll,
     "closed": Log.close,
-    "told that the disk is full": Log.give_back_room,
+    "told that the disk is full": Log.release_preallocation,
 }
 
 

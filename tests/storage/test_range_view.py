@@ -295,7 +295,7 @@ def test_what_retention_took_is_stale_and_the_rest_is_read(log: Log) -> None:
     log.flush()
     log._segments = log.snapshot().without([first])
     log.log_start_offset = second.base_offset
-    segment_names.take_out(first)
+    segment_names.remove_from_log(first)
     assert content(view) == whole, "as long as its files are there"
     segment_names.unlink(first)
     with pytest.raises(OSError, match="removed"):

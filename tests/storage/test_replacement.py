@@ -172,10 +172,10 @@ def test_a_removal_that_failed_half_way_is_finished_under_the_same_names(
 
     monkeypatch.setattr(files, "rename", second_fails)
     with pytest.raises(OSError, match="broken"):
-        segment_names.take_out(segment)
+        segment_names.remove_from_log(segment)
     small.clock.advance(60_000)
     small.directory.deletions.run_due()  # the plain names are free by now
-    segment_names.take_out(segment)
+    segment_names.remove_from_log(segment)
     assert [batch.base_offset for batch in segment.batches()] == [0, 1]
     segment_names.unlink(segment)
     assert small.names(".deleted") == [] and f"{0:020d}.log" not in small.names(".log")
