@@ -12,11 +12,10 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = range(5)
 STATES = ("Available", "Acquired", "Acknowledged", "Archiving", "Archived")
 """The names of delivery states by number. Brokers keep acquired records in memory and do not write that state."""
 
-FINISHED = (ACKNOWLEDGED, ARCHIVED)
+FINISHED = (STATES.index("Acknowledged"), STATES.index("Archived"))
 
 
 class StateBatch(NamedTuple):

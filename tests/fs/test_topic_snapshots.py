@@ -22,6 +22,7 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.fs.views import topic_snapshots
 from offsetfs.fs.views.growing_file import GrowingFile
 from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch_builder import BatchBuilder
 from offsetfs.storage.views.line_index import LineIndex
@@ -189,6 +190,24 @@ async def test_a_partition_that_is_deleted_leaves_the_next_snapshot(world: World
     world.directory.delete_partition(TopicPartition("orders", 1))
     assert await world.content("values") == b"0\n2\n"
     assert before.st_size == 6
+
+
+async def test_a_partition_that_does_not_open_makes_the_look_up_fail(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of a topic is not the topic, and no name says which part it is."""
+    world.append(0, b"a")
+    opened = world.directory.log
+
+    def fails_for_one(name: TopicPartition) -> object:
+        if name.partition == 3:
+            raise MalformedBatch("no log", path="orders-3")
+        return opened(name)
+
+    monkeypatch.setattr(world.directory, "log", fails_for_one)
+    assert await errno_of(lambda: world.look("values")) == errno.EUCLEAN
+    text = world.operations.shared.notes.text().decode()
+    assert "orders-3: no log" in text
 
 
 async def test_it_takes_ten_seconds_at_most_and_goes_on_from_there(
