@@ -90,19 +90,19 @@ BOUNDED = [
         "10\n9\n8\n9\n10\n10\n8\n9\nNo such file or directory\n",
     ),
     Said(
-        "`next` is the high watermark there, `next_offset` in `info` the log end; `segments` are the whole files.",
+        "Then `next` is the high watermark and `next_offset` in `info` the log end; `segments` has the complete files.",
         "cat orders-0/next; jq -c '[.high_watermark,.next_offset]' orders-0/info; "
         "cmp orders-0/segments/*.log clicks-0/segments/*.log && echo same",
         "10\n[10,15]\nsame\n",
     ),
 ]
 LOG_END = Said(
-    "`-o high-watermark=log-end` shows the records above it too.",
+    "`-o high-watermark=log-end` also shows the records above it.",
     "wc -l < orders-0/values; cat orders-0/next; jq -c '[.high_watermark,.next_offset]' orders-0/info",
     "15\n15\n[15,15]\n",
 )
 ONE_REPLICA = Said(
-    "A partition with one replica, or a directory without a metadata log, is shown up to the log end.",
+    "A partition with one replica, or in a directory without a metadata log, is shown up to the log end.",
     "wc -l < clicks-0/values; cat clicks-0/next",
     "15\n15\n",
 )
@@ -129,10 +129,10 @@ def test_the_metadata_log_may_be_elsewhere(log: Path, mounted: Mount, tmp_path: 
 
 
 @pytest.mark.semantics(
-    "With `-o isolation=read_committed` `next` is the last stable offset: the position of a consumer that has read "
-    "everything.",
-    "`info` has the high watermark, the last stable offset and the open transactions: producer id, start offset, start "
-    "time, age.",
+    "With `-o isolation=read_committed`, `next` is the last stable offset: the position of a "
+    "consumer that has read everything.",
+    "`info` contains the high watermark, the last stable offset and the open transactions: producer "
+    "id, start offset, start time, age.",
 )
 def test_next_and_info_tell_of_open_transactions(tmp_path: Path, mounted: Mount) -> None:
     path = tmp_path / "log"

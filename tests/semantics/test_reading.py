@@ -14,12 +14,12 @@ LINES = ALL.splitlines(keepends=True)
 
 RECORDS = [
     Said(
-        "A record is a file, named by its offset, that holds its value and nothing else.",
+        "A record is a file named by its offset; its content is the value of the record.",
         "cat orders-0/4",
         LINES[4][:-1],
     ),
     Said(
-        "Its size is that of the value, its time the record's timestamp.",
+        "Its size is the size of the value, its modification time the timestamp of the record.",
         "stat -c '%s %Y' orders-0/4; wc -c < orders-0/4",
         "23 1795266380\n23\n",
     ),
@@ -29,7 +29,7 @@ RECORDS = [
         "same\n",
     ),
     Said(
-        "An offset that is not there, beyond the end, deleted or compacted away, is “No such file or directory”.",
+        "An offset that does not exist (beyond the end, deleted or compacted away) is “No such file or directory”.",
         "cat orders-0/99 2>&1; test -e orders-0/99 || echo none",
         "cat: orders-0/99: No such file or directory\nnone\n",
     ),
@@ -40,25 +40,26 @@ RECORDS = [
         "0\n10",
     ),
     Said(
-        "`getfattr -d` shows key, headers, timestamp and where the record comes from.",
+        "`getfattr -d` shows key, headers, timestamp, and the batch and producer of the record.",
         "getfattr -d orders-0/4 | grep -c user.kafka; for each in key timestamp offset codec; "
         "do getfattr --only-values -n user.kafka.$each orders-0/4; echo; done; "
         "getfattr --only-values -n user.kafka.headers orders-0/4",
         "14\nk1\n1795266380000\n4\nnone\nsource: web\n",
     ),
     Said(
-        "`<offset>.key`, `<offset>.headers` and `<offset>.json` are its other parts, by name only.",
+        "`<offset>.key`, `<offset>.headers` and `<offset>.json` are its other parts; they open by "
+        "name and are not listed.",
         "cat orders-0/4.key; echo; cat orders-0/4.headers; jq -c '[.key,.value,.headers]' orders-0/4.json; "
         "ls orders-0 | grep -c '[0-9][.]'",
         'k1\nsource: web\n["k1","{\\"id\\":4,\\"state\\":\\"paid\\"}",[{"key":"source","value":"web"}]]\n0\n',
     ),
     Said(
-        "`first` and `latest` are links to the oldest and the newest record.",
+        "`first` and `latest` are symbolic links to the oldest and the newest record.",
         "readlink orders-0/first orders-0/latest; cat orders-0/latest",
         "0\n11\n" + LINES[11][:-1],
     ),
     Said(
-        "`start` is the oldest offset there is, `next` the next one to be given, `info` everything else as JSON.",
+        "`start` holds the log start offset, `next` the next offset, and `info` all other state as JSON.",
         "cat orders-0/start orders-0/next; jq -c '[.topic,.next_offset,.read_only]' orders-0/info",
         '0\n12\n["orders",12,false]\n',
     ),
@@ -66,52 +67,51 @@ RECORDS = [
 
 TIMES = [
     Said(
-        "`by-time/T` is a link to the first record at or after T.",
+        "`by-time/T` is a symbolic link to the first record at or after T.",
         "readlink orders-0/by-time/2026-11-21T13:05 orders-0/by-time/2026-11-21T13:05:21 orders-0/by-time/@1795266380; "
         "cat orders-0/by-time/2026-11-21T14:06:00+01:00",
         "../0\n../2\n../4\n" + LINES[3][:-1],
     ),
     Said(
-        "T is a date, a time in UTC or another zone, `@` and seconds since 1970, or a while ago: `-15m`, `-1h30m`, "
-        "`-1w`.",
+        "T is a date, a time in UTC or in another zone, `@` and seconds since 1970, or relative to "
+        "now: `-15m`, `-1h30m`, `-1w`.",
         "cd orders-0/by-time; readlink 2026-11-21 2026-11-21T14:05+01:00 @1795266300.000 ./-9999d ./-1400w1h30m",
         "../0\n../0\n../0\n../0\n../0\n",
     ),
     Said(
-        "A blank may stand between date and time: `2026-11-21 13:05`.",
+        "A space may separate date and time: `2026-11-21 13:05`.",
         "readlink 'orders-0/by-time/2026-11-21 13:05'",
         "../0\n",
     ),
     Said(
-        "`ls by-time/2026/11/21/13` shows the minutes that have records.",
+        "`ls by-time/2026/11/21/13` lists the minutes that have records.",
         "ls orders-0/by-time/2026/11/21/13; readlink orders-0/by-time/2026/11/21/13/06",
         "05\n06\n07\n08\n../../../../../3\n",
     ),
     Said(
-        "A time after that of the last record is “No such file or directory”; a name that is no time is “Invalid "
-        "argument”.",
+        "A time after the last record is “No such file or directory”; a name that is not a time is “Invalid argument”.",
         "test -e orders-0/by-time/2199-01-01 || echo none; stat orders-0/by-time/today 2>&1 | grep -o 'Invalid.*'",
         "none\nInvalid argument\n",
     ),
 ]
 
 VIEWS = [
-    Said("`values` is every value and a newline, in one file.", "cat orders-0/values", ALL),
+    Said("`values` is one file with all values, each followed by a newline.", "cat orders-0/values", ALL),
     Said(
-        "Its size is exact, so `wc -c`, `tail`, `dd skip=` and whatever seeks get what they ask for.",
+        "Its size is exact, so `wc -c`, `tail`, `dd skip=` and all programs that seek work.",
         "stat -c %s orders-0/values; wc -c < orders-0/values; tail -n 1 orders-0/values; "
         "dd if=orders-0/values bs=24 skip=2 count=1 status=none | head -c 9; echo; head -c 8 orders-0/values",
         f"{len(ALL)}\n{len(ALL)}\n{LINES[11]}{ALL[48:57]}\n{ALL[:8]}",
     ),
     Said(
-        "`head`, `tail`, `grep`, `sed`, `awk`, `sort`, `less` and `jq` work on it as on any file.",
+        "`head`, `tail`, `grep`, `sed`, `awk`, `sort`, `less` and `jq` work on it as on other files.",
         "head -n 1 orders-0/values; grep -c refused orders-0/values; sed -n 3p orders-0/values; "
         "awk 'END {print NR}' orders-0/values; sort -r orders-0/values | head -n 1; "
         "less orders-0/values | wc -l; jq -r .state orders-0/values | sort | uniq -c | tr -s ' '",
         f"{LINES[0]}3\n{LINES[2]}12\n{LINES[9]}12\n 9 paid\n 3 refused\n",
     ),
     Said(
-        "Python reads, seeks in and maps it, privately: what grows has no shared mapping. `range/0..` has.",
+        "Python can read it, seek in it and map it privately; a growing file has no shared mapping, `range/0..` has.",
         'python3 -c \'import mmap; f = open("orders-0/values", "rb"); r = open("orders-0/range/0..", "rb"); '
         "m = mmap.mmap(f.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ); "
         "s = mmap.mmap(r.fileno(), 0, mmap.MAP_SHARED, mmap.PROT_READ); "
@@ -121,73 +121,74 @@ VIEWS = [
         f"{len(ALL)} {ALL[:6]} True {ALL[-5:]}OSError: [Errno 19] No such device\n",
     ),
     Said(
-        "`records.ndjson` is every record as a line of JSON, with key, headers, offset and timestamp.",
+        "`records.ndjson` has each record as a line of JSON, with key, headers, offset and timestamp.",
         "wc -l < orders-0/records.ndjson; sed -n 5p orders-0/records.ndjson | "
         "jq -c '[.offset,.timestamp,.key,.headers]'; "
         "jq -r 'select(.key == \"k0\") | .value | fromjson | .id' orders-0/records.ndjson | tr '\\n' ' '",
         '12\n[4,1795266380000,"k1",[{"key":"source","value":"web"}]]\n0 3 6 9 ',
     ),
     Said(
-        "Bytes that are not UTF-8 are in base64 there, under `value_b64`; null is null.",
+        "There, bytes that are not UTF-8 are in base64, in the field `value_b64`; null is null.",
         "jq -c '[.value, .value_b64]' mixed-0/records.ndjson | head -n 3",
         '[null,null]\n["",null]\n[null,"//4="]\n',
     ),
     Said(
-        "`range/A..B` holds the records from A to before B, and `range/A..B.ndjson` the same as JSON, by name only.",
+        "`range/A..B` has the records from A up to, but not including, B; `range/A..B.ndjson` has "
+        "them as JSON; both open by name only.",
         "cat orders-0/range/2..4; jq .offset orders-0/range/2..4.ndjson; ls orders-0/range | wc -l",
         f"{LINES[2]}{LINES[3]}2\n3\n0\n",
     ),
     Said(
-        "A and B are offsets or times, and one of them may be left out.",
+        "A and B are offsets or times; one of them may be omitted.",
         "cat orders-0/range/10..; cat orders-0/range/..1; cat orders-0/range/2026-11-21T13:08..2026-11-21T13:08:15; "
         "wc -l < orders-0/range/0..",
         f"{LINES[10]}{LINES[11]}{LINES[0]}{LINES[9]}12\n",
     ),
     Said(
-        "A range is cut to what there is; a name with two dots that is no range is “Invalid argument”.",
+        "A range is limited to the records that exist; a name with two dots that is not a range is “Invalid argument”.",
         "wc -l < orders-0/range/10..99; stat orders-0/range/soon.. 2>&1 | grep -o 'Invalid.*'",
         "2\nInvalid argument\n",
     ),
     Said(
-        "`last/N` and `last/N.ndjson` hold the newest N records.",
+        "`last/N` and `last/N.ndjson` have the newest N records.",
         "cat orders-0/last/2; jq .offset orders-0/last/1.ndjson",
         f"{LINES[10]}{LINES[11]}11\n",
     ),
     Said(
-        "`by-key/<key>` is the newest value of a key, by name only; a key that was deleted is not there.",
+        "`by-key/<key>` is the latest value of a key; it opens by name only, and a deleted key does not exist.",
         "cat orders-0/by-key/k1; echo; test -e orders-0/by-key/none || echo none; ls orders-0/by-key | wc -l",
         f"{LINES[10]}none\n0\n",
     ),
     Said(
-        "`by-key/<key>.json` is its record as a line of JSON; a key that itself ends in `.json` comes first.",
+        "`by-key/<key>.json` is its record as a line of JSON; a key that itself ends in `.json` has precedence.",
         "jq -c '[.offset,.key]' orders-0/by-key/k1.json; cmp orders-0/by-key/k1.json orders-0/10.json && echo same",
         '[10,"k1"]\nsame\n',
     ),
     Said(
-        "`topics/<topic>/by-key/<key>` finds the key by Kafka's partitioner, and where that partition has none, in all "
-        "others by the latest timestamp.",
+        "`topics/<topic>/by-key/<key>` looks in the partition that Kafka's partitioner chooses and, "
+        "if the key is not there, in all others for the latest timestamp.",
         "cat topics/orders/by-key/k1; echo; jq .offset topics/orders/by-key/k1.json; "
         "test -e topics/orders/by-key/none || echo none",
         f"{LINES[10]}10\nnone\n",
     ),
     Said(
-        "`topics/<topic>/values` and `records.ndjson` are those files of all partitions, in partition order, by name "
-        "only.",
+        "`topics/<topic>/values` and `records.ndjson` are the files of all partitions, one after the "
+        "other in partition order; they open by name only.",
         "mkdir parts-0 parts-1; echo b > parts-1/append; echo a > parts-0/append; cat topics/parts/values; "
         "cat parts-0/records.ndjson parts-1/records.ndjson | cmp - topics/parts/records.ndjson && echo same; "
         "ls topics/parts; rmdir parts-0 parts-1",
         "a\nb\nsame\nappend\nappend.ndjson\n",
     ),
     Said(
-        "They are a snapshot of the moment of the look-up, with an exact size; appended records and new partitions are "
-        "in the next look-up.",
+        "They are a snapshot at the time of the look-up, with an exact size; the next look-up "
+        "includes appended records and new partitions.",
         "mkdir parts-0; echo a > parts-0/append; exec 3< topics/parts/values; mkdir parts-1; echo b > parts-1/append; "
         "echo c > parts-0/append; cat <&3; exec 3<&-; stat -c %s topics/parts/values; cat topics/parts/values; "
         "rmdir parts-0 parts-1",
         "a\n6\na\nc\nb\n",
     ),
     Said(
-        "`tail -f` of such a snapshot prints nothing that comes later; `follow` of the topic does.",
+        "`tail -f` of such a snapshot prints no later records; `follow` of the topic does.",
         # tail looks once more after the process that it waits for has ended.
         "mkdir parts-0; echo a > parts-0/append; sleep 1000 & waited=$!; "
         "tail -s 0.05 --pid=$waited -f topics/parts/values > $s/tail & "
@@ -196,7 +197,7 @@ VIEWS = [
         "a\nb\n",
     ),
     Said(
-        "`segments` are the real files, byte for byte.",
+        "`segments` contains the files on disk, byte for byte.",
         "ls orders-0/segments | grep -v snapshot; "
         "cmp orders-0/segments/00000000000000000000.log ../log/orders-0/00000000000000000000.log "
         "&& echo same",
@@ -213,7 +214,7 @@ WHOLE = [
         "unchanged\n",
     ),
     Said(
-        "So `grep -r`, `cp -r`, `tar`, `rsync`, `find`, `du` and `wc *` are safe on the whole mount.",
+        "Therefore `grep -r`, `cp -r`, `tar`, `rsync`, `find`, `du` and `wc *` are safe on the whole mount.",
         "grep -rl refused orders-0/[0-9]* | tr '\\n' ' '; cp -r orders-0 $s/copy && diff -r orders-0 $s/copy && "
         "echo copied; "
         "tar cf - mixed-0 | tar tf - | grep -c values$; rsync -rl orders-0 $s/synced && "
@@ -222,24 +223,24 @@ WHOLE = [
         f"orders-0/11 orders-0/3 orders-0/7 copied\n1\n3\n{sum(map(len, LINES[:10])) - 10} total\n",
     ),
     Said(
-        "`cp -a` and `rsync -a` keep the times of the records.",
+        "`cp -a` and `rsync -a` preserve the timestamps of the records.",
         "cp -a orders-0/4 $s/4; rsync -a orders-0/5 $s/5; stat -c %Y $s/4 $s/5",
         "1795266380\n1795266400\n",
     ),
     Said(
-        "`du` counts what is on disk, which are the segments, and nothing twice.",
+        "`du` counts what is on disk, the segments, and counts nothing twice.",
         "du -s --block-size=512 orders-0 | cut -f1 > $s/du; stat -c %b orders-0/segments/* | "
         "awk '{n += $1} END {print n}' > $s/sum; "
         "cmp $s/du $s/sum && echo same",
         "same\n",
     ),
     Said(
-        "`df` shows the file system that the log directory is on.",
+        "`df` shows the file system of the log directory.",
         "a=$(df --output=size . | tail -n 1); b=$(df --output=size ../log | tail -n 1); [ $a = $b ] && echo same",
         "same\n",
     ),
     Said(
-        "What blocks, follows or answers a question is never listed.",
+        "Files that block, follow or answer a query are never listed.",
         "ls orders-0 | grep -E 'follow|[0-9].(json|key|headers)$' | wc -l; ls .offsetfs | wc -l; ls -A | "
         "grep -c offsetfs",
         "0\n0\n0\n",

@@ -11,19 +11,19 @@ pytestmark = pytest.mark.mount
 
 SEEING = [
     Said(
-        "`.offsetfs/errors` tells what went wrong lately: errno, what was done, where, why, and what helps.",
+        "`.offsetfs/errors` lists recent errors: errno, operation, path, cause and remedy.",
         "(echo 'no JSON' > $p/append.ndjson) 2> /dev/null; tail -n 1 .offsetfs/errors | "
         'grep -c "EINVAL write $p/append.ndjson: line 1, byte 1: .*; "',
         "1\n",
     ),
     Said(
-        "The name of a partition written to `.offsetfs/flush`, or `*` for all, returns when it is on disk.",
+        "A write of a partition's name, or of `*` for all, to `.offsetfs/flush` returns when its records are on disk.",
         "echo a > $p/append; echo $p > .offsetfs/flush && jq .recovery_point $p/info; echo '*' > .offsetfs/flush && "
         "echo all",
         "1\nall\n",
     ),
     Said(
-        "`.offsetfs/stats` is a table for people, `metrics` the same for Prometheus, `config` the options.",
+        "`.offsetfs/stats` is a table to read, `metrics` the same for Prometheus, `config` the options.",
         "grep -c '[a-z]' .offsetfs/stats > $s/lines; [ $(cat $s/lines) -gt 3 ] && echo table; "
         "grep -q '^# TYPE offsetfs_.* counter$' .offsetfs/metrics && echo metrics; "
         "grep -q delete-records .offsetfs/config && "
@@ -31,7 +31,7 @@ SEEING = [
         "table\nmetrics\noptions\n",
     ),
     Said(
-        "A level written to `.offsetfs/log-level` holds at once.",
+        "A level written to `.offsetfs/log-level` takes effect at once.",
         "echo debug > .offsetfs/log-level; cat .offsetfs/log-level; echo info > .offsetfs/log-level; "
         "echo loud 2>&1 > .offsetfs/log-level | grep -o 'Invalid.*'",
         "debug\nInvalid argument\n",

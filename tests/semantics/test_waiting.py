@@ -36,13 +36,13 @@ print(select.select([watch], [], [], 0)[0])
 
 WAITING = [
     Said(
-        "`tail -f values` prints what is there, and then what comes.",
+        "`tail -f values` prints the existing records, and then new ones.",
         "echo old > $p/append; exec 3< <(exec tail -s 0.05 -n +1 -f $p/values); read -r line <&3; echo $line; "
         "echo new > $p/append; read -r line <&3; echo $line; kill $!",
         "old\nnew\n",
     ),
     Said(
-        "`tail -f` and `tail -F` go on over the deletion of old records, miss nothing and print nothing twice.",
+        "`tail -f` and `tail -F` continue when old records are deleted; they miss no record and print none twice.",
         "seq 5 > $p/append; for how in f F; do tail -$how -n +1 -s 0.05 --max-unchanged-stats=1 $p/values "
         "> $s/$how 2>&1 & done; until [ $(cat $s/* | wc -l) = 10 ]; do :; done; "
         "echo 4 > $p/start; echo 6 > $p/append; until [ $(cat $s/* | wc -l) -ge 12 ]; do :; done; sleep 0.3; "
@@ -50,19 +50,19 @@ WAITING = [
         "1 2 3 4 5 6 1 2 3 4 5 6 ",
     ),
     Said(
-        "`follow` gives what comes, each record as soon as it is there, and never ends.",
+        "`follow` returns new records, each as soon as it is appended, and never ends.",
         "exec 3< <(exec cat $p/follow); until fuser -s $p/follow 2> /dev/null || ls -l /proc/$!/fd | grep -q follow; "
         "do :; done; echo new > $p/append; read -r line <&3; echo $line; kill $!",
         "new\n",
     ),
     Said(
-        "`follow@A` begins at A: an offset, a time, or `-N` for the newest N records.",
+        "`follow@A` starts at A: an offset, a time, or `-N` for the newest N records.",
         "for at in 10 -2 2026-11-21T13:08:15; do head -n 2 orders-0/follow@$at 2> /dev/null; echo; done",
         '{"id":10,"state":"paid"}\n{"id":11,"state":"refused"}\n\n' * 3,
     ),
     Said(
-        "`cat follow` prints each record as it comes; `tail -f follow` prints nothing, because it looks for the end "
-        "first, and `.offsetfs/errors` explains it.",
+        "`cat follow` prints each new record; `tail -f follow` prints nothing, because it first "
+        "seeks to the end, and `.offsetfs/errors` explains it.",
         "timeout 5 cat orders-0/follow@-2 > $s/printed & until [ -s $s/printed ]; do :; done; kill %1; "
         "wc -l < $s/printed; "
         "exec 3< <(exec tail -f orders-0/follow@-2); until grep -q 'no end' .offsetfs/errors; do :; done; kill $!; "
@@ -71,66 +71,66 @@ WAITING = [
         "`cat follow`, or `tail -f values`; `follow@-10` begins with the newest ten records\n",
     ),
     Said(
-        "`head -n 3 follow@-3` gives three lines and ends; "
-        "what it read and did not print, the next command that has the file open reads.",
+        "`head -n 3 follow@-3` prints three lines and ends; the next command that has the same file "
+        "open reads what it read and did not print.",
         "exec 3< orders-0/follow@-3; head -n 2 <&3 2>&1; echo; head -n 1 <&3 2>&1",
         '{"id":9,"state":"paid"}\n{"id":10,"state":"paid"}\n\n{"id":11,"state":"refused"}\n',
     ),
     Said(
-        "`while read -r line; do …; done < follow` gets each line as it comes.",
+        "`while read -r line; do …; done < follow` gets each new line.",
         "while read -r line; do echo $line; [ ${line:6:2} = 11 ] && break; done < orders-0/follow@-2",
         '{"id":10,"state":"paid"}\n{"id":11,"state":"refused"}\n',
     ),
     Said(
-        "`follow.ndjson` and `follow@A.ndjson` give lines of JSON.",
+        "`follow.ndjson` and `follow@A.ndjson` return lines of JSON.",
         "head -n 1 orders-0/follow@-1.ndjson 2> /dev/null | jq -c '[.offset,.key]'",
         '[11,"k2"]\n',
     ),
     Said(
-        "`topics/<topic>/follow[@A][.ndjson]` gives the records of all partitions of a topic in one stream, in order "
-        "within each partition.",
+        "`topics/<topic>/follow[@A][.ndjson]` returns the records of all partitions of a topic in "
+        "one stream, in order within each partition.",
         "mkdir both-0 both-1; seq 1 3 > both-0/append; seq 11 13 > both-1/append; "
         "head -n 6 topics/both/follow@-1h 2> /dev/null | sort -sn -k1.1,1.1 | tr '\\n' ' '; "
         "head -n 1 topics/both/follow@-1.ndjson 2> /dev/null | jq .topic; rmdir both-0 both-1",
         '1 11 12 13 2 3 "both"\n',
     ),
     Said(
-        "A is a time there, or `-N` for the newest N of each partition; an offset belongs to one partition and is "
-        "“Invalid argument”.",
+        "There, A is a time, or `-N` for the newest N of each partition; an offset belongs to one "
+        "partition and is “Invalid argument”.",
         "head -n 1 topics/orders/follow@-1 2> /dev/null; echo; cat topics/orders/follow@3 2>&1 | grep -o 'Invalid.*'; "
         "grep -c 'belongs to one partition' .offsetfs/errors",
         '{"id":11,"state":"refused"}\n\nInvalid argument\n1\n',
     ),
     Said(
-        "A partition that the topic gets meanwhile joins that stream with all its records.",
+        "A partition that is added to the topic meanwhile joins that stream with all its records.",
         "mkdir both-0; exec 3< topics/both/follow; mkdir both-1; echo new > both-1/append; "
         "read -r line <&3; echo $line; exec 3<&-; rmdir both-0 both-1",
         "new\n",
     ),
     Said(
-        "A process that waits for a record can be stopped: Ctrl-C, `kill` and `timeout` end it at once.",
+        "Ctrl-C, `kill` and `timeout` end a process that waits for a record at once.",
         "timeout 0.2 cat $p/follow; echo $?; for signal in INT TERM KILL; do "
         "(trap - INT; exec cat $p/follow) & until ls -l /proc/$!/fd | grep -q follow; do :; done; "
         "kill -$signal $!; wait $! 2> /dev/null; done; echo ended",
         "124\nended\n",
     ),
     Said(
-        "With O_NONBLOCK, reading where there is nothing new is “Resource temporarily unavailable”.",
+        "With O_NONBLOCK, a read without new records is “Resource temporarily unavailable”.",
         "dd if=$p/follow iflag=nonblock count=1 2>&1 | grep -o 'Resource.*'",
         "Resource temporarily unavailable\n",
     ),
     Said(
-        "`select`, `poll` and `epoll` know when there is something to read in `follow`.",
+        "`select`, `poll` and `epoll` report when `follow` has something to read.",
         f"python3 -c '{POLL}' $p follow",
         "0 1 True\n",
     ),
     Said(
-        "`read -t` of bash does not: to bash `follow` is a regular file. Use `timeout`.",
+        "`read -t` of bash does not time out, because bash takes `follow` for a regular file; use `timeout`.",
         "timeout 0.5 bash -c 'read -r -t 0.1 line < $p/follow'; echo $?",
         "124\n",
     ),
     Said(
-        "They also know when there is more in `values` and `records.ndjson` than was read.",
+        "`select`, `poll` and `epoll` also report when `values` or `records.ndjson` has more than was read.",
         f"python3 -c '{POLL}' $p values; python3 -c '{POLL}' $p records.ndjson",
         "0 1 True\n0 1 True\n",
     ),
@@ -141,7 +141,7 @@ WAITING = [
         "Broken pipe\n4\n5\n",
     ),
     Said(
-        "inotify does not see what is appended: use `follow`, `tail -f` or `poll`.",
+        "inotify does not report appended records: use `follow`, `tail -f` or `poll`.",
         f"python3 -c '{INOTIFY}' $p",
         "[]\n",
     ),

@@ -12,26 +12,27 @@ pytestmark = pytest.mark.mount
 DAMAGED_LINE = '{"value":"1"}\n{"value":"2"}\nno JSON\n{"value":"4"}\n'
 
 LINES = [
-    Said("A line written to `append` becomes a record.", "echo hello >> $p/append; cat $p/0", "hello"),
+    Said("Each line written to `append` becomes a record.", "echo hello >> $p/append; cat $p/0", "hello"),
     Said(
-        "A line written to `append` becomes a record.",
+        "Each line written to `append` becomes a record.",
         "echo hello >> $p/append; cat $p/values",
         "hello\n",
         shell="dash",
     ),
     Said(
-        "`>` and `>>` do the same: nothing is ever cut.",
+        "`>` and `>>` do the same: both append, and neither truncates.",
         "echo one > $p/append; echo two > $p/append; cat $p/values",
         "one\ntwo\n",
     ),
     Said(
-        "`>` and `>>` do the same: nothing is ever cut.",
+        "`>` and `>>` do the same: both append, and neither truncates.",
         "echo one > $p/append; echo two >> $p/append; cat $p/values",
         "one\ntwo\n",
         shell="dash",
     ),
     Said(
-        "`cat`, `cp`, `dd`, `tee`, `sed`, `awk`, `sort`, `jq`, here-documents and programs append as to any file.",
+        "`cat`, `cp`, `dd`, `tee`, `sed`, `awk`, `sort`, `jq`, here-documents and other programs "
+        "append as to any file.",
         "cat orders-0/values > $p/append; cp orders-0/values $p/append; "
         "dd if=orders-0/values of=$p/append status=none; "
         "tee $p/append < orders-0/values | tee -a $p/append > /dev/null; "
@@ -42,7 +43,7 @@ LINES = [
         "110\nhere\nfrom Python\n",
     ),
     Said(
-        "How a program cuts its writes does not matter, only where the lines end.",
+        "The boundaries of `write` calls do not matter; only newlines separate records.",
         "exec 3>$p/append; printf he >&3; printf 'llo\\nwor' >&3; printf 'ld\\n' >&3; exec 3>&-; cat $p/values",
         "hello\nworld\n",
     ),
@@ -58,41 +59,43 @@ LINES = [
         "   a  \\r\n",
     ),
     Said(
-        "Lines of several writers never mix: each is a record, in the order of its writer.",
+        "Lines of several writers never mix: each line is a record, in the order of its writer.",
         "for w in a b c d; do (for n in $(seq 50); do echo $w$n; done > $p/append) & done; wait; cat $p/next; "
         "for w in a b c d; do grep $w $p/values | tr -d $w | sort -nc && echo $w; done",
         "200\na\nb\nc\nd\n",
     ),
     Said(
-        "A writer that closes one file before it opens the next finds its records in that order.",
+        "If a writer closes one file before it opens the next, its records are in that order.",
         "for n in $(seq 1 3 150); do printf $n >> $p/append; echo $((n + 1)) >> $p/append; "
         "printf $((n + 2)) > $p/append.raw; done; sync $p/append; seq 150 | cmp - $p/values && echo same",
         "same\n",
     ),
     Said(
-        "What was written is seen by every view as soon as the file is closed.",
+        "Written records are visible in every view as soon as the file is closed.",
         "for n in $(seq 20); do echo $n >> $p/append; [ $(cat $p/latest) = $n ] || echo late; done; wc -l < $p/values",
         "20\n",
     ),
     Said(
-        "A file opened for both, as `exec 3<>append` does, tells offset and timestamp of each record that it wrote.",
+        "A file opened for reading and writing, as by `exec 3<>append`, returns offset and timestamp "
+        "of each record that was written through it.",
         "exec 3<>$p/append; echo hi >&3; echo ho >&3; read -r a when <&3; read -r b when <&3; echo $a $b; "
         "[ $(getfattr --only-values -n user.kafka.timestamp $p/1) = $when ] && echo then",
         "0 1\nthen\n",
     ),
-    Said("Reading `append` gives nothing.", "cat $p/append | wc -c; stat -c %s $p/append", "0\n0\n"),
+    Said("Reading `append` otherwise returns nothing.", "cat $p/append | wc -c; stat -c %s $p/append", "0\n0\n"),
     Said(
-        "`truncate` to nothing does nothing; to anything else it is refused.",
+        "`truncate` to size 0 does nothing; any other size is refused.",
         "echo a > $p/append; truncate -s 0 $p/append; cat $p/values; truncate -s 5 $p/append 2>&1 | grep -o Invalid.*",
         "a\nInvalid argument\n",
     ),
     Said(
-        "A record longer than `max.message.bytes` is refused with “Message too long”, while it is written.",
+        "A record longer than `max.message.bytes` is refused during the write with “Message too long”.",
         "head -c 1100000 /dev/zero | tr '\\0' x | cat 2>&1 > $p/append | grep -o 'Message too long'; cat $p/next",
         "Message too long\n0\n",
     ),
     Said(
-        "`sync append` and `dd conv=fsync` return when it is on disk; `sync` alone does not reach a FUSE file system.",
+        "`sync append` and `dd conv=fsync` return when the records are on disk; `sync` without a "
+        "file does not reach a FUSE file system.",
         "echo a > $p/append; sync $p/append && echo b | dd of=$p/append conv=fsync status=none; cat $p/next",
         "2\n",
     ),
@@ -100,26 +103,26 @@ LINES = [
 
 JSON = [
     Said(
-        "A line of JSON written to `append.ndjson` becomes a record with key, value, headers and timestamp.",
+        "Each line of JSON written to `append.ndjson` becomes a record with key, value, headers and timestamp.",
         'echo \'{"key":"k","value":"v","headers":[{"key":"h","value":"x"}],"timestamp":1000}\' > $p/append.ndjson; '
         "cat $p/0; jq -c '[.key,.value,.headers,.timestamp]' $p/0.json; stat -c %Y $p/0",
         'v["k","v",[{"key":"h","value":"x"}],1000]\n1\n',
     ),
     Said(
-        "What is left out of a line is null, and the time is that of writing.",
+        "A field that is omitted is null; an omitted timestamp is the time of writing.",
         "echo '{}' > $p/append.ndjson; jq -c '[.key,.value]' $p/0.json; [ $(stat -c %Y $p/0) -gt 1700000000 ] && "
         "echo now",
         "[null,null]\nnow\n",
     ),
     Said(
-        "A line that is no such JSON is refused with “Invalid argument”; the lines before it are records.",
+        "Any other line is refused with “Invalid argument”; the lines before it are records.",
         f"printf '{DAMAGED_LINE}' | cat 2>&1 > $p/append.ndjson | grep -o 'Invalid.*'; cat $p/values; "
         "grep -q $p/append.ndjson .offsetfs/errors && echo reported",
         "Invalid argument\n1\n2\nreported\n",
     ),
     Said(
-        "A field that `records.ndjson` does not have is refused with “Invalid argument”, and its name is in "
-        "`.offsetfs/errors`.",
+        "A field that `records.ndjson` does not have is refused with “Invalid argument”, and "
+        "`.offsetfs/errors` names it.",
         'echo \'{"key":"a","vlue":"b"}\' | cat 2>&1 > $p/append.ndjson | grep -o "Invalid.*"; cat $p/next; '
         "grep -o 'unknown field .vlue.' .offsetfs/errors",
         'Invalid argument\n0\nunknown field "vlue"\n',
@@ -131,7 +134,8 @@ JSON = [
         "Invalid argument\n" * 3 + "0\nuse -o json-values=text\n",
     ),
     Said(
-        "What `records.ndjson` prints, `append.ndjson` takes, and keys, values, headers and times are the same again.",
+        "`append.ndjson` accepts the output of `records.ndjson` and restores the same keys, values, "
+        "headers and timestamps.",
         "cat orders-0/records.ndjson mixed-0/records.ndjson > $p/append.ndjson; "
         "jq -c 'del(.topic,.partition,.offset)' $p/records.ndjson > $s/copy; "
         "jq -c 'del(.topic,.partition,.offset)' orders-0/records.ndjson mixed-0/records.ndjson | cmp - $s/copy && "
@@ -139,12 +143,12 @@ JSON = [
         "same\n",
     ),
     Said(
-        "What `values` prints of text without newlines, `append` takes.",
+        "`append` accepts the output of `values` if the values are text without newlines.",
         "cat orders-0/values > $p/append; cmp $p/values orders-0/values && echo same",
         "same\n",
     ),
     Said(
-        "A compacted topic takes records with a key only, so no lines.",
+        "A compacted topic accepts only records with a key, so no lines.",
         "echo x 2>&1 >> users-0/append | grep -o 'Invalid.*'; (echo x >> users-0/append) 2>&1 | grep -o 'Invalid.*'; "
         'echo \'{"key":"k"}\' >> users-0/append.ndjson && tail -n 1 users-0/records.ndjson | jq -c "[.key,.value]"',
         'Invalid argument\nInvalid argument\n["k",null]\n',
@@ -153,13 +157,13 @@ JSON = [
 
 RAW = [
     Said(
-        "Everything written to `append.raw` from opening to closing is one record: `cp photo.jpg photos-0/append.raw`.",
+        "Everything written to `append.raw` between open and close is one record: `cp photo.jpg photos-0/append.raw`.",
         "head -c 100000 /dev/urandom > $s/photo; cp $s/photo $p/append.raw; until [ -e $p/0 ]; do :; done; "
         "cmp $p/0 $s/photo && echo same; cat $p/next",
         "same\n1\n",
     ),
     Said(
-        "Opening and closing it without writing makes no record.",
+        "Opening and closing it without a write creates no record.",
         ": > $p/append.raw; : > $p/append; : > $p/append.ndjson; cat $p/next",
         "0\n",
     ),
@@ -167,7 +171,7 @@ RAW = [
 
 TOPICS = [
     Said(
-        "`topics/orders/append` and `append.ndjson` find the partition by the key, as Kafka's producer does.",
+        "`topics/orders/append` and `append.ndjson` choose the partition by the key, as Kafka's producer does.",
         "mkdir many-0 many-1 many-2; seq 30 | jq -c '{key: tostring, value: tostring}' > topics/many/append.ndjson; "
         "cat many-*/values | sort -n | tr '\\n' ' '; "
         "jq -r '.key + \" \" + (.partition|tostring)' many-*/records.ndjson | "
@@ -175,8 +179,8 @@ TOPICS = [
         " ".join(map(str, range(1, 31))) + " 1 0\n2 2\n3 2\n",
     ),
     Said(
-        "A line of JSON that names its `partition` goes there; one that names a partition that the topic does not have "
-        "is refused with “Invalid argument”.",
+        "A line of JSON with a field `partition` goes to that partition; if the topic does not have "
+        "it, the line is refused with “Invalid argument”.",
         "mkdir named-0 named-1; f=topics/named/append.ndjson; "
         'jq -nc \'{key: "k", value: "v", partition: (1, 0, 1)}\' > $f; cat named-0/next named-1/next; '
         "cat named-1/records.ndjson > $f; cat named-0/next named-1/next; "
@@ -194,28 +198,29 @@ GROUPS = [
         "7\norders-0 7 12 5\nnone\n",
     ),
     Said(
-        "In the name of a key `/`, `%` and control characters are `%2F`, `%25` and so on; the empty key is `%`.",
+        "In the name of a key, `/`, `%` and control characters are written `%2F`, `%25` and so on; "
+        "the empty key is `%`.",
         """mkdir keys-0; printf '{"key":"","value":"a"}\\n{"key":"x/y%%","value":"b"}\\n' > keys-0/append.ndjson; """
         "cat keys-0/by-key/% keys-0/by-key/x%2Fy%25; rmdir keys-0",
         "ab",
     ),
     Said(
-        "Bytes from 128 on may be written as `%FF` as well.",
+        "Bytes from 128 on may also be written as `%80` to `%FF`.",
         """mkdir keys-0; printf '{"key_b64":"/w==","value":"c"}\\n' > keys-0/append.ndjson; """
         "cat keys-0/by-key/%FF; rmdir keys-0",
         "c",
     ),
     Said(
-        "A key of more than 80 bytes also has the name `%sha256-` and its SHA-256 in hexadecimal, because no name is "
-        "longer than 255 bytes.",
+        "A key of more than 80 bytes also has the name `%sha256-` and its SHA-256 in hexadecimal, "
+        "because a file name has at most 255 bytes.",
         'key=$(printf %0400d 7); mkdir keys-0; echo \'{"key":"\'$key\'","value":"d"}\' > keys-0/append.ndjson; '
         "sum=$(jq -j .key keys-0/records.ndjson | sha256sum | cut -d' ' -f1); cat keys-0/by-key/%sha256-$sum; "
         "jq -c .offset keys-0/by-key/%sha256-$sum.json; rmdir keys-0",
         "d0\n",
     ),
     Said(
-        "A commit to a partition that is not there is “Invalid argument”, one beyond its end “Numerical result out of "
-        "range”.",
+        "A commit for a partition that does not exist is “Invalid argument”, one beyond its end "
+        "“Numerical result out of range”.",
         "mkdir groups/late; (echo 0 > groups/late/orders-99) 2>&1 | grep -o 'Invalid.*'; "
         "(echo 99999 > groups/late/orders-0) 2>&1 | grep -o 'Numerical.*'",
         "Invalid argument\nNumerical result out of range\n",
@@ -224,7 +229,7 @@ GROUPS = [
 
 REFUSED = [
     Said(
-        "Records cannot be changed, removed or given another name: “Operation not permitted”.",
+        "Records cannot be changed, removed or renamed: “Operation not permitted”.",
         "(echo x > orders-0/4) 2>&1 | grep -o 'Operation.*'; for each in 'rm -f' 'truncate -s 0' 'chmod 600' touch; do "
         "$each orders-0/4 2>&1 | grep -o 'Operation not permitted'; done; mv orders-0/4 orders-0/99 2>&1 | "
         "grep -o 'Op.*'; "
@@ -232,7 +237,7 @@ REFUSED = [
         "Operation not permitted\n" * 6 + '{"id":4,"state":"paid"}',
     ),
     Said(
-        "No file is made by writing to a name: “Operation not permitted”.",
+        "Writing to a new name creates no file: “Operation not permitted”.",
         "(echo x > orders-0/new) 2>&1 | grep -o 'Operation.*'; touch orders-0/12 2>&1 | grep -o 'Operation.*'",
         "Operation not permitted\nOperation not permitted\n",
     ),
@@ -240,12 +245,13 @@ REFUSED = [
 
 PARTITIONS = [
     Said(
-        "`mkdir orders-1` makes a partition, with the mount option `create`; a name that is no partition's is refused.",
+        "`mkdir orders-1` creates a partition, with the mount option `create`; a name that is not "
+        "TOPIC-PARTITION is refused.",
         "mkdir made-0; ls made-0 | head -n 1; mkdir 'no name' 2>&1 | grep -o 'Invalid.*'; rmdir made-0",
         "append\nInvalid argument\n",
     ),
     Said(
-        "`rmdir orders-1` removes a partition with all in it, with the mount option `delete`.",
+        "`rmdir orders-1` deletes a partition with its records, with the mount option `delete`.",
         "mkdir gone-0; echo x > gone-0/append; rmdir gone-0; ls -d gone-0 2>&1 | grep -o 'No such.*'",
         "No such file or directory\n",
     ),

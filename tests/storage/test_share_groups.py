@@ -210,7 +210,7 @@ def test_no_bytes_end_the_replay(log: Log, groups: ShareGroups, seed: int) -> No
     assert 77 in [each.start_offset for each in progress(groups)]
 
 
-@pytest.mark.promise("Memory, open files and the time of a request have maxima, whatever is in the files.")
+@pytest.mark.promise("Memory, open files and the time per request are bounded, whatever the files contain.")
 def test_memory_is_bounded(log: Log, groups: ShareGroups, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_groups, "BATCHES_MAX", 50)
     log.append(batch((key(0, b"large"), snapshot(5, *[(2 * n, 2 * n, 0, 1) for n in range(60)]))))
