@@ -74,23 +74,28 @@ class Groups:
     async def state(self, group: bytes) -> bytes | None:
         """Return type, state, members and progress of a group as JSON; None where only its commits are known."""
         await self.refresh()
-        found = await self.shared.answer(self.engine.state, group)
-        progress = await self._progress(group)
+        return await self.shared.answer(self._state, group)
+
+    async def lag(self, group: bytes) -> bytes:
+        await self.refresh()
+        return await self.shared.answer(self._lag, group)
+
+    def _state(self, group: bytes, *, nowait: bool) -> bytes | None:
+        found, progress = self.engine.state(group, nowait=nowait), self._progress(group, nowait)
         if progress:
             found = found or {"type": "share", "state": None}
             found["partitions"] = [each.described() for each in progress]
         return None if found is None else (json.dumps(found, indent=2) + "\n").encode()
 
-    async def lag(self, group: bytes) -> bytes:
-        await self.refresh()
-        commits, progress = await self.shared.answer(self.engine.lag, group), await self._progress(group)
+    def _lag(self, group: bytes, *, nowait: bool) -> bytes:
+        commits, progress = self.engine.lag(group, nowait=nowait), self._progress(group, nowait)
         tables = [_of_commits(commits)] if commits or not progress else []
         return b"".join([*tables, _of_shares(progress)] if progress else tables)
 
-    async def _progress(self, group: bytes) -> list[ShareProgress]:
+    def _progress(self, group: bytes, nowait: bool) -> list[ShareProgress]:
         """Return what a share group has read, as of the last `refresh`; nothing for other groups."""
-        topics = await self.shared.answer(self.engine.share_topics, group)
-        return await self.shared.answer(self.shares.progress, group, topics)
+        topics = self.engine.share_topics(group, nowait=nowait)
+        return self.shares.progress(group, topics, nowait=nowait)
 
 
 def _passed_over(notes: Notes, sentence: str) -> None:

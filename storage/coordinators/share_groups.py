@@ -42,6 +42,7 @@ _UNCHANGED = -1
 _COMBINE_MIN = 100  # batches that are added before they are combined, so that each update costs little
 
 _Key = tuple[bytes, int]  # topic id, partition
+_NOWAIT_BATCHES_MAX = 1000  # a millisecond or two of work
 
 
 class ShareProgress(NamedTuple):
@@ -126,11 +127,15 @@ class ShareGroups:
     def progress(self, group: bytes, topics: Mapping[str, str], *, nowait: bool = False) -> list[ShareProgress]:
         """Return the group's progress by topic and partition, as of the last `refresh`. Opens the partitions' logs.
 
-        `topics`: names by topic id, as the group's coordinator has them; for others those in the log directory.
+        `topics`: names by topic id, as the group's coordinator has them; for others those in the log directory. With
+        `nowait` `WouldBlock` when many batches are to be combined.
         """
         found: list[ShareProgress] = []
         with self._replay.states(nowait=nowait) as states:
             names = {**self._local_topics(nowait), **topics}
+            kept_in = (kept for state in states for kept in state.groups.get(group, {}).values())
+            if nowait and sum(1 + len(kept.batches or ()) for kept in kept_in) > _NOWAIT_BATCHES_MAX:
+                raise WouldBlock("many state batches are to be combined", path=self._directory.path)
             for state in states:
                 for (topic_id, partition), kept in state.groups.get(group, {}).items():
                     text = _id_text(topic_id)

@@ -190,6 +190,12 @@ async def test_a_partition_that_is_deleted_leaves_the_next_snapshot(world: World
     world.directory.delete_partition(TopicPartition("orders", 1))
     assert await world.content("values") == b"0\n2\n"
     assert before.st_size == 6
+    handle = (await world.operations.open(before.st_ino, 0, CTX)).fh
+    try:
+        assert bytes(await world.operations.read(handle, 0, 6)) in (b"0\n", b"0\n1\n2\n")  # while its file is there
+        assert bytes(await world.operations.read(handle, 4, 2)) == b"2\n"
+    finally:
+        await world.operations.release(handle)
 
 
 async def test_a_partition_that_does_not_open_makes_the_look_up_fail(

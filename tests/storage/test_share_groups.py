@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from offsetfs.storage.coordinators.share_groups import ShareGroups, ShareProgres
 from offsetfs.storage.coordinators.state_batches import StateBatch
 from offsetfs.storage.directory import directory_checkpoints
 from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import follower
 from offsetfs.storage.partition.log import Log
@@ -55,7 +57,7 @@ def batch(*pairs: tuple[bytes, bytes | None]) -> SealedBatch:
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follower, "LOOK_INTERVAL_S", 0.0)
-    monkeypatch.setattr(directory_checkpoints, "LOOK_AT_STARTS_S", 0.0)
+    monkeypatch.setattr(directory_checkpoints, "LOG_START_CHECK_S", 0.0)
 
 
 @pytest.fixture
@@ -178,6 +180,7 @@ def test_the_lag_is_known_where_start_and_end_are(log: Log, orders: Log, groups:
         (key(1), update(1, (5, 6, 9, 0)), "a state batch that is none"),
         (key(1), update(1, (5, 6, -1, 0)), "a state batch that is none"),
     ],
+    ids=itertools.count(),
 )
 def test_what_is_not_known_is_passed_over_and_reported_once(
     log: Log, groups: ShareGroups, said: list[str], a_key: bytes, a_value: bytes, sentence: str
@@ -226,6 +229,21 @@ def test_memory_is_bounded(log: Log, groups: ShareGroups, said: list[str], monke
         log.append(batch((key(0, b"%d" % number), None)))
     log.append(batch((key(0, b"large"), snapshot(9, (9, 9, 0, 1)))))
     assert progress(groups, b"large")[0].batches == [StateBatch(9, 9, 0, 1)]  # there is room again
+
+
+def test_nothing_long_is_done_where_nothing_may_wait(log: Log, groups: ShareGroups) -> None:
+    with pytest.raises(WouldBlock):
+        groups.refresh(nowait=True)
+    log.append(batch((key(0), snapshot(5, (6, 6, 0, 1)))))
+    assert groups.refresh() and groups.refresh(nowait=True)
+    with pytest.raises(WouldBlock):
+        groups.progress(b"workers", {}, nowait=True)  # topic ids are to be read
+    assert len(groups.progress(b"workers", {})) == len(groups.progress(b"workers", {}, nowait=True)) == 1
+    log.append(batch((key(0), snapshot(5, *[(2 * n, 2 * n, 0, 1) for n in range(2000)]))))
+    assert groups.refresh()
+    with pytest.raises(WouldBlock):
+        groups.progress(b"workers", {}, nowait=True)
+    assert len(groups.progress(b"workers", {})[0].batches or ()) == 1997
 
 
 def test_many_updates_are_combined_as_they_come(log: Log, groups: ShareGroups) -> None:
