@@ -1,6 +1,6 @@
 """The clean shutdown file (`.kafka_cleanshutdown`): removed before the first change, written again by a clean close.
 
-See docs/decisions/0001. Safe to use from any thread. A log calls `before_change` while it is locked.
+See docs/internals/decisions/0001. Safe to use from any thread. A log calls `before_change` while it is locked.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The index is sparse: one entry for about every `index.interval.bytes`. The offset of an entry is the last offset of the
 append that begins at its position. So a look-up returns a position at or before the batch, and the caller scans from
-there. Follows Kafka's `OffsetIndex`; docs/format/offset-index.md says when entries are written. An index has no
-checksum: the caller uses an entry only if the batch at its position agrees.
+there. Follows Kafka's `OffsetIndex`; docs/internals/format/offset-index.md says when entries are written. An index has
+no checksum: the caller uses an entry only if the batch at its position agrees.
 
     0           4           8
     +-----------+-----------+

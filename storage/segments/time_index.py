@@ -2,8 +2,8 @@
 
 An entry (T, O) means: every record with a timestamp above T has an offset above O. O is the last offset of the first
 batch whose largest timestamp is T. Timestamps rise strictly, offsets do not fall. Follows Kafka's `TimeIndex`;
-docs/format/time-index.md says when entries are written. It has no checksum: the caller uses an entry only if the batch
-that it names agrees.
+docs/internals/format/time-index.md says when entries are written. It has no checksum: the caller uses an entry only if
+the batch that it names agrees.
 
     0                       8           12
     +-----------------------+-----------+

@@ -3,7 +3,7 @@
 An entry is written with each abort marker, so the file exists only if there is one. A consumer of committed data skips
 the producer's records between the first offset and the marker. There is no checksum: `check` tests whether an index can
 be correct, and `transactions` uses it if the log agrees. Follows Kafka's `TransactionIndex` and `AbortedTxn` (KIP-98);
-see docs/format/transaction-index.md.
+see docs/internals/format/transaction-index.md.
 
     0       2               10              18              26              34
     +-------+---------------+---------------+---------------+---------------+

@@ -96,7 +96,7 @@ def test_a_directory_that_others_can_write_to_is_not_believed(place: str) -> Non
         running.register(this_process(), place)
 
 
-@pytest.mark.security("The files that we keep about our own mounts are not written through a planted link.")
+@pytest.mark.security("The files in which offsetfs records its own mounts are not written through a planted link.")
 def test_a_link_in_the_place_of_the_directory_is_not_followed(place: str, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     os.symlink(tmp_path / "elsewhere", place)

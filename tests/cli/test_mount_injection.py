@@ -56,10 +56,12 @@ AS_A_USER = ("options", "an escaped comma", "a line", "an option")
 
 
 @pytest.mark.security(
-    "The kernel checks owner and mode of everything in a mount; nothing in it is executed, a device, or set-user-ID."
+    "The kernel checks owner and mode of each file of a mount; no file in it can be executed, is a "
+    "device, or is set-user-ID."
 )
 @pytest.mark.security(
-    "No name of a directory and no value of a setting becomes a mount option, a line of a table, or a word to systemd."
+    "Directory names and values of settings cannot inject a mount option, a line of a mount table, "
+    "or a word of a systemd unit."
 )
 @pytest.mark.parametrize(
     ("name", "user"),
@@ -94,7 +96,7 @@ def test_no_name_of_a_log_directory_or_mount_point_brings_an_option(
     assert machine.offsetfs("umount", f"/mnt/mnt/{name}", user=user).returncode == 0
 
 
-@pytest.mark.security("An option that is not ours is refused, regardless of what passes it on.")
+@pytest.mark.security("An unknown option is refused, whatever program passes it on.")
 @pytest.mark.parametrize(
     "texts",
     [
@@ -143,7 +145,8 @@ def test_a_sloppy_mount_passes_none_of_it_on(machine: Machine, texts: str) -> No
 
 
 @pytest.mark.security(
-    "No name of a directory and no value of a setting becomes a mount option, a line of a table, or a word to systemd."
+    "Directory names and values of settings cannot inject a mount option, a line of a mount table, "
+    "or a word of a systemd unit."
 )
 def test_values_of_topic_settings_stay_values(machine: Machine) -> None:
     for path in ("/mnt/log", "/mnt/mnt"):

@@ -68,7 +68,8 @@ def test_fusermount_unmounts_and_the_daemon_drains(machine: Machine) -> None:
 
 
 @pytest.mark.security(
-    "The files of a mount belong to its owner; others read or write them only if `umask`, `uid` or `gid` say so."
+    "The files of a mount belong to its owner; other users read or write them only if `umask`, `uid` "
+    "or `gid` permit it."
 )
 def test_files_belong_to_the_user_and_nobody_else_may_read_them(machine: Machine) -> None:
     mount(machine)
@@ -85,7 +86,7 @@ def test_files_belong_to_the_user_and_nobody_else_may_read_them(machine: Machine
 
 
 @pytest.mark.security(
-    "A mount is private: others than its owner are let in only with `allow_other`, and where the administrator agreed."
+    "A mount is private: other users have access only with `allow_other`, and only if the administrator permits it."
 )
 def test_others_are_let_in_only_where_the_administrator_agreed(machine: Machine) -> None:
     for configuration, code in (("", 1), ("# user_allow_other\n", 1), ("user_allow_other\n", 0)):
@@ -106,7 +107,8 @@ def test_others_are_let_in_only_where_the_administrator_agreed(machine: Machine)
 
 
 @pytest.mark.security(
-    "The kernel checks owner and mode of everything in a mount; nothing in it is executed, a device, or set-user-ID."
+    "The kernel checks owner and mode of each file of a mount; no file in it can be executed, is a "
+    "device, or is set-user-ID."
 )
 def test_default_permissions_keep_others_out_of_what_is_not_for_them(machine: Machine) -> None:
     machine.path("/run/fuse.conf").write_text("user_allow_other\n")
@@ -120,8 +122,8 @@ def test_default_permissions_keep_others_out_of_what_is_not_for_them(machine: Ma
 
 
 @pytest.mark.security(
-    "A user without root mounts only at a writable directory; with `-o ro` a log directory that the user may read, "
-    "else one that the user may write."
+    "A user without root can mount only at a directory that the user can write, and only a log "
+    "directory that the user can write or, with `-o ro`, read."
 )
 def test_a_user_mounts_what_the_modes_of_the_directories_allow(machine: Machine) -> None:
     machine.run("mkdir", "-p", "/mnt/closed")

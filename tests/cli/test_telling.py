@@ -65,7 +65,8 @@ def test_the_service_manager_hears_each_step(manager: Manager) -> None:
 
 
 @pytest.mark.security(
-    "No name of a directory and no value of a setting becomes a mount option, a line of a table, or a word to systemd."
+    "Directory names and values of settings cannot inject a mount option, a line of a mount table, "
+    "or a word of a systemd unit."
 )
 def test_a_name_with_a_newline_is_no_word_of_its_own_to_the_service_manager(manager: Manager) -> None:
     ServiceManager(manager.environment).busy("/data\nMAINPID=1", 1)
@@ -191,7 +192,7 @@ def test_sizes_are_told_for_people(size: int, text: str) -> None:
     assert bytes_text(size) == text
 
 
-@pytest.mark.security("No control character of a record or a name reaches a log, `.offsetfs` or `info`.")
+@pytest.mark.security("Control characters of records and names never reach a log, `.offsetfs` or `info`.")
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

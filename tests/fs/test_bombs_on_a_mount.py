@@ -54,7 +54,7 @@ def plant(log: Path, codec: int, payload: bytes) -> None:
 
 
 @pytest.mark.security(
-    "Many readers of such batches leave a mount with bounded memory, and other files answer meanwhile."
+    "With many readers of such batches, the memory of a mount stays bounded and other files stay responsive."
 )
 @pytest.mark.parametrize("view", ["0", "values"])
 @pytest.mark.parametrize("bomb", BOMBS)

@@ -145,7 +145,9 @@ def test_an_index_in_the_cache_that_nobody_used_for_a_month_is_removed(tmp_path:
     assert sorted(os.listdir(tmp_path)) == ["new.sqlite", "now.sqlite"]
 
 
-@pytest.mark.security("A group or a key may hold any bytes, and has exactly one name, which is a file's and no path.")
+@pytest.mark.security(
+    "A group or a key may contain any bytes; it has exactly one name, which is a file name and not a path."
+)
 @given(st.binary(max_size=90))
 def test_any_bytes_have_one_name_that_a_file_may_have(data: bytes) -> None:
     name = encoded(data)

@@ -151,7 +151,9 @@ NAMES = [
 ]
 
 
-@pytest.mark.security("A group or a key may hold any bytes, and has exactly one name, which is a file's and no path.")
+@pytest.mark.security(
+    "A group or a key may contain any bytes; it has exactly one name, which is a file name and not a path."
+)
 @pytest.mark.parametrize(("group", "name"), NAMES, ids=repr)
 def test_each_group_has_exactly_one_name(group: bytes, name: bytes) -> None:
     assert file_name(group) == name and group_of(name) == group

@@ -88,7 +88,7 @@ echo hello >> append
 
 
 @pytest.mark.security(
-    "A link, FIFO, socket, device or directory in the place of a file is never followed, waited for or written through."
+    "A link, FIFO, socket, device or directory in place of a file is never followed, waited for or written through."
 )
 @pytest.mark.parametrize("state", STATES)
 def test_what_is_planted_in_a_partition_is_never_followed_and_never_waited_for(
@@ -118,7 +118,7 @@ def test_what_is_planted_in_a_partition_is_never_followed_and_never_waited_for(
     assert sorted(os.listdir(secret.parent)) == ["kafka-4.1", "mnt0", "secret"]
 
 
-@pytest.mark.security("A link in the place of a partition is no partition.")
+@pytest.mark.security("A link in place of a partition directory is not a partition.")
 def test_a_link_in_the_place_of_a_partition_is_no_partition(mount: Callable[..., Any], golden_copy: Path) -> None:
     elsewhere = golden_copy.parent / "elsewhere"
     shutil.copytree(golden_copy / "keyed-0", elsewhere)

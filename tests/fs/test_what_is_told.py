@@ -31,7 +31,9 @@ def quietly(act: Callable[[], object]) -> None:
         act()
 
 
-@pytest.mark.security("What a mount makes in the log directory is for its owner alone, whatever the umask.")
+@pytest.mark.security(
+    "Files that a mount creates in the log directory are accessible to their owner alone, whatever the umask."
+)
 def test_what_a_mount_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
     log, point = tmp_path / "log", tmp_path / "mnt"
     log.mkdir()
@@ -57,10 +59,9 @@ def test_what_a_mount_makes_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 @pytest.mark.damages
 @pytest.mark.security(
-    "No record, key or line that was written stands in a log or in `.offsetfs`; only a JSON field that is refused is "
-    "named."
+    "Logs and `.offsetfs` never contain a record, a key or a written line; only the name of a refused JSON field."
 )
-@pytest.mark.security("No control character of a record or a name reaches a log, `.offsetfs` or `info`.")
+@pytest.mark.security("Control characters of records and names never reach a log, `.offsetfs` or `info`.")
 def test_nothing_that_somebody_wrote_or_named_is_repeated(mount: Any, golden_copy: Path) -> None:
     mounted = mount(golden_copy, "create,delete-records", faulty=True)
     tree: Path = mounted.path

@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent
 
 
 @pytest.mark.security(
-    "Hostile bytes end in an error that has a name, never in a crash, a loop or another record's bytes."
+    "Hostile bytes lead to a specific error, never to a crash, an endless loop or the bytes of another record."
 )
 @pytest.mark.parametrize("name", TARGETS)
 def test_hostile_bytes_end_in_named_errors(name: str) -> None:

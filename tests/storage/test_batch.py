@@ -377,7 +377,9 @@ def of_records(record: bytes, count: int, codec: int) -> Batch:
     return read_batch(bytes(made), check=False)
 
 
-@pytest.mark.security("A record that inflates beyond the bound is refused in milliseconds, with the memory flat.")
+@pytest.mark.security(
+    "A record that decompresses beyond the limit is refused within milliseconds and without extra memory."
+)
 def test_a_small_batch_of_too_many_records_is_not_taken_apart() -> None:
     hostile = of_records(bytes([12, 0, 0, 0, 1, 1, 0]), 9_000_000, CODECS.index("zstd"))
     assert len(hostile.data) < 100_000 and len(hostile.payload()) == 63_000_000

@@ -259,7 +259,7 @@ def test_a_strangers_directory_among_partitions_is_left_alone(golden_copy: Path)
     assert [p.name for p in (golden_copy / "dbus-1").iterdir()] == ["session.conf"]
 
 
-@pytest.mark.security("Two programs cannot write to a directory at once.")
+@pytest.mark.security("Two programs cannot write to a log directory at the same time.")
 @pytest.mark.promise("A log directory never has two writers, whether the other one is a broker or another mount.")
 def test_a_second_writer_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()

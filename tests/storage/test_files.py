@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.security(
-    "A link, FIFO, socket, device or directory in the place of a file is never followed, waited for or written through."
+    "A link, FIFO, socket, device or directory in place of a file is never followed, waited for or written through."
 )
 def test_a_planted_link_or_pipe_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
@@ -32,7 +32,7 @@ def test_a_replaced_file_keeps_its_mode_and_leaves_no_temporary(tmp_path: Path) 
     assert [p.name for p in tmp_path.iterdir()] == ["checkpoint"]
 
 
-@pytest.mark.security("What root makes in the directory of another user belongs to that user.")
+@pytest.mark.security("Files that root creates in the directory of another user belong to that user.")
 def test_what_root_makes_belongs_to_the_owner_of_the_directory(tmp_path: Path) -> None:
     owner = 12345 if os.geteuid() == 0 else os.geteuid()  # only root can give files away
     if os.geteuid() == 0:
@@ -64,8 +64,8 @@ def test_nowait_reads_what_the_page_cache_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.security(
-    "A temporary file is always a new file: a hard or symbolic link that was planted in its place is removed, and the "
-    "file behind it stays as it was."
+    "A temporary file is always a new file: a hard or symbolic link planted in its place is removed, "
+    "and the target of the link is not changed."
 )
 @pytest.mark.parametrize("plant", [os.link, os.symlink])
 def test_a_planted_link_in_the_place_of_a_new_file_is_removed_and_not_written_through(

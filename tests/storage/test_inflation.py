@@ -53,7 +53,10 @@ class Holders:
             thread.join()
 
 
-@pytest.mark.security("What inflates to more than 2 MiB is inflated by two threads at a time; what is smaller goes on.")
+@pytest.mark.security(
+    "Batches that decompress to more than 2 MiB are decompressed by at most two threads at a time; "
+    "smaller ones do not wait."
+)
 @pytest.mark.parametrize("name", COMPRESSED)
 def test_what_is_large_waits_for_a_slot_and_what_is_small_does_not(name: str) -> None:
     waiting, small = threading.Event(), compress(name, b"small")
@@ -99,14 +102,16 @@ MANY_BLOCKS = {
 }
 
 
-@pytest.mark.security("A compressed stream has at most 64 blocks, or one for each KiB that it may inflate to.")
+@pytest.mark.security(
+    "A compressed stream may have at most one block per KiB of its decompression limit, or 64 if that is more."
+)
 @pytest.mark.parametrize("name", MANY_BLOCKS)
 def test_a_stream_of_very_many_blocks_is_refused(name: str) -> None:
     with pytest.raises(DecompressionLimit, match="more than 65536 blocks"):
         inflate(name, MANY_BLOCKS[name])
 
 
-@pytest.mark.security("Inflating one batch takes at most ten seconds of processor time.")
+@pytest.mark.security("Decompressing one batch takes at most ten seconds of processor time.")
 @pytest.mark.parametrize("name", ["gzip", "lz4", "zstd"])
 def test_a_stream_that_takes_too_long_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert inflation.THREAD_TIME_MAX_S == 10

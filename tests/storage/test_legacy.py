@@ -293,7 +293,7 @@ def test_a_set_is_not_inflated_beyond_the_bound(magic, codec):
     assert len(read_batch(data).payload(5 << 20)) > 4 << 20
 
 
-@pytest.mark.security("A length or a count is held against the bytes that are there before anything is allocated.")
+@pytest.mark.security("A length or a count is checked against the available bytes before memory is allocated.")
 @pytest.mark.promise("Memory, open files and the time per request are bounded, whatever the files contain.")
 def test_a_length_that_lies_costs_no_memory():
     lies = [patched(V0, 18, ">i", 2**31 - 1), patched(V0, 26, ">i", 2**31 - 1)]

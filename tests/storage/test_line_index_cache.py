@@ -299,7 +299,7 @@ def put_socket(map_file: Path) -> None:
 HOSTILE = (cut, flip, swap, make_huge, put_link, put_fifo, put_directory, put_socket)
 
 
-@pytest.mark.security("Nothing in the user's cache is trusted for its place, and no link in it is followed.")
+@pytest.mark.security("Files in the user cache are validated before use, and no link in it is followed.")
 @pytest.mark.parametrize("harm", HOSTILE, ids=lambda harm: harm.__name__)
 def test_what_somebody_put_into_the_cache_costs_time_and_no_byte(
     path: Path, cache: Path, harm: Callable[[Path], None]
@@ -310,7 +310,7 @@ def test_what_somebody_put_into_the_cache_costs_time_and_no_byte(
     assert looked_at(path, cache) == expected
 
 
-@pytest.mark.security("Nothing in the user's cache is trusted for its place, and no link in it is followed.")
+@pytest.mark.security("Files in the user cache are validated before use, and no link in it is followed.")
 @pytest.mark.parametrize("depth", [0, 1, 2], ids=["the cache", "maps", "of the log"])
 def test_a_link_in_the_place_of_a_directory_is_not_followed(path: Path, cache: Path, depth: int) -> None:
     expected = looked_at(path, cache)
@@ -326,7 +326,7 @@ def test_a_link_in_the_place_of_a_directory_is_not_followed(path: Path, cache: P
     assert sorted(elsewhere.rglob("*")) == before and place.is_symlink()
 
 
-@pytest.mark.security("What is kept in the user's cache is for its owner alone, whatever the umask.")
+@pytest.mark.security("Files in the user cache are accessible to their owner alone, whatever the umask.")
 def test_the_cache_is_for_its_owner_alone(path: Path, cache: Path) -> None:
     cache.mkdir(mode=0o755, parents=True)
     old = os.umask(0)

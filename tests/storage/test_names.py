@@ -40,7 +40,8 @@ def test_a_legal_topic_name_is_taken(name: str) -> None:
 
 
 @pytest.mark.security(
-    "The name of a partition is `[a-zA-Z0-9._-]`, a minus and a number, to the very end; it leads nowhere else."
+    "The name of a partition consists of `[a-zA-Z0-9._-]`, a minus and a number, and nothing else; "
+    "it cannot lead to another path."
 )
 @pytest.mark.parametrize("name", NOT_TOPICS.values(), ids=NOT_TOPICS)
 def test_an_illegal_topic_name_is_refused_wherever_it_comes_from(name: str) -> None:
@@ -90,7 +91,8 @@ def test_a_directory_name_and_its_partition_turn_into_each_other(name: str, topi
 
 
 @pytest.mark.security(
-    "The name of a partition is `[a-zA-Z0-9._-]`, a minus and a number, to the very end; it leads nowhere else."
+    "The name of a partition consists of `[a-zA-Z0-9._-]`, a minus and a number, and nothing else; "
+    "it cannot lead to another path."
 )
 @pytest.mark.parametrize("name", NOT_PARTITIONS.values(), ids=NOT_PARTITIONS)
 def test_what_names_no_partition_is_refused(name: str) -> None:

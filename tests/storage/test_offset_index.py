@@ -361,7 +361,7 @@ def test_a_file_that_cannot_be_an_index_is_refused_untouched(content: bytes, wri
     assert not any(links_to(fd, path) for fd in os.listdir("/proc/self/fd"))
 
 
-@pytest.mark.security("A file that is far too large for what it is, is refused before it is read.")
+@pytest.mark.security("A file that is far too large for its kind is refused before it is read.")
 def test_a_planted_giant_is_refused_before_it_is_read(path: Path) -> None:
     path.touch()
     os.truncate(path, 1 << 40)

@@ -29,7 +29,7 @@ PLANTS: dict[str, Callable[[Path, Path], object]] = {
 
 
 @pytest.mark.security(
-    "A link, FIFO, socket, device or directory in the place of a file is never followed, waited for or written through."
+    "A link, FIFO, socket, device or directory in place of a file is never followed, waited for or written through."
 )
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("plant", PLANTS)
