@@ -166,8 +166,8 @@ def consistent_offsets(bounds: Sequence[tuple[int, int]], offset_min: int, offse
         ending[place] = row
     best = max(((row.weight, -bounds[place][1]) for place, row in ending.items()), default=None)
     sure = [row.sure for place, row in ending.items() if (row.weight, -bounds[place][1]) == best]
-    believed = frozenset[int]().union(*sure[:1]).intersection(*sure)
-    return [place in believed for place in range(len(bounds))]
+    accepted = frozenset[int]().union(*sure[:1]).intersection(*sure)
+    return [place in accepted for place in range(len(bounds))]
 
 
 @dataclass(frozen=True, slots=True)

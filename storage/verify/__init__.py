@@ -1,1 +1,1 @@
-"""Checks that change nothing, and repairs that say first what they would do."""
+"""Verification of a log directory without changing it, and repairs that first report what they would do."""

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Batches of which a verification has nothing to say: the compiled twin of `valid_batches_pure`, which is the specification.
+"""Finds batches without findings: the compiled form of the reference `valid_batches_pure`.
 
-Bytes arrive from disks, so nothing they say is believed: rows are compared with the block before anything is read, and
-every read of a record is checked against the end of its batch. The GIL is released meanwhile, but for inflating.
+Bytes from disk are not trusted: rows are compared with the block before anything is read, and every read of a record is
+checked against the end of its batch. The GIL is released meanwhile, except for decompression.
 """
 
 from cpython.array cimport array
@@ -40,7 +40,7 @@ cdef enum:
 
 
 def valid_until(block, int64_t file_position, array rows not None, Py_ssize_t first, inflated_bytes_max):
-    """Return the number of the first batch from `first` on that may not be passed over. See `valid_batches_pure`."""
+    """Return the number of the first batch from `first` on that must be checked alone. See `valid_batches_pure`."""
     cdef Py_buffer source
     cdef Py_buffer held_rows
     cdef Py_ssize_t number = first
@@ -48,7 +48,7 @@ def valid_until(block, int64_t file_position, array rows not None, Py_ssize_t fi
     walk.first, walk.count = first, hold_rows(rows, COLUMN_COUNT, &held_rows)
     try:
         if not 0 <= first <= walk.count:
-            raise ValueError("no rows")
+            raise ValueError("not an array of rows")
         PyObject_GetBuffer(block, &source, PyBUF_SIMPLE)
         try:
             walk.block, walk.length, walk.file_position = <const uint8_t*>source.buf, source.len, file_position
@@ -102,7 +102,7 @@ cdef bint is_quiet_inflated(const Walk* walk, Py_ssize_t number, block, inflated
     cdef int64_t row[COLUMN_COUNT]
     cdef Py_ssize_t start
     cdef Py_buffer payload
-    cdef bint is_quiet
+    cdef bint is_valid
     memcpy(row, walk.rows + number * COLUMN_COUNT, sizeof(row))
     if row[MAGIC_BYTE] != 2 or not row[ATTRIBUTES] & CODEC_BITS or not goes_on(walk, row, number):
         return False
@@ -120,10 +120,10 @@ cdef bint is_quiet_inflated(const Walk* walk, Py_ssize_t number, block, inflated
     PyObject_GetBuffer(inflated, &payload, PyBUF_SIMPLE)
     try:
         with nogil:
-            is_quiet = records_are_quiet(
+            is_valid = records_are_quiet(
                 <const uint8_t*>payload.buf, payload.len, row, base_timestamp(walk.block + start)
             )
-        return is_quiet
+        return is_valid
     finally:
         PyBuffer_Release(&payload)
 

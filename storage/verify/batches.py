@@ -1,8 +1,8 @@
-"""Verifying a batch: what must hold inside one whose checksum holds.
+"""Verifies a batch whose checksum is correct: record structure, offsets, timestamps, producer fields.
 
-The whole structure is walked (`codec.scan`), whatever the codec, inflated under a bound. Rows are compared as columns,
-so that a bulk batch makes no Python object per record. Follows what Kafka's DefaultRecordBatch and LogValidator ask of
-a batch, with the freedom that its cleaner has: records may be missing from a batch.
+Walks the whole structure (`codec.scan`) for every codec, with bounded decompression. Rows are compared as columns, so
+that a large batch creates no Python object per record. Follows the checks of Kafka's DefaultRecordBatch and
+LogValidator. As after Kafka's cleaner, records may be missing from a batch.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from offsetfs.storage.records.batch_header import APPEND_TIME_FLAG, BatchHeader
 from offsetfs.storage.records.codec import COLUMNS
 
 Fault = tuple[str, str]
-"""The kind of a finding, and what it means."""
+"""The kind of a finding, and its meaning."""
 
 
 def batch_faults(batch: Batch, inflated_bytes_max: int) -> tuple[list[Fault], int]:
-    """Return what is wrong inside a batch whose checksum holds, and the number of records in it."""
+    """Return the faults of a batch whose checksum is correct, and the number of its records."""
     try:
         batch.payload(inflated_bytes_max)
         rows = batch.rows()
     except DecompressionLimit as error:
-        return [("inflates-too-far", f"{error.reason}: nobody who keeps that limit can read it")], 0
+        return [("inflates-too-far", f"{error.reason}: readers with this limit cannot read it")], 0
     except StorageError as error:
-        return [("malformed-records", f"the checksum holds, but not the structure: {error.reason}")], 0
+        return [("malformed-records", f"the checksum is correct, but the structure is not: {error.reason}")], 0
     count = len(rows) // COLUMNS
     checks = [_times(batch, rows), *_header(batch)]
     checks += [_current_offsets(batch.header, rows) if batch.header.magic == MAGIC else _old_offsets(batch, rows)]
@@ -42,10 +42,10 @@ _COUNTED = array("q", range(1 << 16))
 
 
 def _current_offsets(header: BatchHeader, rows: array[int]) -> Fault | None:
-    """Offsets rise, and end with the last one: only compaction takes some away."""
+    """Check that offsets rise and end with the last one. Compaction can remove records in between."""
     deltas, span = rows[::COLUMNS], header.last_offset_delta + 1
     if header.count > span:
-        return "record-count", f"{header.count} records in {span} offsets"
+        return "record-count", f"{header.count} records for {span} offsets"
     if not deltas or (len(deltas) == span <= len(_COUNTED) and deltas == _COUNTED[:span]):
         return None
     if not _rises(deltas) or deltas[0] < 0 or deltas[-1] > header.last_offset_delta:
@@ -65,7 +65,7 @@ def _rises(numbers: array[int]) -> bool:
 
 
 def _times(batch: Batch, rows: array[int]) -> Fault | None:
-    """The header's largest timestamp is that of a record: searches by time and retention go by it."""
+    """Check that the header's largest timestamp is that of a record, because time searches and retention use it."""
     header = batch.header
     if header.magic == 0 or header.attributes & APPEND_TIME_FLAG or not rows:
         return None
@@ -96,7 +96,7 @@ def _control(batch: Batch, count: int) -> Fault | None:
 
 
 def marker(batch: Batch) -> tuple[int, int] | None:
-    """Return (type, coordinator epoch) of a control batch; None when it was emptied, epoch -1 for other types.
+    """Return (type, coordinator epoch) of a control batch; None if it was emptied, epoch -1 for other types.
 
     Raises `MalformedBatch`.
     """

@@ -1,6 +1,6 @@
-"""Verifying `leader-epoch-checkpoint` against the epochs that the batches carry (Kafka's LeaderEpochFileCache).
+"""Verifies `leader-epoch-checkpoint` against the epochs of the batches (Kafka's LeaderEpochFileCache).
 
-The checksum of a batch does not cover its epoch, so that only this comparison finds one that was changed.
+The checksum of a batch does not cover its epoch, so only this comparison detects a changed one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offsetfs.storage.verify.finding import FindingReporter, Report
 
 
 class EpochsCheck:
-    """The epochs of one partition. Says one finding for each batch epoch that the file contradicts."""
+    """The epochs of one partition. Reports a finding for each batch epoch that the file contradicts."""
 
     def __init__(self, directory: str, log_start_offset: int, report: Report) -> None:
         path = os.path.join(directory, checkpoint.LEADER_EPOCHS)
@@ -29,12 +29,14 @@ class EpochsCheck:
             self._entries = checkpoint.read_epochs(path)
         except InvalidCheckpoint as error:
             self._entries = []
-            self._reporter.damage("checkpoint", f"{error.reason}: epochs are taken from the batches")
+            self._reporter.damage("checkpoint", f"{error.reason}: epochs will be taken from the batches")
         self._starts = [start for _, start in self._entries]
 
     def passes(self, rows: Rows) -> bool:
-        """Take note of batches of one epoch that follow each other; False, and nothing is noted, where there may be
-        something to say of one."""
+        """Record consecutive batches of one epoch.
+
+        Returns False, and records nothing, if one of them may have a finding.
+        """
         epoch, first, last = rows.numbers[chain.LEADER_EPOCH], rows.base_offset, rows.column(chain.BASE_OFFSET)[-1]
         if epoch < 0:
             return True
@@ -48,7 +50,7 @@ class EpochsCheck:
         return True
 
     def batch(self, header: BatchHeader, log: FindingReporter, position: int | None) -> None:
-        """Take note of the next batch of the log."""
+        """Record the next batch of the log."""
         epoch, offset = header.leader_epoch, header.base_offset
         if epoch < 0:
             return
@@ -71,15 +73,17 @@ class EpochsCheck:
             log.damage("leader-epoch", meaning, position=position, offset=offset)
 
     def _contradicts(self, place: int, epoch: int) -> bool:
-        """Return whether entry number `place` of the file denies `epoch`; -1 stands for the time before the first.
+        """Return whether entry number `place` of the file contradicts `epoch`; -1 means the range before the first
+        entry.
 
-        The file may begin amid a log: a broker empties it while the topic's message format is older than v2, and goes
-        on with its current epoch when the format is v2 again. Batches before that carry that epoch or an earlier one.
+        The file may begin in the middle of a log: a broker empties it while the topic's message format is older than
+        v2, and continues with its current epoch when the format is v2 again. Batches before that have that epoch or an
+        earlier one.
         """
         return epoch > self._entries[0][0] if place < 0 else epoch != self._entries[place][0]
 
     def finish(self, next_offset: int, *, is_clean: bool) -> None:
-        """Say which epochs begin beyond the end of the log."""
+        """Report the epochs that begin after the end of the log."""
         for epoch, start in self._entries:
             if start > next_offset:
                 say = self._reporter.damage if is_clean else self._reporter.notice

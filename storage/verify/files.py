@@ -1,7 +1,7 @@
-"""Sorting out the files of a partition: which belong to its segments, and what the others are.
+"""Classifies the files of a partition: those of its segments, and all others.
 
-What is on its way in or out (`.swap`, `.deleted`, …) is normal beside a running broker and left over otherwise. The
-names are Kafka's (LogFileUtils), ours, and those that docs/internals/format/partition-directory.md lists.
+Names of swaps and removals (`.swap`, `.deleted`, …) are normal beside a running broker, and leftover files otherwise.
+The names are those of Kafka (LogFileUtils), of offsetfs, and those in docs/internals/format/partition-directory.md.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ INDEXES = (".index", ".timeindex", ".txnindex")
 _OF_A_SEGMENT = (".log", *INDEXES, ".snapshot", *MAP_SUFFIXES)
 _CUT = re.compile(r"\.cut-[0-9]+(-[0-9]+)?\Z")
 _METADATA_FILE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint(\.deleted)?\Z|quorum-state\Z")
-_UNDER_WAY = {
+_UNFINISHED = {
     ".deleted": "the next writer removes it",
-    ".cleaned": "a compaction that was not finished; the next writer removes it",
+    ".cleaned": "unfinished output of a compaction; the next writer removes it",
     ".swap": "a compaction's output; the next writer puts it in its place",
-    ".tmp": "a file that was about to replace another",
-    ".handover": "of an `offsetfs hand-over` that did not end; it begins anew",
+    ".tmp": "a temporary file that was never put in place",
+    ".handover": "of an interrupted `offsetfs hand-over`, which can be repeated",
 }
 
 
 @dataclass(slots=True)
 class PartitionFiles:
-    """The files of a partition, sorted out by what they are."""
+    """The files of a partition, by kind."""
 
     logs: list[int] = field(default_factory=list)
     snapshots: list[int] = field(default_factory=list)
     indexes: set[tuple[int, str]] = field(default_factory=set)
 
     @classmethod
-    def sorted_out(cls, path: str, report: Report, *, is_live: bool) -> PartitionFiles:
-        """Return what is there; what does not belong there is said."""
+    def classify(cls, path: str, report: Report, *, is_live: bool) -> PartitionFiles:
+        """Return the files of the directory; report those that do not belong there."""
         found = cls()
         for name in sorted(files.names(path)):
             found._take(name, FindingReporter(report, os.path.join(path, name)), is_live)
@@ -61,7 +61,7 @@ class PartitionFiles:
         if parsed is not None and suffix in _OF_A_SEGMENT:
             if not _is_regular(reporter.path):
                 if suffix == ".log":
-                    self.logs.append(parsed[0])  # its segment says so
+                    self.logs.append(parsed[0])  # reported with its segment
                 else:
                     reporter.damage("not-regular", "a link or a special file: it is never opened")
             elif suffix == ".log":
@@ -74,14 +74,14 @@ class PartitionFiles:
             size = files.status(reporter.path).st_size
             reporter.notice("cut", f"{counted(size, 'byte')} that recovery took from the log and kept")
         elif name not in _BESIDE and not _METADATA_FILE.match(name):
-            under_way = next((meaning for ending, meaning in _UNDER_WAY.items() if name.endswith(ending)), None)
+            under_way = next((meaning for ending, meaning in _UNFINISHED.items() if name.endswith(ending)), None)
             if under_way is None:
-                reporter.notice("foreign-file", "belongs to no partition; nobody reads it")
+                reporter.notice("foreign-file", "belongs to no partition and is ignored")
             elif not is_live:
                 reporter.notice("left-over", under_way)
 
     def _check_pairs(self, path: str, report: Report) -> None:
-        """Say which index has no log, and which log no index though it should."""
+        """Report indexes without a log, and logs without an index that they should have."""
         bases = set(self.logs)
         for base, suffix in sorted(self.indexes):
             if base not in bases:
@@ -90,11 +90,11 @@ class PartitionFiles:
         for base in self.logs:
             log = os.path.join(path, segment_name(base, ".log"))
             if (base, ".index") not in self.indexes and files.status(log).st_size:
-                FindingReporter(report, log).notice("index-missing", "has no .index: it is made anew from the log")
+                FindingReporter(report, log).notice("index-missing", "has no .index: it will be rebuilt from the log")
 
 
 def _is_regular(path: str) -> bool:
     try:
         return stat.S_ISREG(files.status(path).st_mode)
     except FileNotFoundError:
-        return True  # gone meanwhile, which whoever opens it will see
+        return True  # deleted meanwhile; an attempt to open it reports that

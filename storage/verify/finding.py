@@ -1,7 +1,7 @@
-"""What a verification says: one finding a fault, with the place and what it means.
+"""Findings of a verification: one for each fault, with its position and meaning.
 
-`damage` contradicts what was once written, and somebody has to act. A `notice` is worth knowing and takes no record
-away: a left-over file, something that the next writer settles by itself.
+`damage` contradicts what was written before, and needs action. A `notice` concerns no records: for example a leftover
+file, or something that the next writer corrects.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ NOTICE = "notice"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`position` is a byte in `path`, `offset` a record's number; None where there is none to tell."""
+    """`position` is a byte in `path`, `offset` a record's number; None if unknown."""
 
     severity: str
     kind: str
-    """A word with hyphens that stays the same from release to release; docs/use/verify.md lists them."""
+    """A hyphenated identifier that is stable across releases; docs/use/verify.md lists them."""
     path: str
     position: int | None
     offset: int | None
@@ -32,7 +32,7 @@ class Finding:
         return f"{', '.join([self.path, *places])}: {mark}{self.kind}: {self.meaning}"
 
     def fields(self) -> dict[str, object]:
-        """Return what `--json` prints."""
+        """Return the fields that `--json` prints."""
         return asdict(self)
 
 
@@ -41,7 +41,7 @@ Report = Callable[[Finding], None]
 
 @dataclass(frozen=True, slots=True)
 class FindingReporter:
-    """Says findings of one file."""
+    """Reports the findings of one file."""
 
     report: Report
     path: str

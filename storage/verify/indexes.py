@@ -1,15 +1,15 @@
-"""Verifying the indexes of a segment while somebody walks its log.
+"""Verifies the indexes of a segment during a scan of its log.
 
-Each checker has the entries of one file, in their order, and is told of every sound batch and of every stretch that is
-not; so memory does not grow with the segment. An entry is wrong when a look-up that believes it could miss a record, or
-when it names what is not in the log. What Kafka may legally write differs (kafka: OffsetIndex, TimeIndex, LogSegment):
+Each check reads the entries of one file in order, and receives each valid batch and each damaged range. So memory does
+not grow with the segment. An entry is wrong if a look-up that uses it could miss a record, or if it names a position or
+offset that is not in the log. Entries that Kafka may legally write differ (OffsetIndex, TimeIndex, LogSegment):
 
-* the offset of an entry is the last one of the whole append that began at the position: several batches may belong to
-  it. Releases before 0.11 named the first record of the set there;
-* the time index of a log of v0 has times that the log itself does not have;
-* the active segment's indexes end in zeros, which are no entries.
+* The offset of an entry is the last one of the whole append that begins at its position, which may be several batches.
+Releases before 0.11 wrote the offset of the first record of the set.
+* The time index of a v0 log has timestamps that the log itself does not have.
+* The active segment's indexes end in zeros, which are not entries.
 
-A file says its faults in one finding, the first with the number of the others.
+Each file has at most one finding: its first fault, with the number of the others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_LIMIT = 1 << 31
 
 
 class _Faults:
-    """Collects the faults of one file, and says the first of them with the number of the rest."""
+    """Collects the faults of one file, and reports the first with the number of the others."""
 
     def __init__(self, reporter: FindingReporter, kind: str) -> None:
         self._reporter = reporter
@@ -47,7 +47,7 @@ class _Faults:
         else:
             self._more += 1
 
-    def say(self) -> None:
+    def report(self) -> None:
         if self._first is not None:
             position, offset, meaning = self._first
             more = f" (and {self._more} more entries)" if self._more else ""
@@ -55,18 +55,18 @@ class _Faults:
 
 
 class OffsetIndexCheck:
-    """The entries of `<base>.index` against the batches of its log."""
+    """Checks the entries of `<base>.index` against the batches of the log."""
 
     def __init__(self, reporter: FindingReporter, base_offset: int, *, may_be_padded: bool) -> None:
         self._faults = _Faults(reporter, "offset-index")
         self._entries = _numbered(_offset_entries(reporter, base_offset, may_be_padded), _OFFSET_ENTRY_SIZE)
         self._last = (base_offset - 1, -1)
         self._next = self._pull()
-        self._open: tuple[int, int] | None = None  # entry not yet confirmed: place and offset
+        self._open: tuple[int, int] | None = None  # an entry that is not yet confirmed: number and offset
         self._last_offset = base_offset - 1
 
     def _pull(self) -> tuple[int, int, int] | None:
-        """Return the next entry (place, offset, position) that rises above the one before it."""
+        """Return the next entry (number, offset, position) that is larger than the previous one."""
         for place, (offset, position) in self._entries:
             if offset > self._last[0] and position > self._last[1]:
                 self._last = offset, position
@@ -74,14 +74,14 @@ class OffsetIndexCheck:
             self._faults.add(place, offset, f"offset {offset}, position {position} does not rise above {self._last}")
         return None
 
-    def stretch(self, rows: Rows) -> None:
-        """Take note of sound batches that follow each other, and those before them."""
+    def check_rows(self, rows: Rows) -> None:
+        """Check consecutive valid batches, after those before them."""
         columns = (rows.column(column) for column in (chain.POSITION, chain.BASE_OFFSET, chain.LAST_OFFSET_DELTA))
         for position, first, delta in zip(*columns, strict=True):
             self._take(position, first, first + delta)
 
     def batch(self, position: int, header: BatchHeader, first_offset: int) -> None:
-        """Take note of the sound batch at `position`."""
+        """Check the valid batch at `position`."""
         self._take(position, first_offset, header.last_offset)
 
     def _take(self, position: int, first_offset: int, last_offset: int) -> None:
@@ -108,24 +108,24 @@ class OffsetIndexCheck:
         self._open = None
 
     def skip(self, _position: int, following: int) -> None:
-        """Believe the entries that point into a stretch that is not sound: nothing there can be asked."""
+        """Accept the entries that point into a damaged range, because they cannot be checked."""
         while self._next is not None and self._next[2] < following:
             self._next = self._pull()
         self._open = None
 
     def finish(self, *, is_whole: bool) -> None:
-        """Say the faults. `is_whole`: the log ended with a sound batch."""
+        """Report the faults. `is_whole`: the log ended with a valid batch."""
         if is_whole:
             self._close()
         while self._next is not None:
             place, offset, position = self._next
             self._faults.add(place, offset, f"position {position} lies beyond the end of the log")
             self._next = self._pull()
-        self._faults.say()
+        self._faults.report()
 
 
 class TimeIndexCheck:
-    """The entries of `<base>.timeindex` against the batches of its log."""
+    """Checks the entries of `<base>.timeindex` against the batches of the log."""
 
     def __init__(self, reporter: FindingReporter, base_offset: int, *, may_be_padded: bool, is_sealed: bool) -> None:
         self._reporter = reporter
@@ -138,7 +138,7 @@ class TimeIndexCheck:
         self._skipped = False
 
     def _pull(self) -> tuple[int, int, int] | None:
-        """Return the next entry (place, timestamp, offset) that rises above the one before it."""
+        """Return the next entry (number, timestamp, offset) that is larger than the previous one."""
         for place, (timestamp, offset) in self._entries:
             if timestamp > self._last[0] and offset >= self._last[1]:
                 self._last = timestamp, offset
@@ -146,8 +146,8 @@ class TimeIndexCheck:
             self._faults.add(place, offset, f"time {timestamp}, offset {offset} does not rise above {self._last}")
         return None
 
-    def stretch(self, rows: Rows) -> None:
-        """Take note of sound batches of v2 that follow each other, and those before them."""
+    def check_rows(self, rows: Rows) -> None:
+        """Check consecutive valid v2 batches, after those before them."""
         columns = (rows.column(column) for column in (chain.BASE_OFFSET, chain.LAST_OFFSET_DELTA, chain.MAX_TIMESTAMP))
         for first, delta, largest in zip(*columns, strict=True):
             if self._next is not None and self._next[2] <= first + delta:
@@ -156,7 +156,7 @@ class TimeIndexCheck:
                 self._largest = largest
 
     def batch(self, _position: int, header: BatchHeader, first_offset: int) -> None:
-        """Take note of the next sound batch."""
+        """Check the next valid batch."""
         self._take(first_offset, header.last_offset, header.max_timestamp, is_timed=header.magic > 0)
         self._skipped = False
 
@@ -179,24 +179,26 @@ class TimeIndexCheck:
             self._faults.add(place, offset, f"there is no batch with offset {offset}")
 
     def skip(self, _position: int, _following: int) -> None:
-        """Believe the entries for offsets that a stretch took which is not sound."""
+        """Accept the entries for offsets in a damaged range, because they cannot be checked."""
         self._skipped = True
 
     def finish(self, *, is_whole: bool) -> None:
-        """Say the faults. `is_whole`: the log ended with a sound batch."""
+        """Report the faults. `is_whole`: the log ended with a valid batch."""
         while self._next is not None:
             place, _, offset = self._next
             if is_whole:
                 self._faults.add(place, offset, f"offset {offset} lies beyond the end of the log")
             self._next = self._pull()
-        self._faults.say()
+        self._faults.report()
         if self._is_sealed and -1 < self._last[0] < self._largest:
             meaning = f"ends at {self._last[0]}, but the segment's largest timestamp is {self._largest}"
-            self._reporter.damage("time-index-end", f"{meaning}: retention by time goes by the index")
+            self._reporter.damage("time-index-end", f"{meaning}: retention by time uses the index")
 
 
 class TransactionIndexCheck:
-    """The entries of `<base>.txnindex` against the markers in its log: aborted transactions that ended there."""
+    """Checks the entries of `<base>.txnindex`, the aborted transactions that ended in the segment, against its
+    markers.
+    """
 
     def __init__(self, reporter: FindingReporter, base_offset: int) -> None:
         self._faults = _Faults(reporter, "transaction-index")
@@ -211,7 +213,7 @@ class TransactionIndexCheck:
         self._next = self._pull()
 
     def _pull(self) -> tuple[int, int, int] | None:
-        """Return the next entry (place, producer id, last offset) of a legal shape."""
+        """Return the next well-formed entry (number, producer id, last offset)."""
         for place, (version, producer_id, first, last, _stable) in self._entries:
             if version == 0 and 0 <= first <= last and last > self._last_offset:
                 self._last_offset = last
@@ -219,15 +221,15 @@ class TransactionIndexCheck:
             self._faults.add(place, last, f"version {version}, offsets {first} to {last} behind {self._last_offset}")
         return None
 
-    def stretch(self, rows: Rows) -> None:
-        """Take note of sound batches of data that follow each other, and those before them."""
+    def check_rows(self, rows: Rows) -> None:
+        """Check consecutive valid data batches, after those before them."""
         if self._next is not None and self._next[2] < rows.next_offset:
             for number in range(len(rows)):
                 position, header, _ = rows.batch(number)
                 self.batch(position, header, header.base_offset)
 
     def batch(self, _position: int, header: BatchHeader, first_offset: int) -> None:
-        """Take note of the next sound batch."""
+        """Check the next valid batch."""
         while self._next is not None and self._next[2] <= header.last_offset:
             place, producer_id, offset = self._next
             is_there = header.is_control and first_offset <= offset and header.producer_id == producer_id
@@ -237,15 +239,15 @@ class TransactionIndexCheck:
         self._skipped = False
 
     def skip(self, _position: int, _following: int) -> None:
-        """Believe the entries for offsets that a stretch took which is not sound."""
+        """Accept the entries for offsets in a damaged range, because they cannot be checked."""
         self._skipped = True
 
     def finish(self, *, is_whole: bool) -> None:
-        """Say the faults. `is_whole`: the log ended with a sound batch."""
+        """Report the faults. `is_whole`: the log ended with a valid batch."""
         while is_whole and self._next is not None:
             self._faults.add(self._next[0], self._next[2], f"offset {self._next[2]} lies beyond the end of the segment")
             self._next = self._pull()
-        self._faults.say()
+        self._faults.report()
 
 
 IndexCheck = OffsetIndexCheck | TimeIndexCheck | TransactionIndexCheck
@@ -280,10 +282,10 @@ def _entries(
     try:
         count, entries = opened()
     except CorruptIndex as error:
-        reporter.damage("index-shape", f"{error.reason}: it is made anew from the log")
+        reporter.damage("index-shape", f"{error.reason}: it will be rebuilt from the log")
         return iter(())
     zeros = files.status(reporter.path).st_size - count * size
-    if zeros > size and not may_be_padded:  # one entry of zeros may be the first of all: time 0 at the base offset
-        meaning = f"{zeros} bytes of zeros behind its entries, which a broker takes for entries"
+    if zeros > size and not may_be_padded:  # a zero entry may be the first one: time 0 at the base offset
+        meaning = f"{zeros} zero bytes after its entries, which a broker reads as entries"
         reporter.notice("index-padding", meaning, position=count * size)
     return entries

@@ -1,8 +1,8 @@
-"""Verifying one partition: its files, its segments in their order, and what its directory's checkpoints say of it.
+"""Verifies one partition: its files, its segments in order, and the checkpoints of its directory.
 
-Nothing is written, and nothing is asked that a running broker would notice. Beside one, entries of indexes are counted
-before the log is read, so that whatever they name is there; what is not finished at the end of the active segment is
-being written.
+Writes nothing and does not disturb a running broker. Beside a running broker, index entries are counted before the log
+is read, so that the batches they name are in the log by then. An unfinished batch at the end of the active segment is
+an append in progress.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from offsetfs.storage.verify.segment_inspection import SegmentInspection
 
 
 class PartitionCheck:
-    """One partition's verification; `run` says the findings as they are found."""
+    """The verification of one partition; `run` reports findings as it goes."""
 
     def __init__(
         self,
         path: str,
-        circumstances: PartitionContext,
+        context: PartitionContext,
         report: Report,
         tally: VerificationCounts,
         on_bytes: Callable[[int], None] = lambda count: None,
         inspected: Mapping[int, SegmentInspection] = MappingProxyType({}),
     ) -> None:
-        """`on_bytes` is called with the bytes of a log that were read since the last call.
+        """`on_bytes` is called with the number of log bytes read since the last call.
 
-        `inspected`: what is known of segments, by their base offsets.
+        `inspected`: results of earlier inspections, by the segment's base offset.
         """
         self.path = path
-        self._is_unread = False  # where the log ends is not known
-        self._at = circumstances
+        self._is_unread = False  # the end of the log is unknown
+        self._at = context
         self._report = report
         self._tally = tally
         self._on_bytes = on_bytes
         self._inspected = inspected
 
     def run(self) -> None:
-        """Look at everything. Raises OSError where the directory cannot be read at all."""
+        """Verify everything. Raises OSError if the directory cannot be read at all."""
         self._tally.partitions += 1
-        found = PartitionFiles.sorted_out(self.path, self._report, is_live=self._at.is_live)
+        found = PartitionFiles.classify(self.path, self._report, is_live=self._at.is_live)
         if not found.logs:
-            self._reporter().damage("no-log", "holds no .log file: a writer begins an empty one")
+            self._reporter().damage("no-log", "has no .log file; the next writer creates an empty one")
             return
         so_far = self._beginning(found)
         for base, following in zip(found.logs, [*found.logs[1:], None], strict=True):
@@ -91,7 +91,7 @@ class PartitionCheck:
                 check = SegmentCheck(so_far, log, base, following, reporter, indexes)
                 check.run(self._inspected.get(base))
         except FileNotFoundError:
-            if not self._at.is_live:  # else retention or compaction took it
+            if not self._at.is_live:  # otherwise retention or compaction removed it
                 raise
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.EINVAL):
@@ -100,7 +100,7 @@ class PartitionCheck:
             reporter.damage("not-regular", "a link or a special file in the place of a log: it is never opened")
 
     def _indexes(self, base: int, following: int | None, found: PartitionFiles) -> list[IndexCheck]:
-        """Open the indexes that are there. Their entries are counted now, before the log is looked at."""
+        """Open the indexes that exist. Their entries are counted now, before the log is read."""
         padded = following is None and (self._at.is_live or not self._at.is_clean)
         checks: list[IndexCheck] = []
         for suffix in INDEXES:
@@ -119,14 +119,14 @@ class PartitionCheck:
     # --- what others say of it ---------------------------------------------------------------------------------------
 
     def _compare_checkpoints(self, end: int) -> None:
-        """Compare the checkpoints with where the log begins and ends; they were read before it."""
+        """Compare the checkpoints, which were read earlier, with the beginning and the end of the log."""
         at = self._at
-        lost = "records that were on disk are not there" if at.is_clean else "what followed was lost with the writer"
+        lost = "records that were on disk are missing" if at.is_clean else "later records were lost in the crash"
         for name, offset, meaning in (
             (checkpoint.RECOVERY_POINTS, at.recovery_point, lost),
             (checkpoint.HIGH_WATERMARKS, at.high_watermark, lost),
             (checkpoint.LOG_STARTS, at.log_start, "a broker would delete everything"),
-            (checkpoint.CLEANER_OFFSETS, at.cleaner, "a broker begins to clean anew"),
+            (checkpoint.CLEANER_OFFSETS, at.cleaner, "a broker compacts from the start"),
         ):
             if offset is None or offset <= end:
                 continue
@@ -141,5 +141,5 @@ class PartitionCheck:
             checkpoint.read_topic_id(path)
         except InvalidCheckpoint as error:
             FindingReporter(self._report, path).damage(
-                "checkpoint", f"{error.reason}: a broker takes the partition for stray"
+                "checkpoint", f"{error.reason}: a broker treats the partition as stray"
             )

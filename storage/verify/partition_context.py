@@ -1,4 +1,4 @@
-"""What a verification of one partition is told before, and what it tells behind: circumstances and a tally."""
+"""Input and counts of the verification of one partition."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """What the log directory says of a partition. Offsets are None where its checkpoints say nothing."""
+    """The state of a partition according to its log directory. Offsets are None without an entry in the checkpoints."""
 
     is_live: bool = False
-    """Whether another process is writing to it now."""
+    """Whether another process is writing to the partition."""
     is_clean: bool = True
-    """Whether the last writer closed it in order."""
+    """Whether the last writer closed the directory cleanly."""
     recovery_point: int | None = None
     high_watermark: int | None = None
     log_start: int | None = None
@@ -25,7 +25,7 @@ class PartitionContext:
 
 @dataclass(slots=True)
 class VerificationCounts:
-    """What was looked at."""
+    """The numbers of items that were verified."""
 
     partitions: int = 0
     segments: int = 0
@@ -41,7 +41,7 @@ class VerificationCounts:
         return ", ".join(_counted(number, plural) for plural, number in self.fields().items())
 
     def fields(self) -> dict[str, int]:
-        """Return what `--json` prints."""
+        """Return the fields that `--json` prints."""
         return asdict(self)
 
 

@@ -1,12 +1,12 @@
-"""Verifying what idempotent and transactional producers left: their sequences, and the snapshots of their state.
+"""Verifies the sequences of idempotent and transactional producers, and the snapshots of their state.
 
-The sequences of a producer go on without gap or repeat, and its epoch never falls (KIP-98). Where offsets are missing
-from the log (compaction, damage, a removed head) a gap says nothing. A snapshot named N must agree with a replay of the
-batches below N, as far as the log reaches back: producers that the log no longer has, and producers that a broker has
-forgotten because they were idle for a day, are no findings. Follows Kafka's ProducerStateManager.
+The sequences of a producer have no gaps or repeats, and its epoch never falls (KIP-98). After missing offsets
+(compaction, damage, deleted records) a gap proves nothing. A snapshot named N must agree with a replay of the batches
+below N, as far back as the log goes. Producers that are no longer in the log, or that a broker has expired after a day,
+are not findings. Follows Kafka's ProducerStateManager.
 
-A coordinator starts every transactional batch that it writes to its topic with sequence 0: Kafka's ProducerAppendInfo
-checks the sequences of clients only (`AppendOrigin.CLIENT`). In internal topics only the epochs are checked, therefore.
+A coordinator starts every transactional batch in its topic with sequence 0: Kafka's ProducerAppendInfo checks only the
+sequences of clients (`AppendOrigin.CLIENT`). So in internal topics only the epochs are checked.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ from offsetfs.storage.verify.finding import FindingReporter, Report
 
 _SEQUENCE_MAX = 2**31 - 1
 _FORGOTTEN_AFTER_MS = 86_400_000
-"""Kafka's default of `producer.id.expiration.ms`, counted by the producer's records: then any sequence is taken."""
+"""Kafka's default of `producer.id.expiration.ms`, measured by record timestamps.
+
+After that, any sequence is accepted.
+"""
 
 
 class ProducersCheck:
-    """Replays the producers of one partition, batch by batch, and compares the snapshots on the way."""
+    """Replays the producers of one partition batch by batch, and compares the snapshots on the way."""
 
     def __init__(
         self, directory: str, snapshots: list[int], first_offset: int, report: Report, *, by_coordinator: bool = False
     ) -> None:
-        """`snapshots`: the offsets that name them. `first_offset`: where the log begins.
+        """`snapshots`: the offsets in their names. `first_offset`: where the log begins.
 
         `by_coordinator`: a coordinator writes this partition, not clients.
         """
@@ -46,19 +49,19 @@ class ProducersCheck:
         self._snapshots = deque(sorted(snapshots))
         self._report = report
         self._state = ProducerState.empty()
-        self._hole = first_offset - 1  # the last offset that is missing; what came before it is not known
+        self._last_missing_offset = first_offset - 1  # the last missing offset; batches before it are unknown
 
-    def stretch(self, rows: Rows, file: File, log: FindingReporter) -> None:
-        """Take note of batches of data that follow each other, and those before them; `file` is the log's."""
+    def check_rows(self, rows: Rows, file: File, log: FindingReporter) -> None:
+        """Check consecutive data batches, after those before them; `file` is the log file."""
         self.reach(rows.base_offset)
-        if self._goes_on(rows):
+        if self._continues(rows):
             replay(self._state, rows, file)
             return
         for number in range(len(rows)):
             self.batch(rows.whole_batch(number, log.path), log)
 
-    def _goes_on(self, rows: Rows) -> bool:
-        """Whether no snapshot stands amid the batches, and every sequence is the one that is next."""
+    def _continues(self, rows: Rows) -> bool:
+        """Whether no snapshot lies among the batches, and every sequence follows the previous one."""
         if self._snapshots and self._snapshots[0] <= rows.column(chain.BASE_OFFSET)[-1]:
             return False
         producers, following = rows.column(chain.PRODUCER_ID), dict[int, tuple[int, int]]()
@@ -74,7 +77,7 @@ class ProducersCheck:
         return True
 
     def _next_sequence(self, producer: int) -> tuple[int, int] | None:
-        """Return the epoch and sequence that follow, (epoch, -1) where only the replay can tell; None of a new one."""
+        """Return the expected epoch and sequence; (epoch, -1) if only a replay can tell; None for a new producer."""
         entry = self._state.entries.get(producer)
         if entry is None:
             return None
@@ -82,7 +85,7 @@ class ProducersCheck:
         return entry.producer_epoch, following
 
     def batch(self, batch: Batch, log: FindingReporter) -> None:
-        """Take note of the next batch of the log."""
+        """Check the next batch of the log."""
         header = batch.header
         self.reach(header.base_offset)
         if header.producer_id < 0:
@@ -93,11 +96,11 @@ class ProducersCheck:
         try:
             self._state.replay(header, marker(batch) if header.is_control else None)
         except MalformedBatch:
-            self.miss(header.last_offset)  # the batch has a finding of its own
+            self.record_missing(header.last_offset)  # the batch itself has a finding
 
-    def miss(self, offset: int) -> None:
-        """Take note that `offset`, and what there may be before it since the last batch, is not in the log."""
-        self._hole = max(self._hole, offset)
+    def record_missing(self, offset: int) -> None:
+        """Record that `offset`, and everything before it since the last batch, is not in the log."""
+        self._last_missing_offset = max(self._last_missing_offset, offset)
 
     def _check_sequence(
         self, entry: ProducerEntry, header: BatchHeader, log: FindingReporter, position: int | None
@@ -112,9 +115,9 @@ class ProducersCheck:
             log.damage("producer-sequence", meaning, position=position, offset=header.base_offset)
 
     def _is_known(self, entry: ProducerEntry, header: BatchHeader) -> bool:
-        """Return whether the batch of `entry` was the last one of its producer, and the broker still knew it."""
+        """Return whether `entry` has the producer's previous batch, and the broker had not expired it."""
         is_forgotten = header.max_timestamp - entry.timestamp >= _FORGOTTEN_AFTER_MS
-        return self._hole <= entry.last_offset and not is_forgotten
+        return self._last_missing_offset <= entry.last_offset and not is_forgotten
 
     # --- snapshots ---------------------------------------------------------------------------------------------------
 
@@ -124,7 +127,7 @@ class ProducersCheck:
             self._compare(self._snapshots.popleft())
 
     def finish(self, next_offset: int, *, is_clean: bool) -> None:
-        """Compare what is left; a snapshot beyond the end belongs to records that are not there."""
+        """Compare the remaining snapshots; one beyond the end covers records that are missing."""
         self.reach(next_offset)
         for offset in self._snapshots:
             reporter = FindingReporter(self._report, self._path(offset))
@@ -142,7 +145,7 @@ class ProducersCheck:
         except FileNotFoundError:
             return
         except InvalidSnapshot as error:
-            reporter.damage("snapshot", f"{error.reason}: an older one is used, and more of the log is replayed")
+            reporter.damage("snapshot", f"{error.reason}: an older one will be used, and more of the log replayed")
             return
         for producer_id, entry in sorted(stored.entries.items()):
             meaning = self._difference(producer_id, entry, offset)
@@ -151,13 +154,13 @@ class ProducersCheck:
 
     def _difference(self, producer_id: int, stored: ProducerEntry, offset: int) -> str:
         if stored.last_offset >= offset:
-            return f"offset {stored.last_offset} is not before the snapshot"
+            return f"offset {stored.last_offset} is not below the snapshot's"
         replayed = self._state.entries.get(producer_id)
-        is_known = self._hole < 0
+        is_known = self._last_missing_offset < 0
         if replayed is None:
-            return "no batch of it is in the log" if is_known or stored.last_offset > self._hole else ""
+            return "no batch of it is in the log" if is_known or stored.last_offset > self._last_missing_offset else ""
         if stored.last_offset != replayed.last_offset:
-            if self._hole > replayed.last_offset:  # its last batch may have been there
+            if self._last_missing_offset > replayed.last_offset:  # its last batch may be among the missing ones
                 return ""
             return f"last offset {stored.last_offset}, in the log {replayed.last_offset}"
         names = ["producer_epoch", "last_sequence", "offset_delta"]
@@ -168,9 +171,9 @@ class ProducersCheck:
 
 
 def _sequence_fault(entry: ProducerEntry, header: BatchHeader) -> str:
-    """Return what is wrong with the first sequence of a data batch; "" when nothing is.
+    """Return the fault of a data batch's first sequence, or "".
 
-    Old clients begin anew at 0 when the broker had forgotten them, so that 0 is only wrong when it is a repeat.
+    Old clients restart at 0 when the broker has expired them, so 0 is wrong only if it is a repeat.
     """
     first, last = header.base_sequence, (header.base_sequence + header.last_offset_delta) & _SEQUENCE_MAX
     if header.producer_epoch > entry.producer_epoch or entry.last_sequence == NONE:

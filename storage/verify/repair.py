@@ -1,8 +1,8 @@
-"""Repairing a log directory: what opening it for writing does, shown first, done when asked.
+"""Repairs a log directory: predicts what opening it for writing would change, and does it on request.
 
-`plan` looks only. `carry_out` opens the directory for writing, which takes its lock, finishes swaps and recovers every
-partition; makes the indexes anew that were found wrong; and closes it, with checkpoints and the mark of a clean
-shutdown. Nothing is cut before the recovery point, and what is cut is kept (`recovery`).
+`plan` changes nothing. `carry_out` opens the directory for writing, which takes its lock, completes swaps and recovers
+every partition. Then it rebuilds the indexes with findings, and closes the directory, with checkpoints and a clean
+shutdown file. Nothing is cut before the recovery point, and cut bytes are kept (`recovery`).
 """
 
 from __future__ import annotations
@@ -25,55 +25,57 @@ from offsetfs.storage.verify.finding import DAMAGE, Finding
 from offsetfs.storage.verify.repair_plan import PartitionPlan, plan_partition
 from offsetfs.storage.verify.verify import Verification
 
-_WRITTEN_ANEW = frozenset({checkpoint.RECOVERY_POINTS, checkpoint.LOG_STARTS, checkpoint.HIGH_WATERMARKS})
+_REWRITTEN = frozenset({checkpoint.RECOVERY_POINTS, checkpoint.LOG_STARTS, checkpoint.HIGH_WATERMARKS})
 
 OnProgress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
 class RepairPlan:
-    """What a repair of a directory would do. `partitions` holds those only to which something happens or happened."""
+    """The changes that a repair would make. `partitions` has only those with changes or damage."""
 
     path: str
     is_clean: bool
     partitions: dict[TopicPartition, PartitionPlan] = field(default_factory=dict)
     kept: list[Finding] = field(default_factory=list)
-    """Damage outside of partitions that stays as it is."""
+    """Damage outside of partitions that a repair does not remove."""
     settings_path: str | None = None
-    """The file of topic settings, where it is damaged and would be set aside."""
+    """The damaged file of topic settings, which would be set aside."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether there is nothing to repair."""
         return self.is_clean and self.settings_path is None and not any(each.steps for each in self.partitions.values())
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing stays damaged once it is carried out."""
+        """Whether no damage is left after the repair."""
         return not self.kept and not any(each.kept for each in self.partitions.values())
 
 
 @dataclass(slots=True)
 class RepairOutcome:
-    """What a repair did. `failed`: partitions that could not be opened, and why."""
+    """The changes that a repair made. `failed`: the partitions that could not be opened, and the errors."""
 
     damage: list[Damage] = field(default_factory=list)
-    """What recovery cut, set aside or stepped over."""
+    """What recovery cut, set aside or skipped."""
     failed: dict[TopicPartition, str] = field(default_factory=dict)
     indexes: int = 0
-    """How many segments got new indexes beyond those that recovery makes."""
+    """The number of segments whose indexes were rebuilt, in addition to those that recovery rebuilds."""
     settings_copy: str | None = None
-    """Where the damaged file of topic settings is kept."""
+    """The path of the copy of the damaged settings file."""
 
 
 def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> RepairPlan:
-    """Return what a repair would do; changes nothing.
+    """Return the changes that a repair would make; changes nothing.
 
-    Raises `LogDirectoryLocked` while somebody writes to the directory, `NotALogDirectory`, OSError.
+    Raises `LogDirectoryLocked` while a process writes to the directory, `NotALogDirectory`, OSError.
     """
     _refuse_beside_writer(path)
     found: dict[str, list[Finding]] = defaultdict(list)
-    verification = Verification(path, report=lambda finding: _file_away(finding, path, found), on_progress=on_progress)
+    verification = Verification(
+        path, report=lambda finding: _assign_finding(finding, path, found), on_progress=on_progress
+    )
     verification.run()
     result = RepairPlan(path, is_clean=CleanShutdown.read(path) is not None)
     recovery_points, log_starts = _offsets(path, checkpoint.RECOVERY_POINTS), _offsets(path, checkpoint.LOG_STARTS)
@@ -97,17 +99,18 @@ def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> Re
         if partition_plan.steps or partition_plan.kept:
             result.partitions[partition] = partition_plan
     rest = [finding for findings in found.values() for finding in findings if finding.severity == DAMAGE]
-    # After recovery these are written for all partitions; a directory that was closed cleanly keeps them.
+    # Recovery writes these files for all partitions; in a cleanly closed directory they stay as they are.
     result.settings_path = next((f.path for f in rest if os.path.basename(f.path) == TOPICS), None)
     rest = [finding for finding in rest if finding.path != result.settings_path]
-    result.kept = [f for f in rest if result.is_clean or os.path.basename(f.path) not in _WRITTEN_ANEW]
+    result.kept = [f for f in rest if result.is_clean or os.path.basename(f.path) not in _REWRITTEN]
     return result
 
 
 def carry_out(plan: RepairPlan, *, on_progress: OnRecovery | None = None) -> RepairOutcome:
-    """Do what `plan` says. On disk after return.
+    """Carry out `plan`. Durable on return.
 
-    What is done follows from the files as they are now: the plan only adds the indexes. Raises `LogDirectoryLocked`.
+    The changes depend on the files as they are now; the plan only supplies the indexes to rebuild. Raises
+    `LogDirectoryLocked`.
     """
     outcome = RepairOutcome()
     if plan.is_empty:
@@ -131,7 +134,7 @@ def carry_out(plan: RepairPlan, *, on_progress: OnRecovery | None = None) -> Rep
 
 
 def _rebuild_indexes(log: Log, base_offsets: Collection[int]) -> int:
-    """Make the indexes of these segments anew; return how many there were."""
+    """Rebuild the indexes of these segments; return their number."""
     wanted = [segment for segment in log.snapshot() if segment.base_offset in base_offsets]
     for segment in wanted:
         with files.opened(segment.log_path) as file:
@@ -140,12 +143,12 @@ def _rebuild_indexes(log: Log, base_offsets: Collection[int]) -> int:
 
 
 def _gaps_of(path: str) -> Callable[[TopicPartition], bool]:
-    """Return what says of a partition whether a gap between its segments may be no loss, as `LogDirectory` has it."""
+    """Return a function that says whether a partition may have gaps between segments, as `LogDirectory` decides."""
     cleaned = _offsets(path, checkpoint.CLEANER_OFFSETS)
     settings = TopicSettings(path)
     if files.exists(os.path.join(path, checkpoint.META_PROPERTIES)):
         return lambda partition: True
-    points = _offsets(path, checkpoint.RECOVERY_POINTS)  # our compaction leaves gaps below them only
+    points = _offsets(path, checkpoint.RECOVERY_POINTS)  # our compaction leaves gaps only below them
     return lambda p: (
         not settings.is_known(p.topic)
         or (not points.get(p) and (p in cleaned or settings.config_of(p.topic).is_compacted))
@@ -158,8 +161,8 @@ def _refuse_beside_writer(path: str) -> None:
         raise LogDirectoryLocked(f"in use by process {pid}", path=path, pid=pid)
 
 
-def _file_away(finding: Finding, path: str, found: dict[str, list[Finding]]) -> None:
-    """Keep a finding under the name of its partition; those of the directory's own files under theirs."""
+def _assign_finding(finding: Finding, path: str, found: dict[str, list[Finding]]) -> None:
+    """Assign a finding to its partition, or to the directory's own files."""
     relative = os.path.relpath(finding.path, path)
     found[relative.split(os.sep, 1)[0]].append(finding)
 
@@ -168,4 +171,4 @@ def _offsets(path: str, name: str) -> dict[TopicPartition, int]:
     try:
         return checkpoint.read_offsets(os.path.join(path, name))
     except InvalidCheckpoint:
-        return {}  # as LogDirectory does
+        return {}  # as in LogDirectory

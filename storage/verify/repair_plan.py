@@ -1,12 +1,12 @@
-"""What opening a log directory for writing would do to it, found out without changing anything.
+"""Predicts what opening a log directory for writing would change in a partition, without changing anything.
 
-The plan of one partition has the steps of `log_loader` and `recovery`, in their order, and beyond them the indexes that
-a verification found wrong: a look-up would make them anew one by one. What neither of them cures is `kept`: damage that
-was once on disk is reported, never cut.
+The plan has the steps of `log_loader` and `recovery`, in their order, and the rebuilds of indexes with findings, which
+look-ups would otherwise do one by one. Damage that no step removes is in `kept`: damage to synced records is reported,
+never cut.
 
-    swaps → the segments that there would be → recovery from the recovery point on → indexes
+    swaps → segments after the swaps → recovery from the recovery point on → indexes
 
-Here everything is looked at; `repair` does it, through the very same `LogDirectory.open`.
+This module predicts; `repair` makes the changes, with the same `LogDirectory.open`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from offsetfs.storage.verify.finding import DAMAGE, Finding
 CURED_BY_INDEXES = frozenset(
     {"offset-index", "time-index", "time-index-end", "index-shape", "index-padding", "index-missing"}
 )
-"""The kinds of finding that go away when the indexes of the segment are made anew."""
+"""The kinds of findings that disappear when the segment's indexes are rebuilt."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """One thing that would be done.
+    """One step of a repair.
 
     `kind`: swap, recover, split, cut, set-aside, snapshot, leftover, epochs, index, begin.
     """
@@ -56,16 +56,16 @@ class RepairStep:
 
 @dataclass(slots=True)
 class PartitionPlan:
-    """What would happen to one partition."""
+    """The changes that a repair would make to one partition."""
 
     path: str
     steps: list[RepairStep] = field(default_factory=list)
     kept: list[Finding] = field(default_factory=list)
-    """Damage that stays as it is."""
+    """Damage that the repair does not remove."""
     indexes: list[int] = field(default_factory=list)
-    """The base offsets of segments whose indexes have to be made anew besides."""
+    """The base offsets of segments whose indexes must also be rebuilt."""
     next_offset: int | None = None
-    """Where the log would end, when it is recovered."""
+    """Where the log would end after recovery."""
 
     def add(
         self, kind: str, name: str, meaning: str, *, position: int | None = None, offset: int | None = None
@@ -83,10 +83,10 @@ def plan_partition(
     log_start: int,
     may_have_gaps: bool = False,
 ) -> PartitionPlan:
-    """Return what opening for writing would do; `findings` are those of a verification of this partition.
+    """Return what opening for writing would change; `findings` are those of a verification of this partition.
 
-    `may_have_gaps`: it is a broker's, or compacted and without a recovery point. Costs a read of everything from the
-    recovery point on when the directory was not closed cleanly. Raises OSError.
+    `may_have_gaps`: a broker wrote the partition, or it is compacted without a recovery point. Costs a read of
+    everything from the recovery point on if the directory was not closed cleanly. Raises OSError.
     """
     plan = PartitionPlan(path)
     logs = _Logs(path)
@@ -108,12 +108,12 @@ def plan_partition(
         recovery.make()
         logs.gone |= {logs.paths[base] for base in recovery.set_aside}
         plan.next_offset = max(recovery.next_offset, recovery_point, log_start)
-    _sort_out(plan, findings, logs)
+    _assign_findings(plan, findings, logs)
     return plan
 
 
 class _Logs:
-    """The log files that there would be, by base offset: with swaps pending, some still have another name."""
+    """The log files after pending swaps, by base offset. Some still have their old names."""
 
     def __init__(self, path: str) -> None:
         self.gone: set[str] = set()
@@ -128,14 +128,14 @@ def _plan_swaps(plan: PartitionPlan, logs: _Logs, pending: PendingSwaps) -> None
         plan.add("swap", name, "will be removed")
     logs.paths = {base: path for base, path in logs.paths.items() if path not in logs.gone}
     for name in sorted(pending.renamed):
-        plan.add("swap", name, "will take its place")
+        plan.add("swap", name, "will replace the segment")
         parsed = parse_segment_name(name)
         if parsed is not None and parsed[1] == ".log.swap":
             logs.paths[parsed[0]] = os.path.join(plan.path, name)
 
 
 def _ends_well(plan: PartitionPlan, logs: _Logs) -> bool:
-    """Whether a cleanly closed log ends with a whole batch; else it is recovered all the same."""
+    """Whether a cleanly closed log ends with a whole batch; otherwise it is recovered like after a crash."""
     pool: FilePool[SegmentFiles] = FilePool(1)
     try:
         segments = [_segment(plan.path, base, log_path, pool) for base, log_path in sorted(logs.paths.items())]
@@ -158,8 +158,8 @@ def _segment(path: str, base: int, log_path: str, pool: FilePool[SegmentFiles]) 
 # --- what a verification found ---------------------------------------------------------------------------------------
 
 
-def _sort_out(plan: PartitionPlan, findings: Iterable[Finding], logs: _Logs) -> None:
-    """Put each finding to what cures it: a step that there is already, an index made anew, or nothing."""
+def _assign_findings(plan: PartitionPlan, findings: Iterable[Finding], logs: _Logs) -> None:
+    """Assign each finding to its remedy: an existing step, an index rebuild, or none."""
     cuts = {step.path: step.position or 0 for step in plan.steps if step.kind == "cut"}
     recovered_from = next((base_of(step.path) for step in plan.steps if step.kind == "recover"), None)
     anew: dict[int, set[str]] = {}
@@ -194,7 +194,7 @@ def base_of(path: str) -> int | None:
 
 
 def readable_ranges(path: str) -> Iterator[tuple[int, int]]:
-    """Yield (first, last) offsets of the stretches of a partition that can be read, parted by damage."""
+    """Yield the (first, last) offsets of the readable ranges of a partition, separated by damage."""
     first, last, broken = -1, -1, False
 
     def on_break(_error: StorageError, _position: int, _following: int) -> None:

@@ -1,7 +1,7 @@
-"""Verifying one segment: its batches in their order, told to everybody who wants to know of them.
+"""Verifies one segment: passes its batches, in order, to all checks.
 
-Stretches of quiet batches (`quiet`) are passed over by the block, as columns, where they go on as they should; every
-other batch is taken in hand. What is said, and in which order, does not depend on that.
+Consecutive batches without findings (`valid_batches`) are passed as blocks of columns, if they continue the log as
+expected; other batches one by one. Findings and their order do not depend on that.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from offsetfs.storage.verify.producers import ProducersCheck
 from offsetfs.storage.verify.segment_inspection import SegmentInspection, batches_to_verify
 from offsetfs.storage.verify.valid_batches import split_valid
 
-_TELL_BYTES = 8 << 20
+_PROGRESS_BYTES = 8 << 20
 
 
 @dataclass(slots=True)
 class VerificationState:
-    """What a segment takes over from those before it, and leaves to the next."""
+    """The state that a segment takes over from the previous one, and passes on to the next."""
 
     at: PartitionContext
     tally: VerificationCounts
@@ -39,11 +39,11 @@ class VerificationState:
     producers: ProducersCheck
     next_offset: int
     has_gap: bool = False
-    """Whether missing offsets were told of."""
+    """Whether missing offsets were reported."""
 
 
 class SegmentCheck:
-    """The verification of one segment; `run` says the findings as they are found."""
+    """The verification of one segment; `run` reports findings as it goes."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SegmentCheck:
         reporter: FindingReporter,
         indexes: list[IndexCheck],
     ) -> None:
-        """`following`: where the next segment begins, None behind the last."""
+        """`following`: where the next segment begins, None after the last."""
         self._so_far = so_far
         self._log = log
         self._base = base
@@ -67,12 +67,12 @@ class SegmentCheck:
         self._told = 0
 
     def run(self, inspected: SegmentInspection | None) -> None:
-        """Look at every byte; what is `inspected` already is not looked into once more."""
+        """Verify every byte. Ranges in `inspected` are not inspected again."""
         so_far = self._so_far
         so_far.tally.segments += 1
         so_far.tally.bytes += self._size
         if self._base > so_far.next_offset:
-            so_far.producers.miss(self._base - 1)
+            so_far.producers.record_missing(self._base - 1)
         if self._base < so_far.next_offset:
             meaning = f"begins at {self._base}, but the segment before it goes to {so_far.next_offset - 1}"
             self._reporter.damage("segment-overlap", meaning, offset=self._base)
@@ -81,36 +81,38 @@ class SegmentCheck:
                 self._rows(looked)
             else:
                 self._batch(*looked)
-        self._tell(self._size)
+        self._report_progress(self._size)
         for index in self._indexes:
             index.finish(is_whole=self._is_whole)
         so_far.next_offset = max(so_far.next_offset, self._base)
 
-    def _tell(self, position: int) -> None:
+    def _report_progress(self, position: int) -> None:
         self._so_far.on_bytes(position - self._told)
         self._told = position
 
     # --- many batches ------------------------------------------------------------------------------------------------
 
     def _rows(self, rows: Rows) -> None:
-        for part, is_quiet in split_valid(rows, self._so_far.at.inflated_bytes_max):
-            if is_quiet:
-                self._stretch(part)
+        for part, is_valid in split_valid(rows, self._so_far.at.inflated_bytes_max):
+            if is_valid:
+                self._check_rows(part)
             else:
-                self._look_into(part, 0)
+                self._inspect(part, 0)
 
-    def _stretch(self, rows: Rows) -> None:
-        """Take note of quiet batches. What there is to say of how they go on is mostly to be said of the first."""
+    def _check_rows(self, rows: Rows) -> None:
+        """Check valid batches as one block, or the first one alone if the block does not continue the log."""
         if self._passes(rows):
             return
-        self._look_into(rows, 0)
+        self._inspect(rows, 0)
         if len(rows) > 1 and not self._passes(rows.part(1, len(rows))):
             for number in range(1, len(rows)):
-                self._look_into(rows, number)
+                self._inspect(rows, number)
 
     def _passes(self, rows: Rows) -> bool:
-        """Take note of quiet batches that go on where the log was; False, and nothing is noted, where it must be asked
-        of each."""
+        """Check valid batches that continue the log.
+
+        Returns False, and records nothing, if they must be checked one by one.
+        """
         so_far, highest = self._so_far, rows.next_offset - 1
         if self._broke or not self._base <= so_far.next_offset == rows.base_offset:
             return False
@@ -118,20 +120,20 @@ class SegmentCheck:
             return False
         if not so_far.epochs.passes(rows):
             return False
-        so_far.producers.stretch(rows, self._log, self._reporter)
+        so_far.producers.check_rows(rows, self._log, self._reporter)
         for index in self._indexes:
-            index.stretch(rows)
+            index.check_rows(rows)
         self._is_whole = True
         so_far.next_offset = rows.next_offset
         so_far.tally.batches += len(rows)
         so_far.tally.records += sum(rows.column(chain.COUNT))
-        if rows.position - self._told > _TELL_BYTES:
-            self._tell(rows.position)
+        if rows.position - self._told > _PROGRESS_BYTES:
+            self._report_progress(rows.position)
         return True
 
     # --- one batch ---------------------------------------------------------------------------------------------------
 
-    def _look_into(self, rows: Rows, number: int) -> None:
+    def _inspect(self, rows: Rows, number: int) -> None:
         batch = rows.whole_batch(number, self._log.path)
         self._batch(batch, *batch_faults(batch, self._so_far.at.inflated_bytes_max))
 
@@ -142,14 +144,14 @@ class SegmentCheck:
         first = _first_offset(batch, is_readable=bool(count))
         is_in_order = self._check_order(header, first, position)
         if first > so_far.next_offset or self._broke:
-            so_far.producers.miss(first - 1)
+            so_far.producers.record_missing(first - 1)
         if first > so_far.next_offset and is_in_order and not self._broke:
             self._note_gap(so_far.next_offset, first, position)
         self._broke = not is_in_order
         self._is_whole = is_in_order
         if is_in_order:
             if found:
-                so_far.producers.miss(header.last_offset)
+                so_far.producers.record_missing(header.last_offset)
             else:
                 so_far.producers.batch(batch, self._reporter)
             so_far.epochs.batch(header, self._reporter, position)
@@ -161,11 +163,11 @@ class SegmentCheck:
                 index.skip(position, position + header.size)
         so_far.tally.batches += 1
         so_far.tally.records += count
-        if position - self._told > _TELL_BYTES:
-            self._tell(position)
+        if position - self._told > _PROGRESS_BYTES:
+            self._report_progress(position)
 
     def _check_order(self, header: BatchHeader, first: int, position: int) -> bool:
-        """Whether the offsets of a batch fit where it stands. The checksum does not cover them."""
+        """Whether the offsets of a batch fit its position. The checksum does not cover them."""
         expected = max(self._so_far.next_offset, self._base)
         meaning = ""
         if first < expected:
@@ -174,14 +176,14 @@ class SegmentCheck:
             meaning = f"offset {header.last_offset} is more than {RELATIVE_OFFSET_MAX} above the segment's {self._base}"
         elif self._following is not None and header.last_offset >= self._following:
             meaning = f"offset {header.last_offset} belongs into the next segment, which begins at {self._following}"
-        elif first > expected and self._is_overtaken(header, expected, position):
-            meaning = f"offset {first} is above those of the batch behind it, where {expected} would follow"
+        elif first > expected and self._is_misplaced(header, expected, position):
+            meaning = f"offset {first} is above that of the next batch, and {expected} was expected"
         if meaning:
             self._reporter.damage("offset-order", meaning, position=position, offset=header.base_offset)
         return not meaning
 
-    def _is_overtaken(self, header: BatchHeader, expected: int, position: int) -> bool:
-        """Whether, after a gap, the next batch goes on before it: then this one is wrong, and not all that follow."""
+    def _is_misplaced(self, header: BatchHeader, expected: int, position: int) -> bool:
+        """Whether, after a gap, the next batch has a lower offset: then this batch is wrong, not all later ones."""
         place = position + header.size
         try:
             head = self._log.read(place, min(HEADER_SIZE, self._size - place))
@@ -190,7 +192,9 @@ class SegmentCheck:
             return False
 
     def _note_gap(self, expected: int, first: int, position: int) -> None:
-        """Say the first gap of a log that was never cleaned: only compaction takes offsets away in the middle."""
+        """Report the first gap of a log that was never compacted, because only compaction removes offsets in the
+        middle.
+        """
         so_far = self._so_far
         if so_far.at.cleaner is None and not so_far.has_gap:
             so_far.has_gap = True
@@ -198,7 +202,7 @@ class SegmentCheck:
             self._reporter.notice("offset-gap", meaning, position=position, offset=first)
 
     def _on_break(self, error: StorageError, position: int, following: int) -> None:
-        """Say what is not sound, unless it is what a running broker is writing."""
+        """Report damage, unless it is an append in progress by a running broker."""
         at, next_offset = self._so_far.at, max(self._so_far.next_offset, self._base)
         self._broke = True
         for index in self._indexes:
@@ -208,7 +212,7 @@ class SegmentCheck:
         size = following - position
         if is_tail and self._following is None and next_offset >= (at.recovery_point or 0):
             if not at.is_live:
-                meaning = f"{error.reason}; {size} bytes that were not finished: the next writer sets them aside"
+                meaning = f"{error.reason}; {size} bytes of an unfinished append; the next writer sets them aside"
                 self._reporter.damage("unfinished-tail", meaning, position=position, offset=next_offset)
             return
         rest = "to the end of the file" if is_tail else "what follows can"
@@ -218,5 +222,5 @@ class SegmentCheck:
 
 
 def _first_offset(batch: Batch, *, is_readable: bool) -> int:
-    """Return the first offset of the batch; that of a set of v0 or v1 only when it can be inflated."""
+    """Return the first offset of the batch; that of a v0 or v1 set only if it can be decompressed."""
     return batch.base_offset if batch.header.magic == MAGIC or is_readable else batch.header.base_offset

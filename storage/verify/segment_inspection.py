@@ -1,15 +1,15 @@
-"""Verifying a long log by several: each looks into a stretch of it, one puts together what they found.
+"""Verification of a long log by several workers: each inspects a chunk, and one worker combines the results.
 
-What takes time is checksums and what is inside of batches, and neither has to know what stands before. The rest
-(offsets, producers, epochs, indexes) is told of all batches in their order, but asks for headers only:
+Checksums and batch contents take most of the time, and can be checked without the preceding batches. The other checks
+(offsets, producers, epochs, indexes) need all batches in order, but only their headers:
 
-    inspect              a stretch, by anybody: what is not sound, what is wrong inside, where the next batch begins
-    Inspected.of         the stretches of one log, if they join
-    looked_into          the walk over a log; of what is known it reads headers
+    inspect_chunk          checks a chunk: damaged ranges, faults inside batches, where the next batch begins
+    SegmentInspection.of   joins the chunks of one log, if they are contiguous
+    batches_to_verify      the scan of a log; reads only headers of inspected ranges
 
-Findings are the same as those of one walk. A stretch begins where an index says that a batch does. Where one does not
-end at the beginning of the next (the index was wrong, or damage lies across the cut), where the log holds old formats,
-or is another one by now, nothing is taken as known, and the log is walked through as ever.
+The findings are the same as those of a single scan. A chunk begins where an index says that a batch begins. If a chunk
+does not end where the next one begins (the index was wrong, or damage crosses the border), if the log has old formats,
+or if the file was replaced meanwhile, the inspection is ignored and the whole log is scanned.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from offsetfs.storage.verify.walk import OnBreak, sound_rows
 _NO_LIMIT = 1 << 31
 
 DamagedRange = tuple[int, int, str, int | None]
-"""Bytes that are no sound batch: where they begin, where the next one does, why, the offset if it is known."""
+"""A range without valid batches: its start, its end, the reason, and the offset if known."""
 
 BatchWithFaults = tuple[int, list[Fault], int]
-"""A sound batch to which there is something to say: its position, the faults, the number of its records."""
+"""A valid batch with faults: its position, the faults, the number of its records."""
 
 InspectedBatch = tuple[Batch, list[Fault], int]
-"""A sound batch, what is wrong in it, the number of its records."""
+"""A valid batch, its faults, the number of its records."""
 
 
 @dataclass(frozen=True, slots=True)
 class InspectedChunk:
-    """What is known of `[start, end)` of a log file; plain values, which JSON can carry."""
+    """The inspection of bytes `[start, end)` of a log file, as plain values that JSON can represent."""
 
     inode: int
     start: int
     end: int
     breaks: list[DamagedRange]
-    odd: list[BatchWithFaults]
+    faulty: list[BatchWithFaults]
 
 
-def chunk_starts(directory: str, base: int, size: int, stretch_bytes: int) -> list[int]:
-    """Return where stretches of about `stretch_bytes` begin in a log of `size` bytes; [0] when it is not to be cut."""
+def chunk_starts(directory: str, base: int, size: int, chunk_bytes: int) -> list[int]:
+    """Return where chunks of about `chunk_bytes` begin in a log of `size` bytes; [0] if it should not be divided."""
     starts = [0]
     try:
         index = OffsetIndex.open(
@@ -62,8 +62,8 @@ def chunk_starts(directory: str, base: int, size: int, stretch_bytes: int) -> li
         )
     except (CorruptIndex, OSError):
         return starts
-    while size - starts[-1] > stretch_bytes + stretch_bytes // 2:
-        entry = index.upper_bound((base, starts[-1]), stretch_bytes)
+    while size - starts[-1] > chunk_bytes + chunk_bytes // 2:
+        entry = index.upper_bound((base, starts[-1]), chunk_bytes)
         if entry is None or not starts[-1] < entry[1] < size:
             break
         starts.append(entry[1])
@@ -74,12 +74,12 @@ def chunk_starts(directory: str, base: int, size: int, stretch_bytes: int) -> li
 def inspect_chunk(
     path: str, start: int, stop: int | None, *, inflated_bytes_max: int = PAYLOAD_BYTES_MAX
 ) -> InspectedChunk | None:
-    """Look into the batches that begin in `[start, stop)`, to the end of the file without `stop`.
+    """Inspect the batches that begin in `[start, stop)`; without `stop`, to the end of the file.
 
-    Return None where that is no use: the log holds old formats, or cannot be read.
+    Returns None if the log holds old formats or cannot be read.
     """
     breaks: list[DamagedRange] = []
-    odd: list[BatchWithFaults] = []
+    faulty: list[BatchWithFaults] = []
     end = start
 
     def on_break(error: StorageError, position: int, following: int) -> None:
@@ -93,16 +93,16 @@ def inspect_chunk(
             for rows in sound_rows(log, status.st_size, on_break, start=start, stop=stop):
                 if rows.numbers[chain.MAGIC_BYTE] != MAGIC:
                     return None
-                odd += _odd(rows, path, inflated_bytes_max)
+                faulty += _faulty(rows, path, inflated_bytes_max)
                 end = rows.end
     except OSError:
         return None
-    return InspectedChunk(status.st_ino, start, end, breaks, odd)
+    return InspectedChunk(status.st_ino, start, end, breaks, faulty)
 
 
-def _odd(rows: Rows, path: str, inflated_bytes_max: int) -> Iterator[BatchWithFaults]:
-    for part, is_quiet in split_valid(rows, inflated_bytes_max):
-        if not is_quiet:
+def _faulty(rows: Rows, path: str, inflated_bytes_max: int) -> Iterator[BatchWithFaults]:
+    for part, is_valid in split_valid(rows, inflated_bytes_max):
+        if not is_valid:
             batch = part.whole_batch(0, path)
             found, count = batch_faults(batch, inflated_bytes_max)
             if found or count != batch.header.count:
@@ -111,31 +111,31 @@ def _odd(rows: Rows, path: str, inflated_bytes_max: int) -> Iterator[BatchWithFa
 
 @dataclass(frozen=True, slots=True)
 class SegmentInspection:
-    """What is known of a log file from its beginning to `end`."""
+    """The inspection of a log file from its beginning to `end`."""
 
     inode: int
     end: int
     breaks: dict[int, DamagedRange]
-    odd: dict[int, BatchWithFaults]
+    faulty: dict[int, BatchWithFaults]
 
     @classmethod
-    def of(cls, stretches: Sequence[InspectedChunk | None]) -> SegmentInspection | None:
-        """Return what the stretches of one log come to, in their order; None when they do not join."""
+    def of(cls, chunks: Sequence[InspectedChunk | None]) -> SegmentInspection | None:
+        """Join the chunks of one log, in their order; return None if they are not contiguous."""
         end = 0
         breaks: dict[int, DamagedRange] = {}
-        odd: dict[int, BatchWithFaults] = {}
-        for stretch in stretches:
-            if stretch is None or stretch.start != end or (stretches[0] and stretch.inode != stretches[0].inode):
+        faulty: dict[int, BatchWithFaults] = {}
+        for chunk in chunks:
+            if chunk is None or chunk.start != end or (chunks[0] and chunk.inode != chunks[0].inode):
                 return None
-            end = stretch.end
-            breaks.update((each[0], each) for each in stretch.breaks)
-            odd.update((each[0], each) for each in stretch.odd)
-        return None if stretches[0] is None else cls(stretches[0].inode, end, breaks, odd)
+            end = chunk.end
+            breaks.update((each[0], each) for each in chunk.breaks)
+            faulty.update((each[0], each) for each in chunk.faulty)
+        return None if chunks[0] is None else cls(chunks[0].inode, end, breaks, faulty)
 
     def known(self, log: File, on_break: OnBreak) -> Generator[InspectedBatch, None, int]:
-        """Yield the batches that are known, reading headers only, and markers whole; return where they end.
+        """Yield the inspected batches, reading only headers, and whole markers; return where they end.
 
-        A tail that was not sound is left out: by now it may be.
+        An invalid tail is left out, because it may have been completed meanwhile.
         """
         position = 0
         while position < self.end:
@@ -147,8 +147,8 @@ class SegmentInspection:
                 on_break(CorruptBatch(reason, path=log.path, position=position, offset=offset), position, following)
                 position = following
                 continue
-            batch = _headed(log, position)
-            _, found, count = self.odd.get(position, (position, [], batch.header.count))
+            batch = _read_header(log, position)
+            _, found, count = self.faulty.get(position, (position, [], batch.header.count))
             yield batch, found, count
             position += batch.header.size
         return position
@@ -157,16 +157,18 @@ class SegmentInspection:
 def batches_to_verify(
     log: File, size: int, on_break: OnBreak, inspected: SegmentInspection | None
 ) -> Iterator[InspectedBatch | Rows]:
-    """Yield the sound batches in the first `size` bytes, each valid until the next is asked for; `Rows` are to be
-    looked into."""
+    """Yield the valid batches in the first `size` bytes; each is valid until the next one.
+
+    `Rows` are yet to be inspected.
+    """
     position = 0
     if inspected is not None and inspected.inode == log.stat().st_ino and inspected.end <= size:
         position = yield from inspected.known(log, on_break)
     yield from sound_rows(log, size, on_break, start=position)
 
 
-def _headed(log: File, position: int) -> Batch:
-    """Return a batch that was found sound, of whose records nobody asks again, but of a marker's."""
+def _read_header(log: File, position: int) -> Batch:
+    """Return an inspected batch without its records, unless it is a marker."""
     head = log.read(position, HEADER_SIZE)
     header = parse_header(head, path=log.path, file_position=position)
     data = log.read(position, header.size) if header.is_control else head

@@ -17,18 +17,18 @@ if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
 else:
     try:
         from offsetfs.storage.verify._valid_batches import valid_until
-    except ModuleNotFoundError:  # a module that is there but does not load is an error to be seen
+    except ModuleNotFoundError:  # a module that exists but fails to load is an error that must be visible
         from offsetfs.storage.verify.valid_batches_pure import valid_until
 
 __all__ = ["split_valid", "valid_until"]
 
 
 def split_valid(rows: Rows, inflated_bytes_max: int) -> Iterator[tuple[Rows, bool]]:
-    """Yield all batches in order: quiet ones that follow each other together, any other alone; and which it is."""
+    """Yield all batches in order: consecutive valid ones together, each other batch alone, with a flag for valid."""
     block, start = rows.block
     first = 0
     while first < len(rows):
         behind = valid_until(block, start, rows.numbers, first, inflated_bytes_max)
-        is_quiet = behind > first
-        yield rows.part(first, max(behind, first + 1)), is_quiet
+        is_valid = behind > first
+        yield rows.part(first, max(behind, first + 1)), is_valid
         first = max(behind, first + 1)

@@ -1,7 +1,7 @@
-"""Batches of which a verification has nothing to say, in plain Python: `_quiet.pyx` is held equal to it by tests.
+"""Finds batches without findings, in Python: the reference of `_valid_batches.pyx`.
 
-Nearly all batches of nearly all logs are quiet: sound, nothing wrong inside, each going on where the one before it
-ended. They are passed over by the block, and only what is not so is taken in hand, batch by batch.
+Nearly all batches of nearly all logs are valid: no damage, no faults inside, consecutive offsets. They are skipped in
+blocks, and only the others are checked one by one.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from offsetfs.storage.verify.batches import batch_faults
 
 
 def valid_until(block: Buffer, file_position: int, rows: array[int], first: int, inflated_bytes_max: int) -> int:
-    """Return the number of the first batch from `first` on that may not be passed over; of all, when there is none.
+    """Return the number of the first batch from `first` on that must be checked alone, or the number of batches.
 
-    `rows` (`chain`) are of whole batches, their checksums verified, those of v2 in `block`, which begins at
-    `file_position`; `ValueError` for others. A valid batch is of v2, holds data, and has no `batch_faults`; behind
-    another one its offsets go on without a gap, in the same leader epoch.
+    `rows` (`chain`) are of whole batches with verified checksums, those of v2 in `block`, which begins at
+    `file_position`; `ValueError` for others. A valid batch is of v2, holds data and has no `batch_faults`; its offsets
+    continue those of the batch before it, in the same leader epoch.
     """
     count, rest = divmod(len(rows), chain.COLUMNS)
     if rows.typecode != "q" or rest or not 0 <= first <= count:
-        raise ValueError("no rows")
+        raise ValueError("not an array of rows")
     before: array[int] | None = None
     for number in range(first, count):
         row = rows[number * chain.COLUMNS : (number + 1) * chain.COLUMNS]

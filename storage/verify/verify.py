@@ -1,22 +1,22 @@
-"""Verifying a log directory, or some of its partitions, without changing anything.
+"""Verifies a log directory, or some of its partitions, without changing anything.
 
-`Verification.run` looks at every byte of every log, every entry of every index, every snapshot and checkpoint, and says
-each contradiction as a `Finding`; it never stops at the first. It works beside a running broker and on a directory that
-may only be read. The parts:
+`Verification.run` reads every byte of every log, and all index entries, snapshots and checkpoints. It reports each
+contradiction as a `Finding` and never stops at the first. It works beside a running broker and on read-only
+directories. The modules:
 
-    verify      the directory: checkpoints, names, whether somebody is writing
-    partition   a partition: its files, its segments in their order
-    files       what each file of a partition is
-    segment     a segment: its batches in their order, told to all that follow
-    walk        every byte of a log, from one sound batch to the next
-    stretches   the same, of a log that several have looked into
-    quiet       batches of which there is nothing to say, passed over by the block
-    batches     what must hold inside a batch
-    indexes     offset, time and transaction index, told of each batch
-    producers   sequences and snapshots, told of each batch
-    epochs      leader epochs, told of each batch
+    verify              the directory: checkpoints, names, whether a process is writing
+    partition           a partition: its files, its segments in order
+    files               the kind of each file of a partition
+    segment             a segment: passes its batches to all checks
+    walk                a scan of every byte of a log, from one valid batch to the next
+    segment_inspection  the same for a log that several workers have inspected
+    valid_batches       fast path: skips blocks of batches without findings
+    batches             checks inside a batch
+    indexes             offset, time and transaction index, checked against each batch
+    producers           sequences and snapshots, checked against each batch
+    epochs              leader epochs, checked against each batch
 
-docs/use/verify.md lists the findings. Mending is `repair`.
+docs/use/verify.md lists the findings. Repairs are in `repair`.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from offsetfs.storage.verify.partition_context import PartitionContext, Verifica
 from offsetfs.storage.verify.segment_inspection import SegmentInspection
 
 _OFFSETS = {
-    checkpoint.RECOVERY_POINTS: "everything is verified at the next start",
-    checkpoint.HIGH_WATERMARKS: "a broker begins at the start of each log",
+    checkpoint.RECOVERY_POINTS: "the next start verifies all records",
+    checkpoint.HIGH_WATERMARKS: "a broker starts at the beginning of each log",
     checkpoint.LOG_STARTS: "records that were deleted may come back",
-    checkpoint.CLEANER_OFFSETS: "a broker cleans everything anew",
+    checkpoint.CLEANER_OFFSETS: "a broker compacts everything again",
 }
 _NAMED_MAX = 3
 _MOVED = re.compile(r"(.+)-(delete|future|stray)\Z")
 
 OnProgress = Callable[[int, int], None]
-"""Called with the bytes of logs that were read, and the bytes in all."""
+"""Called with the log bytes read so far, and their total."""
 
 
 class Verification:
-    """The verification of one log directory, whole, or of the `partitions` named."""
+    """The verification of a log directory, or of the named `partitions`."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class Verification:
         inflated_bytes_max: int = PAYLOAD_BYTES_MAX,
         inspected: Mapping[TopicPartition, Mapping[int, SegmentInspection]] = MappingProxyType({}),
     ) -> None:
-        """Raises `NotALogDirectory`, `UnknownPartition`, OSError: there is nothing to look at.
+        """Raises `NotALogDirectory`, `UnknownPartition`, or OSError if the directory cannot be read.
 
-        `inspected`: what others have found out about segments, by partition and base offset.
+        `inspected`: the results of earlier inspections, by partition and base offset.
         """
         check_log_directory(path, read_only=True)
         self.path = path
@@ -84,35 +84,35 @@ class Verification:
         self._done, self._total = 0, 0
 
     def run(self, *, into_partitions: bool = True) -> VerificationCounts:
-        """Look at everything, or only at what lies beside the partitions; findings are said as they are found."""
+        """Verify everything, or only the files outside of partitions; findings are reported as they are found."""
         holder = lock.holder(self.path)
         is_clean = CleanShutdown.read(self.path) is not None
         self._total = sum(_log_bytes(self._file(str(partition))) for partition in self.partitions)
         offsets = {name: self._offsets(name) for name in _OFFSETS}
         if self._is_whole:
-            self._look_around(is_clean=is_clean, is_live=holder is not None, offsets=offsets)
+            self._check_directory(is_clean=is_clean, is_live=holder is not None, offsets=offsets)
         common = PartitionContext(
             is_live=holder is not None, is_clean=is_clean, inflated_bytes_max=self._inflated_bytes_max
         )
         for partition in self.partitions if into_partitions else ():
-            self._verify(partition, self._circumstances(common, partition, offsets))
+            self._verify(partition, self._context_of(common, partition, offsets))
         return self.tally
 
-    def _verify(self, partition: TopicPartition, circumstances: PartitionContext) -> None:
+    def _verify(self, partition: TopicPartition, context: PartitionContext) -> None:
         path = self._file(str(partition))
         try:
             inspected = self._inspected.get(partition, {})
-            PartitionCheck(path, circumstances, self._report, self.tally, self._add_bytes, inspected).run()
+            PartitionCheck(path, context, self._report, self.tally, self._add_bytes, inspected).run()
         except OSError as error:
-            if circumstances.is_live and not files.is_directory(path):
+            if context.is_live and not files.is_directory(path):
                 return  # deleted meanwhile
             place = error.filename if isinstance(error.filename, str) else path
             FindingReporter(self._report, place).damage(
-                "cannot-read", f"{error.strerror or error}; its neighbours were read"
+                "cannot-read", f"{error.strerror or error}; the other files were read"
             )
 
     @staticmethod
-    def _circumstances(
+    def _context_of(
         common: PartitionContext, partition: TopicPartition, offsets: dict[str, dict[TopicPartition, int]]
     ) -> PartitionContext:
         return replace(
@@ -146,8 +146,8 @@ class Verification:
             self._reporter(name).damage("checkpoint", f"{error.reason}: {_OFFSETS[name]}")
             return {}
 
-    def _look_around(self, *, is_clean: bool, is_live: bool, offsets: dict[str, dict[TopicPartition, int]]) -> None:
-        """Say what is wrong with the directory, apart from its partitions."""
+    def _check_directory(self, *, is_clean: bool, is_live: bool, offsets: dict[str, dict[TopicPartition, int]]) -> None:
+        """Report faults of the directory's own files."""
         if not is_clean and not is_live:
             meaning = (
                 f"no {CLEAN_SHUTDOWN}: the last writer did not close it; "
@@ -166,7 +166,7 @@ class Verification:
         if is_live:
             return
         for name in sorted(files.names(self.path)):
-            self._look_at_name(name)
+            self._check_name(name)
         for name, known in offsets.items():
             absent = [str(partition) for partition in sorted(known.keys() - set(self.partitions))]
             if absent:
@@ -174,9 +174,9 @@ class Verification:
                 named = ", ".join(absent[:_NAMED_MAX]) + more
                 self._reporter(name).notice("unknown-partition", f"{len(absent)} that are not here: {named}")
 
-    def _look_at_name(self, name: str) -> None:
+    def _check_name(self, name: str) -> None:
         if name.endswith(".tmp"):
-            self._reporter(name).notice("left-over", "a file that was about to replace another")
+            self._reporter(name).notice("left-over", "a temporary file that was never put in place")
         elif files.is_directory(self._file(name)) and _parsed(name) is None:
             if _MOVED.match(name):
                 self._reporter(name).notice("left-over", "a partition that a broker set aside; it settles it")
@@ -184,16 +184,16 @@ class Verification:
                 self._reporter(name).notice("foreign-directory", "is no partition: a broker refuses to start over it")
 
     def _topic_ids(self) -> None:
-        """Say where partitions of a topic carry different ids: a broker takes some of them for another topic's."""
+        """Report partitions of a topic with different topic ids: a broker treats some of them as another topic's."""
         seen: dict[str, bytes] = {}
         for partition in self.partitions:
             path = os.path.join(self._file(str(partition)), checkpoint.PARTITION_METADATA)
             try:
                 topic_id = checkpoint.read_topic_id(path)
             except (InvalidCheckpoint, OSError):
-                continue  # the partition says so
+                continue  # reported with the partition
             if topic_id is not None and seen.setdefault(partition.topic, topic_id) != topic_id:
-                meaning = f"another id than other partitions of {partition.topic}"
+                meaning = f"its topic id differs from that of other partitions of {partition.topic}"
                 FindingReporter(self._report, path).damage("topic-id", meaning)
 
 
@@ -205,7 +205,7 @@ def _parsed(name: str) -> TopicPartition | None:
 
 
 def _log_bytes(path: str) -> int:
-    """Return the bytes of the logs in a partition, 0 when it cannot be listed."""
+    """Return the bytes of the logs in a partition, 0 if it cannot be listed."""
     try:
         logs = [os.path.join(path, name) for name in files.names(path) if name.endswith(".log")]
         return sum(files.status(log).st_size for log in logs)

@@ -1,8 +1,8 @@
-"""Verifying batches: a walk over every byte of a log file, from one sound batch to the next.
+"""Scans every byte of a log file, from one valid batch to the next.
 
-The walk reads blocks into one buffer that it uses again, verifies checksums, and steps over what is not sound to the
-next batch that is (`batch_chain.next_sound`), so that one fault hides nothing behind it. Batches of v2 come by the
-block, as rows (`chain`), all others one by one. Nothing is kept of them: a segment of any length costs the same memory.
+The scan reads blocks into one reused buffer, verifies checksums, and skips damage up to the next valid batch
+(`batch_chain.next_sound`), so that one fault does not hide later ones. Batches of v2 come in blocks of rows (`chain`),
+others one by one. No batch is retained, so memory does not depend on the size of the segment.
 """
 
 from __future__ import annotations
@@ -20,21 +20,23 @@ from offsetfs.storage.records.batch_header import CRC_START, BatchHeader
 from offsetfs.storage.records.row_walk import Rows
 
 BATCH_BYTES_MAX = 128 << 20
-"""The largest batch that is held in memory: a damaged length may claim the rest of a gigabyte."""
+"""The largest batch that is held in memory. Protects memory from a damaged length, which may claim a gigabyte."""
 
 BLOCK_BYTES = 4 << 20
-"""How much is read at once."""
+"""The bytes read at once."""
 
 _MAGIC = bytes([MAGIC])
 
 OnBreak = Callable[[StorageError, int, int], None]
-"""Called with what is wrong, where it begins, and where the next sound batch begins (the end when there is none)."""
+"""Called with the error, its position, and the position of the next valid batch (the end of the file if there is
+none).
+"""
 
 
 def sound_rows(file: File, end: int, on_break: OnBreak, *, start: int = 0, stop: int | None = None) -> Iterator[Rows]:
-    """Yield every batch in the first `end` bytes whose checksum holds; each row with the whole of its batch.
+    """Yield the batches in the first `end` bytes whose checksums are correct; each row with its whole batch.
 
-    Or only those that begin in `[start, stop)`; a batch has to begin at `start`.
+    With `start` and `stop` only those that begin in `[start, stop)`; a batch must begin at `start`.
     """
     blocks, position, stop = _Blocks(file, end), start, end if stop is None else min(stop, end)
     while position < stop:
@@ -52,7 +54,7 @@ def sound_rows(file: File, end: int, on_break: OnBreak, *, start: int = 0, stop:
 
 
 class _Blocks:
-    """A window on a file that moves forward."""
+    """A window over a file that moves forward."""
 
     __slots__ = ("_buffer", "_end", "_file", "_length", "_start")
 
@@ -63,17 +65,17 @@ class _Blocks:
         self._start = self._length = 0
 
     def rows(self, position: int) -> Rows | None:
-        """Return the sound batches of v2 from `position` on; None when there is none that the window holds."""
+        """Return the valid v2 batches from `position` on; None if the window holds none."""
         if (position != self._start or not self._length) and not self._holds_batch(position):
             self._fill(position, 0)
         place = position - self._start
         if self._buffer[place + MAGIC_END - 1 : min(place + MAGIC_END, self._length)] != _MAGIC:
-            return None  # many calls for nothing otherwise, in an old log
+            return None  # saves many useless calls in a log of old formats
         numbers, _ = chain.sound(self._buffer, place, self._length, self._start, *chain.ANY_OFFSETS)
         return Rows(numbers, self._buffer[: self._length], self._start) if numbers else None
 
     def _holds_batch(self, position: int) -> bool:
-        """Whether the batch at `position` is in the window as far as its length says."""
+        """Whether the window holds the whole batch at `position`, according to its length field."""
         place = position - self._start
         left = self._length - place
         if place < 0 or left < MAGIC_END:
@@ -81,7 +83,7 @@ class _Blocks:
         return LOG_OVERHEAD + int.from_bytes(self._buffer[place + 8 : place + 12], "big", signed=True) <= left
 
     def view(self, position: int, size: int) -> memoryview:
-        """Return `size` bytes from `position`, fewer at the end; they stay until the next call."""
+        """Return `size` bytes from `position`, fewer at the end; they are valid until the next call."""
         size = min(size, self._end - position)
         if position < self._start or position + size > self._start + self._length:
             self._fill(position, size)
@@ -109,7 +111,7 @@ def _batch_at(file: File, blocks: _Blocks, position: int, end: int) -> Batch:
         reason = f"a batch of {header.size} bytes, at most {BATCH_BYTES_MAX} are looked into"
         raise DecompressionLimit(reason, path=file.path, position=position, offset=header.base_offset)
     data = blocks.view(position, header.size)
-    if len(data) < header.size:  # cut by another process meanwhile
+    if len(data) < header.size:  # truncated by another process meanwhile
         raise MalformedBatch(batch_chain.UNFINISHED, path=file.path, position=position, offset=header.base_offset)
     batch = Batch(header, data, file.path, position)
     batch.check()
@@ -117,7 +119,7 @@ def _batch_at(file: File, blocks: _Blocks, position: int, end: int) -> Batch:
 
 
 def _check_giant(file: File, header: BatchHeader, position: int) -> None:
-    """Raise `CorruptBatch` for a length that is a lie, without holding what it claims."""
+    """Raise `CorruptBatch` for a false length, without reading what it claims into memory."""
     place, checksum = position + CRC_START, 0
     while header.magic == MAGIC and place < position + header.size:
         block = file.read(place, min(batch_chain.BLOCK_BYTES, position + header.size - place))

@@ -121,7 +121,7 @@ def test_logs_are_looked_into_by_several_where_an_index_says_where_batches_begin
     assert len(starts) > 3 and set(starts) <= set(positions(log))
     pieces = [inspect_chunk(os.fspath(log), *piece) for piece in zip(starts, [*starts[1:], None], strict=True)]
     whole = SegmentInspection.of(pieces)
-    assert whole is not None and (whole.end, whole.breaks, whole.odd) == (log.stat().st_size, {}, {})
+    assert whole is not None and (whole.end, whole.breaks, whole.faulty) == (log.stat().st_size, {}, {})
     assert SegmentInspection.of([pieces[0], *pieces[2:]]) is None  # one is missing
     assert (
         SegmentInspection.of([inspect_chunk(os.fspath(log), 0, starts[1] + 1), *pieces[1:]]) is None
