@@ -271,12 +271,10 @@ class Accumulator:
 
     @property
     def _capacity(self) -> int:
-        return min(self._options.batch_bytes, self.batch_bytes_max, self._means.share.of(self.partition))
+        return self._capacity_within(self.batch_bytes_max)
 
-    @property
-    def shortages(self) -> int:
-        """How often open batches of this mount had to give way for want of memory."""
-        return self._means.buffers.shortages
+    def _capacity_within(self, bytes_max: int) -> int:
+        return min(self._options.batch_bytes, bytes_max, self._means.share.of(self.partition))
 
     def _begin(self, capacity: int) -> Batch | None:
         if self._queue.is_full:
@@ -287,10 +285,11 @@ class Accumulator:
     def _start(self, builder: BatchBuilder) -> Batch:
         self._all.filling[self] = None
         self.batches_begun += 1
-        batch = self._open = Batch(builder)
         if self._options.linger_ms:
-            due = trio.current_time() + self._options.linger_ms / 1000
-            self._means.deadlines.at(due, functools.partial(self._linger_is_over, batch))
+            batch = self._open = Batch(builder, trio.current_time() + self._options.linger_ms / 1000)
+            self._all.seal_at(batch.due)
+        else:
+            batch = self._open = Batch(builder)
         return batch
 
     def begin_anew(self, size: int) -> bool:
@@ -298,9 +297,17 @@ class Accumulator:
         self._seal()
         return size <= self.batch_bytes_max and self._begin(max(size, self._capacity)) is not None
 
-    def _linger_is_over(self, batch: Batch) -> None:
-        if self._open is batch:
-            self._seal()
+    def begin_if_free(self, size: int) -> Batch | None:
+        """Begin a batch for a record of `size`, where none is open; None unless there is memory for it as it is.
+
+        Other batches never give way for this one: they may be filling right now.
+        """
+        bytes_max = self.batch_bytes_max
+        capacity = max(size, self._capacity_within(bytes_max))
+        if size > bytes_max or self._queue.is_full or not self._means.buffers.has_room(capacity):
+            return None
+        builder = self._means.buffers.take_nowait(capacity, self.log.config.compression)
+        return None if builder is None else self._start(builder)
 
     def seal_unless_lingering(self) -> None:
         """Queue the open batch now, where nothing waits for company."""
@@ -401,6 +408,7 @@ class Accumulators:
         self.carried = Carried(max(options.buffer_bytes, CARRIED_BYTES_MIN))
         self.closing = Closing()
         self.filling: dict[Accumulator, None] = {}  # those with an open batch, the oldest first
+        self._is_seal_planned = False
         self.writers: set[Writer] = set()  # open handles, for the end of the mount
         self.is_stopped = False
         self._of: dict[TopicPartition, Accumulator] = {}
@@ -445,6 +453,22 @@ class Accumulators:
         if accumulator is not None:
             await self.closing.wait_released(accumulator.partitions)
             await accumulator.drain()
+
+    def seal_at(self, due: float) -> None:
+        """Seal the open batches that have lingered for long enough, at this time: one deadline for all of them."""
+        if not self._is_seal_planned:
+            self._is_seal_planned = True
+            self.means.deadlines.at(due, self._seal_due)
+
+    def _seal_due(self) -> None:
+        self._is_seal_planned = False
+        now = trio.current_time()
+        for accumulator in list(self.filling):
+            batch = accumulator.open_batch
+            if batch is not None and batch.due > now:
+                self.seal_at(batch.due)
+                break
+            accumulator.seal()
 
     def _give_way(self, size: int) -> None:
         """Seal open batches, the largest and oldest first, that take `size` bytes and some more: memory is short.

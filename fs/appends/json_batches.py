@@ -1,8 +1,9 @@
 """Lines of JSON into the open batches of one partition, or of all partitions of a topic at once.
 
-One call of compiled code takes lines in their order, each into the batch of its key's partition, until a line is wrong
-or its batch has no room; then that batch is sealed, another one begun, and the next call goes on. So what was taken is
-always a beginning of what was given, whatever the number of partitions.
+One call of compiled code takes lines in their order, each into the batch of its key's partition. It asks for the batch
+of a partition when the first record for it comes, and for another one when that is full, so that a call costs what its
+lines touch, whatever the number of partitions. It ends where a line is wrong, or where a batch can only begin when
+memory or a place in a queue is free. So what was taken is always a beginning of what was given.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from offsetfs.fs.appends.framing import Taken
 from offsetfs.fs.appends.shared_sync import Writer
 from offsetfs.storage.records.batch import HEADER_SIZE
-from offsetfs.storage.records.batch_builder import TIMESTAMP_MAX, BatchBuilder
+from offsetfs.storage.records.batch_builder import TIMESTAMP_MAX
 from offsetfs.storage.records.record_json import JsonSpread, Lane, spread_json
 from offsetfs.storage.units import NO_TIMESTAMP
 
@@ -26,7 +27,7 @@ class Split(NamedTuple):
 
     taken: Taken
     touched: set[int]
-    """The partitions that got something."""
+    """The partitions whose batches records may have come into."""
     lane: int = -1
 
 
@@ -46,69 +47,91 @@ def split(
     The caller has called `check` of each. `writers` are those of one handle, one for each partition. Records without a
     key go to number `keyless`; with `honors_partition` those that name their `partition` go there.
     """
-    rules, touched = _rules(accumulators[0], timestamp, honors_partition), set[int]()
-    open_batches = _OpenBatches(accumulators, writers)
+    rules, open_batches = _rules(accumulators[0], timestamp, honors_partition), _OpenBatches(accumulators, writers)
+    none: list[Lane | None] = [None] * len(accumulators)
+    taken, lane = Taken(start), -1
     while start < end:
         # Who wants to know where each record is hears its timestamp, too, and each has its own.
         until = data.index(b"\n", start) + 1 if writers[0].wants_offsets else end
-        spread = spread_json(data, start, until, open_batches.lanes, keyless, timestamp, **rules)
+        open_batches.given.clear()
+        spread = spread_json(data, start, until, none, keyless, timestamp, lane_for=open_batches.lane_for, **rules)
         open_batches.grown(spread, spread.start - start)
-        touched.update(spread.lanes)
-        start, lane, needed = spread.start, spread.lane, HEADER_SIZE + spread.record_bytes
-        if spread.fault is not None:
-            return _ended(accumulators, Split(Taken(start, fault=spread.fault), touched))
-        if spread.record_bytes and not open_batches.begin(lane, needed):
-            return _ended(accumulators, Split(Taken(start, needed), touched, lane))
-    return _ended(accumulators, Split(Taken(start), touched))
+        start = spread.start
+        taken = Taken(start, fault=spread.fault)
+        if spread.record_bytes:
+            needed = HEADER_SIZE + spread.record_bytes
+            if not open_batches.begin(spread.lane, needed):
+                taken, lane = Taken(start, needed), spread.lane
+        if taken.fault is not None or lane >= 0:
+            break
+    for number in open_batches.touched:
+        accumulators[number].seal_unless_lingering()
+    return Split(taken, open_batches.touched, lane)
 
 
 class _OpenBatches:
-    """The open batch of each partition, as compiled code fills it. What is looked at is what has changed."""
+    """The open batch of each partition, as compiled code fills it."""
 
     def __init__(self, accumulators: Sequence[Accumulator], writers: Sequence[Writer]) -> None:
         self._accumulators = accumulators
         self._writers = writers
-        self.lanes: list[Lane | None] = []
-        self._look()
+        self.given: set[int] = set()
+        """The partitions whose open batch this call of compiled code has."""
+        self.touched: set[int] = set()
+        """The partitions whose batches records may have come into, in any call."""
 
-    def _look(self) -> None:
-        self.lanes = [
-            None if each.open_batch is None or each.must_wait(writer) else each.open_batch.builder.lane
-            for each, writer in zip(self._accumulators, self._writers, strict=True)
-        ]
+    def lane_for(self, number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+        """Return a batch for a record, None where there can be none now, or only when other batches give way.
+
+        The open one when it is asked for first, then another one.
+        """
+        accumulator, writer = self._accumulators[number], self._writers[number]
+        if filled is not None:
+            self._take_over(number, filled)
+        if accumulator.must_wait(writer):
+            return None
+        batch = accumulator.open_batch
+        if batch is not None and number in self.given:
+            accumulator.seal()
+            if writer.code is not None:  # appended at once, and failed: nothing may follow the gap
+                return None
+            batch = None
+        if batch is None:
+            batch = accumulator.begin_if_free(HEADER_SIZE + record_bytes)
+        if batch is None:
+            return None
+        self.given.add(number)
+        self.touched.add(number)
+        return batch.builder.lane
 
     def grown(self, spread: JsonSpread, given: int) -> None:
         """Take over what `given` bytes of lines became."""
-        grown = {number: lane.position - self._builder(number).size for number, lane in spread.lanes.items()}
-        total = sum(grown.values())
+        batches = [self._accumulators[number].open_batch for number in spread.lanes]
+        sizes = [batch.builder.size for batch in batches if batch is not None]
+        growth = sum(lane.position for lane in spread.lanes.values()) - sum(sizes)
         for number, lane in spread.lanes.items():
-            builder = self._builder(number)
-            count, size = builder.count, builder.size
-            builder.grown(lane)
-            self.lanes[number] = builder.lane
-            share = max(1, given * grown[number] // total)
-            self._accumulators[number].note(self._writers[number], count, size, share, lane.max_timestamp)
+            self._take_over(number, lane, given / growth)
+
+    def _take_over(self, number: int, lane: Lane, given_per_byte: float = 1.0) -> None:
+        """Let the open batch of a partition have what became of it, of so many bytes of lines for each of its own."""
+        accumulator = self._accumulators[number]
+        batch = accumulator.open_batch
+        assert batch is not None
+        builder = batch.builder
+        count, size = builder.count, builder.size
+        builder.grown(lane)
+        given = max(1, int((builder.size - size) * given_per_byte))
+        accumulator.note(self._writers[number], count, size, given, lane.max_timestamp)
 
     def begin(self, number: int, size: int) -> bool:
         """Queue the batch of a partition, and begin one for a record of `size`; False when there can be none now."""
         accumulator, writer = self._accumulators[number], self._writers[number]
         if accumulator.must_wait(writer):
             return False
-        shortages = accumulator.shortages
         accumulator.seal()
+        self.touched.add(number)
         # When it was appended at once, and failed, nothing may follow the gap.
-        if writer.code is not None or not accumulator.begin_anew(size):
-            return False
-        if accumulator.shortages != shortages:
-            self._look()  # batches of other partitions gave way
-        else:
-            self.lanes[number] = self._builder(number).lane
-        return True
-
-    def _builder(self, number: int) -> BatchBuilder:
-        batch = self._accumulators[number].open_batch
-        assert batch is not None
-        return batch.builder
+        return writer.code is None and accumulator.begin_anew(size)
 
 
 class _Rules(TypedDict):
@@ -136,9 +159,3 @@ def _rules(accumulator: Accumulator, now_ms: int, honors_partition: bool) -> _Ru
         "honors_partition": honors_partition,
         "values_as_text": accumulator.values_as_text,
     }
-
-
-def _ended(accumulators: Sequence[Accumulator], split: Split) -> Split:
-    for each in accumulators:
-        each.seal_unless_lingering()
-    return split

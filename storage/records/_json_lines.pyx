@@ -23,17 +23,19 @@ from offsetfs.storage.records._record cimport field_size, put_varint, varint_siz
 
 from offsetfs.storage.records import json_line
 from offsetfs.storage.records.json_line import LineFault
-from offsetfs.storage.records.json_lines_pure import JsonSplit, JsonSpread, Lane
+from offsetfs.storage.records.json_lines_pure import ASKED_MAX, JsonSplit, JsonSpread, Lane
 
 cdef enum:
     DIGITS_MAX = 19
     NAME_SIZE_MAX = 9  # of the names that count
     PRINTED_NAME_SIZE_MAX = 14  # of those that do not
+    ASKED_TIMES_MAX = 2
 
 cdef int64_t INT_MAX = 0x7FFFFFFF
 cdef int64_t LONG_MAX = 0x7FFFFFFFFFFFFFFF
 
 assert json_line.DEPTH_MAX == LEVELS_MAX
+assert ASKED_MAX == ASKED_TIMES_MAX
 
 cdef tuple _REASONS = (
     "",
@@ -117,6 +119,7 @@ cdef struct Targets:
     Target* all
     Py_ssize_t count
     Py_ssize_t keyless  # where records go that have no key
+    void* lanes  # the `Lanes` that are asked when a record finds no room; NULL: nothing is asked
 
 
 cdef struct Rules:  # what else a record has to be
@@ -161,7 +164,7 @@ def split_json(
     cdef Fault fault
     rules.spreads, rules.partitions, rules.values_as_text = False, 0, values_as_text
     rules.needs_key, rules.now_ms, rules.earliest, rules.latest = needs_key, now_ms, earliest, latest
-    targets.all, targets.count, targets.keyless = &one, 1, 0
+    targets.all, targets.count, targets.keyless, targets.lanes = &one, 1, 0, NULL
     progress.start = start
     PyObject_GetBuffer(source, &lines, PyBUF_SIMPLE)
     try:
@@ -201,19 +204,19 @@ def spread_json(
     int64_t latest=LONG_MAX,
     bint honors_partition=False,
     bint values_as_text=False,
+    lane_for=None,
 ):
     """Write each whole line as a record into the lane of its key. See `json_lines_pure.spread_json`."""
     cdef Py_buffer lines
-    cdef Py_buffer* rooms = NULL
     cdef Progress progress
     cdef Targets targets
     cdef Rules rules
     cdef Fault fault
-    cdef Py_ssize_t held = 0, each
-    lanes = list(lanes)  # a copy, which no other thread makes longer
+    cdef Lanes held = Lanes(list(lanes), lane_for)  # a copy, which no other thread makes longer
     rules.spreads, rules.values_as_text = True, values_as_text
     rules.needs_key, rules.now_ms, rules.earliest, rules.latest = needs_key, now_ms, earliest, latest
-    targets.count, targets.keyless, targets.all = len(lanes), keyless, NULL
+    targets.all, targets.count, targets.keyless = held.targets, held.count, keyless
+    targets.lanes = NULL if lane_for is None else <void*>held
     rules.partitions = targets.count if honors_partition else 0
     if not 0 <= keyless < targets.count:
         raise ValueError(f"lane {keyless} of {targets.count}")
@@ -221,34 +224,83 @@ def spread_json(
     PyObject_GetBuffer(source, &lines, PyBUF_SIMPLE)
     try:
         check_lines(&lines, start, end, now_ms)
-        targets.all = <Target*>calloc(targets.count, sizeof(Target))
-        rooms = <Py_buffer*>calloc(targets.count, sizeof(Py_buffer))
-        if targets.all is NULL or rooms is NULL:
-            raise MemoryError
-        for lane in lanes:
-            held += 1  # a room that is not held is released without effect
-            if lane is not None:
-                PyObject_GetBuffer(lane.target, &rooms[held - 1], PyBUF_WRITABLE)
-                begin_target(
-                    &targets.all[held - 1], &rooms[held - 1], lane.position, lane.offset_delta, lane.base_timestamp
-                )
         with nogil:
             fault = split_lines(
                 <const uint8_t*>lines.buf, end, lines.len, &targets, &progress, &rules, INT_MAX
             )
+        if held.error is not None:
+            raise held.error
         return JsonSpread(
             progress.start,
-            {each: ended(&targets.all[each]) for each in range(targets.count) if targets.all[each].is_changed},
+            held.changed(),
             progress.lane,
             progress.record_bytes,
             told(fault, &progress, source, end, rules.partitions),
         )
     finally:
-        for each in range(held if rooms is not NULL else 0):
-            PyBuffer_Release(&rooms[each])
-        free(rooms)
-        free(targets.all)
         PyBuffer_Release(&lines)
+
+
+cdef class Lanes:
+    """The batches in the making of one call, their buffers held for writing, and the function that provides more."""
+
+    cdef Target* targets
+    cdef Py_buffer* buffers
+    cdef Py_ssize_t count
+    cdef object lane_for
+    cdef object error  # what `lane_for` raised
+
+    def __cinit__(self, list lanes, lane_for):
+        cdef Py_ssize_t number
+        self.count, self.lane_for = len(lanes), lane_for
+        self.targets = <Target*>calloc(self.count + 1, sizeof(Target))
+        self.buffers = <Py_buffer*>calloc(self.count + 1, sizeof(Py_buffer))
+        if self.targets is NULL or self.buffers is NULL:
+            raise MemoryError
+        for number in range(self.count):
+            if lanes[number] is not None:
+                self.hold(number, lanes[number])
+
+    def __dealloc__(self):
+        cdef Py_ssize_t number
+        if self.buffers is not NULL:
+            for number in range(self.count):
+                PyBuffer_Release(&self.buffers[number])  # without effect where nothing is held
+        free(self.buffers)
+        free(self.targets)
+
+    cdef int hold(self, Py_ssize_t number, lane) except -1:
+        """Let the records of a lane go into this batch, in the place of the one before."""
+        cdef Target* target = &self.targets[number]
+        target.data = NULL
+        PyBuffer_Release(&self.buffers[number])
+        PyObject_GetBuffer(lane.target, &self.buffers[number], PyBUF_WRITABLE)
+        return begin_target(target, &self.buffers[number], lane.position, lane.offset_delta, lane.base_timestamp)
+
+    cdef bint ask(self, Py_ssize_t number, Py_ssize_t record_bytes) except -1:
+        """Ask for a batch with room for a record of this size; return whether there is one."""
+        cdef Target* target = &self.targets[number]
+        lane = self.lane_for(number, record_bytes, ended(target) if target.is_changed else None)
+        if lane is None:
+            target.data, target.is_changed = NULL, False
+            return False
+        self.hold(number, lane)
+        return True
+
+    cdef dict changed(self):
+        cdef Py_ssize_t number
+        return {
+            number: ended(&self.targets[number]) for number in range(self.count) if self.targets[number].is_changed
+        }
+
+
+cdef bint ask(void* lanes, Py_ssize_t number, Py_ssize_t record_bytes) noexcept with gil:
+    cdef Lanes asked = <Lanes>lanes
+    try:
+        return asked.ask(number, record_bytes)
+    except BaseException as error:  # raised again by `spread_json`, when it holds no pointer into a buffer any more
+        asked.error = error
+        return False
 
 
 cdef int check_lines(const Py_buffer* lines, Py_ssize_t start, Py_ssize_t end, int64_t now_ms) except -1:
@@ -300,7 +352,7 @@ cdef Fault split_lines(
     Py_ssize_t count_max,
 ) noexcept nogil:
     cdef const uint8_t* newline
-    cdef Py_ssize_t size, lane = 0
+    cdef Py_ssize_t size, asked, lane = 0
     cdef int64_t timestamp_delta
     cdef Target* target = targets.all
     cdef Line line
@@ -330,17 +382,23 @@ cdef Fault split_lines(
                 if fault != FINE:
                     return fault
                 target = &targets.all[lane]
-            timestamp_delta = 0
-            if target.has_base:
-                timestamp_delta = <int64_t>(<uint64_t>record.timestamp - <uint64_t>target.base_timestamp)
-            size = body_size(&record, timestamp_delta, target.offset_delta)
-            if (
-                target.data is NULL or target.offset_delta > INT_MAX
-                or size > INT_MAX or varint_size(size) + size > target.size - target.position
-            ):
+            asked = 0
+            while True:
+                timestamp_delta = 0
+                if target.has_base:
+                    timestamp_delta = <int64_t>(<uint64_t>record.timestamp - <uint64_t>target.base_timestamp)
+                size = body_size(&record, timestamp_delta, target.offset_delta)
+                if (
+                    target.data is not NULL and target.offset_delta <= INT_MAX
+                    and size <= INT_MAX and varint_size(size) + size <= target.size - target.position
+                ):
+                    break
                 size = body_size(&record, 0, 0)
                 progress.record_bytes, progress.lane = varint_size(size) + size, lane
-                return FINE
+                if targets.lanes is NULL or asked == ASKED_TIMES_MAX or not ask(targets.lanes, lane, progress.record_bytes):
+                    return FINE
+                asked += 1
+            progress.record_bytes, progress.lane = 0, -1
             size = put_record(&line, &record, target.data + target.position, size, timestamp_delta, target.offset_delta)
             if size < 0:
                 return CHANGED

@@ -5,7 +5,7 @@ A line is taken whole or not at all, and the first that is wrong stops the work 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from offsetfs.storage.records import codec_pure
@@ -15,6 +15,9 @@ from offsetfs.storage.records.partitioner import partition_of
 Buffer = codec_pure.Buffer
 
 LONG_MAX = 2**63 - 1
+
+ASKED_MAX = 2
+"""How often `lane_for` is called for one record: for the batch that is open, and for one that begins."""
 
 
 class JsonSplit(NamedTuple):
@@ -48,12 +51,16 @@ class Lane(NamedTuple):
     values_bytes: int = 0
 
 
+LaneFor = Callable[[int, int, Lane | None], Lane | None]
+"""Provides a batch in the making: `lane_for(number, record_bytes, filled)`. See `spread_json`."""
+
+
 class JsonSpread(NamedTuple):
     """How far `spread_json` got."""
 
     start: int
     lanes: dict[int, Lane]
-    """Those that got records, by number and without their targets."""
+    """Those that got records, by number and without their targets; not what `lane_for` was given."""
 
     lane: int
     """Where the next record belongs, when it found no room there; else -1."""
@@ -135,6 +142,7 @@ def spread_json(
     latest: int = LONG_MAX,
     honors_partition: bool = False,
     values_as_text: bool = False,
+    lane_for: LaneFor | None = None,
 ) -> JsonSpread:
     """Write each whole line of `source[start:end]` as a record into the lane of its key, one lane a partition.
 
@@ -142,6 +150,11 @@ def spread_json(
     lane `keyless`. With `honors_partition` a record that names its `partition` goes there, whatever its key, and one
     that names a number without a lane is wrong; else the field is ignored, as in `split_json`. All as in `split_json`,
     in the order of the lines: it stops at the first one that is wrong, or whose lane has no room or is None.
+
+    Where `lane_for` is given it is called before that last case stops the work, at most `ASKED_MAX` times for a record:
+    with the number of the lane, the size of the record as the first of a batch, and what this call has written into the
+    lane, None where that is nothing. What it was given is not in the result. The lane that it returns is filled next;
+    with None the work stops. What it raises is raised, and then no lane counts as written to.
     """
     if not 0 <= keyless < len(lanes):
         raise ValueError(f"lane {keyless} of {len(lanes)}")
@@ -150,7 +163,7 @@ def spread_json(
     for lane in lanes:
         if lane is not None and not (0 <= lane.position <= len(lane.target or b"") and lane.offset_delta >= 0):
             raise ValueError(f"a lane of position {lane.position} and offset delta {lane.offset_delta}")
-    now = list(lanes)
+    now, begun = list(lanes), list(lanes)
     while (newline := bytes(memoryview(source)[start:end]).find(b"\n")) >= 0:
         line_end = start + newline + 1
         try:
@@ -159,37 +172,50 @@ def spread_json(
             record = parse(line, needs_key=needs_key, partitions=count, values_as_text=values_as_text)
             _check_time(record, now_ms, earliest, latest)
         except WrongLine as wrong:
-            return JsonSpread(start, _changed(now, lanes), -1, 0, wrong.fault)
+            return JsonSpread(start, _changed(now, begun), -1, 0, wrong.fault)
         if record is not None:
-            number = _lane_of(record, len(lanes), keyless)
-            lane = now[number]
-            if lane is None:
-                return JsonSpread(start, _changed(now, lanes), number, len(_encoded(record, 0, 0)), None)
-            assert lane.target is not None
-            split = split_json(
-                source,
-                start,
-                line_end,
-                lane.target,
-                lane.position,
-                lane.offset_delta,
-                lane.base_timestamp,
-                now_ms,
-                1,
-                values_as_text=values_as_text,
-            )
-            if split.start == start:
-                return JsonSpread(start, _changed(now, lanes), number, len(_encoded(record, 0, 0)), None)
-            now[number] = Lane(
-                lane.target,
-                split.position,
-                split.offset_delta,
-                split.base_timestamp,
-                max(lane.max_timestamp, split.max_timestamp),
-                lane.values_bytes + split.values_bytes,
-            )
+            number, asked = _lane_of(record, len(lanes), keyless), 0
+            while (filled := _filled(now[number], source, start, line_end, now_ms, values_as_text)) is None:
+                record_bytes = len(_encoded(record, 0, 0))
+                if lane_for is not None and asked < ASKED_MAX:
+                    made = _changed([now[number]], [begun[number]]).get(0)
+                    now[number] = begun[number] = lane_for(number, record_bytes, made)
+                    asked += 1
+                    if now[number] is not None:
+                        continue
+                return JsonSpread(start, _changed(now, begun), number, record_bytes, None)
+            now[number] = filled
         start = line_end
-    return JsonSpread(start, _changed(now, lanes), -1, 0, None)
+    return JsonSpread(start, _changed(now, begun), -1, 0, None)
+
+
+def _filled(lane: Lane | None, source: Buffer, start: int, end: int, now_ms: int, values_as_text: bool) -> Lane | None:
+    """Return the lane with the record of one line, None where it finds no room."""
+    if lane is None:
+        return None
+    assert lane.target is not None
+    split = split_json(
+        source,
+        start,
+        end,
+        lane.target,
+        lane.position,
+        lane.offset_delta,
+        lane.base_timestamp,
+        now_ms,
+        1,
+        values_as_text=values_as_text,
+    )
+    if split.start == start:
+        return None
+    return Lane(
+        lane.target,
+        split.position,
+        split.offset_delta,
+        split.base_timestamp,
+        max(lane.max_timestamp, split.max_timestamp),
+        lane.values_bytes + split.values_bytes,
+    )
 
 
 def _lane_of(record: JsonRecord, count: int, keyless: int) -> int:

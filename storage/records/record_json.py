@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from offsetfs.storage.records.json_line import LineFault
-from offsetfs.storage.records.json_lines_pure import JsonSplit, JsonSpread, Lane
+from offsetfs.storage.records.json_lines_pure import JsonSplit, JsonSpread, Lane, LaneFor
 from offsetfs.storage.records.record_json_pure import JSON_BYTES_MAX, Buffer, line_prefix, lines_of
 
 if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1" or sys.byteorder == "big":
@@ -34,6 +34,7 @@ __all__ = [
     "JsonSplit",
     "JsonSpread",
     "Lane",
+    "LaneFor",
     "LineFault",
     "join_json",
     "line_prefix",

@@ -1,6 +1,7 @@
 """Lines of JSON spread over the partitions of a topic: by Kafka's hash of the key, in order, and both twins alike."""
 
 import base64
+import errno
 import json
 
 import pytest
@@ -96,6 +97,47 @@ def test_a_lane_that_is_not_there_is_asked_for(twin) -> None:
     assert spread.record_bytes > 0
 
 
+def test_a_lane_without_room_is_provided_and_what_it_held_is_handed_over(twin) -> None:
+    data, calls = line(b"k", "x" * 40) * 3, []
+    batches = [Lane(bytearray(110), 0, 0, None), Lane(bytearray(20), 0, 0, None), Lane(bytearray(60), 0, 0, None)]
+    provided = list(batches)
+
+    def lane_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+        calls.append((number, record_bytes, filled and filled.offset_delta))
+        return provided.pop(0)
+
+    spread = twin.spread_json(data, 0, len(data), [None], 0, NOW, lane_for=lane_for)
+    assert (spread.start, spread.lane, spread.record_bytes, spread.fault) == (len(data), -1, 0, None)
+    assert calls == [(0, 48, None), (0, 48, 2), (0, 48, None)]
+    assert {number: lane.offset_delta for number, lane in spread.lanes.items()} == {0: 1}
+    assert keys_of(batches[2], spread.lanes[0]) == [(b"k", b"x" * 40)]
+
+
+def test_a_lane_that_is_not_provided_stops_the_work(twin) -> None:
+    data, calls = line(b"k", "x" * 40) * 3, []
+
+    def lane_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+        calls.append(filled and filled.offset_delta)
+        return None if filled else Lane(bytearray(60), 0, 0, None)
+
+    spread = twin.spread_json(data, 0, len(data), [None], 0, NOW, lane_for=lane_for)
+    assert (spread.start, spread.lanes, spread.lane, spread.record_bytes) == (len(data) // 3, {}, 0, 48)
+    assert calls == [None, 1]
+    calls.clear()
+    spread = twin.spread_json(
+        data, 0, len(data), [None], 0, NOW, lane_for=lambda *_: calls.append(0) or Lane(bytearray(9), 0, 0, None)
+    )
+    assert (spread.start, spread.lanes, spread.lane, len(calls)) == (0, {}, 0, json_lines_pure.ASKED_MAX)
+
+
+def test_what_provides_a_lane_may_raise(twin) -> None:
+    def lane_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+        raise OSError(errno.EIO, "no")
+
+    with pytest.raises(OSError, match="no"):
+        twin.spread_json(line(b"k"), 0, len(line(b"k")), [None], 0, NOW, lane_for=lane_for)
+
+
 def test_a_wrong_line_stops_all_lanes(twin) -> None:
     data = line(b"a") + line(b"b") + b"oops\n" + line(b"c")
     spread = twin.spread_json(data, 0, len(data), lanes(3), 0, NOW)
@@ -174,6 +216,20 @@ def test_the_twins_spread_alike(records, count: int, size: int, honors_partition
     other = json_lines_pure.spread_json(data, 0, len(data), theirs, count - 1, NOW, **flags)
     assert one == other
     assert ours == theirs
+    assert _provided(_json_lines, data, count, size, flags) == _provided(json_lines_pure, data, count, size, flags)
+
+
+def _provided(twin, data: bytes, count: int, size: int, flags: dict[str, bool]) -> tuple[object, ...]:
+    """Return what comes of lines whose lanes are provided as they are needed, six in all."""
+    calls: list[object] = []
+    given: list[Lane] = []
+
+    def lane_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+        calls.append((number, record_bytes, filled))
+        given.append(Lane(bytearray(size), 0, 0, None))
+        return given[-1] if len(given) < 6 else None
+
+    return twin.spread_json(data, 0, len(data), [None] * count, 0, NOW, lane_for=lane_for, **flags), calls, given
 
 
 def test_builders_of_several_partitions_take_lines_together() -> None:
