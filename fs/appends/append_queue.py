@@ -113,7 +113,8 @@ class AppendQueue:
             batch.seal_ahead(self._means.nursery, self._means.seal_limiter, self._means.buffers)
         if self._is_appending:
             return
-        if batch.size <= AT_ONCE_BYTES_MAX and self._may_append_here([batch]):
+        size = batch.size
+        if size <= AT_ONCE_BYTES_MAX and batch.is_quickly_sealed and self._may_append_here(size):
             self._finish(*self._append_here([batch]))
         else:
             self._is_appending = True
@@ -121,24 +122,22 @@ class AppendQueue:
 
     async def wait(self) -> None:
         """Return when the first batch in the queue is done; there has to be one."""
-        await self._queue[0].done.wait()
+        await self._queue[0].wait()
 
     async def drain(self) -> None:
         """Return when all that is queued is in the segment file, or was lost and its writers told."""
         if self._queue:
-            await self._queue[-1].done.wait()
+            await self._queue[-1].wait()
 
     def let_go(self, batch: Batch) -> None:
         """A batch has come to its end, one way or another: its memory is free again."""
         self._means.space.settle(batch.builder.size - HEADER_SIZE)
         batch.finish(self._means.buffers)
 
-    def _may_append_here(self, batches: list[Batch]) -> bool:
-        """Whether appending is a mere write to the page cache: nothing to wait for, to compress, to sync, to roll."""
-        size = sum(batch.size for batch in batches)
+    def _may_append_here(self, size: int) -> bool:
+        """Whether appending so many bytes is a mere write to the page cache: nothing to wait for, to sync, to roll."""
         return (
             size <= HERE_BYTES_MAX
-            and all(batch.is_quickly_sealed for batch in batches)
             and time.perf_counter() >= self._slow_until
             and self._has_appended
             and not self._log.is_held
@@ -158,7 +157,8 @@ class AppendQueue:
             while self._queue:
                 with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled: hear what it did
                     batches = await self._next()
-                    if self._may_append_here(batches):
+                    is_quick = all(batch.is_quickly_sealed for batch in batches)
+                    if is_quick and self._may_append_here(sum(batch.size for batch in batches)):
                         outcome = self._append_here(batches)
                     else:
                         work = functools.partial(self._append, batches)
@@ -206,6 +206,8 @@ class AppendQueue:
         counts.appended_bytes += batch.builder.size
 
     def _acknowledge(self, batch: Batch, where: Appended) -> None:
+        if not batch.parts:
+            return
         is_stamped = self._log.config.message_timestamp_type == "LogAppendTime"
         for writer, first, count, timestamp in batch.parts:
             writer.acknowledged(where.base_offset + first, count, where.timestamp if is_stamped else timestamp)

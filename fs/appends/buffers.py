@@ -126,11 +126,20 @@ class Buffers:
         """Take a builder back; its content is gone."""
         builder.reset()
         self.lent_bytes -= builder.bytes_max
-        free_bytes = self._free_bytes + builder.bytes_max
-        if free_bytes <= KEPT_BYTES_MAX and self.lent_bytes + free_bytes <= self.bytes_max:
-            self._free.setdefault(_kind_of(builder), []).append(builder)
-            self._free_bytes = free_bytes
+        self._keep(builder)
         self._serve()
+
+    def _keep(self, builder: BatchBuilder) -> None:
+        """Keep a builder for the next batches; those of a kind that came back longest ago give way to it."""
+        kind, bytes_max = _kind_of(builder), min(KEPT_BYTES_MAX, self.bytes_max - self.lent_bytes)
+        kept = self._free.pop(kind, [])
+        while self._free and self._free_bytes + builder.bytes_max > bytes_max:
+            self._forget_one()
+        if self._free_bytes + builder.bytes_max <= bytes_max:
+            kept.append(builder)
+            self._free_bytes += builder.bytes_max
+        if kept:
+            self._free[kind] = kept  # the last one
 
     def close(self) -> None:
         """Lend nothing any more, and send everybody in line away."""
@@ -159,7 +168,7 @@ class Buffers:
         return BatchBuilder(capacity, compression)
 
     def _forget_one(self) -> None:
-        """Let go of a builder that is kept, of the kind that was kept first."""
+        """Let go of a builder that is kept, of the kind that came back longest ago."""
         kind, kept = next(iter(self._free.items()))
         if kept:
             self._free_bytes -= kept.pop(0).bytes_max

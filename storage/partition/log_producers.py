@@ -15,6 +15,7 @@ from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition.producers import ABORT, ProducerState, end_marker
 from offsetfs.storage.records.batch import parse_header, read_batch
 from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.batch_header import has_producer
 
 if TYPE_CHECKING:
     from offsetfs.storage.partition.log import Log
@@ -45,8 +46,8 @@ class LogProducers:
 
     def note(self, sealed: SealedBatch) -> None:
         """Take note of a batch that was appended."""
-        header = parse_header(sealed.data)
-        if self.state is not None and header.producer_id >= 0:
+        if self.state is not None and has_producer(sealed.data):
+            header = parse_header(sealed.data)
             marker = end_marker(read_batch(sealed.data, check=False)) if header.is_control else None
             self.state.replay(header, marker)
             if marker is not None and marker[0] == ABORT and self.aborted_from is None:

@@ -83,6 +83,8 @@ _CRC_POSITION = 17
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
 _MAX_TIMESTAMP_POSITION = 35
+_PRODUCER_ID = struct.Struct(">q")
+_PRODUCER_ID_POSITION = 43
 
 Buffer = bytes | bytearray | memoryview
 
@@ -215,6 +217,12 @@ def write_header(target: bytearray | memoryview, header: BatchHeader) -> None:
         header.base_sequence,
         header.count,
     )
+
+
+def has_producer(batch: Buffer) -> bool:
+    """Whether a v2 batch has a producer id: cheaper than to parse the whole header of each batch that is appended."""
+    producer_id: int = _PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_POSITION)[0]
+    return producer_id >= 0
 
 
 def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression import UNCOMPRESSED, Compression
 from offsetfs.storage.settings.config_values import (
     INT_MAX,
     LONG_MAX,
@@ -119,7 +119,7 @@ class LogConfig:
                 return Compression("zstd", self.compression_zstd_level)
             case "snappy":
                 return Compression("snappy")
-        return Compression("none")
+        return UNCOMPRESSED
 
     @property
     def is_compacted(self) -> bool:

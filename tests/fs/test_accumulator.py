@@ -14,7 +14,7 @@ from fake_appends import appends_in
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from offsetfs.fs.appends import append_queue
-from offsetfs.fs.appends.buffers import COUNT_S, SHARE_BYTES_MIN, Buffers, FairShare
+from offsetfs.fs.appends.buffers import COUNT_S, KEPT_BYTES_MAX, SHARE_BYTES_MIN, Buffers, FairShare
 from offsetfs.fs.appends.framing import JsonLines
 from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.shared_sync import Left
@@ -324,6 +324,18 @@ async def test_partitions_that_are_written_to_no_more_leave_their_share_to_other
     assert share.of(0) == SHARE_BYTES_MIN, "the partitions of the second before count as well"
     await trio.sleep(1.5 * COUNT_S)
     assert share.of(0) == 32 * SHARE_BYTES_MIN
+
+
+async def test_buffers_of_a_size_that_is_no_longer_asked_for_give_way_to_those_that_are() -> None:
+    buffers = Buffers(4 * KEPT_BYTES_MAX, lambda size: None)
+    for size in (KEPT_BYTES_MAX // 2, KEPT_BYTES_MAX // 8):
+        for builder in [buffers.take_nowait(size, UNCOMPRESSED) for _ in range(4)]:
+            buffers.give_back(builder)
+    kept = [buffers.take_nowait(KEPT_BYTES_MAX // 8, UNCOMPRESSED) for _ in range(4)]
+    for builder in kept:
+        buffers.give_back(builder)
+    again = [buffers.take_nowait(KEPT_BYTES_MAX // 8, UNCOMPRESSED) for _ in range(4)]
+    assert set(map(id, again)) == set(map(id, kept))
 
 
 async def test_who_waits_for_memory_is_served_in_turn(nursery: trio.Nursery) -> None:
