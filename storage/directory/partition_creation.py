@@ -1,13 +1,15 @@
 """Creation of partitions, with the files that a broker creates in a new one.
 
-    <base offset>.log  .index  .timeindex (empty)  leader-epoch-checkpoint (no epochs)  partition.metadata (topic id)
+    <base offset>.log  .index  .timeindex (empty)  leader-epoch-checkpoint (0 from 0)  partition.metadata (topic id)
 
     orders-0.5f0c…(32 hex)…-delete   →   orders-0, once all files are on disk
 
 An incomplete partition has the name of a deleted one. So after a crash the next opening, by offsetfs or by a broker,
 removes it, and never takes it for a partition.
 
-Follows Kafka's LogManager.getOrCreateLog. The topic id is a random UUID, as the controller assigns it.
+Follows Kafka's LogManager.getOrCreateLog. The topic id is a random UUID, as the controller assigns it. The epoch is the
+one that a broker assigns when it becomes the leader of a new partition. It is written here because its file is synced
+together with the others: a first append to each of a thousand partitions would sync a thousand files one by one.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def _fill(path: str, topic_id: bytes) -> None:
     files.make_directory(path)
     for suffix in (".log", ".index", ".timeindex"):
         files.create_file(os.path.join(path, segment_name(0, suffix))).close()
-    checkpoint.write_epochs(os.path.join(path, LEADER_EPOCHS), [], sync_name=False)
+    checkpoint.write_epochs(os.path.join(path, LEADER_EPOCHS), [(0, 0)], sync_name=False)
     checkpoint.write_topic_id(os.path.join(path, PARTITION_METADATA), topic_id, sync_name=False)
     files.sync_directory(path)
 
