@@ -152,7 +152,7 @@ def test_partitions_made_together_are_there_whole_or_not_at_all_after_a_power_cu
             assert len(ids) == bool(there), f"killed at change {number}, {kind} {seed}"
             for name in there:
                 assert {path.split("/")[2] for path in tree if f"/{name}/" in path} == WHOLE
-                assert tree[f"logs/{name}/leader-epoch-checkpoint"] == b"0\n0\n"
+                assert tree[f"logs/{name}/leader-epoch-checkpoint"] == b"0\n1\n0 0\n"
             directory = opened()
             assert {str(each) for each in directory.partitions()} == there
             directory.create_partitions([each for each in wanted if not directory.has(each)])

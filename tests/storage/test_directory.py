@@ -138,7 +138,7 @@ def test_a_created_partition_is_what_kafka_makes(tmp_path: Path) -> None:
         "leader-epoch-checkpoint",
         "partition.metadata",
     ]
-    assert (path / "leader-epoch-checkpoint").read_text() == "0\n0\n"
+    assert (path / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n", "as after a broker has become the leader"
     ids = {read_topic_id(str(tmp_path / name / PARTITION_METADATA)) for name in ("orders-0", "orders-1")}
     assert len(ids) == 1 and None not in ids
 
