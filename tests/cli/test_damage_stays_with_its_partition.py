@@ -151,7 +151,7 @@ def offsetfs(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.Monk
     return Commands(capfdbinary, monkeypatch)
 
 
-@pytest.mark.unit
+@pytest.mark.fuzz
 @pytest.mark.damages
 @pytest.mark.promise("A damaged partition, or damaged topic settings, do not stop commands on other partitions.")
 @pytest.mark.parametrize("is_clean", [False, True], ids=["crashed", "closed cleanly"])

@@ -130,6 +130,7 @@ def test_bounds_outside_of_the_block_are_refused(twin, bounds: tuple[int, int]) 
         twin.headers(bytes(100), 0, 50, 49, 0)
 
 
+@pytest.mark.twins
 @given(st.data())
 @settings(max_examples=150)
 def test_the_twins_agree_on_damaged_logs(data: st.DataObject) -> None:
@@ -169,6 +170,7 @@ ROW = st.tuples(
 )
 
 
+@pytest.mark.twins
 @given(st.lists(ROW, max_size=12), st.sampled_from([0, 100, 2**62, LONG_MAX]), st.sampled_from([0, 50, 4096]))
 @settings(max_examples=300)
 def test_the_twins_make_the_same_indexes(
@@ -324,6 +326,7 @@ def test_rows_of_another_block_are_refused(twin) -> None:
                 ask(block, position, rows)
 
 
+@pytest.mark.twins
 @given(st.data())
 @settings(max_examples=150)
 def test_the_twins_agree_on_the_values_of_damaged_records(data: st.DataObject) -> None:

@@ -339,6 +339,7 @@ def assert_twins_agree(payload, count, deltas=(0, 1, 7)):
         assert outcome(_codec.find, payload, count, delta) == outcome(codec_pure.find, payload, count, delta)
 
 
+@pytest.mark.twins
 @settings(max_examples=250, deadline=None)
 @given(RECORDS, st.integers(0, 2**62), st.integers(0, 2**30))
 def test_the_twins_encode_and_decode_alike(records, base_timestamp, offset_delta):
@@ -353,6 +354,7 @@ def test_the_twins_encode_and_decode_alike(records, base_timestamp, offset_delta
     assert len(_codec.join(payload, len(records))) == _codec.measure(payload, len(records))
 
 
+@pytest.mark.twins
 @settings(max_examples=250, deadline=None)
 @given(RECORDS, st.data())
 def test_the_twins_agree_on_a_payload_cut_short(records, data):
@@ -361,6 +363,7 @@ def test_the_twins_agree_on_a_payload_cut_short(records, data):
     assert_twins_agree(payload[:cut], len(records))
 
 
+@pytest.mark.twins
 @settings(max_examples=400, deadline=None)
 @given(RECORDS.filter(bool), st.integers(-1, 1), st.data())
 def test_the_twins_agree_on_flipped_bits(records, surplus, data):
@@ -370,18 +373,21 @@ def test_the_twins_agree_on_flipped_bits(records, surplus, data):
     assert_twins_agree(payload, len(records) + surplus)
 
 
+@pytest.mark.twins
 @settings(max_examples=400, deadline=None)
 @given(st.lists(ODD_RECORD, max_size=4).map(b"".join), st.integers(0, 4))
 def test_the_twins_agree_on_records_made_of_odd_numbers(payload, count):
     assert_twins_agree(payload, count)
 
 
+@pytest.mark.twins
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200), st.integers(-2, 30))
 def test_the_twins_agree_on_random_bytes(payload, count):
     assert_twins_agree(payload, count)
 
 
+@pytest.mark.twins
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.sampled_from([b"\n", b"\r", b"a", b"bc", b"\0", b"x" * 60, b"y" * 130]), max_size=40).map(b"".join),

@@ -63,6 +63,7 @@ def test_what_is_encoded_from_columns_is_what_the_codec_encodes(records: list[tu
         assert sealed.values_bytes == sum(len(record[1] or b"") + 1 for record in records)
 
 
+@pytest.mark.twins
 @given(rows, st.integers(70, 300))
 def test_both_twins_stop_at_the_same_record_that_finds_no_room(records: list[tuple], size: int) -> None:
     picks = array("i", reversed(range(len(records))))

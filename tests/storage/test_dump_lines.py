@@ -46,6 +46,7 @@ def payload_of(given_records: list[tuple[bytes | None, bytes | None, list[tuple[
     return codec.encode(given_records, base, 0)
 
 
+@pytest.mark.twins
 @given(records, styles, st.integers(0, 3000), st.integers(0, 40))
 def test_both_twins_write_the_same_lines_and_stop_at_the_same_record(
     some_records: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]],
@@ -63,6 +64,7 @@ def test_both_twins_write_the_same_lines_and_stop_at_the_same_record(
     assert results[0] == results[1]
 
 
+@pytest.mark.twins
 @given(st.lists(st.integers(-(2**31), 2**31 - 1) | st.integers(0, 3), max_size=20), longs, longs)
 def test_both_twins_find_the_same_gaps(deltas: list[int], base_offset: int, last_offset: int) -> None:
     rows = array("q", [number for delta in deltas for number in (delta, *[0] * (codec.COLUMNS - 1))])

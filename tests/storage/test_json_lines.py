@@ -611,12 +611,14 @@ def assert_taken_as_the_oracle_says(line):
         assert split.values_bytes == len(value or b"") + 1
 
 
+@pytest.mark.twins
 @settings(max_examples=400, deadline=None)
 @given(LINE)
 def test_what_json_writes_is_taken_as_json_reads_it(line):
     assert_taken_as_the_oracle_says(line)
 
 
+@pytest.mark.twins
 @settings(max_examples=300, deadline=None)
 @given(ANY, STYLE)
 def test_a_value_that_is_no_string_is_its_text_where_that_is_wanted(value, style):
@@ -652,12 +654,14 @@ def test_a_value_as_text_must_be_json_and_keys_and_headers_are_strings(twin, lin
     assert (split.fault, records) == (LineFault(position, reason), [])
 
 
+@pytest.mark.twins
 @settings(max_examples=800, deadline=None)
 @given(mutated_lines())
 def test_what_is_hardly_json_is_taken_or_refused_as_json_does(line):
     assert_taken_as_the_oracle_says(line)
 
 
+@pytest.mark.twins
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
 def test_what_only_looks_like_json_is_taken_or_refused_as_json_does(line):
@@ -666,6 +670,7 @@ def test_what_only_looks_like_json_is_taken_or_refused_as_json_does(line):
     assert_taken_as_the_oracle_says(b'{"topic":' + line + b"}")
 
 
+@pytest.mark.twins
 @settings(max_examples=150, deadline=None)
 @given(st.lists(LINE | mutated_lines(), max_size=6), st.data())
 def test_the_twins_take_many_lines_alike(lines, data):

@@ -425,6 +425,7 @@ def outcome(question, *arguments):
         return type(error)
 
 
+@pytest.mark.twins
 @pytest.mark.skipif(_messages is None, reason="there is no compiled twin")
 @given(hostile(), LONGS, LONGS, st.booleans(), st.integers(0, 100))
 def test_the_twins_never_differ(data, base_offset, base_timestamp, is_append_time, size_max):

@@ -429,6 +429,7 @@ def as_appended(record):
     return record.key, record.value, record.headers, record.timestamp
 
 
+@pytest.mark.twins
 @settings(max_examples=200, deadline=None)
 @given(RECORDS, st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.data())
 def test_the_twins_make_the_same_lines(records, base_offset, base_timestamp, data):
@@ -442,6 +443,7 @@ def test_the_twins_make_the_same_lines(records, base_offset, base_timestamp, dat
     assert _record_json.measure_json(payload, len(records), **frame) == len(lines)
 
 
+@pytest.mark.twins
 @settings(max_examples=200, deadline=None)
 @given(RECORDS, st.integers(-1, 1), st.data())
 def test_the_twins_agree_on_flipped_bits(records, surplus, data):
@@ -451,6 +453,7 @@ def test_the_twins_agree_on_flipped_bits(records, surplus, data):
     assert_alike(payload, len(records) + surplus)
 
 
+@pytest.mark.twins
 @settings(max_examples=100, deadline=None)
 @given(RECORDS, st.data())
 def test_the_twins_agree_on_a_payload_cut_short(records, data):

@@ -190,6 +190,7 @@ KEY = st.none() | st.binary(max_size=12)
 PARTITION = st.none() | st.integers(0, 2) | st.integers(-1, 5) | st.integers() | st.floats() | st.text(max_size=3)
 
 
+@pytest.mark.twins
 @given(
     st.lists(st.tuples(KEY, st.binary(max_size=9), st.integers(-1, 9), PARTITION), max_size=30),
     st.integers(1, 5),

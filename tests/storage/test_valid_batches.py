@@ -138,6 +138,7 @@ def test_rows_that_reach_out_of_the_block_are_refused(twin) -> None:
             twin.valid_until(log[:size], 0, rows_of(log), 0, LIMIT)
 
 
+@pytest.mark.twins
 @given(st.data())
 @settings(max_examples=200)
 def test_the_twins_agree_on_damaged_batches(data: st.DataObject) -> None:
