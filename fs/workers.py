@@ -162,7 +162,7 @@ class _Job(Generic[T]):
         self._work = None
 
     def deliver(self) -> None:
-        """Give the outcome to the loop; when that has ended, nobody wants it."""
+        """Give the outcome to the loop; if the loop has ended, discard it."""
         with contextlib.suppress(trio.RunFinishedError):
             self._loop.run_sync_soon(self._end)
 

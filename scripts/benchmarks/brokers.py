@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mounted import KafkaBroker
+import mounted  # noqa: F401  (the fixtures of the tests are on the path after it)
+from kafka_broker import KafkaBroker
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS

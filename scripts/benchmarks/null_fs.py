@@ -22,10 +22,9 @@ import pyfuse3
 import trio
 from pyfuse3 import EntryAttributes, FileInfo, FUSEError
 
-from offsetfs.fs.attributes import FOREVER_S, NEVER_S
+from offsetfs.fs.attributes import FOREVER_S, NEVER_S, PREFERRED_READ_BYTES
 from offsetfs.fs.mounting.mount import REQUESTS_MAX, mount_options
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.views.growing_file import PREFERRED_READ_BYTES
 
 FILE_BYTES = 100
 READ_BYTES_MAX = 1 << 20

@@ -137,11 +137,12 @@ def import_lines(master: str = "local[*]") -> Opened:
         spark, lines = _session(bench, master), _keyed_lines(bench, bench.count)
 
         def measure(number: int) -> float:
-            log = {"log_directory": bench.new("log"), "topic": "T"}
+            directory = bench.new("log")
+            log = {"log_directory": directory, "topic": "T"}
             figure = spark.seconds("import_lines", lines=lines, **log, partitions=WRITTEN_PARTITIONS)
             if number == WARM_UP:
                 _check_imported(bench, spark.result("partition_sums", **log))
-            shutil.rmtree(log["log_directory"])
+            shutil.rmtree(directory)
             return figure
 
         yield measure

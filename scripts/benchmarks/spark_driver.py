@@ -81,7 +81,7 @@ def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
 
 
 def ready(spark: SparkSession) -> str:
-    return spark.version
+    return str(spark.version)
 
 
 def scan(spark: SparkSession, source: Mapping[str, Any]) -> list[Any]:

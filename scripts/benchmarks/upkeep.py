@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import brokers
+import kafka_tools
 import keyed
 import logs
 import mounted
@@ -182,7 +183,7 @@ def dump_log_segments(*options: str) -> Opened:
     def opened(bench: Bench) -> Iterator[Measure]:
         segments = sorted((bench.filled(logs.PRODUCER_BATCH_BYTES) / str(PARTITION)).glob("*.log"))
         files = ",".join(map(str, segments))
-        command = mounted.kafka_tools.java(
+        command = kafka_tools.java(
             "kafka.tools.DumpLogSegments", *options, "--files", files, log_level="warn", log_target="SYSTEM_ERR"
         )
         yield lambda number: seconds(_QUIETLY, *command)
