@@ -520,7 +520,7 @@ def test_a_borrowed_log_stays_open_for_whoever_asked_for_it_meanwhile(make: Make
         assert world.directory.log(ORDERS) is log
     assert world.opened() == [], "the thread that borrowed it is no other user"
     with world.directory.borrowed(ORDERS) as log:
-        world.directory._logs._lent[ORDERS] = -1  # as if another thread had borrowed it
+        world.directory._logs._borrowed[ORDERS] = -1  # as if another thread had borrowed it
         assert world.directory.log(ORDERS) is log
     assert world.opened() == [ORDERS]
 
