@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, WouldBlock
 from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage.partition.segment_retry import SegmentRetry
 from offsetfs.storage.records.batch import Batch, BatchHeader
 from offsetfs.storage.records.codec import COLUMNS
 from offsetfs.storage.segments.segment import Segment
@@ -102,9 +103,17 @@ def newest_start(view: LogView, count: int, *, end: int | None = None) -> int:
         return end
     if count >= end - start:
         return start
+    retry = SegmentRetry(view.log)
     try:
         while True:
-            begin = _newest_start(view, max(start, end - span), end, count)
+            segments = view.log.snapshot()
+            try:
+                begin = _newest_start(view, max(start, end - span), end, count)
+            except OSError as error:  # another process replaced or removed a segment
+                if not retry.again(error, segments, start):
+                    raise
+                start = max(start, view.log.log_start_offset)
+                continue
             if begin is not None:
                 return max(begin, start)
             if end - start <= span:

@@ -21,6 +21,7 @@ from offsetfs.fs.shared import Shared
 from offsetfs.fs.views.ends import newest_start
 from offsetfs.fs.views.records import segment_mtime_ns
 from offsetfs.storage.errors import MalformedBatch, StorageError
+from offsetfs.storage.partition.segment_retry import SegmentRetry
 from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.records.codec import COLUMNS
 from offsetfs.storage.segments.offset_order import in_order, misplaced
@@ -124,34 +125,42 @@ def rows(partition: Partition, begin: int, end: int, on_damage: OnDamage) -> Ite
     """Yield the records with offsets in `[begin, end)`, each offset once and in order.
 
     Waits for the disk; holds one batch at a time, where offsets do not rise a few of them. What is wrong with a batch
-    that cannot be read, or whose offsets cannot be right, is passed to `on_damage`.
+    that cannot be read, or whose offsets cannot be right, is passed to `on_damage`. Goes on when a segment was replaced
+    or removed, and ends when the partition was.
     """
-    expected = begin
-    segments = list(partition.log.snapshot().from_floor(begin))
-    for place, segment in enumerate(segments):
-        following = segments[place + 1].base_offset if place + 1 < len(segments) else OFFSET_END
-        damage: list[int] = []  # positions
+    log, expected, retry = partition.log, begin, SegmentRetry(partition.log)
+    while True:
+        segments = log.snapshot()
+        try:
+            for segment in segments.from_floor(begin):
+                following = segments.next_base_offset(segment) or OFFSET_END
+                damage: list[int] = []  # positions
 
-        def damaged(error: StorageError, seen: list[int] = damage) -> None:
-            seen.append(error.position or 0)
-            on_damage(error)
+                def damaged(error: StorageError, seen: list[int] = damage) -> None:
+                    seen.append(error.position or 0)
+                    on_damage(error)
 
-        batches = _named(walk(segment, _position_of(segment, begin), segment.size, on_damage=damaged), damaged)
-        for batch, is_true in in_order(batches, segment.base_offset, following):
-            if not is_true:
-                damaged(misplaced(batch.base_offset, batch.header.last_offset, batch.path, batch.position))
-                continue
-            if batch.base_offset >= end or expected >= end:
-                break
-            position = batch.position or 0
-            if any(place < position for place in damage):
-                yield from _unreadable(partition, expected, batch.base_offset)
-                damage[:] = [place for place in damage if place > position]
-            yield from _readable(partition, batch, max(begin, batch.base_offset), end, on_damage)
-            expected = max(expected, batch.header.next_offset)
-        if damage:
-            yield from _unreadable(partition, expected, min(following, end))
-            expected = max(expected, following)
+                batches = _named(walk(segment, _position_of(segment, begin), segment.size, on_damage=damaged), damaged)
+                for batch, is_true in in_order(batches, segment.base_offset, following):
+                    if not is_true:
+                        damaged(misplaced(batch.base_offset, batch.header.last_offset, batch.path, batch.position))
+                        continue
+                    if batch.base_offset >= end or expected >= end:
+                        break
+                    position = batch.position or 0
+                    if any(place < position for place in damage):
+                        yield from _unreadable(partition, expected, batch.base_offset)
+                        damage[:] = [place for place in damage if place > position]
+                    yield from _readable(partition, batch, max(begin, batch.base_offset), end, on_damage)
+                    expected = max(expected, batch.header.next_offset)
+                if damage:
+                    yield from _unreadable(partition, expected, min(following, end))
+                    expected = max(expected, following)
+            return
+        except OSError as error:  # another process replaced or removed the next segment
+            if not retry.again(error, segments, expected):
+                return
+            begin = expected = max(expected, log.log_start_offset)
 
 
 def _position_of(segment: Segment, offset: int) -> int:

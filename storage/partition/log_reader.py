@@ -15,14 +15,13 @@ Follows the fetch loop of Kafka's consumer (KIP-98 for the isolation levels), an
 
 from __future__ import annotations
 
-import errno
-import time
 from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
 from offsetfs.storage.errors import MalformedBatch, OffsetOutOfRange, StorageError, UnknownPartition
 from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED, LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.segment_retry import SegmentRetry
 from offsetfs.storage.records import batch_chain
 from offsetfs.storage.records.batch import MAGIC, Batch
 from offsetfs.storage.records.batch_json import joined_json
@@ -44,11 +43,6 @@ BatchSlice = tuple[Batch, int, int]
 
 OnError = Callable[[StorageError], object]
 
-REPLACEMENT_WAIT_S = 1.0
-"""How long a reader waits for the replacement of a segment whose file is gone: longer than a broker's renames take."""
-
-_PAUSE_S = 0.005
-
 
 class LogReader:
     """The offsets `[start, stop)` of a log, as readers of one isolation level see them.
@@ -63,8 +57,8 @@ class LogReader:
       offset, unless `on_damage` is given. Damage that ends before the range, or begins behind it, is not met.
     * `OffsetOutOfRange` where records of the range are gone, or `start` is beyond the end of the log;
       `UnknownPartition` where the log is. Both unless `on_lost` is given.
-    * OSError ESTALE where a segment's file is gone, and after `REPLACEMENT_WAIT_S` neither has another taken its place
-      nor does the log begin behind it: something removed it by hand.
+    * OSError ESTALE where a segment's file is gone, and after `segment_retry.REPLACEMENT_WAIT_S` neither has another
+      taken its place nor does the log begin behind it: something removed it by hand.
     """
 
     __slots__ = ("_log", "_on_damage", "_on_lost", "_runs", "_start", "_stop", "_view")
@@ -157,7 +151,7 @@ class LogReader:
         log, shows, runs = self._log, None if self._view is None else self._view.shows, self._runs
         on_damage = None if self._on_damage is None else _OncePerPlace(self._on_damage)
         offset, stop = self._bounds()
-        stuck_at, deadline = -1, 0.0
+        retry = SegmentRetry(log)
         while offset < stop:
             first = offset = self._at_log_start(offset)
             segments = log.snapshot()
@@ -191,11 +185,9 @@ class LogReader:
                             return
                 return
             except OSError as error:
-                if error.errno != errno.ESTALE:
-                    raise
-                if offset != stuck_at:
-                    stuck_at, deadline = offset, time.monotonic() + REPLACEMENT_WAIT_S
-                if not self._is_there(segments, error, deadline):
+                if not retry.again(error, segments, offset):
+                    reason = "the partition was deleted or made anew while it was read"
+                    self._lose(UnknownPartition(reason, path=log.path))
                     return
 
     # --- policies ----------------------------------------------------------------------------------------------------
@@ -221,22 +213,6 @@ class LogReader:
         """Return the offset below which every batch of the segment begins, unless its base offset is damaged."""
         following = segments.next_base_offset(segment)
         return self._log.next_offset if following is None else following
-
-    def _is_there(self, segments: Segments, error: OSError, deadline: float) -> bool:
-        """Bring the log up to date after a segment of `segments` was not found; return whether to read on.
-
-        Raises `error` when nothing has changed until `deadline`, a `time.monotonic`.
-        """
-        log = self._log
-        log.refresh(is_forced=True)
-        if log.is_gone:
-            self._lose(UnknownPartition("the partition was deleted or made anew while it was read", path=log.path))
-            return False
-        if time.monotonic() >= deadline:
-            raise error
-        if log.snapshot() is segments:  # between the renames of a swap
-            time.sleep(_PAUSE_S)
-        return True
 
     def _lose(self, error: StorageError) -> None:
         if self._on_lost is None:

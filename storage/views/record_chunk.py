@@ -19,6 +19,7 @@ from itertools import accumulate
 from offsetfs.storage.errors import OffsetOutOfRange, WouldBlock
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.segment_retry import SegmentRetry
 from offsetfs.storage.records import batch_chain, chain
 from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.records.batch_header import CODEC_MASK, CONTROL_FLAG, CRC_START, HEADER_SIZE, MAGIC, MAGIC_END
@@ -77,8 +78,23 @@ def read_chunk(
     """Return the records from `place` on, about `bytes_max` bytes of log or of output; None at the end of the view.
 
     More only where one batch is larger. Raises `OffsetOutOfRange` when the place lies below the log start, the disk's
-    OSError (ESTALE where the segment was removed meanwhile), with `nowait` `WouldBlock`. Damage is left to threads.
+    OSError (ESTALE where the partition was deleted meanwhile), with `nowait` `WouldBlock`. Damage is left to threads.
     """
+    if nowait:
+        return _read_chunk(view, place, form, bytes_max, on_damage, nowait=True)
+    retry = SegmentRetry(view.log)
+    while True:
+        segments = view.log.snapshot()
+        try:
+            return _read_chunk(view, place, form, bytes_max, on_damage, nowait=False)
+        except OSError as error:
+            if not retry.again(error, segments, place.offset):
+                raise
+
+
+def _read_chunk(
+    view: LogView, place: ReadPosition, form: ViewFormat, bytes_max: int, on_damage: OnDamage, *, nowait: bool
+) -> RecordChunk | None:
     log, end_offset = view.log, view.end_offset(nowait=nowait)
     if place.offset < log.log_start_offset:
         raise OffsetOutOfRange(place.offset, log.log_start_offset, log.next_offset, log.path)

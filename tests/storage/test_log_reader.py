@@ -15,7 +15,7 @@ from planted_logs import PARTITION, batch, marker, plant
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, OffsetOutOfRange, StorageError, UnknownPartition
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.partition import follower, log_reader
+from offsetfs.storage.partition import follower, segment_retry
 from offsetfs.storage.partition.isolation import READ_COMMITTED
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.log_reader import RAW, LogReader
@@ -273,12 +273,12 @@ def test_a_reader_waits_for_the_last_rename_of_a_swap(data: Path, log: Log, monk
     _, rest = after_first(log)
     shutil.copy(file, swap)
     file.unlink()
-    monkeypatch.setattr(log_reader.time, "sleep", lambda _: swap.rename(file) if swap.exists() else None)
+    monkeypatch.setattr(segment_retry.time, "sleep", lambda _: swap.rename(file) if swap.exists() else None)
     assert list(rest) == list(range(1, 90))
 
 
 def test_a_reader_gives_up_where_no_replacement_comes(data: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_reader, "REPLACEMENT_WAIT_S", 0.0)
+    monkeypatch.setattr(segment_retry, "REPLACEMENT_WAIT_S", 0.0)
     file = log_file(data, 30)
     _, rest = after_first(log)
     file.rename(file.with_name(file.name + ".swap"))

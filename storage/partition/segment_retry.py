@@ -1,0 +1,50 @@
+"""What a reader does when the file of a segment is gone: it lists the directory again, and reads on or gives up.
+
+A segment answers ESTALE when its file was removed or replaced before it was opened. The reader holds a map of segments
+from before that; the map of now has the replacement, or begins behind what was removed. While a swap renames file by
+file neither is there, so the reader waits for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+
+from offsetfs.storage.partition.log import Log
+from offsetfs.storage.segments.segment_map import Segments
+
+REPLACEMENT_WAIT_S = 1.0
+"""How long a reader waits for the replacement of a segment whose file is gone: longer than a broker's renames take."""
+
+_PAUSE_S = 0.005
+
+
+class SegmentRetry:
+    """The attempts of one reader of a log. Waits for the disk and for other processes: not for an event loop."""
+
+    __slots__ = ("_deadline", "_log", "_offset")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._offset = -1  # at which a segment was not found last
+        self._deadline = 0.0
+
+    def again(self, error: OSError, segments: Segments, offset: int) -> bool:
+        """Bring the log up to date; return whether to read on from `offset`, False where the partition is gone.
+
+        `segments`: the map in which the segment was. The log start may lie above `offset` after return. Raises `error`
+        where it is not ESTALE, and where nothing was found at the same offset for `REPLACEMENT_WAIT_S`.
+        """
+        if error.errno != errno.ESTALE:
+            raise error
+        now, log = time.monotonic(), self._log
+        if offset != self._offset:
+            self._offset, self._deadline = offset, now + REPLACEMENT_WAIT_S
+        log.refresh(is_forced=True)
+        if log.is_gone:
+            return False
+        if now >= self._deadline:
+            raise error
+        if log.snapshot() is segments:  # between the renames of a swap
+            time.sleep(_PAUSE_S)
+        return True
