@@ -6,7 +6,7 @@ readable
 * while there is more than the furthest that was read, and so after each growth, at once;
 * and else five times a second: a reader that has everything finds the end, one that went back reads on.
 
-docs/internals/decisions/0017-what-a-reader-has-read-of-a-growing-file.md has the roads not taken.
+docs/internals/decisions/0017-poll-on-growing-files.md has the roads not taken.
 """
 
 from __future__ import annotations

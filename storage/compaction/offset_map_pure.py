@@ -32,7 +32,7 @@ class OffsetMap:
     """A bounded map from keys to offsets: 24 bytes a key, of whatever size the keys are.
 
     A key is known by 128 bits of keyed hash alone. The hash key is drawn anew for each map, so that nobody can make
-    keys that meet (docs/internals/decisions/0009-keys-are-known-by-a-keyed-hash.md).
+    keys that meet (docs/internals/decisions/0009-keyed-hash-of-keys-in-compaction.md).
     """
 
     def __init__(self, bytes_max: int, load_factor: float = 0.9, *, hash_key: bytes | None = None) -> None:

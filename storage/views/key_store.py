@@ -1,7 +1,7 @@
 """The table of an index of keys: from the hash of a key to the latest offset, in a SQLite file.
 
 SQLite does its own input and output, so this is the one module of the engine that reaches the disk beside
-`storage.files` (docs/internals/decisions/0013-the-index-of-keys-is-a-sqlite-file.md). It promises little in return:
+`storage.files` (docs/internals/decisions/0013-key-index-is-a-sqlite-file.md). It promises little in return:
 nothing here survives a crash. No journal is kept and nothing is synced, so no second file lies beside this one, and
 whoever opens a table again knows by other means that it is whole (`key_footer`).
 
