@@ -1,1 +1,1 @@
-"""Of the records of a key only the latest stays, as Kafka's cleaner leaves them."""
+"""Compaction: keeps only the latest record of each key, as Kafka's cleaner does."""

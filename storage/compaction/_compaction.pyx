@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""What compaction does to records, a megabyte at a time: the compiled twin of `compaction_pure`, the specification.
+"""The record scans of compaction, a megabyte at a time: the compiled form of the reference `compaction_pure`.
 
-Bytes arrive from disks, so nothing they say is believed: every read is checked against the end of what it belongs to, a
-size is compared with the bytes that are left before it is added to anything, and no memory is set aside because a length
-or count says so. The walks release the GIL. A batch that is not plain, or not sound, is left to the caller, who says
-what is wrong with it; `add` and `retain` raise `MalformedBatch` for records that are none.
+Bytes from disk are not trusted. Every read is checked against the end of its buffer or batch. A size is compared with
+the remaining bytes before it is added to a position, and no memory is allocated because a length or count field says
+so. The scans release the GIL. A batch that is not plain or not valid is left to the caller, which reports the error;
+`add` and `retain` raise `MalformedBatch` for malformed records.
 """
 
 from cpython.array cimport array
@@ -35,23 +35,23 @@ crc32c_prepare()
 
 cdef enum:
     SLOT_BYTES = 24
-    SEEN_AT_ONCE = 32  # how many records are read before the map is asked for the first of them
-    OFFSETS_FALL = 100  # a fault beside those of `_record`
-    CHANGED = -2  # the size of records that another thread writes to
+    PREFETCH_COUNT = 32  # the records that are read before the map look-up of the first; hides the latency of memory
+    OFFSETS_FALL = 100  # a fault in addition to those of `_record`
+    CHANGED = -2  # returned if another thread modified the records during the scan
 
 cdef int64_t INT_MAX = 0x7FFFFFFF
 cdef int64_t LONG_MAX = 0x7FFFFFFFFFFFFFFF
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 
-MORE, OTHER, FULL, NO_ROOM = MORE_BYTES, OTHER_BATCH, MAP_FULL, OUT_OF_ROOM
+MORE, OTHER, FULL, NO_SPACE = MORE_BYTES, OTHER_BATCH, MAP_FULL, OUT_OF_ROOM
 
 
 # --- the map --------------------------------------------------------------------------------------------------------
 
 
 cdef class OffsetMap:
-    """From the hash of a key to the latest offset. See `offset_map_pure.OffsetMap`."""
+    """A map from key hashes to latest offsets. See `offset_map_pure.OffsetMap`."""
 
     cdef Table table
 
@@ -62,7 +62,7 @@ cdef class OffsetMap:
             raise ValueError(f"a load factor of {load_factor}, a hash key of {len(key)} bytes")
         self.table.count_max = <int64_t>(self.table.slot_count * load_factor)
         if self.table.count_max < 1:
-            raise ValueError(f"an offset map of {bytes_max} bytes has no room for a key")
+            raise ValueError(f"an offset map of {bytes_max} bytes has no space for a key")
         memcpy(self.table.hash_keys, <const char*>key, 16)
         self.table.latest_offset = -1
         self.table.slots = <Slot*>calloc(self.table.slot_count, SLOT_BYTES)
@@ -90,14 +90,14 @@ cdef class OffsetMap:
 
     def put(self, key, int64_t offset):
         """See `offset_map_pure.OffsetMap.put`."""
-        cdef Held held = Held(key)
+        cdef HeldBuffer held = HeldBuffer(key)
         cdef uint64_t digest[2]
         look_up(&self.table, held.data, held.size, digest)
         return bool(put(&self.table, digest, offset))
 
     def get(self, key):
         """See `offset_map_pure.OffsetMap.get`."""
-        cdef Held held = Held(key)
+        cdef HeldBuffer held = HeldBuffer(key)
         cdef uint64_t digest[2]
         look_up(&self.table, held.data, held.size, digest)
         return get(&self.table, digest)
@@ -107,8 +107,8 @@ cdef class OffsetMap:
 
 
 def siphash_128(bytes key, data):
-    """Return the hash of `data` under a key of 16 bytes; for tests against the published vectors."""
-    cdef Held held = Held(data)
+    """Return the hash of `data` under a 16-byte key; for tests with the published vectors."""
+    cdef HeldBuffer held = HeldBuffer(data)
     cdef uint64_t keys[2]
     cdef uint64_t digest[2]
     if len(key) != 16:
@@ -121,8 +121,8 @@ def siphash_128(bytes key, data):
 # --- batches --------------------------------------------------------------------------------------------------------
 
 
-cdef class Held:
-    """A buffer held while its bytes are looked at, or written."""
+cdef class HeldBuffer:
+    """A Python buffer that is held while its bytes are read or written."""
 
     cdef Py_buffer buffer
     cdef bint is_held
@@ -140,15 +140,15 @@ cdef class Held:
             PyBuffer_Release(&self.buffer)
 
 
-cdef Held held_records(payload, int64_t count):
-    """Return the records section, held; none fits fewer bytes than its records need at the least."""
-    cdef Held held = Held(payload)
+cdef HeldBuffer held_records(payload, int64_t count):
+    """Return the records section as a held buffer. Fails if it is too short for `count` records."""
+    cdef HeldBuffer held = HeldBuffer(payload)
     if not 0 <= count <= held.size // RECORD_BYTES_MIN:
         raise MalformedBatch(f"{count} records in {held.size} bytes")
     return held
 
 
-cdef int complain(int fault, int64_t number) except -1:
+cdef int raise_fault(int fault, int64_t number) except -1:
     if fault == OFFSETS_FALL:
         raise MalformedBatch(f"record {number} has an offset that does not rise, or lies outside its batch")
     if fault == FINE:
@@ -156,7 +156,7 @@ cdef int complain(int fault, int64_t number) except -1:
     raise MalformedBatch(f"record {number} of the batch: {reason(<Fault>fault).decode()}")
 
 
-cdef struct Seen:  # a record that was read, and whose slot in the map is on the way from memory
+cdef struct Seen:  # a record whose map slot is being prefetched
     Row row
     int64_t offset
     uint64_t digest[2]
@@ -168,7 +168,7 @@ cdef struct Seen:  # a record that was read, and whose slot in the map is on the
 
 
 cdef class Indexer:
-    """Puts the keys of the dirty part of a log into the map. See `offset_map_pure.Indexer`."""
+    """Stores the keys of the dirty part of a log in the map. See `offset_map_pure.Indexer`."""
 
     cdef OffsetMap offset_map
     cdef Table* table
@@ -181,8 +181,8 @@ cdef class Indexer:
         self.table = &offset_map.table
         self.first_dirty = first_dirty
 
-    def expect(self, int64_t floor, int64_t limit):
-        """See `offset_map_pure.Indexer.expect`."""
+    def set_bounds(self, int64_t floor, int64_t limit):
+        """See `offset_map_pure.Indexer.set_bounds`."""
         self.bounds.floor, self.bounds.limit = floor, limit
 
     @property
@@ -191,10 +191,10 @@ cdef class Indexer:
 
     def run(self, block, Py_ssize_t start, Py_ssize_t end):
         """See `offset_map_pure.Indexer.run`."""
-        cdef Held held = Held(block)
+        cdef HeldBuffer held = HeldBuffer(block)
         cdef Status status
         if not 0 <= start <= end <= held.size:
-            raise ValueError("a walk outside of its block")
+            raise ValueError("positions outside of the block")
         with nogil:
             status = self.walk(held.data, &start, end)
         return start, <int>status
@@ -222,13 +222,13 @@ cdef class Indexer:
             self.table.latest_offset = last_offset
         self.bounds.floor = last_offset + 1
 
-    def passed(self, int64_t last_offset):
-        """See `offset_map_pure.Indexer.passed`."""
+    def advance_to(self, int64_t last_offset):
+        """See `offset_map_pure.Indexer.advance_to`."""
         self.step(last_offset)
 
     def add(self, payload, int64_t count, int64_t base_offset, int64_t last_offset_delta):
         """See `offset_map_pure.Indexer.add`."""
-        cdef Held held = held_records(payload, count)
+        cdef HeldBuffer held = held_records(payload, count)
         cdef int64_t number = 0
         cdef int fault
         with nogil:
@@ -236,7 +236,7 @@ cdef class Indexer:
         if fault == -2:
             return False
         if fault != FINE:
-            complain(0 if fault == -1 else fault, number)
+            raise_fault(0 if fault == -1 else fault, number)
         self.step(base_offset + last_offset_delta)
         return True
 
@@ -244,18 +244,18 @@ cdef class Indexer:
         self, const uint8_t* payload, Py_ssize_t size, int64_t count, int64_t base_offset, int64_t last_offset_delta,
         int64_t* number,
     ) noexcept nogil:
-        """Put every key; FINE, a fault with the record's number, -1 for bytes left over, -2 for a full map."""
+        """Store every key; return FINE, a fault with the record's number, -1 for trailing bytes, -2 for a full map."""
         cdef Cursor cursor
-        cdef Seen seen[SEEN_AT_ONCE]
+        cdef Seen seen[PREFETCH_COUNT]
         cdef int64_t before = -1
         cdef int fault = FINE
         cdef int ahead, place
-        cdef bint is_full = False  # then what follows is only read: a batch that is malformed is so whatever the map holds
+        cdef bint is_full = False  # after that records are only validated, because malformed records take precedence over a full map
         cursor.data, cursor.position, cursor.end = payload, 0, size
         number[0] = 0
         while fault == FINE and number[0] < count:
             ahead = 0
-            while ahead < SEEN_AT_ONCE and number[0] + ahead < count:
+            while ahead < PREFETCH_COUNT and number[0] + ahead < count:
                 fault = self.see(&cursor, &before, base_offset, last_offset_delta, &seen[ahead])
                 if fault != FINE:
                     break
@@ -274,7 +274,7 @@ cdef class Indexer:
     cdef inline int see(
         self, Cursor* cursor, int64_t* before, int64_t base_offset, int64_t last_offset_delta, Seen* seen
     ) noexcept nogil:
-        """Read a record; its key, when it counts, is hashed, and its slot on the way."""
+        """Read a record; if its key counts, hash it and prefetch its slot."""
         cdef int fault = read_record(cursor, &seen.row)
         if fault != FINE:
             return fault
@@ -289,7 +289,7 @@ cdef class Indexer:
 
     def add_rows(self, messages, array rows not None, int64_t base_offset):
         """See `offset_map_pure.Indexer.add_rows`."""
-        cdef Held held = Held(messages)
+        cdef HeldBuffer held = HeldBuffer(messages)
         cdef Py_buffer held_rows
         cdef Py_ssize_t number, count = hold_rows(rows, COLUMN_COUNT, &held_rows)
         cdef Row row
@@ -310,12 +310,14 @@ cdef class Indexer:
 
 
 cdef int64_t offset_in(const Row* row, int64_t base_offset, Py_ssize_t size) except -1:
-    """Return the offset of a row; `MalformedBatch` where it is none, ValueError for a key outside of the messages."""
+    """Return the offset of a row; `MalformedBatch` if it is impossible, ValueError for a key outside of the
+    messages.
+    """
     cdef int64_t offset = <int64_t>(<uint64_t>base_offset + <uint64_t>row.offset_delta)
     if not 0 <= row.key_position <= size or row.key_size > size - row.key_position:
         raise ValueError("a row outside of its messages")
     if offset < 0 or (base_offset < 0 and row.offset_delta < 0):
-        raise MalformedBatch("a message of an offset that no log can hold")
+        raise MalformedBatch("a message with an impossible offset")
     return offset
 
 
@@ -325,7 +327,7 @@ cdef int64_t offset_in(const Row* row, int64_t base_offset, Py_ssize_t size) exc
 cdef struct Kept:
     int64_t count
     int64_t max_timestamp
-    Py_ssize_t size  # of the kept records, which were copied only when some were not kept
+    Py_ssize_t size  # of the kept records, which were copied only if some were removed
     bint has_tombstone
     bint is_all
     int fault
@@ -333,7 +335,7 @@ cdef struct Kept:
 
 
 cdef class Filter:
-    """Copies what is to stay of each batch. See `compaction_pure.Filter`."""
+    """Copies the records to keep of each batch. See `compaction_pure.Filter`."""
 
     cdef OffsetMap offset_map
     cdef const Table* table
@@ -347,7 +349,7 @@ cdef class Filter:
     cdef readonly int64_t records_read
     cdef readonly int64_t records_kept
     cdef readonly int64_t records_without_key
-    cdef readonly Py_ssize_t room_needed
+    cdef readonly Py_ssize_t space_needed
 
     def __cinit__(
         self, OffsetMap offset_map not None, int64_t upper_bound, int64_t now_ms, int64_t new_horizon_ms, last_offsets
@@ -362,16 +364,16 @@ cdef class Filter:
         self.last_offsets = array("q", [offset for offset, _ in protected])
         self.last_producers = array("q", [producer for _, producer in protected])
 
-    def expect(self, int64_t floor, int64_t limit):
-        """See `compaction_pure.Filter.expect`."""
+    def set_bounds(self, int64_t floor, int64_t limit):
+        """See `compaction_pure.Filter.set_bounds`."""
         self.bounds.floor, self.bounds.limit = floor, limit
 
     @property
     def floor(self):
         return self.bounds.floor
 
-    def passed(self, int64_t last_offset):
-        """See `compaction_pure.Filter.passed`."""
+    def advance_to(self, int64_t last_offset):
+        """See `compaction_pure.Filter.advance_to`."""
         self.bounds.floor = last_offset + 1
 
     def is_last(self, int64_t producer_id, int64_t last_offset):
@@ -399,13 +401,13 @@ cdef class Filter:
 
     def run(self, block, Py_ssize_t start, Py_ssize_t end, out, Py_ssize_t position):
         """See `compaction_pure.Filter.run`."""
-        cdef Held held = Held(block)
-        cdef Held room = Held(out, True)
+        cdef HeldBuffer held = HeldBuffer(block)
+        cdef HeldBuffer space = HeldBuffer(out, True)
         cdef Status status
-        if not 0 <= start <= end <= held.size or not 0 <= position <= room.size:
-            raise ValueError("a walk outside of its buffers")
+        if not 0 <= start <= end <= held.size or not 0 <= position <= space.size:
+            raise ValueError("positions outside of the buffers")
         with nogil:
-            status = self.walk(held.data, &start, end, room.data, &position, room.size)
+            status = self.walk(held.data, &start, end, space.data, &position, space.size)
         return start, position, <int>status
 
     cdef Status walk(
@@ -416,7 +418,7 @@ cdef class Filter:
         cdef Kept kept
         cdef Py_ssize_t written
         while read_plain(data + start[0], end - start[0], &self.bounds, &header, &status):
-            self.room_needed = header.size
+            self.space_needed = header.size
             if header.size > size - position[0]:
                 return OUT_OF_ROOM
             kept = self.keep(
@@ -444,23 +446,23 @@ cdef class Filter:
         self, const uint8_t* payload, Py_ssize_t size, int64_t count, int64_t base_offset, int64_t last_offset_delta,
         int64_t base_timestamp, bint has_horizon, uint8_t* out,
     ) noexcept nogil:
-        """Copy the records that stay to `out`, which has room for all; nothing is copied when all of them stay.
+        """Copy the records that stay to `out`, which is large enough; nothing is copied if all of them stay.
 
-        `number` is how many were dropped because they have no key, or which record has a fault.
+        `number` is the count of records removed for lack of a key, or the number of a malformed record.
         """
         cdef Kept kept
         cdef Cursor cursor
-        cdef Seen seen[SEEN_AT_ONCE]
+        cdef Seen seen[PREFETCH_COUNT]
         cdef int64_t done = 0, before = -1, timestamp
         cdef int ahead, place
-        cdef Py_ssize_t stretch = 0  # what is kept at a stretch is copied as one
+        cdef Py_ssize_t run_size = 0  # adjacent kept records are copied together
         cdef bint tombstones_stay = not has_horizon or self.now_ms < base_timestamp
         kept.count, kept.max_timestamp, kept.size, kept.number = 0, -1, 0, 0
         kept.has_tombstone, kept.is_all, kept.fault = False, True, FINE
         cursor.data, cursor.position, cursor.end = payload, 0, size
         while done < count:
             ahead = 0
-            while ahead < SEEN_AT_ONCE and done + ahead < count:
+            while ahead < PREFETCH_COUNT and done + ahead < count:
                 kept.fault = self.see(&cursor, &before, base_offset, last_offset_delta, &seen[ahead])
                 if kept.fault != FINE:
                     kept.number = done + ahead
@@ -475,23 +477,23 @@ cdef class Filter:
                         kept.max_timestamp = timestamp
                 else:
                     kept.is_all = False
-                    memcpy(out + kept.size, payload + stretch, seen[place].start - stretch)
-                    kept.size += seen[place].start - stretch
-                    stretch = seen[place + 1].start if place + 1 < ahead else cursor.position
+                    memcpy(out + kept.size, payload + run_size, seen[place].start - run_size)
+                    kept.size += seen[place].start - run_size
+                    run_size = seen[place + 1].start if place + 1 < ahead else cursor.position
             done += ahead
         if count and cursor.position != size:
             kept.fault, kept.number = -1, count
         elif kept.is_all:
             kept.size = size if count else 0
         else:
-            memcpy(out + kept.size, payload + stretch, cursor.position - stretch)
-            kept.size += cursor.position - stretch
+            memcpy(out + kept.size, payload + run_size, cursor.position - run_size)
+            kept.size += cursor.position - run_size
         return kept
 
     cdef inline int see(
         self, Cursor* cursor, int64_t* before, int64_t base_offset, int64_t last_offset_delta, Seen* seen
     ) noexcept nogil:
-        """Read a record; its key, when the map is to be asked for it, is hashed, and its slot on the way."""
+        """Read a record; if the map must be searched for its key, hash the key and prefetch its slot."""
         cdef int fault
         seen.start = cursor.position
         fault = read_record(cursor, &seen.row)
@@ -515,12 +517,12 @@ cdef class Filter:
         return seen.offset >= get(self.table, seen.digest) and (seen.row.value_size >= 0 or tombstones_stay)
 
     cdef Py_ssize_t put_batch(
-        self, const uint8_t* source, const Header* header, Kept* kept, uint8_t* out, Py_ssize_t room
+        self, const uint8_t* source, const Header* header, Kept* kept, uint8_t* out, Py_ssize_t space
     ) noexcept nogil:
-        """Write what becomes of the batch, whose kept records are in `out` behind the header; return its size.
+        """Write what remains of the batch, whose kept records are in `out` after the header; return its size.
 
-        0 when it goes, -1 with `room_needed` when a new horizon makes it longer than there is room, CHANGED when
-        another thread has written to its records meanwhile.
+        Returns 0 if it is removed, -1 with `space_needed` if a new horizon makes it larger than the output, CHANGED if
+        another thread modified its records meanwhile.
         """
         cdef bint has_horizon = header.attributes & DELETE_HORIZON_BIT
         cdef bint is_append_time = header.attributes & APPEND_TIME_BIT
@@ -533,7 +535,7 @@ cdef class Filter:
             max_timestamp, base_timestamp, kept.size = header.max_timestamp, -1, 0
             attributes = header.attributes & ~DELETE_HORIZON_BIT
         elif kept.has_tombstone and not has_horizon:
-            kept.size = self.put_rebased(source + HEADER_BYTES, header, kept, out + HEADER_BYTES, room - HEADER_BYTES)
+            kept.size = self.put_rebased(source + HEADER_BYTES, header, kept, out + HEADER_BYTES, space - HEADER_BYTES)
             if kept.size < 0:
                 return kept.size
             base_timestamp, attributes = self.new_horizon_ms, attributes | DELETE_HORIZON_BIT
@@ -550,9 +552,11 @@ cdef class Filter:
         return kept.size + HEADER_BYTES
 
     cdef Py_ssize_t put_rebased(
-        self, const uint8_t* payload, const Header* header, Kept* kept, uint8_t* out, Py_ssize_t room
+        self, const uint8_t* payload, const Header* header, Kept* kept, uint8_t* out, Py_ssize_t space
     ) noexcept nogil:
-        """Encode the kept records, which are all of `payload` or in `out`, for the new horizon; return their size."""
+        """Encode the kept records, which are all of `payload` or are in `out`, for the new horizon; return their
+        size.
+        """
         cdef bint is_append_time = header.attributes & APPEND_TIME_BIT
         cdef uint64_t before = <uint64_t>(header.max_timestamp if is_append_time else header.base_timestamp)
         cdef int64_t shift = <int64_t>(before - <uint64_t>self.new_horizon_ms)
@@ -560,11 +564,11 @@ cdef class Filter:
         cdef Py_ssize_t needed = 0, size = rebased_size(records, kept.size, kept.count, shift, is_append_time, &needed)
         if size < 0:
             return CHANGED
-        if needed > room or size > INT_MAX - HEADER_BYTES:
-            self.room_needed = HEADER_BYTES + needed
+        if needed > space or size > INT_MAX - HEADER_BYTES:
+            self.space_needed = HEADER_BYTES + needed
             return -1
         if not kept.is_all:
-            # Out of the way, so far that what is written never reaches what is still to be read.
+            # Move the records to the end, so that written bytes never overwrite unread ones.
             memmove(out + needed - kept.size, out, kept.size)
             records = out + needed - kept.size
         return size if put_records(records, kept.size, kept.count, shift, is_append_time, out, size) else CHANGED
@@ -574,7 +578,7 @@ cdef class Filter:
         bint has_horizon,
     ):
         """See `compaction_pure.Filter.retain`."""
-        cdef Held held = held_records(payload, count)
+        cdef HeldBuffer held = held_records(payload, count)
         cdef bytearray records = PyByteArray_FromStringAndSize(NULL, held.size)
         cdef uint8_t* out = <uint8_t*>PyByteArray_AS_STRING(records)
         cdef Kept kept
@@ -583,14 +587,14 @@ cdef class Filter:
                 held.data, held.size, count, base_offset, last_offset_delta, base_timestamp, has_horizon, out
             )
         if kept.fault != FINE:
-            complain(0 if kept.fault == -1 else kept.fault, kept.number)
+            raise_fault(0 if kept.fault == -1 else kept.fault, kept.number)
         self.count_in(&count, &kept)
         PyByteArray_Resize(records, kept.size)
         return kept.count, kept.max_timestamp, bool(kept.has_tombstone), None if kept.is_all else records
 
     def mark(self, messages, array rows not None, int64_t base_offset, bint tombstones_stay):
         """See `compaction_pure.Filter.mark`."""
-        cdef Held held = Held(messages)
+        cdef HeldBuffer held = HeldBuffer(messages)
         cdef Py_buffer held_rows
         cdef Py_ssize_t number, count = hold_rows(rows, COLUMN_COUNT, &held_rows)
         cdef bytearray marks
@@ -615,7 +619,7 @@ cdef class Filter:
 
 def rebase(payload, int64_t count, int64_t shift, bint is_constant):
     """See `compaction_pure.rebase`."""
-    cdef Held held = held_records(payload, count)
+    cdef HeldBuffer held = held_records(payload, count)
     cdef Py_ssize_t needed = 0, size = rebased_size(held.data, held.size, count, shift, is_constant, &needed)
     cdef bytearray records
     if size < 0:
@@ -626,15 +630,15 @@ def rebase(payload, int64_t count, int64_t shift, bint is_constant):
     return records
 
 
-cdef struct Stamped:  # a record, as far as it matters when its time is told anew
+cdef struct Stamped:  # the fields of a record that matter for a new timestamp delta
     int64_t timestamp_delta
     Py_ssize_t attributes
-    Py_ssize_t rest  # what follows the delta
+    Py_ssize_t rest  # the bytes after the delta
     Py_ssize_t end
 
 
 cdef bint read_stamped(Cursor* cursor, int64_t shift, bint is_constant, Stamped* stamped) noexcept nogil:
-    """Read a record up to its time and step behind it; the delta is the new one."""
+    """Read a record up to its timestamp, and advance to the next; the delta is the new one."""
     cdef Cursor record
     if open_record(cursor, &record) != FINE:
         return False
@@ -657,9 +661,9 @@ cdef inline Py_ssize_t body_size(const Stamped* stamped) noexcept nogil:
 cdef Py_ssize_t rebased_size(
     const uint8_t* data, Py_ssize_t size, int64_t count, int64_t shift, bint is_constant, Py_ssize_t* needed
 ) noexcept nogil:
-    """Return how long the records get, -1 when they are none.
+    """Return the new size of the records, -1 if they are malformed.
 
-    `needed`: how much room they take when the old ones lie at its end while the new ones are written from its start.
+    `needed`: the buffer size for rewriting in place, if the old records lie at its end and the new ones start at 0.
     """
     cdef Cursor cursor
     cdef Stamped stamped
@@ -677,9 +681,9 @@ cdef Py_ssize_t rebased_size(
 
 
 cdef bint put_records(
-    const uint8_t* data, Py_ssize_t size, int64_t count, int64_t shift, bint is_constant, uint8_t* out, Py_ssize_t room
+    const uint8_t* data, Py_ssize_t size, int64_t count, int64_t shift, bint is_constant, uint8_t* out, Py_ssize_t space
 ) noexcept nogil:
-    """Write the records, which take `room` bytes; false where they do not, because another thread has changed them."""
+    """Write the records in `space` bytes; return false if they do not fit, because another thread modified them."""
     cdef Cursor cursor
     cdef Stamped stamped
     cdef uint8_t attributes
@@ -687,8 +691,8 @@ cdef bint put_records(
     while count > 0:
         if not read_stamped(&cursor, shift, is_constant, &stamped):
             return False
-        room -= varint_size(body_size(&stamped)) + body_size(&stamped)
-        if room < 0:
+        space -= varint_size(body_size(&stamped)) + body_size(&stamped)
+        if space < 0:
             return False
         attributes = data[stamped.attributes]
         out += put_varint(out, body_size(&stamped))
@@ -698,14 +702,14 @@ cdef bint put_records(
         memmove(out, data + stamped.rest, stamped.end - stamped.rest)
         out += stamped.end - stamped.rest
         count -= 1
-    return room == 0
+    return space == 0
 
 
 # --- the indexes of what was written --------------------------------------------------------------------------------
 
 
 cdef class OutputIndexer:
-    """Collects the index entries of a segment in the making. See `compaction_pure.OutputIndexer`."""
+    """Collects the index entries of a segment that is being written. See `compaction_pure.OutputIndexer`."""
 
     cdef readonly int64_t base_offset
     cdef readonly int64_t last_offset
@@ -729,10 +733,10 @@ cdef class OutputIndexer:
 
     def add(self, data, Py_ssize_t start, Py_ssize_t end, int64_t position):
         """See `compaction_pure.OutputIndexer.add`."""
-        cdef Held held = Held(data)
+        cdef HeldBuffer held = HeldBuffer(data)
         cdef Py_ssize_t place = start, due
         if not 0 <= start <= end <= held.size or not 0 <= position <= LONG_MAX - (end - start):
-            raise ValueError("a walk outside of its block")
+            raise ValueError("positions outside of the block")
         while place < end:
             due = place
             with nogil:
@@ -741,7 +745,7 @@ cdef class OutputIndexer:
                 self.add_entry(due + position - start)
 
     cdef Py_ssize_t walk(self, const uint8_t* data, Py_ssize_t* due, Py_ssize_t end, int64_t shift) noexcept nogil:
-        """Take note of batches up to one that is due an entry, where `due` then is; return what is behind it."""
+        """Process batches up to one that needs an entry, and set `due` to it; return the position after it."""
         cdef Py_ssize_t place = due[0], size
         cdef int64_t timestamp, last_offset
         while place < end:
@@ -793,6 +797,6 @@ cdef class OutputIndexer:
 
 
 cdef bytearray thinned(bytearray entries, Py_ssize_t size):
-    """Return every second entry, the last one among them."""
+    """Return every second entry, including the last."""
     cdef Py_ssize_t first = (len(entries) // size - 1) % 2 * size
     return bytearray(b"".join([entries[at : at + size] for at in range(first, len(entries), 2 * size)]))

@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""The offset map without Python: a table of slots with open addressing, and the keyed hash that leads to them.
+"""The offset map in C: an open-addressing hash table, and its keyed hash.
 
-SipHash-2-4 with 128 bits. The words of a key are taken in the byte order of the machine: no hash ever leaves it. A slot
-is empty as long as its offset is 0, so offsets are kept one higher than they are.
+SipHash-2-4 with 128 bits. The words of a key are read in the machine's byte order, because hashes never leave the
+process. A slot is empty if its offset is 0, so offsets are stored plus one.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -16,7 +16,7 @@ cdef extern from *:
 cdef struct Slot:
     uint64_t low  # the key's hash, 128 bits
     uint64_t high
-    int64_t offset  # and one more: 0 is an empty slot
+    int64_t offset  # plus one: 0 marks an empty slot
 
 
 cdef struct Table:
@@ -29,7 +29,7 @@ cdef struct Table:
 
 
 cdef inline bint put(Table* table, const uint64_t* digest, int64_t offset) noexcept nogil:
-    """Note the offset of a key, by its hash; false when the map is full."""
+    """Store the offset of a key, by its hash; return false if the map is full."""
     cdef Slot* slot
     if table.count >= table.count_max:
         return False
@@ -44,13 +44,13 @@ cdef inline bint put(Table* table, const uint64_t* digest, int64_t offset) noexc
 
 
 cdef inline int64_t get(const Table* table, const uint64_t* digest) noexcept nogil:
-    """Return the offset of a key, by its hash; -1 when it is not there."""
+    """Return the offset of a key, by its hash, or -1."""
     cdef Slot* slot = find(table, digest)
     return -1 if slot is NULL else slot.offset - 1
 
 
 cdef inline void look_up(const Table* table, const uint8_t* key, Py_ssize_t size, uint64_t* digest) noexcept nogil:
-    """Hash a key, and have its slot brought into the cache: whoever asks a little later does not wait for memory."""
+    """Hash a key, and prefetch its slot, so that a later access does not wait for memory."""
     siphash(table.hash_keys, key, size, digest)
     prefetch(table.slots + number_of(table, digest))
 
@@ -61,7 +61,7 @@ cdef inline uint64_t number_of(const Table* table, const uint64_t* digest) noexc
 
 
 cdef inline Slot* find(const Table* table, const uint64_t* digest) noexcept nogil:
-    """Return the slot of this hash, or the empty one where it belongs; NULL when neither is there."""
+    """Return the slot of this hash, or the empty slot for it; NULL if there is neither."""
     cdef uint64_t number = number_of(table, digest)
     cdef uint64_t left = table.slot_count
     cdef Slot* slot

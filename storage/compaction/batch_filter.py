@@ -1,9 +1,9 @@
-"""What becomes of a v2 batch that the compiled walk does not take: compressed, part of a transaction, a marker.
+"""Filters v2 batches that the compiled code leaves to the caller: compressed batches, transactions, markers.
 
-    aborted            goes, whatever its keys
-    marker             stays while anything of its transaction does; then it gets a horizon, and goes when that is past
-    data               keeps the latest record of each key; a tombstone gets a horizon, and goes when that is past
-    without records    goes, unless it is the last of an active producer, or of the round: then 61 bytes stay
+    aborted data       removed, whatever its keys
+    marker             kept while records of its transaction exist; then gets a delete horizon, and is removed after it
+    data               keeps the latest record of each key; a tombstone gets a horizon, and is removed after it
+    without records    removed, unless it is the last batch of an active producer or of the round: then 61 bytes stay
 
 Follows Kafka's Cleaner.cleanInto and MemoryRecords.filterTo (KIP-534 for the horizon).
 """
@@ -22,7 +22,7 @@ from offsetfs.storage.records.compression import compress
 
 
 class BatchFilter:
-    """Decides over one batch at a time, for one round."""
+    """Filters the batches of one round, one at a time."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class BatchFilter:
         self._marker_epochs = {
             producer_id: entry.producer_epoch for producer_id, entry in producers.items() if entry.last_offset == NONE
         }
-        """Of producers of which no more is known than the epoch of a marker."""
+        """Producers of which only the epoch of a marker is known."""
 
     def filtered(self, batch: Batch) -> Buffer:
-        """Return what becomes of a batch; b"" when it goes. Raises as `Batch.payload` and `Filter.retain` do."""
+        """Return what remains of a batch; b"" if it is removed. Raises as `Batch.payload` and `Filter.retain` do."""
         header = batch.header
         if header.is_control:
             return self._marker(batch)

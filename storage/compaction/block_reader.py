@@ -1,7 +1,7 @@
-"""Reading a segment for compaction: block by block, each holding at least one whole batch.
+"""Reads a segment for compaction in blocks that each hold at least one whole batch.
 
-A tail that is no whole batch comes again in front of the next block; a batch longer than a block gets one of its own,
-once the file is known to hold it. Between blocks the walk may be cancelled, and is slowed down to what it may read.
+A partial batch at the end of a block is moved to the front of the next. A batch larger than a block gets a larger
+block, after the file is known to contain it. Between blocks the round can be cancelled, and is throttled.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ _SIZE_POSITION = 8
 
 
 class BlockReader:
-    """The batches of `segment` from byte `position` on. `block[start:end]` is what has been read and not yet taken."""
+    """The batches of `segment` from byte `position` on. `block[start:end]` has been read and not yet consumed."""
 
     def __init__(
         self, segment: Segment, position: int, throttle: Throttle, is_cancelled: Callable[[], bool], block: bytearray
     ) -> None:
-        """Read into `block`, which is nobody else's meanwhile, and into a larger one where a batch needs it."""
+        """Read into `block`, which the caller must not use meanwhile; a larger buffer replaces it if a batch needs
+        one.
+        """
         self.block = block
         self.start = 0
         self.end = 0
         self.bytes_read = 0
         self._log = segment.open_files().log
-        self._position = position  # of the file, where the block ends
+        self._position = position  # the file position of the end of the block
         self._size = segment.size
         self._throttle = throttle
         self._is_cancelled = is_cancelled
 
     def more(self) -> bool:
-        """Read on, so that the block begins with a whole batch; False at the end of the segment.
+        """Read on, so that the block begins with a whole batch; return False at the end of the segment.
 
-        `MalformedBatch` where the segment ends inside a batch or a size cannot be true; `CompactionCancelled`.
+        `MalformedBatch` if the segment ends inside a batch or a size is impossible; `CompactionCancelled`.
         """
         self._read()
         needed = self._needed()
@@ -55,7 +57,7 @@ class BlockReader:
         return self.end > 0
 
     def _needed(self) -> int:
-        """Return the size of the batch that begins the block, as far as that can be told."""
+        """Return the size of the batch at the start of the block, or of its header if that is incomplete."""
         if self.end < MAGIC_END:
             return MAGIC_END
         size: int = _SIZE.unpack_from(self.block, _SIZE_POSITION)[0] + LOG_OVERHEAD
@@ -70,24 +72,24 @@ class BlockReader:
         self.block = block
 
     def _read(self) -> None:
-        """Move what is left to the front of the block and fill it up."""
+        """Move the remaining bytes to the front of the block and fill it up."""
         if self._is_cancelled():
             raise CompactionCancelled("cancelled", path=self._log.path)
         left = self.end - self.start
         self.block[:left] = self.block[self.start : self.end]
-        room = min(len(self.block) - left, self._size - self._position)
+        space = min(len(self.block) - left, self._size - self._position)
         with memoryview(self.block) as view:
-            count = self._log.read_into(view[left : left + room], self._position) if room else 0
-        if count < room:
+            count = self._log.read_into(view[left : left + space], self._position) if space else 0
+        if count < space:
             raise MalformedBatch(UNFINISHED, path=self._log.path, position=self._position + count)
         self.start, self.end, self._position = 0, left + count, self._position + count
         self.bytes_read += count
         self._throttle.take(count)
 
     def batch(self) -> Batch:
-        """Return the batch at `start`, verified; loose messages of v0 and v1 come several as one.
+        """Return the batch at `start`, verified; consecutive loose v0 or v1 messages are returned as one batch.
 
-        A view into the block: to be used before the next call of `more`. Raises `CorruptBatch`, `MalformedBatch`.
+        It is a view into the block, valid until the next call of `more`. Raises `CorruptBatch`, `MalformedBatch`.
         """
         view = memoryview(self.block)[self.start : self.end]
         place = self._position - self.end + self.start
@@ -95,6 +97,6 @@ class BlockReader:
         if header.magic < MAGIC and not header.is_wrapper:
             header = run_header(header, view)
         batch = Batch(header, view[: header.size], self._log.path, place)
-        if not header.is_run:  # a run was verified when it was made
+        if not header.is_run:  # the messages of a run were verified when it was assembled
             batch.check()
         return batch

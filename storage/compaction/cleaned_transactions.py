@@ -1,8 +1,8 @@
-"""What transactions mean for a walk of compaction: which batches nobody may see, which markers nobody needs.
+"""The transactions that a scan of compaction is inside of: which batches are aborted, which markers are obsolete.
 
-Data of an aborted transaction goes, whatever its keys. A marker goes when nothing of its transaction was met on the way
-to it, and not at once even then (`delete.retention.ms`): a consumer may stand between the two. The walk begins at the
-log's beginning or, for the map, at the first dirty offset. Follows Kafka's CleanedTransactionMetadata.
+Data of an aborted transaction is removed, whatever its keys. A marker is removed if the scan met no records of its
+transaction, but only after `delete.retention.ms`, because a consumer may be between the two. The scan begins at the
+start of the log or, when it builds the map, at the first dirty offset. Follows Kafka's CleanedTransactionMetadata.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offsetfs.storage.segments.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """The transactions that a walk is inside of. One for each walk; batches come in the order of the log."""
+    """The transactions at the current position of a scan. Batches must come in log order."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -27,15 +27,19 @@ class CleanedTransactions:
         self._with_data: set[int] = set()
         self._committed: set[int] = set()
         self.seen_aborted: list[AbortedTransaction] = []
-        """Aborted transactions of which something was met, in the order of their markers: what the index has to say."""
+        """Aborted transactions with records met so far, in the order of their markers, for the new transaction
+        index.
+        """
 
     def enter(self, offset_from: int, offset_to: int) -> None:
-        """Go on with the batches of `[offset_from, offset_to)`. What was aborted there is asked when it matters: a log
-        without transactions need not be looked through for any."""
+        """Continue with the batches of `[offset_from, offset_to)`.
+
+        Aborted transactions are looked up when they are needed, because most logs have none.
+        """
         self._span = (offset_from, offset_to)
 
     def discards(self, header: BatchHeader) -> bool:
-        """Whether a batch of data is of an aborted transaction."""
+        """Whether a data batch belongs to an aborted transaction."""
         if not header.is_transactional:
             return False
         self._reach(header.last_offset)
@@ -46,7 +50,7 @@ class CleanedTransactions:
         return False
 
     def discards_marker(self, batch: Batch) -> bool:
-        """Whether nothing is left of what a control batch ends; so of one that has no record any more."""
+        """Whether a control batch is obsolete: no records of its transaction are left, or it is empty."""
         header = batch.header
         self._reach(header.last_offset)
         kind = _kind_of(batch)
@@ -75,7 +79,7 @@ class CleanedTransactions:
 
 
 def _kind_of(batch: Batch) -> int | None:
-    """Return the type of a control batch's record; None when it has none any more."""
+    """Return the type of a control batch's record; None if the batch is empty."""
     records = batch.records()
     if not records:
         return None

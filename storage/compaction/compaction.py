@@ -1,18 +1,18 @@
-"""Compaction: of the records of a key only the latest stays, and that of a deleted key goes after a time.
+"""Compaction: keeps only the latest record of each key, and removes deleted keys after a delay.
 
-A round goes twice over the log. The first walk takes the dirty part (`compaction_range`) and puts every key with its
-latest offset into a map of bounded size. When that is full the round ends there, and the next begins where it ended.
-The second walk takes everything up to there, in groups of neighbouring segments that together fit one, and copies what
-is to stay (`offset_map`, `compaction_filter`). Each group is swapped in, crash-safe, before the next is begun.
+A round scans the log twice. The first scan reads the dirty part (`dirty_range`) and stores each key with its latest
+offset in a map of bounded size. If the map is full, the round ends there, and the next one continues there. The second
+scan reads everything up to that offset, in groups of adjacent segments that together fit into one, and copies the
+records to keep (`offset_map`, `batch_filter`). Each group is swapped in, crash-safe, before the next is started.
 
-    a record stays     behind what the map has seen, or when no later record of the map has its key
-    a tombstone        stays for `delete.retention.ms` after the first round that met it as the latest (KIP-534)
-    without a key      goes
+    a record stays     if it lies above the offsets in the map, or no later record in the map has its key
+    a tombstone        stays for `delete.retention.ms` after the first round that found it to be the latest (KIP-534)
+    without a key      is removed
 
-Offsets never change; what goes leaves a gap. At any moment, and after a crash at any moment, the last value of every
-key is there. A damaged batch ends the round before anything of its segment is touched: nothing is ever left out because
-it cannot be read. Memory: the map, a megabyte each for reading and writing or as much as the largest batch has, and
-what that inflates to. Follows Kafka's LogCleaner and Cleaner.
+Offsets never change; removed records leave gaps. At any time, also after a crash, the last value of every key is in the
+log. A damaged batch ends the round before its segment is changed, so that no record is removed because it cannot be
+read. Memory: the map, a megabyte each for reading and writing (or the size of the largest batch), and the decompressed
+batch. Follows Kafka's LogCleaner and Cleaner.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from offsetfs.storage.compaction.batch_filter import BatchFilter
 from offsetfs.storage.compaction.block_reader import BLOCK_BYTES, BlockReader
 from offsetfs.storage.compaction.cleaned_transactions import CleanedTransactions
 from offsetfs.storage.compaction.dirty_range import DirtyRange, find_dirty_range, most_dirty
-from offsetfs.storage.compaction.offset_map import FULL, NO_ROOM, OTHER, SLOT_SIZE, Filter, Indexer, OffsetMap
+from offsetfs.storage.compaction.offset_map import FULL, NO_SPACE, OTHER, SLOT_SIZE, Filter, Indexer, OffsetMap
 from offsetfs.storage.compaction.segment_writer import BUFFER_BYTES, SegmentWriter
 from offsetfs.storage.compaction.throttle import Throttle, unlimited
 from offsetfs.storage.errors import MalformedBatch
@@ -45,11 +45,11 @@ _TIMESTAMP_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What a round did. The checkpoint of the partition is to say `end_offset`: the log is clean up to there."""
+    """The result of a round. The caller records `end_offset` in the checkpoint: the log is clean below it."""
 
     end_offset: int
     is_complete: bool
-    """Whether all of the dirty part was taken; else the map was full."""
+    """Whether the whole dirty part was compacted; False if the map was full."""
 
     keys: int
     bytes_indexed: int
@@ -73,17 +73,17 @@ def clean(
     throttle: Throttle | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> CompactionResult:
-    """Compact `log` as far as `range` and the map of `map_bytes` bytes allow. What was done is on disk after return.
+    """Compact `log` as far as `range` and a map of `map_bytes` bytes allow. Durable on return.
 
-    Raises `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat`, `DecompressionLimit` for a batch that cannot be read:
-    the partition is to be left alone from then on. `CompactionCancelled` once `is_cancelled` says so, which is asked
-    every megabyte; `SegmentsChanged` when the log was truncated meanwhile; `LogFenced`, `ReadOnlyLog`, OSError. Groups
-    of segments that were swapped in by then stay, the others are as they were, and no file is left over; the next round
-    does it again.
+    Raises `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat` or `DecompressionLimit` for a batch that cannot be
+    read; the partition should not be compacted again until it changes. Raises `CompactionCancelled` if `is_cancelled`
+    returns True, which is checked every megabyte; `SegmentsChanged` if the log was truncated meanwhile; `LogFenced`,
+    `ReadOnlyLog`, OSError. Groups that were already swapped in stay; other segments are unchanged, and no file is left
+    over. The next round repeats the rest.
     """
     started = log.clock.monotonic()
     with log.changing():
-        pass  # what an unfinished round left behind goes with the first change: before there is anything of this one
+        pass  # removes leftover files of an unfinished round, before this round creates its own
     work = _Round(log, range, now_ms, map_bytes, load_factor, throttle or unlimited(), is_cancelled)
     done = work.run()
     return replace(done, seconds=log.clock.monotonic() - started)
@@ -143,7 +143,7 @@ class _Round:
         return [segment for segment in self.segments if segment.base_offset < offset]
 
     def _legacy_horizon_ms(self) -> int:
-        """Return the time before which a segment must have been changed for its tombstones of v0 and v1 to go."""
+        """Return the time before which a segment must have been modified for its v0 and v1 tombstones to be removed."""
         clean_part = self._segments_below(self.range.first_dirty)
         if not clean_part:
             return 0
@@ -153,13 +153,13 @@ class _Round:
         return BlockReader(segment, position, self.throttle, self.is_cancelled, self.block)
 
     def end_of(self, segment: Segment) -> int:
-        """Return the offset below which all batches of a sealed segment lie: where the next begins."""
+        """Return the offset below which all batches of a sealed segment lie: the base offset of the next one."""
         return next(s.base_offset for s in self.segments.from_floor(segment.base_offset + 1) if s is not segment)
 
     # --- the first walk ----------------------------------------------------------------------------------------------
 
     def _index(self) -> bool:
-        """Put the dirty part into the map; False when that is full before the end."""
+        """Store the keys of the dirty part in the map; return False if the map was full before its end."""
         begin, end = self.range.first_dirty, self.range.first_uncleanable
         if begin >= end:
             self.map.latest_offset = begin - 1
@@ -171,14 +171,16 @@ class _Round:
                 break
             if not self._index_segment(segment, indexer, transactions):
                 return False
-            self.map.latest_offset = self.end_of(segment) - 1  # a gap at its end must not hold up the next round
+            self.map.latest_offset = (
+                self.end_of(segment) - 1
+            )  # a gap at the end of the segment must not stop the next round here
         return True
 
     def _index_segment(self, segment: Segment, indexer: Indexer, transactions: CleanedTransactions) -> bool:
         position = segment.position_of(max(self.range.first_dirty, segment.base_offset))
         source = self.source(segment, position)
         end = self.end_of(segment)
-        indexer.expect(segment.base_offset, end)
+        indexer.set_bounds(segment.base_offset, end)
         try:
             while source.more():
                 status = OTHER
@@ -198,15 +200,16 @@ class _Round:
 
 
 class _Rewriting:
-    """The second walk of a round: all its groups share what is known of transactions."""
+    """The second scan of a round. All groups share the state of transactions."""
 
     def __init__(self, round: _Round, tombstones_gone_ms: int) -> None:
         log, now_ms = round.log, round.now_ms
         self._round = round
         self._tombstones_gone_ms = tombstones_gone_ms
         producers = log.producers()
-        # No record goes for the sake of a later one that a power cut could take. And gaps lie below the recovery point:
-        # what is missing behind it is what a power cut took.
+        # The order of these writes: a record may only be removed if the later record of its key survives a power cut,
+        # so the log is synced first. The recovery point must lie above the gaps, because recovery takes a gap above it
+        # for a loss.
         log.flush()
         log.context.before_change()
         log.context.save_recovery_point(log.recovery_point)
@@ -217,7 +220,7 @@ class _Rewriting:
         self._batches = BatchFilter(self.records, self._transactions, producers, now_ms, horizon_ms)
 
     def rewrite(self, group: Sequence[Segment]) -> int:
-        """Write a group of segments anew and put what comes of it in their place; return the number of segments."""
+        """Rewrite a group of segments and swap in the result; return the number of new segments."""
         round = self._round
         output = SegmentWriter(group[0], group[0].base_offset, round.throttle, round.buffer)
         self._transactions.seen_aborted.clear()
@@ -238,18 +241,18 @@ class _Rewriting:
         end = round.end_of(segment)
         tombstones_stay = segment.modified_ns // 1_000_000 > self._tombstones_gone_ms
         self._transactions.enter(segment.base_offset, end)
-        records.expect(segment.base_offset, end)
-        output.expect(end, segment.size)
+        records.set_bounds(segment.base_offset, end)
+        output.set_bounds(end, segment.size)
         source = round.source(segment)
         try:
             while source.more():
                 status = OTHER
-                while status in (OTHER, NO_ROOM):
+                while status in (OTHER, NO_SPACE):
                     source.start, output.used, status = records.run(
                         source.block, source.start, source.end, output.buffer, output.used
                     )
-                    if status == NO_ROOM:
-                        output.make_room(_room(records.room_needed))
+                    if status == NO_SPACE:
+                        output.make_space(_with_horizon_size(records.space_needed))
                     elif status == OTHER:
                         batch = source.batch()
                         _check_place(batch, records.floor, end)
@@ -262,12 +265,12 @@ class _Rewriting:
         if batch.header.magic < MAGIC:
             return compaction_legacy.filtered(batch, self.records, tombstones_stay)
         kept = self._batches.filtered(batch)
-        self.records.passed(batch.header.last_offset)
+        self.records.advance_to(batch.header.last_offset)
         return kept
 
 
 def _index_batch(batch: Batch, indexer: Indexer, transactions: CleanedTransactions) -> bool:
-    """Put the keys of a batch that the compiled walk did not take; False when the map is full."""
+    """Store the keys of a batch that the compiled code did not take; return False if the map is full."""
     header = batch.header
     if header.magic < MAGIC:
         return compaction_legacy.index(batch, indexer)
@@ -275,12 +278,12 @@ def _index_batch(batch: Batch, indexer: Indexer, transactions: CleanedTransactio
         transactions.discards_marker(batch)
     elif not transactions.discards(header):
         return indexer.add(batch.payload(), header.count, header.base_offset, header.last_offset_delta)
-    indexer.passed(header.last_offset)
+    indexer.advance_to(header.last_offset)
     return True
 
 
 def _check_place(batch: Batch, floor: int, limit: int) -> None:
-    """Raise `MalformedBatch` for a batch that cannot be where it stands: its checksum does not cover its offset."""
+    """Raise `MalformedBatch` if a batch's offset is impossible at its position; the checksum does not cover it."""
     header = batch.header
     first = header.last_offset if header.is_wrapper else header.base_offset
     if not floor <= first <= header.last_offset < limit:
@@ -288,20 +291,23 @@ def _check_place(batch: Batch, floor: int, limit: int) -> None:
         raise MalformedBatch(reason, path=batch.path, position=batch.position, offset=header.base_offset)
 
 
-def _room(size: int) -> int:
+def _with_horizon_size(size: int) -> int:
     if size > LOG_BYTES_MAX:
         raise MalformedBatch(f"a batch that gets {size} bytes long with a delete horizon")
     return size
 
 
 def _map_bytes(range: DirtyRange, map_bytes: int, load_factor: float) -> int:
-    """Return what the map needs at the most: no more keys than offsets are dirty. A small map stays in the cache."""
+    """Return the size that the map needs at most: one key per dirty offset.
+
+    A small map fits into the processor cache.
+    """
     offsets = max(range.first_uncleanable - range.first_dirty, 1)
     return min(map_bytes, (int(offsets / load_factor) + 2) * SLOT_SIZE)
 
 
 def groups(segments: Sequence[Segment], first_uncleanable: int) -> Iterator[list[Segment]]:
-    """Yield neighbouring segments that become one: together they keep to what a segment, and its indexes, may have."""
+    """Yield groups of adjacent segments that fit into one segment, with its indexes."""
     group: list[Segment] = []
     for number, segment in enumerate(segments):
         end = segments[number + 1].base_offset if number + 1 < len(segments) else first_uncleanable
@@ -314,7 +320,7 @@ def groups(segments: Sequence[Segment], first_uncleanable: int) -> Iterator[list
 
 
 def _joins(group: Sequence[Segment], segment: Segment, end: int) -> bool:
-    """Whether a segment, which ends below the offset `end`, may join the group."""
+    """Whether a segment that ends below the offset `end` fits into the group."""
     config = segment.config
     every = [*group, segment]
     if sum(each.size for each in every) > config.segment_bytes:

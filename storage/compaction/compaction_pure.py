@@ -1,8 +1,8 @@
-"""What compaction does to records, in plain Python: the specification that `_compaction.pyx` is held equal to by tests.
+"""The record scans of compaction, in Python: the reference that tests compare `_compaction.pyx` with.
 
-Two walks over blocks of a log, and a map between them. The first puts the keys of the dirty part into the map
-(`offset_map_pure`). The second, here, copies what is to stay. Both take plain batches only (`plain_batch_pure` says
-which), and leave the others to the caller. Follows Kafka's Cleaner (cleanInto) and MemoryRecords.filterTo.
+There are two scans over blocks of a log, with a map between them. The first stores the keys of the dirty part in the
+map (`offset_map_pure`). The second, in this module, copies the records to keep. Both take only plain batches (see
+`plain_batch_pure`), and leave others to the caller. Follows Kafka's Cleaner (cleanInto) and MemoryRecords.filterTo.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from offsetfs.storage.compaction.offset_map_pure import SLOT_SIZE, Indexer, Offs
 from offsetfs.storage.compaction.plain_batch_pure import (
     FULL,
     MORE,
-    NO_ROOM,
+    NO_SPACE,
     OTHER,
     BatchBounds,
     check_inside,
@@ -33,10 +33,10 @@ from offsetfs.storage.records.batch_header import BatchHeader, Buffer, parse_hea
 from offsetfs.storage.records.codec_pure import COLUMNS
 from offsetfs.storage.units import I32_MAX, I64_MAX
 
-__all__ = [  # all that `_compaction` has
+__all__ = [  # all names of `_compaction`
     "FULL",
     "MORE",
-    "NO_ROOM",
+    "NO_SPACE",
     "OTHER",
     "SLOT_SIZE",
     "Filter",
@@ -55,14 +55,15 @@ class _Kept:
     count: int
     max_timestamp: int
     has_tombstone: bool
-    records: bytearray | None  # None: all of them
+    records: bytearray | None  # None means all of them
 
 
 class Filter:
-    """Copies what is to stay of each batch, for one round.
+    """Copies the records to keep of each batch, for one round.
 
-    A record stays when it lies behind what the map has seen; or when it has a key, no later one has it, and it has a
-    value or is a tombstone whose time has not come. Base and last offset of a batch stay, whatever goes from between.
+    A record is kept if its offset is above those in the map. It is also kept if it has a key, no later record has that
+    key, and it has a value or is a tombstone whose horizon is not reached. Base and last offset of a batch never
+    change.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class Filter:
         new_horizon_ms: int,
         last_offsets: Mapping[int, int],
     ) -> None:
-        """Fix the round: its end `upper_bound`, its clock, the horizon that tombstones get which have none yet, and
-        the last offset of each active producer by its id. The map is not to change any more.
+        """Set the parameters of the round.
+
+        These are its end `upper_bound`, its clock, the horizon for tombstones that have none, and the last offset of
+        each active producer by id. The map must not change any more.
         """
         self._map = offset_map
         self._latest_offset = offset_map.latest_offset
@@ -86,62 +89,63 @@ class Filter:
         self.records_read = 0
         self.records_kept = 0
         self.records_without_key = 0
-        """Dropped for want of a key, though nothing says that they are old."""
-        self.room_needed = 0
+        """Records that were removed because they have no key."""
+        self.space_needed = 0
 
-    def expect(self, floor: int, limit: int) -> None:
-        """As `Indexer.expect`."""
+    def set_bounds(self, floor: int, limit: int) -> None:
+        """See `Indexer.expect`."""
         self._bounds = BatchBounds(floor, limit)
 
     @property
     def floor(self) -> int:
-        """The offset below which the next batch cannot begin."""
+        """The lowest offset at which the next batch can begin."""
         return self._bounds.floor
 
-    def passed(self, last_offset: int) -> None:
-        """Take note that everything up to `last_offset` has been seen."""
+    def advance_to(self, last_offset: int) -> None:
+        """Record that all offsets up to `last_offset` have been processed."""
         self._bounds.floor = last_offset + 1
 
     def is_last(self, producer_id: int, last_offset: int) -> bool:
-        """Whether a batch with this last offset stays as an empty one when all its records go.
+        """Whether a batch with this last offset is kept without records if all its records are removed.
 
-        The last of an active producer does, for its epoch and sequence; so does the last of the round, for its offset.
+        That holds for the last batch of an active producer, because of its epoch and sequence, and for the last batch
+        of the round, because of its offset.
         """
         is_last_of_producer = producer_id >= 0 and self._last_offsets.get(producer_id) == last_offset
         return is_last_of_producer or last_offset + 1 == self._upper_bound
 
     def run(self, block: Buffer, start: int, end: int, out: Buffer, position: int) -> tuple[int, int, int]:
-        """Copy what stays of the plain batches of `block[start:end]` into `out`, from `position` on.
+        """Copy the records to keep of the plain batches in `block[start:end]` to `out`, from `position` on.
 
-        Returns where the next batch begins, where the output ends, and the status.
+        Returns the position of the next batch, the end of the output, and the status.
         """
         if not 0 <= start <= end <= len(block) or not 0 <= position <= len(out):
-            raise ValueError("a walk outside of its buffers")
-        view, room = memoryview(block)[:end], memoryview(out)
+            raise ValueError("positions outside of the buffers")
+        view, space = memoryview(block)[:end], memoryview(out)
         while True:
             batch, status = plain_batch(view, start, self._bounds)
             if batch is None:
                 return start, position, status
             header = batch.header
-            self.room_needed = header.size
-            if header.size > len(room) - position:
-                return start, position, NO_ROOM
+            self.space_needed = header.size
+            if header.size > len(space) - position:
+                return start, position, NO_SPACE
             counts = self.records_read, self.records_kept, self.records_without_key
             try:
                 written = self._filtered(batch)
             except MalformedBatch:
                 return start, position, OTHER
-            if len(written) > len(room) - position:
+            if len(written) > len(space) - position:
                 self.records_read, self.records_kept, self.records_without_key = counts
-                self.room_needed = len(written)
-                return start, position, NO_ROOM
-            room[position : position + len(written)] = written
+                self.space_needed = len(written)
+                return start, position, NO_SPACE
+            space[position : position + len(written)] = written
             position += len(written)
             self._bounds.floor = header.next_offset
             start += header.size
 
     def _filtered(self, batch: Batch) -> Buffer:
-        """Return what becomes of a plain batch."""
+        """Return what remains of a plain batch."""
         header, payload = batch.header, batch.payload()
         kept = self._keep(
             payload,
@@ -169,9 +173,10 @@ class Filter:
         base_timestamp: int,
         has_horizon: bool,
     ) -> tuple[int, int, bool, bytearray | None]:
-        """Return what stays of an inflated batch: number, largest timestamp, whether there is a tombstone, the records.
+        """Return what remains of a decompressed batch: record count, largest timestamp, whether it has a tombstone,
+        records.
 
-        None for the records when all of them stay. `MalformedBatch` as `Indexer.add`.
+        The records are None if all of them stay. Raises `MalformedBatch` as `Indexer.add`.
         """
         kept = self._keep(payload, count, base_offset, last_offset_delta, base_timestamp, has_horizon)
         return kept.count, kept.max_timestamp, kept.has_tombstone, kept.records
@@ -189,7 +194,7 @@ class Filter:
         records, kept, without_key, max_timestamp, has_tombstone, end = bytearray(), 0, 0, -1, False, 0
         for row in rising_rows(payload, count, last_offset_delta):
             start, end = end, _end_of_record(payload, end)
-            stays = self._stays(payload, row, base_offset, tombstones_stay)
+            stays = self._keeps(payload, row, base_offset, tombstones_stay)
             without_key += stays is None
             if stays:
                 kept += 1
@@ -201,8 +206,8 @@ class Filter:
         self.records_without_key += without_key
         return _Kept(kept, max_timestamp, has_tombstone, None if kept == count else records)
 
-    def _stays(self, payload: Buffer, row: tuple[int, ...], base_offset: int, tombstones_stay: bool) -> bool | None:
-        """Whether a record stays; None when it goes for want of a key."""
+    def _keeps(self, payload: Buffer, row: tuple[int, ...], base_offset: int, tombstones_stay: bool) -> bool | None:
+        """Whether a record stays; None if it is removed because it has no key."""
         delta, _, key_position, key_size, _, value_size, *_ = row
         if base_offset + delta > self._latest_offset:
             return True
@@ -212,14 +217,14 @@ class Filter:
         return base_offset + delta >= self._map.get(key) and (value_size >= 0 or tombstones_stay)
 
     def mark(self, messages: Buffer, rows: array[int], base_offset: int, tombstones_stay: bool) -> bytearray:
-        """Return 1 for each message of v0 or v1 that stays, 0 for each that goes; `rows` describe them."""
+        """Return 1 for each v0 or v1 message that stays, and 0 for each that is removed; `rows` describe them."""
         marks = bytearray()
         check_rows(rows)
         for at in range(0, len(rows), COLUMNS):
             row = tuple(rows[at : at + COLUMNS])
             check_inside(messages, row[2], row[3])
             check_offset(base_offset + row[0])
-            stays = self._stays(messages, row, base_offset, tombstones_stay)
+            stays = self._keeps(messages, row, base_offset, tombstones_stay)
             self.records_without_key += stays is None
             marks.append(bool(stays))
         self.records_read += len(marks)
@@ -228,13 +233,13 @@ class Filter:
 
 
 def _end_of_record(payload: Buffer, position: int) -> int:
-    """Return the position behind the record that begins at `position`."""
+    """Return the end position of the record that begins at `position`."""
     size, position = varint.decode(payload, position, len(payload))
     return position + size
 
 
 def rebase(payload: Buffer, count: int, shift: int, is_constant: bool) -> bytearray:
-    """Return the records with `shift` added to each timestamp delta or, with `is_constant`, in place of it."""
+    """Return the records with `shift` added to each timestamp delta, or with deltas of `shift` if `is_constant`."""
     records, position = bytearray(), 0
     for _ in range(count):
         size, start = varint.decode(payload, position, len(payload))
@@ -249,7 +254,7 @@ def rebase(payload: Buffer, count: int, shift: int, is_constant: bool) -> bytear
 
 
 def with_horizon(header: BatchHeader, records: Buffer, count: int, max_timestamp: int, horizon_ms: int) -> bytearray:
-    """Return the batch with these of its records, not compressed, and the time from which its tombstones may go."""
+    """Return the batch with these of its records, uncompressed, and the delete horizon of its tombstones."""
     horizon, shift, is_append_time = horizon_of(header, horizon_ms)
     return rebuilt(horizon, rebase(records, count, shift, is_append_time), count, max_timestamp)
 
@@ -258,10 +263,10 @@ def with_horizon(header: BatchHeader, records: Buffer, count: int, max_timestamp
 
 
 class OutputIndexer:
-    """Collects the entries of both indexes of a segment in the making, in no more than `entries_max` of each.
+    """Collects the index entries of a segment that is being written, at most `entries_max` for each index.
 
-    As `segment_indexes.IndexBuilder`, an entry for the first batch that begins more than `interval_bytes` after the
-    last entry. When there are too many every second one goes, and the interval doubles.
+    Like `segment_indexes.IndexBuilder`, it adds an entry for the first batch that begins more than `interval_bytes`
+    after the last entry. If there are too many entries, every second one is removed and the interval doubles.
     """
 
     def __init__(self, base_offset: int, interval_bytes: int, entries_max: int) -> None:
@@ -277,9 +282,9 @@ class OutputIndexer:
         self._time_entry = -1
 
     def add(self, data: Buffer, start: int, end: int, position: int) -> None:
-        """Take note of the whole batches in `data[start:end]`, which stand from byte `position` of the log on."""
+        """Add the whole batches in `data[start:end]`, which begin at byte `position` of the log."""
         if not 0 <= start <= end <= len(data) or not 0 <= position <= I64_MAX - (end - start):
-            raise ValueError("a walk outside of its block")
+            raise ValueError("positions outside of the block")
         view, place = memoryview(data)[:end], start
         while place < end:
             header = parse_header(view, place)
@@ -302,7 +307,7 @@ class OutputIndexer:
             self._interval_bytes = 2 * self._interval_bytes + 1
 
     def _is_indexable(self, offset: int) -> bool:
-        """Whether an index of the segment can hold the offset, which a damaged batch may have anywhere."""
+        """Whether an index of the segment can hold the offset. That of a damaged batch may be out of range."""
         return 0 <= offset - self.base_offset <= I32_MAX
 
     def _add_time(self) -> None:
@@ -316,6 +321,6 @@ class OutputIndexer:
 
 
 def _thinned(entries: bytearray, size: int) -> bytearray:
-    """Return every second entry, the last one among them."""
+    """Return every second entry, including the last."""
     first = (len(entries) // size - 1) % 2 * size
     return bytearray(b"".join(entries[at : at + size] for at in range(first, len(entries), 2 * size)))

@@ -1,11 +1,11 @@
-"""Which part of a log is to be compacted, and how urgently.
+"""The dirty range of a log, which compaction should process, and its urgency.
 
     0            first dirty                first uncleanable      end
     |  clean     |  dirty: cleanable        |  not yet             |
 
-Clean is what an earlier round has left: no two records of a key. A round looks at the dirty part and rewrites both. It
+The clean part was compacted before: it has no two records of a key. A round scans the dirty part and rewrites both. It
 ends before the active segment, before the first open transaction, and before records younger than
-`min.compaction.lag.ms`, always at the beginning of a segment. Follows Kafka's LogCleanerManager (cleanableOffsets,
+`min.compaction.lag.ms`, always at the start of a segment. Follows Kafka's LogCleanerManager (cleanableOffsets,
 grabFilthiestCompactedLog) and LogToClean.
 """
 
@@ -24,7 +24,7 @@ _Name = TypeVar("_Name")
 
 @dataclass(frozen=True, slots=True)
 class DirtyRange:
-    """What a round would do. Offsets: `[first_dirty, first_uncleanable)` is dirty, a segment begins at the latter."""
+    """The input of a round. `[first_dirty, first_uncleanable)` is dirty; a segment begins at `first_uncleanable`."""
 
     first_dirty: int
     first_uncleanable: int
@@ -32,29 +32,29 @@ class DirtyRange:
     cleanable_bytes: int
     ratio_min: float
     is_overdue: bool
-    """Whether something has waited for longer than `max.compaction.lag.ms`."""
+    """Whether a record has waited longer than `max.compaction.lag.ms`."""
 
     @property
     def ratio(self) -> float:
-        """The dirty part of what a round would rewrite, in bytes: 0 to 1."""
+        """The dirty part of the bytes that a round would rewrite: 0 to 1."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
-        """Whether a round is worth it, or has to be."""
+        """Whether a round is worthwhile or required."""
         return self.cleanable_bytes > 0 and (self.is_overdue or self.ratio > self.ratio_min)
 
 
 def find_dirty_range(log: Log, cleaner_offset: int | None, now_ms: int) -> DirtyRange:
-    """Return what there is to compact in `log`, whose checkpoint says `cleaner_offset` (None: nothing).
+    """Return the dirty range of `log`, whose checkpoint is `cleaner_offset` (None: no entry).
 
-    Costs no more than a look at indexes; with a lag configured, one at the first batch of each dirty segment.
+    Costs an index look-up; with a lag configured, also a read of the first batch of each dirty segment.
     """
     segments = log.snapshot()
     first_dirty = log.log_start_offset if cleaner_offset is None else cleaner_offset
     if not log.log_start_offset <= first_dirty <= log.next_offset:
-        first_dirty = log.log_start_offset  # a wrong checkpoint: the round corrects it
+        first_dirty = log.log_start_offset  # the checkpoint is wrong, and the round corrects it
     bound = max(first_dirty, _first_uncleanable(log, segments, first_dirty, now_ms))
     first_uncleanable = next((s.base_offset for s in _sealed_from(segments, bound)), segments.active.base_offset)
     begin = min(first_dirty, first_uncleanable)
@@ -69,7 +69,7 @@ def find_dirty_range(log: Log, cleaner_offset: int | None, now_ms: int) -> Dirty
 
 
 def most_dirty(candidates: Iterable[tuple[_Name, DirtyRange]]) -> _Name | None:
-    """Return the name of the one with the highest ratio among those that are due; None when none is."""
+    """Return the name of the candidate with the highest ratio among those that are due, or None."""
     due = [(name, each) for name, each in candidates if each.is_due]
     return max(due, key=lambda pair: pair[1].ratio)[0] if due else None
 
@@ -91,13 +91,13 @@ def _is_overdue(log: Log, segments: Segments, first_dirty: int, now_ms: int) -> 
 
 
 def _sealed_from(segments: Segments, offset: int) -> list[Segment]:
-    """Return the segments from that of `offset` on, without the active one."""
+    """Return the sealed segments from the one of `offset` on."""
     active = segments.active
     return [segment for segment in segments.from_floor(offset) if segment is not active]
 
 
 def _latest_ms(segment: Segment) -> int:
-    """Return the largest timestamp in a segment; where no record has one, when the file was last changed."""
+    """Return the largest timestamp in a segment, or the file's modification time if no record has one."""
     timestamp = segment.max_timestamp()[0]
     return timestamp if timestamp >= 0 else segment.modified_ns // 1_000_000
 

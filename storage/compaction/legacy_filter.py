@@ -1,12 +1,13 @@
-"""What becomes of messages of v0 and v1 in a compacted log: they keep their format, and lose what is old.
+"""Filters v0 and v1 messages in a compacted log. They keep their format.
 
-Loose messages stay or go, as they are. A compressed set is written anew around what stays of it: its messages keep
-their bytes but for the offset, which the checksum does not cover, and the wrapper has the offset of the last one, the
-largest of their times, the codec it had. A broker's fault left sets whose messages are of another format than the
-wrapper (KAFKA-4298): those are written anew in the wrapper's.
+Loose messages are kept unchanged or removed. A compressed set is rewritten with the remaining messages. These keep
+their bytes except for the offset, which the checksum does not cover. The wrapper gets the offset of the last message,
+the largest timestamp, and the same codec. A defect of old brokers left sets whose messages have another format than the
+wrapper (KAFKA-4298): those are rewritten in the wrapper's format.
 
-There is no horizon in these formats: a tombstone stays as long as the segment was changed after what the caller names.
-Nor can a set be empty: the last batch of a round may go with its last record. Follows Kafka's MemoryRecords.filterTo.
+These formats have no delete horizon: a tombstone stays until the segment is older than a time that the caller passes. A
+set cannot be empty, so the last batch of a round may be removed with its last record. Follows Kafka's
+MemoryRecords.filterTo.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ _HEADS = (struct.Struct(">bb"), struct.Struct(">bbq"))  # magic, attributes, in 
 _FIELD_SIZE = struct.Struct(">i")
 _LZ4 = CODECS.index("lz4")
 _LZ4_CHECKSUM_POSITION = 6
-_LZ4_CHECKSUM_OF_V0 = 0x1A  # Kafka's writers of v0 got it wrong, and readers of that time insist on it
+_LZ4_CHECKSUM_OF_V0 = 0x1A  # Kafka's writers of v0 computed it wrongly, and readers of that time expect the wrong value
 
 
 def index(batch: Batch, indexer: Indexer) -> bool:
-    """Put the keys of messages into the map and step behind them; False when it is full."""
+    """Store the keys of messages in the map, and advance; return False if the map is full."""
     rows = batch.rows()
     last_offset = _last_offset(batch.header, rows)
     if not indexer.add_rows(batch.payload(), rows, batch.header.base_offset):
         return False
-    indexer.passed(last_offset)
+    indexer.advance_to(last_offset)
     return True
 
 
 def filtered(batch: Batch, records: Filter, tombstones_stay: bool) -> Buffer:
-    """Return what becomes of messages; b"" when all of them go. Raises as `Batch.rows` does."""
+    """Return what remains of messages; b"" if all are removed. Raises as `Batch.rows` does."""
     rows, messages = batch.rows(), batch.payload()
     marks = records.mark(messages, rows, batch.header.base_offset, tombstones_stay)
-    records.passed(_last_offset(batch.header, rows))
+    records.advance_to(_last_offset(batch.header, rows))
     header = batch.header
     is_mixed = header.is_wrapper and any(messages[at + _CHECKED_POSITION] != header.magic for at in rows[6::COLUMNS])
     if all(marks) and not is_mixed:
@@ -63,7 +64,7 @@ def filtered(batch: Batch, records: Filter, tombstones_stay: bool) -> Buffer:
 
 
 def _last_offset(header: BatchHeader, rows: array[int]) -> int:
-    """Return the last offset of a set. That of old librdkafka has the offset 0, whatever is inside."""
+    """Return the last offset of a set. Sets of old librdkafka have the offset 0, whatever is inside."""
     deltas = rows[::COLUMNS]
     if any(later <= earlier for earlier, later in itertools.pairwise(deltas)):
         raise MalformedBatch("the offsets of a message set do not rise", offset=header.base_offset)
@@ -92,7 +93,7 @@ def _wrapper(batch: Batch, rows: array[int], kept: Sequence[int]) -> bytes:
 
 
 def _inner(header: BatchHeader, messages: Buffer, rows: array[int], kept: Sequence[int], first: int) -> Iterator[bytes]:
-    """Yield messages as they stand inside a wrapper: in v0 with their offset, in v1 with that behind the first."""
+    """Yield messages as stored inside a wrapper: v0 with their offset, v1 with the offset relative to the first."""
     for at in kept:
         offset = header.base_offset + rows[at] - (first if header.magic else 0)
         message = _message(messages, rows, at)

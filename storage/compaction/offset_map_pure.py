@@ -1,7 +1,7 @@
-"""The offset map of a round of compaction and who fills it, in plain Python: part of the twin of `_compaction.pyx`.
+"""The offset map of compaction and the scan that fills it, in Python: part of the reference of `_compaction.pyx`.
 
-The first walk over a log: the keys of the dirty part go into the map, each with the latest offset it has. Follows
-Kafka's Cleaner (buildOffsetMapForSegment) and SkimpyOffsetMap.
+The first scan of a log stores each key of the dirty part with its latest offset in the map. Follows Kafka's Cleaner
+(buildOffsetMapForSegment) and SkimpyOffsetMap.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from offsetfs.storage.records.batch_header import Buffer
 from offsetfs.storage.records.codec_pure import COLUMNS
 
 SLOT_SIZE = 24
-"""Bytes of a key in the map: its hash, 16, and its offset, 8."""
+"""The bytes of a key in the map: 16 for its hash, 8 for its offset."""
 
 
 class OffsetMap:
-    """A bounded map from keys to offsets: 24 bytes a key, of whatever size the keys are.
+    """A bounded map from keys to offsets: 24 bytes per key, whatever the size of the keys.
 
-    A key is known by 128 bits of keyed hash alone. The hash key is drawn anew for each map, so that nobody can make
-    keys that meet (docs/internals/decisions/0009-keyed-hash-of-keys-in-compaction.md).
+    A key is represented by 128 bits of keyed hash. The hash key is random for each map, so that an attacker cannot
+    construct collisions (docs/internals/decisions/0009-keys-are-known-by-a-keyed-hash.md).
     """
 
     def __init__(self, bytes_max: int, load_factor: float = 0.9, *, hash_key: bytes | None = None) -> None:
-        """Make a map of `bytes_max` bytes that takes keys until `load_factor` of its slots are in use.
+        """Create a map of `bytes_max` bytes that accepts keys until `load_factor` of its slots are used.
 
-        ValueError when that is not even one.
+        ValueError if that is less than one key.
         """
         slots = max(bytes_max, 0) // SLOT_SIZE
         self._hash_key = os.urandom(16) if hash_key is None else hash_key
@@ -48,18 +48,19 @@ class OffsetMap:
         if self.count_max < 1:
             raise ValueError(f"an offset map of {bytes_max} bytes has no room for a key")
         self.latest_offset = -1
-        """Up to here the log has been looked at: the map knows every key in the dirty part up to this offset."""
+        """The map knows every key in the dirty part up to this offset."""
         self._offsets: dict[bytes, int] = {}
 
     @property
     def count(self) -> int:
-        """Number of keys."""
+        """The number of keys."""
         return len(self._offsets)
 
     def put(self, key: Buffer, offset: int) -> bool:
-        """Note that `key` was last seen at `offset`, which also is the latest offset now.
+        """Store `offset` for `key`, and as the latest offset.
 
-        False, and nothing is noted, when the map is full: then it takes no key any more, known or not, as Kafka's.
+        Returns False, and stores nothing, if the map is full. As in Kafka, a full map accepts no key, not even a known
+        one.
         """
         if self.count >= self.count_max:
             return False
@@ -68,7 +69,7 @@ class OffsetMap:
         return True
 
     def get(self, key: Buffer) -> int:
-        """Return the offset of `key`; -1 when it is not there."""
+        """Return the offset of `key`, or -1."""
         return self._offsets.get(self._hash(key), -1)
 
     def _hash(self, key: Buffer) -> bytes:
@@ -76,7 +77,7 @@ class OffsetMap:
 
 
 class Indexer:
-    """Puts the keys of the dirty part of a log, from `first_dirty` on, into the map."""
+    """Stores the keys of the dirty part of a log, from `first_dirty` on, in the map."""
 
     def __init__(self, offset_map: OffsetMap, first_dirty: int) -> None:
         self._map = offset_map
@@ -84,23 +85,23 @@ class Indexer:
         self._bounds = BatchBounds()
         self.records_read = 0
 
-    def expect(self, floor: int, limit: int) -> None:
-        """Say where batches may lie from now on: none begins below `floor`, none reaches `limit`."""
+    def set_bounds(self, floor: int, limit: int) -> None:
+        """Set the bounds of the following batches: none begins below `floor`, none reaches `limit`."""
         self._bounds = BatchBounds(floor, limit)
 
     @property
     def floor(self) -> int:
-        """The offset below which the next batch cannot begin."""
+        """The lowest offset at which the next batch can begin."""
         return self._bounds.floor
 
     def run(self, block: Buffer, start: int, end: int) -> tuple[int, int]:
-        """Walk over the plain batches of `block[start:end]`; return where the next one begins, and the status.
+        """Scan the plain batches in `block[start:end]`; return the position of the next batch, and the status.
 
-        Of a batch whose records are none, some keys may be in the map when it is left to the caller: who finds it so
-        throws the map away.
+        If a batch with malformed records is left to the caller, some of its keys may be in the map. The caller then
+        discards the map.
         """
         if not 0 <= start <= end <= len(block):
-            raise ValueError("a walk outside of its block")
+            raise ValueError("positions outside of the block")
         view = memoryview(block)[:end]
         while True:
             batch, status = plain_batch(view, start, self._bounds)
@@ -114,16 +115,16 @@ class Indexer:
                 return start, OTHER
             start += header.size
 
-    def passed(self, last_offset: int) -> None:
-        """Take note that everything up to `last_offset` has been seen."""
+    def advance_to(self, last_offset: int) -> None:
+        """Record that all offsets up to `last_offset` have been processed."""
         if last_offset >= self._first_dirty:
             self._map.latest_offset = last_offset
         self._bounds.floor = last_offset + 1
 
     def add(self, payload: Buffer, count: int, base_offset: int, last_offset_delta: int) -> bool:
-        """Put the keys of an inflated batch and step behind it; False when the map is full.
+        """Store the keys of a decompressed batch, and advance; return False if the map is full.
 
-        `MalformedBatch` for records that are none, or whose offsets do not rise inside the batch.
+        `MalformedBatch` for malformed records, or offsets that do not rise inside the batch.
         """
         for delta, _, position, size, *_ in rising_rows(payload, count, last_offset_delta):
             if size >= 0 and base_offset + delta >= self._first_dirty:
@@ -131,11 +132,11 @@ class Indexer:
                 if not self._map.put(key, base_offset + delta):
                     return False
             self.records_read += 1
-        self.passed(base_offset + last_offset_delta)
+        self.advance_to(base_offset + last_offset_delta)
         return True
 
     def add_rows(self, messages: Buffer, rows: array[int], base_offset: int) -> bool:
-        """Put the keys of messages of v0 or v1, which `rows` describe; False when the map is full."""
+        """Store the keys of v0 or v1 messages, which `rows` describe; return False if the map is full."""
         check_rows(rows)
         for at in range(0, len(rows), COLUMNS):
             delta, _, position, size = rows[at : at + 4]

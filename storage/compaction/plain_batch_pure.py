@@ -1,16 +1,16 @@
-"""Batches that compaction takes as they are, in plain Python: part of the twin of `_compaction.pyx`.
+"""Plain batches, which compaction processes directly, in Python: part of the reference of `_compaction.pyx`.
 
-A walk takes v2 batches that are plain: whole, sound, neither compressed nor part of a transaction. It stops before any
-other, which the caller takes in hand: inflates, decides what its transaction means for it, and hands over the records;
-or finds out what is wrong with it.
+A scan takes v2 batches that are plain: whole, valid, neither compressed nor part of a transaction. It stops before any
+other batch. The caller decompresses that one, applies the rules of transactions and passes the records, or reports the
+error.
 
-    run → MORE      what is left of the block is no whole batch
-          OTHER     a batch that is not plain, or not sound: the caller's
-          FULL      the map takes no further key (`Indexer`)
-          NO_ROOM   the next batch needs `room_needed` bytes of output (`Filter`)
+    run → MORE      the rest of the block is no whole batch
+          OTHER     a batch that is not plain, or not valid: for the caller
+          FULL      the map accepts no further key (`Indexer`)
+          NO_SPACE  the next batch needs `space_needed` bytes of output (`Filter`)
 
-A batch that lies outside the bounds the caller expects is not sound: base offsets are not covered by the checksum, and
-a wrong one would make every older record of its keys go.
+A batch outside of the expected bounds is not valid. The checksum does not cover base offsets, and a wrong one would
+remove all older records of its keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from offsetfs.storage.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAG
 from offsetfs.storage.records.codec_pure import COLUMNS, RECORD_SIZE_MIN, scan
 from offsetfs.storage.units import I64_MAX
 
-MORE, OTHER, FULL, NO_ROOM = range(4)
+MORE, OTHER, FULL, NO_SPACE = range(4)
 
 _SIZE = Struct(">i")
 _SIZE_POSITION = 8
@@ -35,14 +35,14 @@ _MAGIC_POSITION = 16
 
 @dataclass(slots=True)
 class BatchBounds:
-    """Where batches may lie: none begins below `floor`, none reaches `limit`."""
+    """The bounds of batches: none begins below `floor`, none reaches `limit`."""
 
     floor: int = 0
     limit: int = 0
 
 
 def plain_batch(block: memoryview, start: int, bounds: BatchBounds) -> tuple[Batch | None, int]:
-    """Return the sound, plain batch that begins the block behind `start`, or None and the status."""
+    """Return the valid, plain batch at `start` of the block, or None and the status."""
     left = len(block) - start
     if left < MAGIC_END or _SIZE.unpack_from(block, start + _SIZE_POSITION)[0] + LOG_OVERHEAD > left:
         return None, MORE
@@ -60,7 +60,7 @@ def plain_batch(block: memoryview, start: int, bounds: BatchBounds) -> tuple[Bat
 
 
 def rising_rows(payload: Buffer, count: int, last_offset_delta: int) -> Iterator[tuple[int, ...]]:
-    """Return the rows of the records of a batch (`codec.scan`), whose offsets rise inside of it."""
+    """Return the rows of the records of a batch (`codec.scan`), whose offsets must rise."""
     rows, before = scan(payload, count), -1
     for at in range(0, len(rows), COLUMNS):
         if not before < rows[at] <= last_offset_delta:
@@ -70,18 +70,18 @@ def rising_rows(payload: Buffer, count: int, last_offset_delta: int) -> Iterator
 
 
 def check_inside(messages: Buffer, position: int, size: int) -> None:
-    """Refuse a row that reaches out of its messages: `ValueError`."""
+    """Raise `ValueError` for a row that reaches out of its messages."""
     if not 0 <= position <= len(messages) or size > len(messages) - position:
         raise ValueError("a row outside of its messages")
 
 
 def check_offset(offset: int) -> None:
-    """Refuse a row whose offset is none: `MalformedBatch`."""
+    """Raise `MalformedBatch` for a row with an impossible offset."""
     if not 0 <= offset <= I64_MAX:
-        raise MalformedBatch("a message of an offset that no log can hold")
+        raise MalformedBatch("a message with an impossible offset")
 
 
 def check_rows(rows: array[int]) -> None:
-    """Refuse what are no rows of a scan: `ValueError`."""
+    """Raise `ValueError` for anything but rows of a scan."""
     if rows.typecode != "q" or len(rows) % COLUMNS:
-        raise ValueError("no rows of a scan")
+        raise ValueError("not the rows of a scan")

@@ -1,7 +1,7 @@
-"""What becomes of the header of a batch of which compaction takes records away.
+"""The header of a batch from which compaction removes records.
 
-Base and last offset, producer, sequence and leader epoch stay in every case: they tell what was there. Follows Kafka's
-MemoryRecords.buildRetainedRecordsInto and DefaultRecordBatch.writeEmptyHeader; KIP-534 for the delete horizon.
+Base and last offset, producer, sequence and leader epoch never change, because readers and brokers rely on them.
+Follows Kafka's MemoryRecords.buildRetainedRecordsInto and DefaultRecordBatch.writeEmptyHeader; KIP-534 for the horizon.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONG_MIN = -(2**63)
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
-    """Return the batch without its records: offsets, producer and largest timestamp stay."""
+    """Return the batch without its records, with the same offsets, producer and largest timestamp."""
     attributes = header.attributes & (APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG)
     return _sealed(
         replace(header, size=HEADER_SIZE, attributes=attributes, base_timestamp=Timestamp(NO_TIMESTAMP), count=0), b""
@@ -33,16 +33,16 @@ def empty_batch(header: BatchHeader) -> bytearray:
 
 
 def rebuilt(header: BatchHeader, records: Buffer, count: int, max_timestamp: int) -> bytearray:
-    """Return the batch with these of its records, encoded (and compressed) as they are to be stored.
+    """Return the batch with these of its records, encoded (and compressed) as they will be stored.
 
-    Times of creation count anew for the largest; the time of an append stays what it was.
+    The largest timestamp is recomputed for create times, and unchanged for append times.
     """
     latest = header.max_timestamp if header.attributes & APPEND_TIME_FLAG else Timestamp(max_timestamp)
     return _sealed(replace(header, size=HEADER_SIZE + len(records), max_timestamp=latest, count=count), records)
 
 
 def horizon_of(header: BatchHeader, horizon_ms: int) -> tuple[BatchHeader, int, bool]:
-    """Return the header with a horizon, and what `rebase` has to do to the records so that their times stay."""
+    """Return the header with a horizon, and the arguments for `rebase` that keep the record timestamps the same."""
     is_append_time = bool(header.attributes & APPEND_TIME_FLAG)
     before = header.max_timestamp if is_append_time else header.base_timestamp
     attributes = header.attributes | DELETE_HORIZON_FLAG
@@ -58,5 +58,5 @@ def _sealed(header: BatchHeader, records: Buffer) -> bytearray:
 
 
 def wrapped(number: int) -> int:
-    """Return a sum as a Java long has it."""
+    """Return a sum with the overflow of a Java long."""
     return (number - _LONG_MIN) % (1 << 64) + _LONG_MIN

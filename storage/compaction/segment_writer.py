@@ -1,8 +1,8 @@
-"""Writing the segments that compaction puts in the place of others: as `.cleaned` files, as it goes.
+"""Writes the segments that compaction swaps in, as `.cleaned` files.
 
-A megabyte is gathered, written and forgotten; only the entries of the indexes are kept in mind, in no more bytes than
-an index may have. A new segment begins where an offset or the file would pass what a segment can hold, which is where
-a segment of the source had passed it. Follows the writing half of Kafka's Cleaner.cleanSegments.
+A megabyte is buffered before each write. Only the index entries are kept in memory, in at most the size of an index. A
+new segment begins if an offset or the file size would exceed the limits of a segment, at a batch where a source segment
+began as well. Follows the writing half of Kafka's Cleaner.cleanSegments.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OFFSET_ENTRY_SIZE, _TIME_ENTRY_SIZE = 8, 12
 
 
 class SegmentWriter:
-    """The new segments for one group of old ones. `buffer[:used]` is gathered and not yet written."""
+    """The new segments for one group of old ones. `buffer[:used]` is not yet written."""
 
     def __init__(self, like: Segment, base_offset: int, throttle: Throttle, buffer: bytearray) -> None:
         """Begin with a segment at `base_offset`, in the directory and with the settings of the segment `like`."""
@@ -51,21 +51,21 @@ class SegmentWriter:
             self.buffer[self.used : self.used + len(data)] = data
             self.used += len(data)
 
-    def make_room(self, size: int) -> None:
-        """Write what is gathered, and have room for `size` bytes then."""
+    def make_space(self, size: int) -> None:
+        """Write the buffer, and make `size` bytes available in it."""
         self.write()
         if size > len(self.buffer):
             self.buffer = bytearray(size)
 
     def write(self) -> None:
-        """Write what is gathered."""
+        """Write the buffer."""
         if self.used:
             with memoryview(self.buffer) as view:
                 self._append(view[: self.used])
             self.used = 0
 
     def _append(self, data: memoryview) -> None:
-        """Write whole batches; in parts, where one belongs into the next segment."""
+        """Write whole batches; split them if some belong into the next segment."""
         start = 0
         for cut, base_offset in self._cuts(data):
             self._append_part(data[start:cut])
@@ -84,7 +84,7 @@ class SegmentWriter:
         self._throttle.take(len(data))
 
     def _cuts(self, data: memoryview) -> Iterable[tuple[int, int]]:
-        """Yield (position, base offset) of each batch in `data` that cannot be in the segment of those before it."""
+        """Yield (position, base offset) of each batch in `data` that does not fit into the current segment."""
         if not self._may_overflow:
             return
         base, size, position = self._segments[-1].base_offset, self._segments[-1].size, 0
@@ -95,12 +95,14 @@ class SegmentWriter:
                 yield position, base
             position, size = position + header.size, size + header.size
 
-    def expect(self, limit: int, size: int) -> None:
-        """Say what is to come: offsets below `limit`, about `size` bytes. The rare segment that cannot hold them is
-        looked at batch by batch."""
-        room = LOG_BYTES_MAX // 2  # what is written anew may be longer than it was, not that much
+    def set_bounds(self, limit: int, size: int) -> None:
+        """Announce the following data: offsets below `limit`, about `size` bytes.
+
+        Only if the segment may not hold them, which is rare, are batches checked one by one.
+        """
+        space = LOG_BYTES_MAX // 2  # a rewritten batch may be longer than before, but not twice as long
         segment = self._segments[-1]
-        self._may_overflow = limit - 1 - segment.base_offset > RELATIVE_OFFSET_MAX or segment.size + size > room
+        self._may_overflow = limit - 1 - segment.base_offset > RELATIVE_OFFSET_MAX or segment.size + size > space
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -114,7 +116,7 @@ class SegmentWriter:
         self._indexer = OutputIndexer(base_offset, like.config.index_interval_bytes, entries_max)
 
     def _seal(self) -> None:
-        """End the segment: what was written is on disk, its indexes too."""
+        """End the segment, and sync it with its indexes."""
         assert self._file is not None
         segment = self._segments[-1]
         self._file.sync()
@@ -125,9 +127,9 @@ class SegmentWriter:
             _write(segment.path(suffix), content)
 
     def finish(self, aborted: Iterable[AbortedTransaction], modified_ns: int) -> list[Segment]:
-        """Write the rest, and the transactions that were aborted; return the segments, on disk with their names.
+        """Write the rest, and the aborted transactions; return the segments, durable with their names.
 
-        The files get `modified_ns` as the time of their last change: that is how old the records are.
+        The files get the modification time `modified_ns`, because that is the age of their records.
         """
         self.write()
         self._seal()
@@ -145,7 +147,9 @@ class SegmentWriter:
         return self._segments
 
     def discard(self) -> None:
-        """Remove what was written, as far as that goes, unless it has another name by now: then it is in use."""
+        """Remove the written files as far as possible, except those that were already renamed, because they are in
+        use.
+        """
         if self._file is not None:
             self._file.close()
         for segment in self._segments:

@@ -1,8 +1,8 @@
-"""A limit on bytes a second for work in the background, so that it leaves the disk to others.
+"""Limits the bytes per second of background work, so that it leaves disk bandwidth to other work.
 
-What was read and written is reported; when more went by than the rate allows, the caller is made to sleep until it
-does not. A sleep is for what 300 ms allow, or more, so that small pieces cost nothing. Follows Kafka's Throttler, which
-looks only every 300 ms, however much went by.
+The caller reports bytes read and written. If the rate is exceeded, `take` sleeps until it is not. Sleeps are at least
+as long as the budget of 300 ms, so that small amounts cost nothing. Follows Kafka's Throttler, which checks only every
+300 ms, whatever the amount.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ WINDOW_SECONDS = 0.3
 
 
 class Throttle:
-    """At most `bytes_per_second`, in the long run. One for all who share the limit; not for several threads."""
+    """At most `bytes_per_second` in the long run, shared by all work of one thread. Not thread-safe."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Throttle:
         self._window_bytes = 0
 
     def take(self, count: int) -> None:
-        """Report that `count` bytes were read or written; sleeps when that was too fast."""
+        """Report that `count` bytes were read or written; sleeps if that exceeds the rate."""
         self._window_bytes += count
         now = self._monotonic()
         elapsed = now - self._window_start
@@ -46,5 +46,5 @@ class Throttle:
 
 
 def unlimited() -> Throttle:
-    """Return a throttle that never makes anybody wait."""
+    """Return a throttle that never sleeps."""
     return Throttle(float("inf"), monotonic=lambda: 0.0, sleep=lambda _seconds: None)

@@ -73,7 +73,7 @@ cdef tuple walked(
     PyObject_GetBuffer(block, &source, PyBUF_SIMPLE)
     try:
         if not 0 <= start <= end <= source.len or limit < end:
-            raise ValueError("a walk outside of its block")
+            raise ValueError("positions outside of the block")
         rows_max = min((end - start) // HEADER_BYTES, ROWS_COUNT_MAX)
         rows = clone(_template, rows_max * COLUMN_COUNT, zero=False)
         with nogil:

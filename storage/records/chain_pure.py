@@ -77,7 +77,7 @@ def _walk(
     block: Buffer, start: int, end: int, limit: int, file_position: int, offsets: tuple[int, int] | None
 ) -> tuple[array[int], int]:
     if not 0 <= start <= end <= min(len(block), limit):
-        raise ValueError("a walk outside of its block")
+        raise ValueError("positions outside of the block")
     view, rows, offset_min = memoryview(block), array("q"), offsets[0] if offsets else -1
     while end - start >= HEADER_SIZE and len(rows) < ROWS_MAX * COLUMNS:
         base_offset, length, *rest = _HEADER.unpack_from(view, start)

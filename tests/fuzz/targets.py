@@ -137,7 +137,7 @@ def _compaction(data: bytes) -> None:
 def _walked(twin: ModuleType, block: bytes) -> list[object]:
     offsets = twin.OffsetMap(24 * 50, 1.0, hash_key=bytes(16))
     indexer = twin.Indexer(offsets, 0)
-    indexer.expect(0, 2**62)
+    indexer.set_bounds(0, 2**62)
     position, status = indexer.run(block, 0, len(block))
     seen: list[object] = [position, status]
     if status == compaction_pure.OTHER:
@@ -149,7 +149,7 @@ def _walked(twin: ModuleType, block: bytes) -> list[object]:
             else:
                 seen.append(indexer.add(payload, header.count, header.base_offset, header.last_offset_delta))
     records = twin.Filter(offsets, 2**62, 5_000, 2**50, {1: 5})
-    records.expect(0, 2**62)
+    records.set_bounds(0, 2**62)
     out = bytearray(3 * len(block) + 1000)
     position, size, status = records.run(block, 0, len(block), out, 0)
     seen += [position, status, bytes(out[:size]), records.records_read, records.records_kept]

@@ -235,7 +235,7 @@ def test_a_map_that_fills_amid_a_malformed_batch_leaves_the_batch_to_the_caller(
     for twin in (_compaction, compaction_pure):
         for block in (whole, broken):
             indexer = twin.Indexer(twin.OffsetMap(24 * 10, 1.0, hash_key=bytes(16)), 0)
-            indexer.expect(0, 1000)
+            indexer.set_bounds(0, 1000)
             outcomes.append(indexer.run(bytes(block), 0, len(block)))
     assert outcomes[:2] == outcomes[2:] == [(0, compaction_pure.FULL), (0, compaction_pure.OTHER)]
 

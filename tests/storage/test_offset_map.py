@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from keyed_logs import Keyed, end_of_transaction, keyed
 
 from offsetfs.storage.compaction import _compaction, compaction_pure, offset_map
-from offsetfs.storage.compaction.compaction_pure import FULL, MORE, NO_ROOM, OTHER, SLOT_SIZE
+from offsetfs.storage.compaction.compaction_pure import FULL, MORE, NO_SPACE, OTHER, SLOT_SIZE
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.partition.producers import COMMIT
 from offsetfs.storage.records.batch import HEADER_SIZE, parse_header, read_batch, seal_checksum
@@ -133,7 +133,7 @@ def walked(
     """Return what the first walk makes of a block."""
     offsets = module.OffsetMap(slots * SLOT_SIZE, 1.0)
     indexer = module.Indexer(offsets, first_dirty)
-    indexer.expect(floor, limit)
+    indexer.set_bounds(floor, limit)
     position, status = indexer.run(block, 0, len(block))
     if status == OTHER:  # its keys may be in the map or not: nobody asks it any more
         return position, status, indexer.floor
@@ -151,7 +151,7 @@ BATCHES = (
 def test_the_first_walk_notes_the_latest_offset_of_every_key(twin: ModuleType) -> None:
     offsets = twin.OffsetMap(100 * SLOT_SIZE)
     indexer = twin.Indexer(offsets, 0)
-    indexer.expect(0, 100)
+    indexer.set_bounds(0, 100)
     block = b"".join(BATCHES)
     assert indexer.run(block, 0, len(block)) == (len(block), MORE)
     assert [offsets.get(key) for key in (b"a", b"b", b"c")] == [5, 2, 9]
@@ -161,7 +161,7 @@ def test_the_first_walk_notes_the_latest_offset_of_every_key(twin: ModuleType) -
 def test_the_first_walk_passes_over_what_is_below_the_first_dirty_offset(twin: ModuleType) -> None:
     offsets = twin.OffsetMap(100 * SLOT_SIZE)
     indexer = twin.Indexer(offsets, 6)
-    indexer.expect(0, 100)
+    indexer.set_bounds(0, 100)
     indexer.run(BATCHES[0], 0, len(BATCHES[0]))
     assert (offsets.count, offsets.latest_offset) == (0, -1)
     indexer.run(BATCHES[1], 0, len(BATCHES[1]))
@@ -171,7 +171,7 @@ def test_the_first_walk_passes_over_what_is_below_the_first_dirty_offset(twin: M
 def test_the_first_walk_ends_in_the_middle_of_a_batch_when_the_map_is_full(twin: ModuleType) -> None:
     offsets = twin.OffsetMap(2 * SLOT_SIZE, 1.0)
     indexer = twin.Indexer(offsets, 0)
-    indexer.expect(0, 100)
+    indexer.set_bounds(0, 100)
     block = b"".join(BATCHES)
     assert indexer.run(block, 0, len(block)) == (len(BATCHES[0]), FULL)
     assert (offsets.latest_offset, offsets.get(b"a"), offsets.get(b"b")) == (2, 0, 2)
@@ -182,7 +182,7 @@ def test_a_batch_that_is_not_whole_is_left_for_the_next_block(twin: ModuleType) 
     whole = [len(b"".join(BATCHES[:count])) for count in range(4)]
     for end in range(len(block) + 1):
         indexer = twin.Indexer(twin.OffsetMap(2400), 0)
-        indexer.expect(0, 100)
+        indexer.set_bounds(0, 100)
         assert indexer.run(block, 0, end) == (max(size for size in whole if size <= end), MORE)
 
 
@@ -239,11 +239,11 @@ def test_a_batch_that_is_not_plain_or_not_sound_is_left_to_the_caller_and_nothin
         batch = sealed(batch)
     offsets = twin.OffsetMap(2400)
     indexer = twin.Indexer(offsets, 0)
-    indexer.expect(0, 101)
+    indexer.set_bounds(0, 101)
     assert indexer.run(batch, 0, len(batch)) == (0, OTHER)
     assert (indexer.floor, offsets.latest_offset > 3) == (0, False)
     records = twin.Filter(twin.OffsetMap(2400), 1000, 0, 0, {})
-    records.expect(0, 101)
+    records.set_bounds(0, 101)
     out = bytearray(1000)
     assert records.run(batch, 0, len(batch), out, 0) == (0, 0, OTHER)
     assert (records.records_read, records.records_kept, records.floor) == (0, 0, 0)
@@ -294,7 +294,7 @@ def filtered(
         offsets.put(key, offset)
     offsets.latest_offset = latest_offset
     records = module.Filter(offsets, upper_bound, now_ms, 9_000, last_offsets or {})
-    records.expect(0, OFFSET_MAX)
+    records.set_bounds(0, OFFSET_MAX)
     out = bytearray(1 << 16)
     position, size, status = records.run(block, 0, len(block), out, 0)
     assert (position, status) == (len(block), MORE)
@@ -340,7 +340,7 @@ def test_records_without_a_key_go_and_are_counted_but_not_behind_what_the_map_ha
     offsets = twin.OffsetMap(2400)
     offsets.put(b"k", 1)
     records = twin.Filter(offsets, 100, 0, 0, {})
-    records.expect(0, 100)
+    records.set_bounds(0, 100)
     block = keyed(0, Keyed(0, None, b"1"), Keyed(1, b"k", b"2"), Keyed(2, None, b"3"))
     out = bytearray(1000)
     _, size, _ = records.run(block, 0, len(block), out, 0)
@@ -398,15 +398,15 @@ def test_a_batch_that_finds_no_room_says_how_much_it_needs_and_is_not_begun(twin
         offsets.put(b"%d" % number, number)
     block = keyed(0, *(Keyed(number, b"%d" % number, None, number) for number in range(3)))
     records = twin.Filter(offsets, 100, 0, 2**62, {})
-    records.expect(0, 100)
+    records.set_bounds(0, 100)
     needed = 0
     for room in itertools.count(len(block) - 1):
         out = bytearray(room)
         position, size, status = records.run(block, 0, len(block), out, 0)
         if status == MORE:
             break
-        assert (position, size, status) == (0, 0, NO_ROOM) and room < records.room_needed
-        needed = records.room_needed
+        assert (position, size, status) == (0, 0, NO_SPACE) and room < records.space_needed
+        needed = records.space_needed
         assert (records.records_read, records.records_kept) == (0, 0)
     assert room == needed > len(block)
     assert [record[0] for record in shown(bytes(out[:size]))[0][3]] == [0, 1, 2] and records.records_read == 3
@@ -447,14 +447,14 @@ def second_walk(module: ModuleType, block: bytes, latest_offset: int, room: int,
         offsets.put(key, offset * 7)
     offsets.latest_offset = latest_offset
     records = module.Filter(offsets, 30, 5_000, 2**50, {1: 12, 2: 20, 3: 5})
-    records.expect(floor, 60)
+    records.set_bounds(floor, 60)
     out, written, position = bytearray(room), b"", 0
     while True:
         position, size, status = records.run(block, position, len(block), out, 0)
         written += out[:size]
-        if status == NO_ROOM and size == 0:
-            out = bytearray(max(records.room_needed, len(out) + 1))
-        elif status != NO_ROOM:
+        if status == NO_SPACE and size == 0:
+            out = bytearray(max(records.space_needed, len(out) + 1))
+        elif status != NO_SPACE:
             counts = records.records_read, records.records_kept, records.records_without_key
             return position, status, written, counts, records.floor
 
