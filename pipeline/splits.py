@@ -16,6 +16,7 @@ from itertools import pairwise
 from offsetfs.pipeline.log_directories import LogDirectories
 from offsetfs.pipeline.scan_range import Range
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.segments.segment import Segment
 
 
@@ -39,7 +40,7 @@ def cut(
     whole = [Piece(each, _bytes_between(directory.log(each.name), each.start, each.end)) for each in ranges]
     total = sum(piece.bytes for piece in whole)
     size = max(min(bytes_per_split, -(-total // splits_min)), 1)
-    pieces = [piece for each in whole for piece in _cut_by_bytes(directory.log(each.range.name), each, size)]
+    pieces = [piece for each in whole for piece in _pieces(directory.log(each.range.name), each, size)]
     if records_per_split_max is not None:
         parts = [part for piece in pieces for part in _cut_by_records(piece.range, records_per_split_max)]
         return [(each,) for each in _cut_evenly(parts, splits_min)]
@@ -50,7 +51,11 @@ def cut(
 
 def _bytes_between(log: Log, start: int, end: int) -> int:
     """Return about how many bytes the offsets take; an index interval more or less."""
-    return sum(last - first for _, first, last in _stretches(log, start, end))
+    return with_retry(log, start, lambda _: sum(last - first for _, first, last in _stretches(log, start, end)))
+
+
+def _pieces(log: Log, piece: Piece, size: int) -> list[Piece]:
+    return with_retry(log, piece.range.start, lambda _: list(_cut_by_bytes(log, piece, size)))
 
 
 def _stretches(log: Log, start: int, end: int) -> Iterator[tuple[Segment, int, int]]:

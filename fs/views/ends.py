@@ -6,15 +6,17 @@ may not show all the others. A batch that cannot be read counts as records, so t
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Sequence
 
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, WouldBlock
 from offsetfs.storage.partition.isolation import LogView
-from offsetfs.storage.partition.segment_retry import SegmentRetry
+from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.records.batch import Batch, BatchHeader
 from offsetfs.storage.records.codec import COLUMNS
 from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.views.view_blocks import UNREADABLE
 
 _STEPS_MAX = 16  # batches looked at on the event loop; runs of control batches belong into a thread
@@ -103,17 +105,12 @@ def newest_start(view: LogView, count: int, *, end: int | None = None) -> int:
         return end
     if count >= end - start:
         return start
-    retry = SegmentRetry(view.log)
     try:
         while True:
-            segments = view.log.snapshot()
-            try:
-                begin = _newest_start(view, max(start, end - span), end, count)
-            except OSError as error:  # another process replaced or removed a segment
-                if not retry.again(error, segments, start):
-                    raise
-                start = max(start, view.log.log_start_offset)
-                continue
+            begin = with_retry(
+                view.log, start, functools.partial(_newest_start, view, max(start, end - span), end, count)
+            )
+            start = max(start, view.log.log_start_offset)
             if begin is not None:
                 return max(begin, start)
             if end - start <= span:
@@ -123,11 +120,11 @@ def newest_start(view: LogView, count: int, *, end: int | None = None) -> int:
         return max(start, end - count)
 
 
-def _newest_start(view: LogView, begin: int, end: int, count: int) -> int | None:
+def _newest_start(view: LogView, begin: int, end: int, count: int, segments: Segments) -> int | None:
     """Return where the newest `count` records below `end` begin, when they all lie at or after the batch of `begin`."""
     batches: deque[tuple[int, int]] = deque()  # base offset, records
     total = 0
-    for segment in view.log.snapshot().from_floor(begin):
+    for segment in segments.from_floor(begin):
         for place, header in segment.headers(segment.position_of(begin) if segment.base_offset < begin else 0):
             if header.base_offset >= end:
                 break

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offsetfs.storage.errors import OffsetOutOfRange
+from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.records import batch_chain
 from offsetfs.storage.records.batch import Batch
+from offsetfs.storage.segments.segment_map import Segments
 
 if TYPE_CHECKING:
     from offsetfs.storage.partition.log import Log
@@ -14,11 +16,16 @@ if TYPE_CHECKING:
 
 def batch_at(log: Log, offset: int, *, nowait: bool) -> Batch | None:
     """See `Log.batch_at`."""
+    if nowait:
+        return _find(log, log.snapshot(), offset, nowait=True)
+    return with_retry(log, offset, lambda segments: _find(log, segments, offset, nowait=False))
+
+
+def _find(log: Log, segments: Segments, offset: int, *, nowait: bool) -> Batch | None:
     if not log.log_start_offset <= offset <= log.next_offset:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)
     if offset == log.next_offset:
         return None
-    segments = log.snapshot()
     for segment in segments.from_floor(offset):
         batch = segment.find(offset, offset_end=segments.next_base_offset(segment), nowait=nowait)
         if batch is not None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.partition.damage_registry import OnDamage
+from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.segments import time_search
+from offsetfs.storage.segments.segment_map import Segments
 
 if TYPE_CHECKING:
     from offsetfs.storage.partition.log import Log
@@ -28,13 +30,30 @@ def find_record(
 
     Batches on the way that cannot be read go to `on_damage`; by default the log records them.
     """
-    segments, offset_min = log.snapshot(), log.log_start_offset
+    if nowait:
+        return _find(log, log.snapshot(), timestamp, shows, on_damage, nowait=True)
+    return with_retry(
+        log,
+        log.log_start_offset,
+        lambda segments: _find(log, segments, timestamp, shows, on_damage, nowait=False),
+    )
+
+
+def _find(
+    log: Log,
+    segments: Segments,
+    timestamp: int,
+    shows: time_search.VisibilityFilter,
+    on_damage: OnDamage | None,
+    *,
+    nowait: bool,
+) -> time_search.FoundRecord | None:
     for segment in segments.from_timestamp(timestamp, nowait=nowait):
         offset_end = segments.next_base_offset(segment)
         found = time_search.find_record(
             segment,
             timestamp,
-            offset_min,
+            log.log_start_offset,
             shows=shows,
             offset_end=offset_end,
             on_damage=on_damage or log.note_damage,

@@ -40,6 +40,7 @@ from offsetfs.storage.partition.log_values import Appended as Appended
 from offsetfs.storage.partition.log_values import Damage as Damage
 from offsetfs.storage.partition.log_values import FollowerProtocol
 from offsetfs.storage.partition.producers import ProducerEntry
+from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.partition.transactions import Transactions
 from offsetfs.storage.records.batch import Batch, set_append_time, stamp
 from offsetfs.storage.records.batch_builder import SealedBatch
@@ -216,7 +217,9 @@ class Log:
 
         The first call walks over the headers of the active segment, unless the log was closed cleanly.
         """
-        return self.transactions.last_stable_offset(nowait=nowait)
+        if nowait:
+            return self.transactions.last_stable_offset(nowait=True)
+        return with_retry(self, self.log_start_offset, lambda _: self.transactions.last_stable_offset())
 
     def aborted(self, offset_from: int, offset_to: int, *, nowait: bool = False) -> list[tuple[int, int, int]]:
         """Return (producer id, first offset, offset of the abort marker) of the aborted transactions that reach into

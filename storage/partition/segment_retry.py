@@ -9,9 +9,15 @@ from __future__ import annotations
 
 import errno
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
-from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments.segment_map import Segments
+
+if TYPE_CHECKING:
+    from offsetfs.storage.partition.log import Log
+
+_Answer = TypeVar("_Answer")
 
 REPLACEMENT_WAIT_S = 1.0
 """How long a reader waits for the replacement of a segment whose file is gone: longer than a broker's renames take."""
@@ -48,3 +54,19 @@ class SegmentRetry:
         if log.snapshot() is segments:  # between the renames of a swap
             time.sleep(_PAUSE_S)
         return True
+
+
+def with_retry(log: Log, offset: int, look_up: Callable[[Segments], _Answer]) -> _Answer:
+    """Return what `look_up` returns for the segments of the log; ask again with those of now while a file is gone.
+
+    `offset`: what is looked up. Raises OSError ESTALE as `SegmentRetry`, and where the partition is gone.
+    """
+    retry: SegmentRetry | None = None
+    while True:
+        segments = log.snapshot()
+        try:
+            return look_up(segments)
+        except OSError as error:
+            retry = retry or SegmentRetry(log)
+            if not retry.again(error, segments, offset):
+                raise

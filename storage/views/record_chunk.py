@@ -19,7 +19,7 @@ from itertools import accumulate
 from offsetfs.storage.errors import OffsetOutOfRange, WouldBlock
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.partition.segment_retry import SegmentRetry
+from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.records import batch_chain, chain
 from offsetfs.storage.records.batch import Batch
 from offsetfs.storage.records.batch_header import CODEC_MASK, CONTROL_FLAG, CRC_START, HEADER_SIZE, MAGIC, MAGIC_END
@@ -82,14 +82,11 @@ def read_chunk(
     """
     if nowait:
         return _read_chunk(view, place, form, bytes_max, on_damage, nowait=True)
-    retry = SegmentRetry(view.log)
-    while True:
-        segments = view.log.snapshot()
-        try:
-            return _read_chunk(view, place, form, bytes_max, on_damage, nowait=False)
-        except OSError as error:
-            if not retry.again(error, segments, place.offset):
-                raise
+    return with_retry(
+        view.log,
+        place.offset,
+        lambda _: _read_chunk(view, place, form, bytes_max, on_damage, nowait=False),
+    )
 
 
 def _read_chunk(

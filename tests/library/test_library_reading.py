@@ -282,6 +282,25 @@ def test_reading_goes_on_when_another_process_replaces_segments(
     assert len(seen + list(reader)) == 100
 
 
+def test_a_record_and_a_time_are_found_where_another_process_replaced_segments(
+    segmented: offsetfs.Partition, tmp_path: Path
+) -> None:
+    assert segmented.end_offset == 100
+    middle = segmented.record(50)
+    assert middle is not None
+    for log in logs_of(tmp_path)[:-1]:
+        replace(log)
+    first = segmented.record(0)
+    assert first is not None and first.value == b"value 0"
+    for log in logs_of(tmp_path)[:-1]:
+        replace(log)
+    assert segmented.offset_at(datetime.fromtimestamp(0, UTC)) == 0
+    for log in logs_of(tmp_path)[:-1]:
+        log.unlink()
+    with pytest.raises(offsetfs.errors.OffsetOutOfRange):
+        segmented.record(20)
+
+
 @pytest.mark.parametrize("kind", READERS)
 def test_a_reader_reports_the_offset_that_another_process_removed(
     segmented: offsetfs.Partition, tmp_path: Path, kind: str

@@ -15,6 +15,8 @@ from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.scan import scan
 from offsetfs.pipeline.scan_range import DataLoss, Range, resolve
 from offsetfs.pipeline.schema import arrow_schema, schema_of
+from offsetfs.pipeline.splits import cut
+from offsetfs.storage.names import TopicPartition
 
 pytestmark = [pytest.mark.unit, pytest.mark.damages]
 
@@ -51,6 +53,17 @@ def test_a_scan_goes_on_in_segments_that_were_replaced(data: Path) -> None:
         copy = shutil.copy(log, f"{log}.swap")
         Path(copy).replace(log)
     assert found + [offset for offsets in reading for offset in offsets] == list(range(80))
+
+
+def test_a_query_is_planned_over_segments_that_were_replaced(data: Path) -> None:
+    with opened((str(data),)) as directory:
+        log = directory.log(TopicPartition("orders", 0))
+        for file in logs_of(data)[:-1]:
+            Path(shutil.copy(file, f"{file}.cleaned")).replace(file)
+        tasks = cut(directory, [Range("orders", 0, 0, 80)], splits_min=4, bytes_per_split=1000)
+        assert log.next_offset == 80
+    ranges = [each for task in tasks for each in task]
+    assert [each.start for each in ranges] == [0, *(each.end for each in ranges[:-1])] and ranges[-1].end == 80
 
 
 def remove_segments(data: Path) -> None:
