@@ -50,7 +50,10 @@ def unclean_copy(tmp_path: Path) -> Path:
     The index files of the active segments are as long as Kafka allocates them, 10 MiB of mostly holes.
     """
     with tarfile.open(GOLDEN / "kafka-4.1-unclean.tar.xz") as archive:
-        archive.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(tmp_path, filter="data")
+        else:
+            archive.extractall(tmp_path)
     return tmp_path / "kafka-4.1-unclean"
 
 
@@ -182,7 +185,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if call.when == "call":
         item.stash[_PASSED] = report.passed

@@ -1,5 +1,6 @@
 """The bench itself: its arithmetic, its page and charts, its made-up logs, and that all of it still runs."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -72,7 +73,7 @@ def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
         taken.append((name, number))
         return float(number)
 
-    figures = interleaved({name: lambda number, name=name: measure(name, number) for name in "ab"}, 2)
+    figures = interleaved({name: functools.partial(measure, name) for name in "ab"}, 2)
     assert taken == [("a", -1), ("b", -1), ("a", 0), ("b", 0), ("a", 1), ("b", 1)]
     assert figures == {"a": [0.0, 1.0], "b": [0.0, 1.0]}
 

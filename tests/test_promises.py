@@ -2,6 +2,7 @@
 
 import ast
 import functools
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -19,20 +20,20 @@ def promises() -> list[str]:
 @functools.cache
 def quoted() -> set[str]:
     """The arguments of all `@pytest.mark.promise(…)` in the tests, and the promises of all rows in tests/crash."""
-    found = set()
+    found: set[str] = set()
     for file in (ROOT / "tests").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             match node:
                 case ast.Call(func=ast.Attribute(attr="promise"), args=words):
-                    found |= {word.value for word in words if isinstance(word, ast.Constant)}
+                    found |= _texts(words)
                 case ast.Call(func=ast.Name(id="Row"), keywords=given):
                     promises = [each.value for each in given if each.arg == "promises"]
-                    found |= {word.value for each in promises for word in ast.walk(each) if _is_text(word)}
+                    found |= _texts(word for each in promises for word in ast.walk(each))
     return found
 
 
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+def _texts(nodes: Iterable[ast.AST]) -> set[str]:
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
 @pytest.mark.parametrize("promise", promises())

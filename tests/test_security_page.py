@@ -19,14 +19,15 @@ def sentences() -> list[str]:
 @functools.cache
 def quoted() -> set[str]:
     """The arguments of all `@pytest.mark.security(…)` in the tests."""
-    found = set()
+    found: set[str] = set()
     for file in (ROOT / "tests").rglob("*.py"):
         text = file.read_text()
         if "mark.security(" in text:
             for node in ast.walk(ast.parse(text)):
                 match node:
                     case ast.Call(func=ast.Attribute(attr="security"), args=words):
-                        found |= {word.value for word in words if isinstance(word, ast.Constant)}
+                        texts = [word.value for word in words if isinstance(word, ast.Constant)]
+                        found |= {text for text in texts if isinstance(text, str)}
     return found
 
 

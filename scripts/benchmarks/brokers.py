@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import mounted  # noqa: F401  (the fixtures of the tests are on the path after it)
 from kafka_broker import KafkaBroker
@@ -85,7 +86,16 @@ def make_unclean(log_dir: Path, partition: TopicPartition) -> None:
     checkpoint.write_offsets(path, {**checkpoint.read_offsets(path), partition: 0})
 
 
-def find_in_log(broker: KafkaBroker, pattern: str) -> re.Match[str]:
+class LoggingBroker(Protocol):
+    """A broker whose log can be read."""
+
+    @property
+    def is_running(self) -> bool: ...
+
+    def log_text(self) -> str: ...
+
+
+def find_in_log(broker: LoggingBroker, pattern: str) -> re.Match[str]:
     """Return the match of `pattern` in what the broker logs, once it does."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while not (match := re.search(pattern, broker.log_text())):
@@ -95,13 +105,13 @@ def find_in_log(broker: KafkaBroker, pattern: str) -> re.Match[str]:
     return match
 
 
-def cleaned_seconds(broker: KafkaBroker, partition: TopicPartition) -> float:
+def cleaned_seconds(broker: LoggingBroker, partition: TopicPartition) -> float:
     """Return how long the cleaner worked at a partition, once it has. It says so to a tenth; its rate says more."""
     match = find_in_log(broker, _CLEANED.format(re.escape(str(partition))))
     megabytes, elapsed, rate = (float(number.replace(",", "")) for number in match.groups())
     return megabytes / rate if rate else elapsed
 
 
-def loaded_seconds(broker: KafkaBroker, partition: TopicPartition) -> float:
+def loaded_seconds(broker: LoggingBroker, partition: TopicPartition) -> float:
     """Return how long the broker took to load, and recover, a partition when it started."""
     return int(find_in_log(broker, _LOADED.format(re.escape(str(partition))))[1]) / 1000

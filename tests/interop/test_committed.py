@@ -1,5 +1,6 @@
 """A mount for committed records, and its `groups`, beside a running broker: the same answers as the broker's."""
 
+import functools
 import json
 import os
 import subprocess
@@ -16,6 +17,11 @@ pytestmark = pytest.mark.interop
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 UNCOMMITTED, COMMITTED = [("-X", f"isolation.level=read_{level}") for level in ("uncommitted", "committed")]
+
+
+def says(path: Path, text: str) -> bool:
+    """Whether a file is there and has this text."""
+    return path.exists() and path.read_text() == text
 
 
 def within(seconds: float, condition: Callable[[], bool]) -> bool:
@@ -78,7 +84,7 @@ def test_groups_show_what_the_broker_answers(kafka: KafkaBroker, tmp_path: Path)
             to = ("--reset-offsets", "--to-offset", offset, "--execute", "--topic", "orders:0")
             kafka.tool(GROUPS, "--group", "billing", *to)
             wanted = f"{offset}\n"
-            assert within(5, lambda wanted=wanted: billing.exists() and (billing / "orders-0").read_text() == wanted)
+            assert within(5, functools.partial(says, billing / "orders-0", wanted))
         described = kafka.tool(GROUPS, "--group", "billing", "--describe").stdout
         rows = [line.split() for line in described.splitlines() if line.startswith("billing")]
         shown = [line.split() for line in (billing / "lag").read_text().splitlines()[1:]]

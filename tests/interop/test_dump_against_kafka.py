@@ -141,7 +141,7 @@ SOURCES = (
 BATCHES_MAX = 12
 
 
-def places(data: bytes) -> list[tuple[int, int]]:
+def places(data: bytes | bytearray) -> list[tuple[int, int]]:
     """Position and size of the first batches of a log."""
     found: list[tuple[int, int]] = []
     position = 0

@@ -1,6 +1,7 @@
 """A read-only mount of a running broker's directory shows what the broker writes, as it writes it."""
 
 import errno
+import functools
 import json
 import os
 import subprocess
@@ -16,6 +17,11 @@ from kafka_broker import KafkaBroker
 from offsetfs import cli
 
 pytestmark = pytest.mark.interop
+
+
+def is_number(path: Path, number: int) -> bool:
+    """Whether a file shows the number."""
+    return int(path.read_text()) == number
 
 
 @contextmanager
@@ -47,7 +53,7 @@ def test_a_record_is_seen_within_a_tenth_of_a_second_of_its_acknowledgement(kafk
         for number in range(5):
             kafka.produce("orders", b"line %d\n" % number)
             next_file, latest = mnt / "orders-0" / "next", mnt / "orders-0" / "latest"
-            assert within(0.1, lambda next_file=next_file, end=number + 1: int(next_file.read_text()) == end)
+            assert within(0.1, functools.partial(is_number, next_file, number + 1))
             assert latest.read_bytes() == b"line %d" % number
             assert (mnt / "orders-0" / "values").read_bytes().count(b"\n") == number + 1
 
@@ -100,7 +106,7 @@ def test_cat_follow_prints_what_a_producer_at_full_speed_writes_once_and_in_orde
     lines = b"".join(b"line %07d of a producer in a hurry\n" % number for number in range(200_000))
     kafka.produce("orders", b"before\n")
     with followed(kafka, tmp_path / "mnt") as mnt, (tmp_path / "seen").open("wb") as seen:
-        command = ["timeout", "60", "cat", mnt / "orders-0" / "follow@0"]
+        command = ["timeout", "60", "cat", str(mnt / "orders-0" / "follow@0")]
         with subprocess.Popen(command, stdout=seen) as cat:
             kafka.produce("orders", lines)
             assert within(10, lambda: (tmp_path / "seen").stat().st_size >= len(b"before\n" + lines))

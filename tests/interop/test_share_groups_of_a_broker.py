@@ -50,7 +50,7 @@ def shown(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def spans(partition: dict[str, Any]) -> list[tuple[int, int, str, int]]:
-    return [tuple(batch.values()) for batch in partition["batches"]]  # type: ignore[misc]
+    return [tuple(batch.values()) for batch in partition["batches"]]
 
 
 def test_progress_is_what_the_broker_says(new_kafka: Callable[..., KafkaBroker], tmp_path: Path) -> None:

@@ -74,7 +74,9 @@ def test_records_of_one_partition_go_into_another(data: offsetfs.Directory, orde
     ],
 )
 @unit
-def test_lines_become_values(data, orders: offsetfs.Partition, lines: bytes, values: list[bytes]) -> None:
+def test_lines_become_values(
+    data: offsetfs.Directory, orders: offsetfs.Partition, lines: bytes, values: list[bytes]
+) -> None:
     assert orders.append_lines(lines) == range(len(values))
     assert [each.value for each in reread(data)] == values
 
@@ -96,14 +98,18 @@ def test_lines_of_json_become_records(data: offsetfs.Directory, orders: offsetfs
 
 
 @unit
-def test_a_wrong_line_is_named_and_what_came_before_it_is_kept(data, orders: offsetfs.Partition) -> None:
+def test_a_wrong_line_is_named_and_what_came_before_it_is_kept(
+    data: offsetfs.Directory, orders: offsetfs.Partition
+) -> None:
     with pytest.raises(ValueError, match="line 3, byte 9: "):
         orders.append_ndjson(b'{"value":"a"}\n\n{"value":1}\n{"value":"b"}\n')
     assert [each.value for each in reread(data)] == [b"a"]
 
 
 @unit
-def test_json_values_are_taken_as_their_text_where_that_is_wanted(orders: offsetfs.Partition, data) -> None:
+def test_json_values_are_taken_as_their_text_where_that_is_wanted(
+    orders: offsetfs.Partition, data: offsetfs.Directory
+) -> None:
     lines = b'{"value": {"a" : 1} }\n{"value":5}\n{"value":null,"key":"k"}\n{"value":"s"}\n'
     assert orders.append_ndjson(lines, json_values="text") == range(4)
     assert [each.value for each in reread(data)] == [b'{"a" : 1}', b"5", None, b"s"]
@@ -131,7 +137,9 @@ def test_batches_are_compressed_as_the_topic_says(data: offsetfs.Directory, code
 
 
 @unit
-def test_what_is_too_large_is_refused_and_what_came_before_it_is_kept(data, orders: offsetfs.Partition) -> None:
+def test_what_is_too_large_is_refused_and_what_came_before_it_is_kept(
+    data: offsetfs.Directory, orders: offsetfs.Partition
+) -> None:
     with pytest.raises(offsetfs.errors.RecordTooLarge):
         orders.extend([NewRecord(b"a"), NewRecord(b"x" * 2_000_000), NewRecord(b"b")])
     with pytest.raises(offsetfs.errors.RecordTooLarge):
@@ -177,7 +185,9 @@ def test_there_is_one_writer(data: offsetfs.Directory) -> None:
 
 @pytest.mark.promise("Records appended through `offsetfs.open` are on disk when the log directory is closed.")
 @unit
-def test_a_sync_moves_the_recovery_point_and_the_end_is_clean(data, orders: offsetfs.Partition) -> None:
+def test_a_sync_moves_the_recovery_point_and_the_end_is_clean(
+    data: offsetfs.Directory, orders: offsetfs.Partition
+) -> None:
     log = data._directory.log(TopicPartition("orders", 0))
     orders.append(b"v")
     assert log.recovery_point == 0

@@ -38,7 +38,7 @@ def is_it(told: dict[str, Any], record: offsetfs.Record) -> bool:
     if (told["offset"], told["timestamp"]) != (record.offset, record.timestamp):
         return False
     if "value_sha256" in told:
-        return hashlib.sha256(record.value or b"").hexdigest() == told["value_sha256"]
+        return hashlib.sha256(record.value or b"").hexdigest() == str(told["value_sha256"])
     return record.value == (None if told["value_b64"] is None else base64.b64decode(told["value_b64"]))
 
 
@@ -201,7 +201,7 @@ def later() -> Iterator[Callable[[Callable[[], object]], None]]:
         thread.join()
 
 
-def test_a_follower_waits_for_what_comes(data: offsetfs.Directory, later) -> None:
+def test_a_follower_waits_for_what_comes(data: offsetfs.Directory, later: Callable[..., Any]) -> None:
     begun = threading.Event()
 
     def write() -> None:

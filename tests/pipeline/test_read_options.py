@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from offsetfs.pipeline.read_options import EARLIEST, LATEST, OptionError, ReadOp
 pytestmark = pytest.mark.unit
 
 
-def parse(is_stream: bool | None = False, **options: str) -> ReadOptions:
+def parse(is_stream: Any = False, **options: str) -> ReadOptions:
     return ReadOptions.parse({"path": "/logs", **options}, is_stream=is_stream)
 
 

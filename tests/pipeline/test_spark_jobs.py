@@ -94,10 +94,10 @@ def test_compact_leaves_what_the_cleaner_leaves_byte_for_byte(spark: Any, tmp_pa
                 partition.extend(rows)
     shutil.copytree(ours, cleaners)
     directory = LogDirectory.open(str(cleaners), defaults={"segment.bytes": "4000"})
-    for partition in [each for each in directory.partitions() if each.topic == "users"]:
-        log = directory.log(partition)
+    for name in [each for each in directory.partitions() if each.topic == "users"]:
+        log = directory.log(name)
         if (found := find_dirty_range(log, None, 5000)).cleanable_bytes:
-            directory.set_cleaner_offset(partition, clean(log, found, now_ms=5000).end_offset)
+            directory.set_cleaner_offset(name, clean(log, found, now_ms=5000).end_offset)
     directory.close()
     done = compact(spark, str(ours))
     assert [each.partition for each in done.partitions] == ["users-1", "users-2"]
@@ -301,14 +301,14 @@ def test_a_topic_gets_another_number_of_partitions_and_groups_go_on_where_they_w
     assert repartition(*arguments, offset_map=str(offset_map)).published.records == 1200
     assert repartition(*arguments).published.is_repeated
     old, new = records(tmp_path, "orders"), records(tmp_path, "wide")
-    for name, rows in new.items():
-        for key in {record.key or b"" for record in rows}:
+    for name, moved in new.items():
+        for key in {record.key or b"" for record in moved}:
             assert partition_of(key, 5) == int(name[-1])
-            wanted = [record.value for rows in old.values() for record in rows if record.key == key]
-            assert [record.value for record in rows if record.key == key] == wanted
+            wanted = [record.value for held in old.values() for record in held if record.key == key]
+            assert [record.value for record in moved if record.key == key] == wanted
     for committed in ({"orders-0": 0}, {"orders-0": 400, "orders-1": 130}, {f"orders-{n}": 400 for n in range(3)}):
         begins = translate(read_moves(str(offset_map)), committed)
-        unread = {record.value for name, rows in old.items() for record in rows[committed.get(name, 0) :]}
+        unread = {record.value for name, held in old.items() for record in held[committed.get(name, 0) :]}
         assert unread <= {record.value for name, rows in new.items() for record in rows[begins[name] :]}
     assert begins == {name: len(rows) for name, rows in new.items()}
     with pytest.raises(JobFailed, match="holds records already"):

@@ -30,9 +30,9 @@ def make_log(path: Path) -> Path:
     for number in range(ORDERS):
         state = "refused" if number % 4 == 3 else "paid"
         builder = BatchBuilder(1 << 16)
-        value = b'{"id":%d,"state":"%s"}' % (number, state.encode())
+        order = b'{"id":%d,"state":"%s"}' % (number, state.encode())
         headers = (("source", b"web"),) if number == 4 else ()
-        assert builder.append(b"k%d" % (number % 3), value, headers, FIRST_MS + 20_000 * number)
+        assert builder.append(b"k%d" % (number % 3), order, headers, FIRST_MS + 20_000 * number)
         orders.append(builder.seal())
     mixed = directory.create_partition(TopicPartition("mixed", 0), {"retention.ms": "-1"})
     for value in MIXED:

@@ -20,6 +20,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.producers import COMMIT
 from offsetfs.storage.records.batch import build
 from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.mount
 
@@ -36,13 +37,13 @@ def data(value: bytes, *, producer_id: int = -1) -> SealedBatch:
         producer_epoch=0 if is_transactional else -1,
         base_sequence=0 if is_transactional else -1,
     )
-    return SealedBatch(memoryview(batch), 1, len(value) + 1, START_MS, len(batch))
+    return SealedBatch(memoryview(batch), 1, len(value) + 1, Timestamp(START_MS), len(batch))
 
 
 def marker(producer_id: int) -> SealedBatch:
     record = (b"\0\0" + COMMIT.to_bytes(2, "big"), b"\0\0\0\0\0\7", (), START_MS)
     batch = build([record], transactional=True, control=True, producer_id=producer_id, producer_epoch=0)
-    return SealedBatch(memoryview(batch), 1, 0, START_MS, len(batch))
+    return SealedBatch(memoryview(batch), 1, 0, Timestamp(START_MS), len(batch))
 
 
 @pytest.fixture(scope="module")
