@@ -84,7 +84,6 @@ class Buffers:
     def __init__(self, bytes_max: int, on_shortage: Callable[[int], None]) -> None:
         self.bytes_max = bytes_max
         self.lent_bytes = 0
-        self.shortages = 0
         """How often somebody found no memory."""
         self._on_shortage = on_shortage
         self._free: dict[_Kind, list[BatchBuilder]] = {}
@@ -150,7 +149,6 @@ class Buffers:
             self._line.popleft().event.set()
 
     def _report_shortage(self, capacity: int) -> None:
-        self.shortages += 1
         self._on_shortage(self.lent_bytes + sum(each.capacity for each in self._line) + capacity - self.bytes_max)
 
     def _fits(self, capacity: int) -> bool:
