@@ -84,7 +84,6 @@ class Buffers:
     def __init__(self, bytes_max: int, on_shortage: Callable[[int], None]) -> None:
         self.bytes_max = bytes_max
         self.lent_bytes = 0
-        """How often somebody found no memory."""
         self._on_shortage = on_shortage
         self._free: dict[_Kind, list[BatchBuilder]] = {}
         self._free_bytes = 0
