@@ -38,6 +38,10 @@ LOOK_INTERVAL_S = 0.01
 CATCH_UP_BYTES_MAX = 4 << 20
 """How much one look takes in: some milliseconds. The rest comes with the next one."""
 
+TIMESTAMP_TICK_MS = 20
+"""How long a directory may change without another modification time: file systems stamp with a clock that ticks every
+one to ten milliseconds, on kernels before 6.13 all of them. Until it is over the names are listed at each look."""
+
 BLOCK_BYTES = 128 << 10
 """How much is read at once: a look at a preallocated file finds only zeros, again and again."""
 
@@ -70,9 +74,8 @@ class LogFollower:
     def look(self, *, is_forced: bool = False) -> None:
         """Bring the log up to date, if the last look is long enough ago. Never raises for what a broker may do.
 
-        `is_forced`: look now, and list the directory even if its modification time is unchanged: the kernel's clock
-        ticks every few milliseconds, so that a rename may leave the time as it was. Any thread; calls wait for each
-        other.
+        `is_forced`: look now, and list the directory even if its modification time is unchanged. Any thread; calls wait
+        for each other.
         """
         with self._looking:
             now = self._now()
@@ -141,6 +144,7 @@ class LogFollower:
     # --- names -------------------------------------------------------------------------------------------------------
 
     def _look_at_names(self, changed: int) -> None:
+        age_ms = self._log.clock.now_ms() - changed // 1_000_000
         inodes, is_swapping = self._log_files()
         if is_swapping or not inodes:
             return  # and look again next time
@@ -157,7 +161,7 @@ class LogFollower:
         if segments.active is not old.active:
             self._begin(segments.active)
         self._log.adopt(segments)
-        if max(inodes) == newest:
+        if max(inodes) == newest and abs(age_ms) > TIMESTAMP_TICK_MS:
             self._names_changed = changed
 
     def _below_bound(self, inodes: dict[int, int], active: int) -> dict[int, int]:

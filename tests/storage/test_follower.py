@@ -159,6 +159,29 @@ def test_another_log_in_its_place_is_another_log(writer: Log, tmp_path: Path, wh
         assert again is not reader and again.next_offset == 0
 
 
+def test_a_roll_within_one_tick_of_the_file_systems_clock_is_noticed(
+    writer: Log, reader: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower, "TIMESTAMP_TICK_MS", 1e9)
+    writer.append(sealed(b"0"))
+    assert values_of(reader) == [b"0"]
+    changed = os.stat(writer.path).st_mtime_ns
+    writer.roll()
+    writer.append(sealed(b"1"))
+    os.utime(writer.path, ns=(changed, changed))
+    assert values_of(reader) == [b"0", b"1"]
+
+
+def test_names_that_changed_long_ago_are_not_listed_again(
+    writer: Log, reader: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.utime(writer.path, ns=(10**9, 10**9))
+    reader.refresh()
+    monkeypatch.setattr(follower.files, "names_with_inodes", pytest.fail)
+    writer.append(sealed(b"0"))
+    assert values_of(reader) == [b"0"]
+
+
 def test_a_log_start_inside_a_segment_is_followed(writer: Log, reader: Log, tmp_path: Path) -> None:
     for number in range(5):
         writer.append(sealed(b"%d" % number))
