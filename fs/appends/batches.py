@@ -17,6 +17,7 @@ import trio
 from offsetfs.fs.appends.buffers import Buffers
 from offsetfs.fs.appends.shared_sync import Writer
 from offsetfs.fs.threads import in_thread
+from offsetfs.storage.partition.log import Appended
 from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
 
 CORES = len(os.sched_getaffinity(0))
@@ -32,7 +33,7 @@ class Batch:
 
     # A topic of a thousand partitions opens a thousand of these at once. What few of them need is made on demand: the
     # garbage collector visits each object that lives for some milliseconds several times (25 % of the time, measured).
-    __slots__ = ("_ahead", "_end", "_parts", "_sealed", "builder", "due", "is_done", "writers")
+    __slots__ = ("_ahead", "_end", "_parts", "_sealed", "builder", "due", "is_done", "where", "writers")
 
     def __init__(self, builder: BatchBuilder, due: float = math.inf) -> None:
         self.builder = builder
@@ -45,6 +46,8 @@ class Batch:
         self._end: trio.Event | None = None  # set when it is done; for tasks that wait
         self._ahead: trio.Event | None = None  # set when the thread that seals it has ended
         self._sealed: SealedBatch | None = None
+        self.where: Appended | None = None
+        """Where it is in the log, once it is there."""
 
     def note(self, writer: Writer, first: int, timestamp: int) -> None:
         """The records from number `first` on are the writer's."""
@@ -67,9 +70,16 @@ class Batch:
             await self._end.wait()
 
     def seal(self) -> SealedBatch:
-        """Return the finished batch, made now unless that was done ahead; what compressing raises. Any thread."""
+        """Return the finished batch, made now unless that was done ahead. Any thread.
+
+        Raises what compressing raises, but for a MemoryError: then the batch is stored without compression. A
+        MemoryError leaves the batch as it was.
+        """
         if self._sealed is None:
-            self._sealed = self.builder.seal()
+            try:
+                self._sealed = self.builder.seal()
+            except MemoryError:
+                self._sealed = self.builder.seal(is_compressed=False)
         return self._sealed
 
     @property

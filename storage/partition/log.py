@@ -44,6 +44,7 @@ from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.partition.transactions import Transactions
 from offsetfs.storage.records.batch import Batch, set_append_time, stamp
 from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.batch_header import has_producer
 from offsetfs.storage.segments import time_search
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import FULL, Segment
@@ -234,7 +235,8 @@ class Log:
 
         After return it is in the segment file, visible to every reader, not yet on disk (`flush`). Raises
         `RecordTooLarge` above `max.message.bytes`, `LogFenced`, `ReadOnlyLog`, `OffsetOutOfRange` where there are no
-        offsets any more (a checkpoint lied), or the disk's OSError: then nothing of the batch is in the log.
+        offsets any more (a checkpoint lied), or the disk's OSError: then nothing of the batch is in the log. The same
+        holds for a MemoryError, after which the batch can be appended again, unless it is of an idempotent producer.
         """
         with self._lock:
             self._check_writable()
@@ -248,10 +250,13 @@ class Log:
             timestamp = self._stamp(sealed, base_offset)
             last_offset = base_offset + sealed.count - 1
             segment = self._segment_for(sealed.size, last_offset, timestamp)
+            is_of_producer, next_offset = has_producer(sealed.data), last_offset + 1
+            appended = Appended(base_offset, last_offset, timestamp)
             self._write(segment, sealed, base_offset, timestamp)
-            self._producers.note(sealed)
-            self.next_offset = last_offset + 1
-            return Appended(base_offset, last_offset, timestamp)
+            self.next_offset = next_offset  # nothing is allocated since the batch is in the segment: it counts, or not
+            if is_of_producer:
+                self._producers.note(sealed)
+            return appended
 
     def refusal(self) -> OSError | StorageError:
         """Return the error of a write to this log, which is read only."""

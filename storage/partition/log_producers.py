@@ -15,7 +15,6 @@ from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition.producers import ABORT, ProducerState, end_marker
 from offsetfs.storage.records.batch import parse_header, read_batch
 from offsetfs.storage.records.batch_builder import SealedBatch
-from offsetfs.storage.records.batch_header import has_producer
 
 if TYPE_CHECKING:
     from offsetfs.storage.partition.log import Log
@@ -45,8 +44,8 @@ class LogProducers:
         self.save(log)
 
     def note(self, sealed: SealedBatch) -> None:
-        """Take note of a batch that was appended."""
-        if self.state is not None and has_producer(sealed.data):
+        """Take note of a batch of a producer, which was appended."""
+        if self.state is not None:
             header = parse_header(sealed.data)
             marker = end_marker(read_batch(sealed.data, check=False)) if header.is_control else None
             self.state.replay(header, marker)

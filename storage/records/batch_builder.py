@@ -55,6 +55,7 @@ class BatchBuilder:
     __slots__ = (
         "_base_timestamp",
         "_buffer",
+        "_compressed",
         "_sealed",
         "bytes_max",
         "compression",
@@ -79,6 +80,7 @@ class BatchBuilder:
         self.values_bytes = 0
         self.max_timestamp = NO_TIMESTAMP
         self._base_timestamp = 0
+        self._compressed: memoryview | None = None  # the batch, once its records are replaced by their compressed form
         self._sealed = False
 
     @property
@@ -173,24 +175,27 @@ class BatchBuilder:
         self._note(timestamp, self.count + 1, value_size + 1)
         return True
 
-    def seal(self) -> SealedBatch:
-        """Finish the batch: header, compression, checksum. The builder takes nothing more until `reset`."""
+    def seal(self, *, is_compressed: bool = True) -> SealedBatch:
+        """Finish the batch: header, compression, checksum. The builder takes nothing more until `reset`.
+
+        After a MemoryError it can be called again: the records are not lost. `is_compressed=False` needs less memory.
+        """
         assert self.count > 0
         self._sealed = True
-        data = self._buffer[: self.size]
-        if self.compression.codec:
-            payload = compress(self.compression.name, data[HEADER_SIZE:], self.compression.level)
-            data = self._placed(payload)
+        if self._compressed is None and self.compression.codec and is_compressed:
+            self._compress()
+        data = self._buffer[: self.size] if self._compressed is None else self._compressed
         write_header(data, self._header(len(data)))
         seal_checksum(data)
         return SealedBatch(data, self.count, self.values_bytes, self.max_timestamp, len(data))
 
-    def _placed(self, payload: bytes) -> memoryview:
-        """Return a batch of compressed records, where the plain ones were: their memory is this batch's already."""
+    def _compress(self) -> None:
+        """Put the compressed records where the plain ones were: their memory is this batch's already."""
+        payload = compress(self.compression.name, self._buffer[HEADER_SIZE : self.size], self.compression.level)
         size = HEADER_SIZE + len(payload)
         data = self._buffer[:size] if size <= self.bytes_max else memoryview(bytearray(size))
         data[HEADER_SIZE:] = payload
-        return data
+        self._compressed = data  # nothing is allocated between these two lines, so that no MemoryError parts them
 
     def _header(self, size: int) -> BatchHeader:
         return BatchHeader(
@@ -199,7 +204,7 @@ class BatchBuilder:
             leader_epoch=-1,
             magic=MAGIC,
             crc=0,
-            attributes=self.compression.codec,
+            attributes=0 if self._compressed is None else self.compression.codec,
             last_offset_delta=self.count - 1,
             base_timestamp=Timestamp(self._base_timestamp),
             max_timestamp=self.max_timestamp,

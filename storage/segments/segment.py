@@ -339,20 +339,27 @@ class Segment:
     def append(self, batch: SealedBatch, base_offset: int, timestamp: int) -> None:
         """Write a stamped batch, whose largest timestamp is `timestamp`, at the end.
 
-        After an error the file is cut back to its previous length. If that fails too, it is longer than `size`.
+        After an error the file is cut back to its previous length. If that fails too, it is longer than `size`. After a
+        MemoryError the same batch can be appended again.
         """
         opened = self.open_files()
         last_offset = base_offset + batch.count - 1
         position = self.size
+        size = position + batch.size
         if not self._is_preallocated:
             self._preallocation.reserve(opened.log, position, batch.size)
         try:
             opened.log.write(position, batch.data)
-        except OSError:
-            with contextlib.suppress(OSError):
+            self._note(opened, batch, position, last_offset, timestamp)
+        except (OSError, MemoryError):
+            with contextlib.suppress(OSError, MemoryError):
                 opened.log.truncate(position)
                 self._is_preallocated = False
             raise
+        self.size = size  # nothing may be allocated from here on: the batch is in the segment now
+
+    def _note(self, opened: SegmentFiles, batch: SealedBatch, position: int, last_offset: int, timestamp: int) -> None:
+        """Take the batch written at `position` into what is known of the segment; may be called again for it."""
         if timestamp > self.max_timestamp()[0]:
             self._max_timestamp = (timestamp, last_offset)
         if position == 0:
@@ -360,7 +367,6 @@ class Segment:
         if self._bytes_since_index_entry > self.config.index_interval_bytes:
             self._index(opened, last_offset, position)
         self._bytes_since_index_entry += batch.size
-        self.size = position + batch.size
 
     def _index(self, opened: SegmentFiles, last_offset: int, position: int) -> None:
         """Add the sparse index entries. On a full disk an entry is lost, which costs time later; the record is not."""

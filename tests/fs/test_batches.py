@@ -166,11 +166,11 @@ async def test_what_cannot_be_compressed_is_told_as_what_cannot_be_written(
     world, threads = appends
 
     def seal(builder: BatchBuilder) -> None:
-        raise OSError(errno.ENOMEM, "no memory")
+        raise OSError(errno.EIO, "compression failed")
 
     monkeypatch.setattr(BatchBuilder, "seal", seal)
     writer = Writer()
     take(world, writer, range(2))
     await wait_all_tasks_blocked()
     await threads.end(0)
-    assert writer.code == errno.ENOMEM and held(world) == []
+    assert writer.code == errno.EIO and held(world) == []
