@@ -100,5 +100,5 @@ async def _fill(file: OpenFile, tells: bool) -> None:
 
 
 async def _tell(file: OpenFile) -> None:
-    while told := await file.read(0, READ_BYTES):
-        await put(told)
+    while data := await file.read(0, READ_BYTES):
+        await put(data)

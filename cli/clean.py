@@ -1,4 +1,4 @@
-"""`offsetfs clean`: do the duties of a log directory once, without a mount."""
+"""`offsetfs clean`: run the background tasks of a log directory once, without a mount."""
 
 from __future__ import annotations
 

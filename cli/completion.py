@@ -1,6 +1,6 @@
 """What may follow on a command line, for the shells' TAB: verbs, options, directories, partitions, mount options.
 
-click walks the command line and asks the parameter at its end; what each can be is told here by its metavar, the word
+click walks the command line and asks the parameter at its end; its metavar says here what it can be, the word
 that --help shows. Nothing is opened and nothing is loaded but the verb itself: names come from directory listings.
 `completion_scripts` has the shells' ends.
 """

@@ -10,7 +10,7 @@ from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 
 
 def require(question: str, *, is_given: bool) -> None:
-    """Return when the user agrees: with --yes, or by answering. `Failure` where nobody can, or somebody does not."""
+    """Return when the user agrees: with --yes, or by answering. `Failure` without a terminal or consent."""
     if is_given:
         return
     if not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""`offsetfs create`: partitions of a topic, made in a log directory that nobody serves, or through our own mount."""
+"""`offsetfs create`: partitions of a topic, made in a log directory that is not served, or through our own mount."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A mount that outlived its daemon: every call on it is answered `Transport endpoint is not connected`.
 
-A daemon that was killed leaves one. It is of no use to anybody, and stands where the next mount wants to be, so
+A daemon that was killed leaves one. It is of no use, and stands where the next mount wants to be, so
 `offsetfs mount` takes it away; the log directory is recovered by that mount as after every crash.
 
 Only the answer proves it. What is known about daemons does not: numbers of devices are given anew, also to mounts of
@@ -41,7 +41,7 @@ def clear(mount_point: str) -> str | None:
 
 
 def is_dead(mount: Mount) -> bool:
-    """Whether this is a mount of offsetfs that nobody answers for any more."""
+    """Whether this is a mount of offsetfs whose daemon is gone."""
     if mount.type != FILE_SYSTEM_TYPE:
         return False
     served = running.serving(mount)

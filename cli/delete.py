@@ -75,4 +75,4 @@ def _in_directory(log_directory: str, partitions: list[TopicPartition], yes: boo
 def _delete(directory: LogDirectory, partitions: list[TopicPartition]) -> None:
     for partition in partitions:
         directory.delete_partition(partition)
-    directory.deletions.run_all()  # nobody reads through us, and nobody stays to do it later
+    directory.deletions.run_all()  # no reader holds files of this process, which ends now

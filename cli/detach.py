@@ -5,7 +5,7 @@
     child:  no stray descriptors ── work ── new session, "ready", then standard streams go to /dev/null
 
 One fork is enough: the child leads a session of its own, without a terminal, and opens none. It begins that session
-only when it is ready: until then it stays in the process group of whoever called us. An automounter (systemd's
+only when it is ready: until then it stays in the process group of the caller. An automounter (systemd's
 `x-systemd.automount`) lets only its own group walk to the place where it waits for a mount, everybody else waits too.
 """
 

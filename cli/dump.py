@@ -45,12 +45,12 @@ _SIZE = click.IntRange(0, BYTES_MAX)
 
 
 class _ReaderGone(Exception):
-    """Nobody reads standard output any more: `| head` has seen enough."""
+    """Standard output has no reader any more: `| head` has seen enough."""
 
 
 def _decoder_class(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    told = "Only Kafka's StringDecoder, the default, is known."
-    return click.option(name, metavar="[CLASS]", is_flag=False, flag_value=STRING_DECODER, help=told)
+    help_text = "Only Kafka's StringDecoder, the default, is known."
+    return click.option(name, metavar="[CLASS]", is_flag=False, flag_value=STRING_DECODER, help=help_text)
 
 
 @click.command("dump", short_help="Print segments, indexes and snapshots, as Kafka's tool does.")

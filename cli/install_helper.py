@@ -17,7 +17,7 @@ PREFIX = "/usr/local"
 @click.command("install-helper", short_help="Install what mount(8), systemd, man and the shells look for.")
 @click.option("--remove", is_flag=True, help="Take away what was installed.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@click.option("--force", is_flag=True, help="Overwrite and remove also what somebody else wrote or changed.")
+@click.option("--force", is_flag=True, help="Overwrite and remove also files that another program wrote or changed.")
 @click.option("--prefix", default=PREFIX, show_default=True, metavar="DIR", help="Where all but mount.offsetfs goes.")
 @click.option("--root", default="/", show_default=True, metavar="DIR", help="Install below DIR, for packages.")
 @click.option("--python", metavar="FILE", help="The interpreter that will have offsetfs; this one if left out.")
@@ -38,7 +38,7 @@ def command(remove: bool, dry_run: bool, force: bool, prefix: str, root: str, py
     offsetfs install-helper --remove
     offsetfs install-helper --prefix /usr --root debian/offsetfs --python /usr/bin/python3
 
-    Exit codes: 1 wrong call or permissions, 2 system error, 32 a file of somebody else is in the way.
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 a foreign file is in the way.
     """
     from offsetfs.cli.installed.contents import contents
     from offsetfs.cli.installed.installation import Installation

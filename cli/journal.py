@@ -1,9 +1,9 @@
-"""Where a mount's log goes: the file it was told, stderr in the foreground, else syslog, else a file of its own.
+"""Where a mount's log goes: the file of an option, stderr in the foreground, else syslog, else a file of its own.
 
 Where stderr is systemd's journal, each line begins with its priority as sd-daemon(3) has it, and no time. A file that
 was asked for with `log-file=` is opened anew when it was moved away, so that logrotate needs no signal.
 
-The file of its own is ~/.local/state/offsetfs/offsetfs.log ($XDG_STATE_HOME is honoured), root's
+The file of its own is ~/.local/state/offsetfs/offsetfs.log ($XDG_STATE_HOME is honored), root's
 /var/log/offsetfs.log; it is turned over at 1 MiB, once. Who can have none there has it beside the files of his daemons
 (running). Lines hold no record contents, and control characters in them are escaped.
 """
@@ -76,7 +76,7 @@ def _handler(foreground: bool) -> logging.Handler:
 
 
 def _named(path: str) -> logging.Handler:
-    """Return what writes to a file that the user has named; whoever names one turns it over."""
+    """Return the handler of a file that the user has named, and rotates."""
     return _with(_IN_FILES, logging.handlers.WatchedFileHandler(path))
 
 

@@ -1,4 +1,4 @@
-"""What is left to do, told while a mount ends: to `offsetfs umount`, to systemd, to the log.
+"""Reports the progress of an unmount: to `offsetfs umount`, systemd and the log.
 
 A thread of its own tells it, because the end of a mount is a time of long system calls. It runs from the moment the
 mount begins to end until `end`, which everything that concludes must come after.
@@ -42,14 +42,14 @@ class LeavingTeller:
 
     def begin(self, reason: str, left: Callable[[], Left]) -> None:
         """The mount has begun to end; `left` may be asked from any thread."""
-        self._manager.stopping(f"ending ({reason}): {told(left())}", EXTEND_SECONDS)
+        self._manager.stopping(f"ending ({reason}): {described(left())}", EXTEND_SECONDS)
         try:
             self._thread = thread_start.start(functools.partial(self._tell, left))
         except OSError as error:  # the records matter more than their progress
             _log.warning("ending without reports of progress: %s", error.strerror)
 
     def end(self) -> None:
-        """Everything is done: nothing is told after this returns."""
+        """Everything is done: nothing is reported after this returns."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -58,14 +58,14 @@ class LeavingTeller:
         count = 0
         while not self._over.wait(TELL_SECONDS):
             count += 1
-            text = told(left())
+            text = described(left())
             self._manager.busy(f"ending: {text}", EXTEND_SECONDS)
             self._publish(text)
             if count % LOG_EVERY == 0:
                 _log.info("ending: %s", text)
 
 
-def told(left: Left) -> str:
+def described(left: Left) -> str:
     """Return in words what is not on disk yet."""
     if not left.batches:
         return _CLOSING

@@ -36,7 +36,7 @@ MOUNT_INSTEAD = "use that mount, or unmount it first (offsetfs umount {mount}), 
 OPEN_SEGMENTS_MAX = 2048
 WORD_SECONDS = 0.5
 LINE_SECONDS = 10.0
-"""How often a recovery says how far it is: to whoever waits for the mount, and to the log."""
+"""How often a recovery reports its progress: to the process that waits for the mount, and to the log."""
 
 EXTEND_SECONDS = 120
 """What a recovery asks of the service manager each time: it tells itself how far it is with every few megabytes."""
@@ -160,7 +160,7 @@ class _Mounting:
         self._daemon: running.Daemon | None = None
 
     def run(self, word: Word) -> int:
-        """Serve until the end; return the exit code. What goes wrong before the mount answers is told to `word`."""
+        """Serve until the end; return the exit code. What goes wrong before the mount answers goes to `word`."""
         is_foreground = not word.is_detached
         try:
             return self._serve(word)
@@ -283,7 +283,7 @@ class _Mounting:
         return daemon
 
     def _publish(self, ending: str) -> None:
-        """Tell whoever waits for our end what is left to do."""
+        """Tell processes that wait for our end what is left to do."""
         if self._daemon is not None:
             with contextlib.suppress(OSError):
                 running.register(dataclasses.replace(self._daemon, ending=ending), self._place)

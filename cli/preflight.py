@@ -31,7 +31,7 @@ NOT_PERMITTED = (
     "append show the same tree"
 )
 AUTOMOUNT_TYPE = "autofs"
-"""Of a place that is mounted when somebody goes there, by systemd's x-systemd.automount or the automounter."""
+"""Of a place that is mounted at its first use, by systemd's x-systemd.automount or the automounter."""
 
 WARNINGS_MAX = 5
 SIGNS = (

@@ -1,4 +1,4 @@
-"""Word of how far something is, once it takes longer than two seconds, and only where somebody looks."""
+"""Progress bars for operations that take longer than two seconds, on terminals only."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ class RecoveryTeller:
         now = self._now()
         if now >= self._next:
             self._next = now + self._every_seconds
-            self._tell(told(progress, now - self._begun))
+            self._tell(described(progress, now - self._begun))
 
 
-def told(progress: RecoveryProgress, seconds: float) -> str:
+def described(progress: RecoveryProgress, seconds: float) -> str:
     """Return how far a recovery is after so many seconds, and how long it may still take."""
     done = f"recovering {progress.partition}, {progress.partitions_done} of {progress.partitions_total} partitions done"
     if not progress.bytes_done or progress.bytes_done == progress.bytes_total:

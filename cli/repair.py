@@ -26,7 +26,7 @@ LEFT = 1
 @click.option("--dry-run/--yes", "dry_run", default=True, help="Show what would be done (the default), or do it.")
 @click.option("--json", "as_json", is_flag=True, help="One object a line.")
 def command(log_directory: str, dry_run: bool, as_json: bool) -> int:
-    """Repair a log directory that nobody writes to.
+    """Repair a log directory that no process writes to.
 
     Without --yes nothing is changed: it shows what would be done. With --yes compactions that were interrupted are
     finished, every log is verified beyond its recovery point and cut where it is not sound (what is cut is kept beside

@@ -83,7 +83,7 @@ def own_directory() -> str:
 
 
 def register(daemon: Daemon, place: str) -> None:
-    """Write the file of `daemon`. OSError when `place` is somebody else's: it would say what they like."""
+    """Write the file of `daemon`. OSError when `place` is another user's, who could change it."""
     make_own(place)
     for other in _of_device(daemon.device, place):
         if not other.is_alive:  # its mount is gone: the number is ours now

@@ -46,7 +46,7 @@ def take(mount_point: str) -> Sample:
 def take_if_it_answers(mount_point: str) -> Sample | None:
     """Read the metrics; None when that is not allowed, or the mount does not answer in two seconds.
 
-    Another process does the reading: whoever waits for a file system that is stuck cannot even be killed.
+    Another process does the reading: a process that waits for a stuck file system cannot even be killed.
     """
     text = read_if_it_answers(mount_point, METRICS)
     return None if text is None else parsed(text.decode(), time.monotonic())

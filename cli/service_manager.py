@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class ServiceManager:
-    """Whoever started us as a service, or nobody."""
+    """The service manager that started us, if any."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._address = environment.get("NOTIFY_SOCKET") or None
@@ -42,5 +42,5 @@ class ServiceManager:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as out:
                 out.sendto("\n".join(lines).encode("utf-8", "replace"), address)
         except OSError as error:
-            _log.warning("the service manager cannot be told %s: %s", lines[0], error)
+            _log.warning("the service manager cannot be notified of %s: %s", lines[0], error)
             self._address = None

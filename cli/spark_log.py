@@ -30,7 +30,7 @@ _REASON = re.compile(
 
 
 class SparkLog:
-    """The file of one job. It is there as soon as somebody writes to it."""
+    """The file of one job. It is there as soon as it is written to."""
 
     def __init__(self) -> None:
         self.path = _folder() / f"spark-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}.log"
@@ -56,7 +56,7 @@ class SparkLog:
             traceback.print_exception(error, file=file)
 
     def reason(self) -> str | None:
-        """Return why there is no session, if the JVM, or the script that begins it, has told that here."""
+        """Return why there is no session, if the JVM, or the script that begins it, has written it here."""
         try:
             with self.path.open(encoding="utf-8", errors="replace") as file:
                 found = _REASON.search(file.read(_READ_MAX))
@@ -65,7 +65,7 @@ class SparkLog:
         return next(filter(None, found.groups())) if found else None
 
     def remove(self) -> None:
-        """Take the file away: nobody asks what Spark says while all goes well."""
+        """Remove the file: Spark's messages are not needed after a success."""
         self.path.unlink(missing_ok=True)
 
 

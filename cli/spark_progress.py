@@ -1,4 +1,4 @@
-"""A bar for a job of Spark's: how many of its tasks are done. Only where somebody looks, and after two seconds."""
+"""A bar for a job of Spark's: how many of its tasks are done. On terminals only, and after two seconds."""
 
 from __future__ import annotations
 

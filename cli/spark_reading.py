@@ -70,14 +70,14 @@ def _in_all(rows: list[dict[str, Any]]) -> str:
     records = sum(row["records"] for row in rows)
     noun = "record" if records == 1 else "records"
     unreadable = sum(row["unreadable"] for row in rows)
-    told = f"{records:,} {noun}, {size(sum(row['bytes'] for row in rows))} in {counted(len(rows), 'partition')}"
+    summary = f"{records:,} {noun}, {size(sum(row['bytes'] for row in rows))} in {counted(len(rows), 'partition')}"
     if unreadable:
-        told += f"; left out {counted(unreadable, 'damaged batch', 'damaged batches')} (offsetfs verify names them)"
+        summary += f"; left out {counted(unreadable, 'damaged batch', 'damaged batches')} (offsetfs verify names them)"
     if len(rows) < 2 or not records:
-        return told
+        return summary
     largest = max(rows, key=lambda row: int(row["records"]))
     times = largest["records"] * len(rows) / records
-    return f"{told}; {largest['topic']}-{largest['partition']} has {times:.1f} times its share"
+    return f"{summary}; {largest['topic']}-{largest['partition']} has {times:.1f} times its share"
 
 
 def _print_stats(rows: list[dict[str, Any]]) -> None:

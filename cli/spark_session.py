@@ -94,8 +94,8 @@ def _session(master: str | None, settings: dict[str, str], log: SparkLog) -> Spa
             return session(master, {**({} if is_remote(master) else quiet), **settings})
     except Exception as error:
         log.add(error)
-        told = f"{log.reason() or sentence_of(error)} (the stack is in {log.path})"
-        raise Failure(f"Spark does not start: {told}") from error
+        cause = f"{log.reason() or sentence_of(error)} (the stack is in {log.path})"
+        raise Failure(f"Spark does not start: {cause}") from error
 
 
 def _bar(spark: SparkSession) -> contextlib.AbstractContextManager[None]:

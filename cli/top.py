@@ -56,7 +56,7 @@ def command(mount_point: str, once: bool, interval_s: float) -> int:
     NOT ON DISK  what was taken and is not synced yet, and LAG, for how long
     FOLLOWERS    open follow files
 
-    The numbers are those of MNT/.offsetfs/metrics. Partitions that nobody has used since the mount was made are not
+    The numbers are those of MNT/.offsetfs/metrics. Partitions that were not used since the mount was made are not
     shown.
 
     \b

@@ -1,7 +1,7 @@
 """What `ls`, `cat`, `append` and `follow` share: the tree of a log directory in this process, and how they speak of it.
 
 Each path that fails is one sentence on stderr, and the next one follows, as in cat(1). What a mount would write into
-`.offsetfs/errors` is told at the end, for nobody could look there any more.
+`.offsetfs/errors` is printed at the end, because the tree is gone afterwards.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from offsetfs.fs.nodes import Buffer
 
 READ_BYTES = 1 << 20
-LINE_SECONDS = 10.0  # so often it is told how far something is that has to be made first
+LINE_SECONDS = 10.0  # the interval of progress reports about something that has to be made first
 ABOUT_A_PATH = WRONG_CALL
 """The exit code when a path, or some of its records, could not be read or written: that of cat(1)."""
 
 
 class ReaderGone(Exception):
-    """Nobody reads standard output any more: `| head` has seen enough. Not BrokenPipeError: a file may answer EPIPE."""
+    """Standard output lost its reader: `| head` has seen enough. Not BrokenPipeError: a file may answer EPIPE."""
 
 
 class Speaker:

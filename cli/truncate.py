@@ -22,9 +22,9 @@ def command(log_directory: str, name: str, offset: int, yes: bool) -> int:
     """Remove the records of TOPIC-PARTITION from OFFSET on; the next record gets that offset.
 
     Batches are never split: the one that holds OFFSET goes as a whole, and the next record gets the offset at which it
-    began. These offsets are given out a second time: whoever read them before sees other records there then, so do
-    this only where nobody did. An OFFSET below the log start empties the partition. The tail of a segment that is cut
-    is kept beside it, as a .cut- file. TOPIC stands for its partition where it has only one.
+    began. These offsets are given out a second time: a reader that read them before sees other records there,
+    so do this only if there was no such reader. An OFFSET below the log start empties the partition. The tail of a
+    segment that is cut is kept beside it, as a .cut- file. TOPIC stands for its partition where it has only one.
 
     \b
     offsetfs truncate ~/logs orders-0 1234

@@ -19,7 +19,7 @@ from offsetfs.cli.served import user_name
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_at
 
 LOOK_MS = 250  # so often the daemon's file is looked at for what is left
-LINE_SECONDS = 5.0  # so often it is told where there is no terminal
+LINE_SECONDS = 5.0  # the interval of progress reports without a terminal
 HOLDERS_SHOWN = 5
 
 
@@ -68,7 +68,7 @@ def command(mount_point: str, lazy: bool) -> int:
 
 
 def _process_of(daemon: running.Daemon | None) -> int | None:
-    """Return a descriptor of the daemon's process, None when it has ended: a pid may mean somebody else by then."""
+    """Return a descriptor of the daemon's process, None when it has ended: a pid may be another process's by then."""
     if daemon is None:
         return None
     try:
@@ -120,7 +120,7 @@ def _detach(mount: Mount, command: list[str]) -> None:
 
 
 def _wait(process: int, daemon: running.Daemon, place: str) -> bool:
-    """Return when the process has ended; whether anything was told meanwhile."""
+    """Return when the process has ended; whether anything was reported meanwhile."""
     line = Line("offsetfs umount", every_seconds=LINE_SECONDS)
     poll = select.poll()
     poll.register(process, select.POLLIN)

@@ -12,7 +12,7 @@ from offsetfs.cli.completion_scripts import script
 from offsetfs.cli.installed import manual_pages, units
 
 MARK = "Written by offsetfs install-helper, and removed by offsetfs install-helper --remove."
-"""Stands in every file: what has it not is somebody else's."""
+"""Stands in every file: a file without it is foreign."""
 
 _ISOLATED = ("-I", "-X", "utf8")
 """For an interpreter that root starts anywhere: nothing of the current directory, of the environment or of a user is

@@ -1,7 +1,7 @@
 """Putting the files into a system, and taking them away again.
 
-A file is only ever written where there is none, or one that we wrote and nobody changed since: the ledger knows. Files
-are written beside their place and renamed, so that nobody reads half of one.
+A file is only ever written where there is none, or one that we wrote and that is unchanged: the ledger knows. Files
+are written beside their place and renamed, so that no reader sees half of one.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Installation:
             del self._ledger.files[path]
 
     def _remove_directory(self, path: str) -> None:
-        """Remove what we made, if nobody has put anything there since."""
+        """Remove the directories that we made, if they are empty."""
         with contextlib.suppress(OSError):
             if not self._dry_run:
                 os.rmdir(self._root + path)

@@ -1,4 +1,4 @@
-"""The systemd units: `offsetfs@NAME.service`, one for the system, one for users, told by `NAME.conf` what to mount.
+"""The systemd units: `offsetfs@NAME.service`, one for the system, one for users, `NAME.conf` says what to mount.
 
 An instance named by a path could say one path only; a mount has two and options. So an administrator writes
 
@@ -29,7 +29,7 @@ NotifyAccess=main
 Environment=OPTIONS=
 EnvironmentFile=%E/offsetfs/%i.conf
 ExecStart={command} mount -f -o ${{OPTIONS}} -- ${{LOGDIR}} ${{MNT}}
-# Waits until everything is on disk. Where it cannot, because somebody holds the mount, SIGTERM drains as well.
+# Waits until everything is on disk. Where it cannot, because the mount is in use, SIGTERM drains as well.
 ExecStop=-{command} umount -- ${{MNT}}
 KillMode=mixed
 TimeoutStartSec=2min
@@ -42,7 +42,7 @@ UMask=0077
 
 _HARDENING = """
 # Nothing here may give the service a mount namespace of its own (ProtectSystem=, PrivateTmp=, ReadWritePaths=, …): what
-# it mounts would be seen by nobody else. Where User= is set, fusermount3 has to become root: set NoNewPrivileges=no
+# it mounts would be invisible elsewhere. Where User= is set, fusermount3 has to become root: set NoNewPrivileges=no
 # and clear the lines below it, which would set it again.
 NoNewPrivileges=yes
 CapabilityBoundingSet=CAP_SYS_ADMIN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_CHOWN CAP_FOWNER

@@ -9,7 +9,7 @@ import pytest
 
 from offsetfs.cli import detach
 from offsetfs.cli.exit_codes import Failure
-from offsetfs.cli.progress import RecoveryTeller, told
+from offsetfs.cli.progress import RecoveryTeller, described
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.recovery.recover_all import RecoveryProgress
 
@@ -32,7 +32,7 @@ LINES = [
 
 @pytest.mark.parametrize(("done", "total", "seconds", "line"), LINES)
 def test_a_line_says_how_far_it_is_and_how_long_it_will_take(done: int, total: int, seconds: float, line: str) -> None:
-    assert told(progress(done, total), seconds) == line.replace("…", "recovering orders-3, 2 of 9 partitions done")
+    assert described(progress(done, total), seconds) == line.replace("…", "recovering orders-3, 2 of 9 partitions done")
 
 
 def test_nothing_is_said_in_the_first_two_seconds_and_then_every_so_often() -> None:

@@ -78,7 +78,7 @@ def test_without_a_service_manager_nothing_is_said() -> None:
     ServiceManager({"NOTIFY_SOCKET": ""}).ready("ready")
 
 
-@pytest.mark.expect_log("cannot be told READY=1")
+@pytest.mark.expect_log("cannot be notified of READY=1")
 def test_a_service_manager_that_is_gone_is_told_once(tmp_path: Path) -> None:
     service = ServiceManager({"NOTIFY_SOCKET": f"{tmp_path}/gone"})
     service.ready("ready")
