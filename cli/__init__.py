@@ -6,10 +6,12 @@ its traceback as well.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import importlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -102,11 +104,28 @@ def commands() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line (`sys.argv` if left out) and end the process with its exit code."""
+    _open_standard_files()
     if "_OFFSETFS_COMPLETE" in os.environ:  # a shell asks what may follow
         from offsetfs.cli.completion_scripts import register
 
         register()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def _open_standard_files() -> None:
+    """Open /dev/null where the caller closed standard input, output or error.
+
+    Otherwise a file of a log would get the number, and what a library prints would go into it.
+
+    Python sets `sys.stdout` to None then; a command that writes to it would end in a traceback.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            with contextlib.suppress(OSError):
+                os.fstat(number)
+                continue
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))
 
 
 def run(arguments: Sequence[str], program: click.Command = commands, name: str = "offsetfs") -> int:
@@ -131,6 +150,10 @@ def run(arguments: Sequence[str], program: click.Command = commands, name: str =
         return failed("interrupted", exit_codes.INTERRUPTED)
     except BrokenPipeError:
         return exit_codes.SYSTEM
+    except SystemExit as error:  # of click, which ends with 1 on EPIPE, and after completion in a shell
+        if isinstance(error.__context__, BrokenPipeError):
+            return exit_codes.SYSTEM
+        raise
     except OSError as error:
         return failed(_os_sentence(error), exit_codes.SYSTEM)
     except Exception as error:
@@ -150,8 +173,20 @@ def _verb(arguments: Sequence[str]) -> str:
 def _sentence(error: click.UsageError) -> str:
     """Return click's message as ours are: no capital, no full stop, and where help is."""
     message = error.format_message().rstrip(".")
+    for pattern, replacement in _PLAINER:
+        message = pattern.sub(replacement, message)
     path = error.ctx.command_path if error.ctx is not None else "offsetfs"
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
+
+
+_PLAINER = (
+    (re.compile(r"is not a valid integer( range)?$"), "is not a whole number"),
+    (re.compile(r"is not a valid float( range)?$"), "is not a number"),
+    (re.compile(r"is not in the range ([\d.]+)<=x<=([\d.]+)$"), r"must be from \1 to \2"),
+    (re.compile(r"is not in the range x>=([\d.]+)$"), r"must be \1 or greater"),
+    (re.compile(r"\.? \(?Did you mean (?:one of: )?(.*?)\??\)?$"), r"; did you mean \1?"),
+)
+"""What click says of wrong values, and how the messages of offsetfs say it."""
 
 
 def _os_sentence(error: OSError) -> str:

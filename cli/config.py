@@ -18,7 +18,7 @@ from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.clock import SYSTEM
 from offsetfs.storage.cluster import metadata_log
 from offsetfs.storage.directory.inherited_settings import InheritedSettings, SettingLayers
-from offsetfs.storage.errors import InvalidName, StorageError
+from offsetfs.storage.errors import InvalidConfig, InvalidName, StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.settings import broker_settings
 from offsetfs.storage.settings.config import NAMES
@@ -87,9 +87,12 @@ def _change(log_directory: str, settings: TopicSettings, topic: str, changes: tu
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals:
-            raise Failure(f"{change}: NAME=VALUE is meant, or NAME= to take a setting away", WRONG_CALL)
+            raise Failure(f"{change}: give NAME=VALUE, or NAME= to remove a setting", WRONG_CALL)
         _want(wanted, name, value)
-    settings.change(topic, wanted)
+    try:
+        settings.change(topic, wanted)
+    except InvalidConfig as error:  # of this call, not of the file that its message names
+        raise Failure(error.reason, WRONG_CALL) from error
     if os.path.exists(os.path.join(log_directory, META_PROPERTIES)):
         click.echo(
             f"offsetfs config: warning: {log_directory} is a broker's, which does not look at these settings: "
@@ -143,8 +146,15 @@ def _layers(log_directory: str, options: MountOptions) -> SettingLayers:
 
 
 def _check_topic(log_directory: str, topic: str) -> None:
-    if topic not in _topics(log_directory):
-        raise Failure(f"{log_directory} has no partition of a topic {topic}", WRONG_CALL)
+    topics = _topics(log_directory)
+    if topic in topics:
+        return
+    if "=" in topic:
+        raise Failure(f"{topic}: give the topic first: offsetfs config {log_directory} TOPIC {topic}", WRONG_CALL)
+    of_partition = topic.rpartition("-")[0]
+    if of_partition in topics and os.path.isdir(os.path.join(log_directory, topic)):
+        raise Failure(f"{topic} is a partition; settings belong to its topic, {of_partition}", WRONG_CALL)
+    raise Failure(f"{topic}: {log_directory} has no such topic", WRONG_CALL)
 
 
 def _topics(log_directory: str) -> set[str]:

@@ -8,6 +8,7 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.named_partitions import parsed
 from offsetfs.cli.progress import open_for_writing
 from offsetfs.cli.served import daemon_of
 from offsetfs.storage.checkpoint import META_PROPERTIES
@@ -44,6 +45,7 @@ def command(log_directory: str, topic: str, partitions: int, settings: tuple[str
         raise Failure(str(error), WRONG_CALL) from error
     wanted = [TopicPartition(topic, number) for number in range(partitions)]
     preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
+    _check_not_a_partition(log_directory, topic)
     missing = _missing(log_directory, wanted, if_not_exists)
     if os.path.exists(os.path.join(log_directory, META_PROPERTIES)):
         click.echo(
@@ -65,9 +67,20 @@ def _properties(settings: tuple[str, ...]) -> dict[str, str]:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise Failure(f"--config {setting}: NAME=VALUE is meant", WRONG_CALL)
+            raise Failure(f"--config {setting}: give NAME=VALUE", WRONG_CALL)
         properties[name] = value
     return properties
+
+
+def _check_not_a_partition(log_directory: str, topic: str) -> None:
+    """`Failure` where `topic` is the name of a partition: commands could no longer tell the two apart."""
+    if os.path.isdir(os.path.join(log_directory, topic)) and parsed(topic) is not None:
+        of_partition, _, _ = topic.rpartition("-")
+        raise Failure(
+            f"{topic} is a partition of topic {of_partition}; to add partitions to it use offsetfs create "
+            f"{log_directory} {of_partition} --partitions N --if-not-exists",
+            WRONG_CALL,
+        )
 
 
 def _missing(log_directory: str, wanted: list[TopicPartition], if_not_exists: bool) -> list[TopicPartition]:

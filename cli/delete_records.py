@@ -115,6 +115,8 @@ def _carry_out(
         _check(wish, bounds[wish.partition])
     for wish in wanted:
         click.echo(_sentence(wish, bounds[wish.partition]))
+    if not yes and all(_start(wish, bounds[wish.partition]) <= bounds[wish.partition].start for wish in wanted):
+        return
     consent.require("Delete these records?", is_given=yes)
     for wish in wanted:
         click.echo(f"{wish.partition}: begins at {delete(wish)}")
@@ -122,11 +124,16 @@ def _carry_out(
 
 def _check(wish: _Wish, bounds: _Bounds) -> None:
     if wish.offset != END and not 0 <= wish.offset <= bounds.end:
-        raise Failure(f"{wish.partition}={wish.offset}: the partition holds offsets {bounds.start} to {bounds.end - 1}")
+        held = f"holds offsets {bounds.start} to {bounds.end - 1}" if bounds.end > bounds.start else "is empty"
+        raise Failure(f"{wish.partition}={wish.offset}: the partition {held}")
+
+
+def _start(wish: _Wish, bounds: _Bounds) -> int:
+    return bounds.end if wish.offset == END else wish.offset
 
 
 def _sentence(wish: _Wish, bounds: _Bounds) -> str:
-    start = bounds.end if wish.offset == END else wish.offset
+    start = _start(wish, bounds)
     if start <= bounds.start:
         return f"{wish.partition}: begins at {bounds.start} already; nothing to delete"
     return f"{wish.partition}: deletes offsets {bounds.start} to {start - 1}; {_remain(bounds.end - start)}"

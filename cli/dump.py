@@ -73,13 +73,17 @@ def _decoder_class(name: str) -> Callable[[Callable[..., int]], Callable[..., in
 @click.option("--verify-index-only", is_flag=True, help="Check indexes against their log without printing them.")
 @click.option("--index-sanity-check", is_flag=True, help="Check indexes as a broker does when it starts.")
 @click.option(
-    "--max-message-size", type=_SIZE, default=WINDOW_BYTES, metavar="SIZE", help="Where an index points, look so far."
+    "--max-message-size",
+    type=_SIZE,
+    default=WINDOW_BYTES,
+    metavar="SIZE",
+    help="Bytes to read where an index entry points.",
 )
 @click.version_option(__version__, "--version", message="offsetfs %(version)s, as DumpLogSegments of Kafka 4.1.0")
 def command(
     paths: tuple[str, ...], files: tuple[str, ...], start: str | None, end: str | None, as_json: bool, **how: Any
 ) -> int:
-    """Print what is in log segments, indexes and snapshots, in the words of Kafka's kafka-dump-log.sh.
+    """Print what is in log segments, indexes and snapshots, as Kafka's kafka-dump-log.sh does.
 
     PATH is a file, the directory of a partition, or a log directory, behind which partitions may be named. A directory
     stands for its .log files; with --verify-index-only or --index-sanity-check for its indexes. Nothing is written, and
@@ -97,7 +101,7 @@ def command(
     offsetfs dump data/__consumer_offsets-12 --offsets-decoder
     offsetfs dump --files 00000000000000000000.log,00000000000000000000.index --deep-iteration
 
-    Damage is said on stderr, and the dump goes on behind it.
+    Damage is reported on stderr, and the dump continues after it.
 
     Exit codes: 1 wrong call, 2 system error, 32 something could not be read.
     """
@@ -106,8 +110,10 @@ def command(
     chosen = [*listed(files), *expanded(paths, suffixes)]
     if not paths and not files:
         raise Failure("nothing to dump: name a file or a directory (see offsetfs dump --help)", WRONG_CALL)
+    wanted = DumpRange(_bound("--from", start), _bound("--to", end))
+    _check_order(wanted, start, end)
     try:
-        return _dump(_parts(chosen, DumpRange(_bound("--from", start), _bound("--to", end)), options))
+        return _dump(_parts(chosen, wanted, options))
     except _ReaderGone:
         return SYSTEM
 
@@ -172,8 +178,16 @@ def _bound(option: str, text: str | None) -> RangeBound | None:
         return RangeBound(offset=int(text))
     timestamp = parse_time(text.encode("utf-8", "replace"), int(time.time() * 1000))
     if timestamp is None:
-        raise Failure(f"{option} {text}: neither an offset nor a time (see offsetfs dump --help)", WRONG_CALL)
+        raise Failure(f"{option} {text}: give an offset (42) or a time (2026-11-20T18:40:01, -1h30m)", WRONG_CALL)
     return RangeBound(timestamp=timestamp)
+
+
+def _check_order(wanted: DumpRange, start: str | None, end: str | None) -> None:
+    first, last = wanted.start, wanted.end
+    if first is None or last is None or (first.offset is None) != (last.offset is None):
+        return
+    if (first.offset, first.timestamp) > (last.offset, last.timestamp):
+        raise Failure(f"--from {start} is after --to {end}: the range is empty", WRONG_CALL)
 
 
 # --- output --------------------------------------------------------------------------------------------------------

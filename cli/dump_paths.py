@@ -34,6 +34,8 @@ def expanded(arguments: Sequence[str], suffixes: Sequence[str]) -> list[str]:
             groups[-1][1].append(argument)
         elif groups and (of_topic := _of_topic(groups[-1][0], argument)):
             groups[-1][1].extend(of_topic)
+        elif groups and os.sep not in argument and not os.path.lexists(argument) and os.path.isdir(groups[-1][0]):
+            raise Failure(f"{argument}: {groups[-1][0]} has no such topic or partition", WRONG_CALL)
         else:
             groups.append((argument, []))
     return [file for path, chosen in groups for file in _files(path, chosen, suffixes)]

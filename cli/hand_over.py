@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
-from offsetfs.cli.exit_codes import DONE, Failure
+from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.named_partitions import named
 from offsetfs.cli.served import UNMOUNT, in_use
 from offsetfs.storage.counted import counted
@@ -42,7 +42,9 @@ def command(log_directory: str, name: str, broker_directory: str) -> int:
     from offsetfs.storage.directory.hand_over import hand_over
 
     preflight.check_directory(log_directory, read_only=True, may_be_empty=True)
-    preflight.check_not_mounted(broker_directory)
+    preflight.check_directory(broker_directory, read_only=True, may_be_empty=False)
+    if os.path.realpath(log_directory) == os.path.realpath(broker_directory):
+        raise Failure(f"{broker_directory}: is the log directory itself; give that of the broker", WRONG_CALL)
     try:
         for partition in named(log_directory, [name]):
             with bytes_progress(f"Copying {partition}") as on_progress:

@@ -18,9 +18,11 @@ PREFIX = "/usr/local"
 @click.option("--remove", is_flag=True, help="Take away what was installed.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--force", is_flag=True, help="Overwrite and remove also files that another program wrote or changed.")
-@click.option("--prefix", default=PREFIX, show_default=True, metavar="DIR", help="Where all but mount.offsetfs goes.")
+@click.option(
+    "--prefix", default=PREFIX, show_default=True, metavar="DIR", help="Directory of all files but mount.offsetfs."
+)
 @click.option("--root", default="/", show_default=True, metavar="DIR", help="Install below DIR, for packages.")
-@click.option("--python", metavar="FILE", help="The interpreter that will have offsetfs; this one if left out.")
+@click.option("--python", metavar="FILE", help="The interpreter to call; default: the one that runs this command.")
 def command(remove: bool, dry_run: bool, force: bool, prefix: str, root: str, python: str | None) -> int:
     """Install what lets others find this offsetfs, as root.
 
@@ -44,7 +46,7 @@ def command(remove: bool, dry_run: bool, force: bool, prefix: str, root: str, py
     from offsetfs.cli.installed.installation import Installation
 
     if not prefix.startswith("/") or "\n" in prefix:
-        raise Failure(f"--prefix {prefix}: an absolute path is meant", WRONG_CALL)
+        raise Failure(f"--prefix {prefix}: must be an absolute path", WRONG_CALL)
     root = os.path.abspath(root)
     if root == "/" and os.geteuid() != 0 and not dry_run:
         raise Failure("it writes to /sbin and /usr: run it as root, or with --root DIR", WRONG_CALL)

@@ -23,7 +23,10 @@ def named(log_directory: str, names: Iterable[str]) -> list[TopicPartition]:
         of_topic = [partition for partition in present if partition.topic == name]
         itself = [partition for partition in present if str(partition) == name]
         if of_topic and itself:
-            raise Failure(f"{name} is a partition and a topic: name the topic's partitions, such as {of_topic[0]}")
+            raise Failure(
+                f"{name} is a partition and also a topic: name the topic's partitions, such as {of_topic[0]}",
+                WRONG_CALL,
+            )
         if not of_topic and not itself:
             raise Failure(f"{name}: {log_directory} has no such topic or partition", WRONG_CALL)
         found.update(dict.fromkeys([*of_topic, *itself]))
@@ -34,9 +37,14 @@ def single(log_directory: str, name: str) -> TopicPartition:
     """Return the one partition that `name` stands for; `Failure` for a topic that has more of them."""
     found = named(log_directory, [name])
     if len(found) > 1:
-        shown = ", ".join(map(str, found[:SHOWN_MAX])) + (", …" if len(found) > SHOWN_MAX else "")
-        raise Failure(f"{name!r} is a topic with {len(found)} partitions: name one of {shown}", WRONG_CALL)
+        names = some([str(each) for each in found])
+        raise Failure(f"{name!r} is a topic with {len(found)} partitions: name one of {names}", WRONG_CALL)
     return found[0]
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first of `names`, for a message."""
+    return ", ".join(names[:SHOWN_MAX]) + (", …" if len(names) > SHOWN_MAX else "")
 
 
 def partitions_of(log_directory: str) -> Sequence[TopicPartition]:

@@ -7,7 +7,7 @@ import pwd
 
 from offsetfs.cli import running
 from offsetfs.cli.exit_codes import Failure
-from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mounts
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_holding, mounts, resolved
 from offsetfs.storage.errors import LogDirectoryLocked
 
 UNMOUNT = "unmount it first: offsetfs umount {mount}"
@@ -49,6 +49,19 @@ def _mount_of(log_directory: str) -> Mount | None:
     directory = os.path.realpath(log_directory)
     ours = (mount for mount in mounts() if mount.type == FILE_SYSTEM_TYPE and directory in mount.source.split(","))
     return next((mount for mount in ours if "ro" not in mount.options.split(",")), None)
+
+
+def not_a_mount(path: str) -> str:
+    """Return why `path` is no mount point of offsetfs, with the mount that was probably meant."""
+    holding = mount_holding(path)
+    if holding is not None and resolved(path) != holding.path:
+        return f"is in the offsetfs mount {holding.path}; give that path"
+    directory = os.path.realpath(path)
+    for mount in (each for each in mounts() if each.type == FILE_SYSTEM_TYPE):
+        served = running.serving(mount)
+        if directory in (served[0].directories if served is not None else mount.source.split(",")):
+            return f"is a log directory; it is mounted at {mount.path}: give that path"
+    return "is not an offsetfs mount"
 
 
 def user_name(uid: int | None) -> str:

@@ -50,7 +50,8 @@ def command(place: str | None, shows_all: bool, as_json: bool) -> int:
 
     Of each mount: log directory, mount point, ro or rw, process, start time (UTC), how much of what was written is not
     on disk yet, and the options that differ from the defaults. Of a directory with more partitions than fit on a screen
-    each topic has one line, and each partition with damage one of its own; --all shows every partition.
+    each topic has one line, and each partition with damage or with records that a recovery cut has one of its own;
+    --all shows every partition.
 
     \b
     offsetfs status
@@ -176,8 +177,8 @@ def _partition_lines(partitions: list[dict[str, Any]], shows_all: bool) -> list[
     for each in partitions:
         topics.setdefault(each["topic"], []).append(each)
     rows = [_topic_row(topic, found) for topic, found in topics.items()]
-    damaged = [_row(each) for each in partitions if each.get("error") or each.get("damage")]
-    lines = _columns([("TOPIC", *_HEADINGS), *rows[:PARTITIONS_SHOWN], *damaged[:PARTITIONS_SHOWN]])
+    damaged = [_row(each) for each in partitions if any(each.get(key) for key in ("error", "damage", "cut"))]
+    lines = _columns([("TOPIC", *_HEADINGS), *rows[:PARTITIONS_SHOWN], *damaged])
     return [*lines, f"{counted(len(partitions), 'partition')} of {counted(len(topics), 'topic')}; --all shows each"]
 
 

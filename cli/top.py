@@ -19,6 +19,7 @@ import click
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.printable import printable
 from offsetfs.cli.samples import Sample, Values, take
+from offsetfs.cli.served import not_a_mount
 from offsetfs.fs.figures import columns, count, duration, size
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at
 
@@ -67,7 +68,7 @@ def command(mount_point: str, once: bool, interval_s: float) -> int:
     """
     mount = mount_at(mount_point)
     if mount is None or mount.type != FILE_SYSTEM_TYPE:
-        raise Failure(f"{mount_point} is not an offsetfs mount", WRONG_CALL)
+        raise Failure(f"{mount_point} {not_a_mount(mount_point)}", WRONG_CALL)
     if once:
         before = _look(mount_point)
         time.sleep(interval_s)

@@ -7,12 +7,13 @@ Each path that fails is one sentence on stderr, and the next one follows, as in 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
 import logging
 import os
 import stat
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +21,7 @@ import click
 from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.log_directories import log_directories
+from offsetfs.cli.named_partitions import parsed, partitions_of, some
 from offsetfs.cli.open_warnings import print_open_warnings
 from offsetfs.cli.printable import printable
 from offsetfs.cli.progress import Line, recovery_progress
@@ -49,6 +51,8 @@ class Speaker:
         self._verb = verb
         self._line = Line(f"offsetfs {verb}", every_seconds=LINE_SECONDS)
         self.code = DONE
+        self.directories: Sequence[str] = ()
+        """The log directories whose tree is read or written, for messages."""
 
     def say(self, sentence: str) -> None:
         self._line.clear()
@@ -63,8 +67,30 @@ class Speaker:
 
     def failed(self, error: OSError, path: str) -> None:
         """Tell of a path that could not be read or written."""
-        self.say(f"{path}: {error.strerror}")
+        self.say(f"{path}: {error.strerror}{_hint(error, path, self.directories, self._verb)}")
         self.code = ABOUT_A_PATH
+
+
+def _hint(error: OSError, path: str, directories: Sequence[str], verb: str) -> str:
+    """Return what to add to the text of an errno, where a name of Kafka's was given for one of the tree; else ""."""
+    first, _, rest = path.strip("/").partition("/")
+    present = [partition for directory in directories for partition in partitions_of(directory)]
+    is_partition = any(str(partition) == first for partition in present)
+    if error.errno == errno.EISDIR and is_partition and not rest:
+        return f"; its records are in {first}/values and {first}/records.ndjson"
+    if error.errno == errno.EPERM and is_partition and rest:
+        return f"; {first}/append, append.ndjson and append.raw take records"
+    if error.errno != errno.ENOENT or is_partition or first in (".offsetfs", "groups"):
+        return ""
+    topic = rest.partition("/")[0] if first == "topics" else first
+    of_topic = [str(partition) for partition in present if partition.topic == topic]
+    if of_topic and first == topic:
+        return f"; {topic} is a topic: see topics/{topic}, or one of its partitions: {some(of_topic)}"
+    if of_topic or not topic:
+        return ""
+    is_creatable = verb == "append" and not rest and parsed(first) is not None
+    remedy = "; -o create creates partitions" if is_creatable else ""
+    return f"; {','.join(directories)} has no such topic or partition{remedy}"
 
 
 class _LogTeller(logging.Handler):
@@ -88,7 +114,7 @@ def reading(
     # The rest is printed, and the exit code says that some is missing.
     options = parsed_options(("damage=skip", *texts), log_directory)
     if options.create or options.delete or options.delete_records:
-        raise Failure("create, delete and delete-records mean nothing to who only reads", WRONG_CALL)
+        raise Failure("create, delete and delete-records are for commands that write; this one only reads", WRONG_CALL)
     return _run(paths, dataclasses.replace(options, read_only=True), speaker, work)
 
 
@@ -99,12 +125,13 @@ def writing(
     paths = log_directories(log_directory)
     options = parsed_options(texts, log_directory)
     if options.read_only:
-        raise Failure("ro means nothing to who writes", WRONG_CALL)
+        raise Failure("-o ro is for commands that only read; this one writes", WRONG_CALL)
     return _run(paths, options, speaker, work)
 
 
 def _run(paths: list[str], options: MountOptions, speaker: Speaker, work: Callable[[Tree], Awaitable[None]]) -> int:
     checked = preflight.check_directories(paths, read_only=options.read_only, may_be_empty=options.create)
+    speaker.directories = checked.paths
     directory = _open(checked, options)
     for path, error in directory.failures.items():
         speaker.say(f"warning: {left_out(path, error)}")
@@ -189,6 +216,8 @@ def _write(data: Buffer) -> None:
             rest = rest[os.write(sys.stdout.fileno(), rest) :]
     except BrokenPipeError:
         raise ReaderGone from None
+    except OSError as error:  # not of the file that is read
+        raise Failure(f"standard output: {error.strerror}", SYSTEM) from error
 
 
 async def while_read(work: Callable[[], Awaitable[None]]) -> None:

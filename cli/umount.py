@@ -15,7 +15,7 @@ from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
 from offsetfs.cli.holders import holders
 from offsetfs.cli.printable import printable
 from offsetfs.cli.progress import Line
-from offsetfs.cli.served import user_name
+from offsetfs.cli.served import not_a_mount, user_name
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_at
 
 LOOK_MS = 250  # so often the daemon's file is looked at for what is left
@@ -42,7 +42,10 @@ def command(mount_point: str, lazy: bool) -> int:
     """
     mount = mount_at(mount_point)
     if mount is None:
-        raise Failure(f"{mount_point}: nothing is mounted there", WRONG_CALL)
+        reason = not_a_mount(mount_point)
+        if reason == "is not an offsetfs mount":
+            reason = "nothing is mounted there"
+        raise Failure(f"{mount_point}: {reason}", WRONG_CALL)
     if mount.type != FILE_SYSTEM_TYPE:
         raise Failure(f"{mount_point}: is not an offsetfs mount ({mount.type})", WRONG_CALL)
     _check_owner(mount)

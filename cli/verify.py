@@ -104,7 +104,7 @@ def selection(paths: tuple[str, ...]) -> Selection:
             parent = _same(named, os.path.dirname(path.rstrip(os.sep)) or os.curdir)
             named.setdefault(parent, []).append(partition)
         elif directory is not None and not os.path.isdir(path):
-            raise Failure(f"{path} is neither a directory nor the name of a partition", WRONG_CALL)
+            raise Failure(f"{path}: {directory} has no such topic or partition", WRONG_CALL)
         else:
             directory = _same(named, path)
             named.setdefault(directory, [])

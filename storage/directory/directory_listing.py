@@ -16,7 +16,7 @@ from offsetfs.storage.checkpoint import (
 )
 from offsetfs.storage.directory import partition_deletion
 from offsetfs.storage.errors import InvalidName, NotALogDirectory
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.recovery.log_loader import belongs_to_partition
 from offsetfs.storage.settings.topic_settings import TOPICS
 
@@ -38,6 +38,9 @@ def check_log_directory(path: str, *, read_only: bool) -> None:
         _is_partition(path, n) for n in entries
     ):
         return
+    if any(parse_segment_name(name) for name in entries):
+        parent = os.path.dirname(os.path.abspath(path))
+        raise NotALogDirectory(f"is the directory of a partition; give its log directory, {parent}", path=path)
     if [name for name in entries if name not in (".lock", "lost+found")]:
         raise NotALogDirectory("holds neither partitions (orders-0) nor Kafka's checkpoints", path=path)
     if read_only:

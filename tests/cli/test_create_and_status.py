@@ -56,7 +56,7 @@ def test_what_is_there_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
     [
         (["no/slash"], "holds a character other than"),
         ([".."], "is not a topic name"),
-        (["orders", "--config", "retention.ms"], "NAME=VALUE is meant"),
+        (["orders", "--config", "retention.ms"], "--config retention.ms: give NAME=VALUE"),
         (["orders", "--config", "retention.msec=1"], "retention.ms"),
         (["orders", "--config", "retention.ms=soon"], "retention.ms"),
     ],

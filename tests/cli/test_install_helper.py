@@ -179,7 +179,7 @@ def test_a_package_has_it_below_usr(tmp_path: Path) -> None:
 
 def test_a_prefix_is_a_path(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert install(tmp_path, "--prefix", "usr") == exit_codes.WRONG_CALL
-    assert "an absolute path is meant" in capsys.readouterr().err
+    assert "must be an absolute path" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

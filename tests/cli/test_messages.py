@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -204,6 +206,96 @@ def test_status_of_many_partitions_fits_a_screen(tmp_path: Path, said: Said) -> 
     assert code == exit_codes.DONE and len(lines) < 24
     assert lines[-1] == "40 partitions of 1 topic; --all shows each" and lines[2].split()[0] == "wide"
     assert len(said("status", tmp_path, "--all")[1].splitlines()) == 42
+
+
+def test_status_of_many_partitions_shows_what_a_recovery_cut(tmp_path: Path, said: Said) -> None:
+    said("create", tmp_path, "wide", "--partitions", 40)
+    (tmp_path / "wide-7" / f"{0:020}.cut-120").write_bytes(b"cut")
+    out = said("status", tmp_path)[1]
+    assert "wide-7" in out and "a recovery cut " in out and "wide-8" not in out
+
+
+# --- what was probably meant -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("ls", "{log}/users-0"), "is the directory of a partition; give its log directory, {log}"),
+        (("status", "{log}/users-0"), "is the directory of a partition; give its log directory, {log}"),
+        (("mount", "{log}/users-0", "{log}/../mnt"), "is the directory of a partition; give its log directory, {log}"),
+        (
+            ("ls", "{log}", "orders"),
+            "orders is a topic: see topics/orders, or one of its partitions: orders-0, orders-1",
+        ),
+        (("ls", "{log}", "nosuch"), "nosuch: No such file or directory; {log} has no such topic or partition"),
+        (("cat", "{log}", "users-0"), "its records are in users-0/values and users-0/records.ndjson"),
+        (("cat", "{log}", "orders-0/99"), "orders-0/99: No such file or directory"),
+        (("cat", "{log}", "topics/nosuch/append"), "{log} has no such topic or partition"),
+        (("follow", "{log}", "nosuch"), "{log} has no such topic or partition"),
+        (("append", "{log}", "nosuch-0"), "{log} has no such topic or partition; -o create creates partitions"),
+        (("append", "{log}", "users-0/values"), "users-0/append, append.ndjson and append.raw take records"),
+        (("create", "{log}", "orders-0"), "orders-0 is a partition of topic orders; to add partitions to it use"),
+        (("create", "{log}", "t", "--partitions", "0"), "'--partitions': 0 must be from 1 to 100000"),
+        (("create", "{log}", "t", "--partitions", "x"), "'--partitions': 'x' is not a whole number"),
+        (("top", "{log}", "--interval", "0"), "'--interval': 0.0 must be 0.1 or greater"),
+        (("config", "{log}", "users-0"), "users-0 is a partition; settings belong to its topic, users"),
+        (("config", "{log}", "nosuch"), "nosuch: {log} has no such topic"),
+        (("config", "{log}", "retention.ms=5"), "give the topic first: offsetfs config {log} TOPIC retention.ms=5"),
+        (
+            ("config", "{log}", "users", "preallocate=x"),
+            "config: topic users: preallocate is 'x', but must be true or false",
+        ),
+        (("verify", "{log}", "nosuch"), "nosuch: {log} has no such topic or partition"),
+        (("dump", "{log}", "nosuch"), "nosuch: {log} has no such topic or partition"),
+        (
+            ("dump", "{log}/users-0", "--from", "x"),
+            "--from x: give an offset (42) or a time (2026-11-20T18:40:01, -1h30m)",
+        ),
+        (("dump", "{log}/users-0", "--from", "5", "--to", "2"), "--from 5 is after --to 2: the range is empty"),
+        (
+            ("dump", "{log}", "--foo"),
+            "no such option '--foo'; did you mean '--from', '--to'? (see offsetfs dump --help)",
+        ),
+        (("hand-over", "{log}", "users-0", "{log}"), "{log}: is the log directory itself; give that of the broker"),
+        (("hand-over", "{log}", "users-0", "{log}/no"), "{log}/no: there is no such directory"),
+        (("top", "{log}"), "{log} is not an offsetfs mount"),
+        (("spark", "stats", "{log}/no"), "offsetfs spark stats: {log}/no: there is no such directory"),
+        (("spark", "stats", "{log}", "--topic", "no"), "offsetfs spark stats: no: {log} has no such topic"),
+        (("spark", "verify", "{log}", "no"), "offsetfs spark verify: no: {log} has no such topic or partition"),
+        (("spark", "compact", "{log}/users-0"), "is the directory of a partition; give its log directory, {log}"),
+        (("spark", "import", "{log}/no", "{log}", "t"), "offsetfs spark import: {log}/no: there is no file to import"),
+        (("spark", "import", __file__, "{log}", "t"), "t: {log} has no such topic; --partitions N creates it"),
+        (("spark", "import", __file__, "{log}/no", "t"), "offsetfs spark import: {log}/no: there is no such directory"),
+        (("spark", "stat"), "no such command 'stat'; did you mean 'stats'? (see offsetfs spark --help)"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]) if isinstance(arguments, tuple) else "",
+)
+def test_a_wrong_argument_is_one_sentence_that_names_it_and_what_would_be_right(
+    log: Path, said: Said, arguments: tuple[str, ...], sentence: str
+) -> None:
+    (log.parent / "mnt").mkdir()
+    code, out, err = said(*(each.format(log=log) for each in arguments))
+    assert (code, out) == (exit_codes.WRONG_CALL, "") and sentence.format(log=log) in err
+    assert err.count("\n") == 1 and err.startswith(f"offsetfs {arguments[0]}"), err
+
+
+def test_nothing_to_delete_is_no_mistake(log: Path, said: Said) -> None:
+    assert said("delete-records", log, "orders-0=0") == (0, "orders-0: begins at 0 already; nothing to delete\n", "")
+
+
+@pytest.mark.parametrize("arguments", [("cat", "orders-0/values"), ("ls",), ("status",)], ids=lambda each: each[0])
+def test_standard_output_that_is_full_or_closed_is_no_traceback(log: Path, arguments: tuple[str, ...]) -> None:
+    verb, *rest = arguments
+    command = [sys.executable, "-m", "offsetfs", verb, os.fspath(log), *rest]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == exit_codes.SYSTEM and done.stderr.endswith(": No space left on device\n")
+    assert done.stderr.count("\n") == 1 and "orders-0" not in done.stderr
+    closed = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (closed.returncode, closed.stderr) == (0, "")
 
 
 # --- times -----------------------------------------------------------------------------------------------------------

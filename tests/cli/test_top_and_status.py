@@ -159,7 +159,7 @@ def test_top_ends_when_the_mount_goes(bare: Path, watch: Callable[..., Screen]) 
     [
         (["/"], "/ is not an offsetfs mount"),
         (["/nowhere"], "/nowhere is not an offsetfs mount"),
-        (["/", "--interval", "0"], "0.0 is not in the range x>=0.1"),
+        (["/", "--interval", "0"], "0.0 must be 0.1 or greater"),
     ],
 )
 def test_top_refuses_what_it_cannot_watch(

@@ -92,7 +92,7 @@ def test_partitions_are_named_by_name_or_by_path(
     [
         (["{}/nothing"], 2, "there is no such directory"),
         (["{}", "nothing-7"], 2, "no partition nothing-7"),
-        (["{}", "nothing"], 1, "neither a directory nor the name of a partition"),
+        (["{}", "nothing"], 1, "nothing: "),
         ([], 1, "missing argument"),
     ],
 )
