@@ -130,7 +130,7 @@ async def test_records_keep_the_order_in_which_they_were_given(appends) -> None:
         position = 0
         while position < len(data):
             position = world.accumulator().split(data, position, len(data), NOW, Writer())
-            await world.accumulator().make_space(Writer()) if position < len(data) else None
+            await world.accumulator().make_room(Writer()) if position < len(data) else None
     await world.accumulator().drain()
     assert world.log().values == lines
 
@@ -252,7 +252,7 @@ async def test_a_record_with_key_and_headers_goes_the_same_way(appends) -> None:
 
 
 async def retry(world, number: int) -> bool:
-    await world.accumulator().make_space(Writer())
+    await world.accumulator().make_room(Writer())
     return world.accumulator().append(b"key", b"%0100d" % number, (), NOW, Writer())
 
 
@@ -275,7 +275,7 @@ async def test_room_comes_back_when_a_batch_is_written(appends) -> None:
     data = b"".join(b"%0100d\n" % number for number in range(100))
     taken = take(world.accumulator(), data)
     world.threads.let_go()
-    await world.accumulator().make_space(Writer())
+    await world.accumulator().make_room(Writer())
     assert take(world.accumulator(), data[taken:]) > 0
 
 
@@ -290,7 +290,7 @@ async def test_a_batch_that_lingers_makes_way_for_a_writer_that_waits(appends, a
     world = appends(batch_bytes=KIB, buffer_bytes=4 * KIB, linger_ms=60_000)
     for number in range(4):
         take(world.accumulator(number), b"line\n")
-    await world.accumulator(9).make_space(Writer())
+    await world.accumulator(9).make_room(Writer())
     assert take(world.accumulator(9), b"line\n") == 5 and autojump_clock.current_time() < 1
     assert [world.log(number).values for number in range(4)] == [[b"line"], [], [], []]
 
@@ -380,13 +380,13 @@ async def test_a_writer_that_gives_up_waiting_takes_nothing_with_it(appends, nur
     world.threads.hold()
     take(world.accumulator(0), b"line\n"), take(world.accumulator(1), b"line\n")
     with trio.CancelScope() as giving_up:
-        nursery.start_soon(world.accumulator(5).make_space, Writer())
+        nursery.start_soon(world.accumulator(5).make_room, Writer())
         await wait_all_tasks_blocked()
         giving_up.cancel()
-        await world.accumulator(6).make_space(Writer())
+        await world.accumulator(6).make_room(Writer())
     world.threads.let_go()
     await world.accumulators.flush_all()
-    await world.accumulator(6).make_space(Writer())
+    await world.accumulator(6).make_room(Writer())
     assert take(world.accumulator(6), b"line\n") == 5
 
 
@@ -557,7 +557,7 @@ async def test_what_a_disk_cannot_hold_is_refused_by_a_write_and_never_lost_late
     while refused is None:
         try:
             if take(world.accumulator(), data, writer) < len(data):
-                await world.accumulator().make_space(Writer())
+                await world.accumulator().make_room(Writer())
         except OSError as error:
             refused = error.errno
     await world.accumulator().drain()
@@ -603,7 +603,7 @@ async def test_a_writer_that_waits_for_memory_is_sent_away_at_the_end_of_the_mou
 
     async def wait() -> None:
         try:
-            await world.accumulator(5).make_space(Writer())
+            await world.accumulator(5).make_room(Writer())
         except OSError as error:
             codes.append(error.errno)
 
