@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from offsetfs.storage import INTERNAL_TOPICS, JSON_VALUES, BatchBuilder, Clock, Log, record_size
-from offsetfs.storage.errors import PolicyViolation, RecordTooLarge
+from offsetfs.storage import INTERNAL_TOPICS, JSON_VALUES, BatchBounds, BatchWriter, Clock, Log, SealedBatch
+from offsetfs.storage.errors import PolicyViolation
 
 BATCH_BYTES = 1 << 20
 """Size at which a batch is written, before compression; `max.message.bytes` of the topic caps it."""
@@ -54,8 +54,7 @@ class Appender:
         self.log = log
         self._clock = clock
         self._lock = threading.RLock()  # the iterator of records may append, too
-        self._builder: BatchBuilder | None = None
-        self._spare: BatchBuilder | None = None  # a buffer that was used: a new one costs more than a small record
+        self._batches = BatchWriter(self._bounds, BATCH_BYTES, self._append, log.path)
         self._unsynced = 0  # records
 
     def extend(self, records: Iterable[Appendable]) -> range:
@@ -67,7 +66,7 @@ class Appender:
                 for record in records:
                     self._take(record)
             finally:
-                self._write()
+                self._batches.write()
             return range(first, self.log.next_offset)
 
     def lines(self, data: bytes | bytearray, timestamp: int | None) -> range:
@@ -79,14 +78,9 @@ class Appender:
             now = self._clock.now_ms() if timestamp is None else timestamp
             try:
                 while position < len(whole):
-                    builder = self._open()
-                    rest = builder.split(whole, position, len(whole), now)
-                    if rest == position:
-                        line_size = whole.index(b"\n", position) - position
-                        self._make_room(record_size(None, memoryview(whole)[position : position + line_size]))
-                    position = rest
+                    position = self._batches.split(whole, position, now)
             finally:
-                self._write()
+                self._batches.write()
             return range(first, self.log.next_offset)
 
     def ndjson(self, data: bytes | bytearray, json_values: str) -> range:
@@ -102,20 +96,17 @@ class Appender:
             first, position = self.log.next_offset, 0
             try:
                 while position < len(whole):
-                    builder, now = self._open(), self._clock.now_ms()
-                    split = builder.split_json(
-                        *(whole, position, len(whole), now),
+                    split = self._batches.split_json(
+                        *(whole, position, self._clock.now_ms()),
                         needs_key=self.log.is_compacted,
                         values_as_text=json_values == "text",
                     )
                     if split.fault is not None:
                         line = whole.count(b"\n", 0, split.start) + 1
                         raise ValueError(f"line {line}, byte {split.fault.position}: {split.fault.reason}")
-                    if split.start < len(whole):
-                        self._make_room(split.record_bytes)
                     position = split.start
             finally:
-                self._write()
+                self._batches.write()
             return range(first, self.log.next_offset)
 
     def sync(self) -> None:
@@ -138,48 +129,14 @@ class Appender:
         if key is None and self.log.is_compacted:
             raise PolicyViolation(_NEEDS_KEY, path=self.log.path)
         timestamp = self._clock.now_ms() if record.timestamp is None else record.timestamp
-        while not self._open().append(key, value, headers, timestamp):
-            self._make_room(record_size(key, value, headers))
+        self._batches.append(key, value, headers, timestamp)
 
-    def _open(self) -> BatchBuilder:
-        if self._builder is None:
-            capacity, compression = min(BATCH_BYTES, self._bytes_max), self.log.config.compression
-            if capacity < BatchBuilder.BYTES_MIN:
-                raise RecordTooLarge(f"a batch of at most {capacity} bytes holds no record", path=self.log.path)
-            spare, self._spare = self._spare, None
-            if spare is not None and (spare.bytes_max, spare.compression) == (capacity, compression):
-                spare.reset()
-                self._builder = spare
-            else:
-                self._builder = BatchBuilder(capacity, compression)
-        return self._builder
-
-    def _make_room(self, size: int) -> None:
-        """Write what there is; see that a record of `size` bytes fits then. RecordTooLarge when none would."""
-        builder = self._open()
-        if not builder.is_empty:
-            self._write()
-        elif BatchBuilder.OVERHEAD_BYTES + size > self._bytes_max:
-            raise RecordTooLarge(f"a record of {size} bytes", path=self.log.path)
-        else:
-            assert builder.bytes_max < BatchBuilder.OVERHEAD_BYTES + size
-            self._builder = BatchBuilder(BatchBuilder.OVERHEAD_BYTES + size, self.log.config.compression)
-
-    @property
-    def _bytes_max(self) -> int:
-        """The largest batch that can be appended, in bytes before compression."""
+    def _bounds(self) -> BatchBounds:
         config = self.log.config
-        size = min(config.max_message_bytes, config.segment_bytes)
-        # What does not compress grows: by less than this with every codec.
-        return size - size // 128 - 64 if config.compression.codec else size
+        return BatchBounds.within(config.compression, config.max_message_bytes, config.segment_bytes)
 
-    def _write(self) -> None:
-        """Append the open batch, if it holds anything. The next call begins one by the settings of then."""
-        builder, self._builder = self._builder, None
-        self._spare = builder
-        if builder is None or builder.is_empty:
-            return
-        self.log.append(builder.seal())
-        self._unsynced += builder.count
+    def _append(self, sealed: SealedBatch) -> None:
+        self.log.append(sealed)
+        self._unsynced += sealed.count
         if self._unsynced >= self.log.config.flush_messages:
             self.sync()

@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from offsetfs.storage import files
-from offsetfs.storage.errors import RecordTooLarge
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch import HEADER_SIZE
-from offsetfs.storage.records.batch_builder import BatchBuilder
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.records.batch_writer import BatchBounds, BatchWriter
 
 PREFIX = ".offsetfs-staged-"
 BATCH_BYTES = 1 << 20
@@ -33,8 +31,7 @@ class TopicShape:
     """What a task must know of a topic."""
 
     partitions: tuple[int, ...]
-    batch_bytes_max: int
-    compression: Compression
+    bounds: BatchBounds
     needs_key: bool
 
 
@@ -108,52 +105,52 @@ class StagingFile:
         self._path = os.path.join(target.path, f"{PREFIX}{target.job}-{split}-{attempt}")
         self._file: files.File | None = None
         self._position = 0
-        self._builders: dict[TopicPartition, BatchBuilder] = {}
+        self._writers: dict[TopicPartition, BatchWriter] = {}
         self._batches: dict[TopicPartition, list[StagedBatch]] = {}
         self._written: Counter[TopicPartition] = Counter()
 
     def taken(self) -> dict[TopicPartition, int]:
         """Return how many records each partition has got so far."""
-        waiting = {partition: builder.count for partition, builder in self._builders.items()}
+        waiting = {partition: writer.count for partition, writer in self._writers.items()}
         return {partition: self._written[partition] + count for partition, count in waiting.items()}
 
     def builder(self, partition: TopicPartition, shape: TopicShape) -> BatchBuilder:
         """Return the open batch of a partition."""
-        builder = self._builders.get(partition)
-        if builder is None:
-            partitions = sum(len(each.partitions) for each in self.target.topics.values())
-            size = min(BATCH_BYTES, max(BUILDERS_BYTES // partitions, _BATCH_BYTES_MIN), shape.batch_bytes_max)
-            builder = self._builders[partition] = BatchBuilder(size, shape.compression)
-        return builder
+        return self._writer(partition, shape).builder
 
     def make_room(self, partition: TopicPartition, shape: TopicShape, record_bytes: int) -> None:
         """Begin a batch that has room for a record of this size. `RecordTooLarge` when none may."""
-        builder = self.builder(partition, shape)
-        if not builder.is_empty:
-            self.flush(partition)
-        if HEADER_SIZE + record_bytes > shape.batch_bytes_max:
-            raise RecordTooLarge(f"{partition}: a record of {record_bytes} bytes", path=self.target.path)
-        if HEADER_SIZE + record_bytes > builder.bytes_max:
-            self._builders[partition] = BatchBuilder(HEADER_SIZE + record_bytes, shape.compression)
+        self._writer(partition, shape).make_room(record_bytes)
 
     def flush(self, partition: TopicPartition) -> None:
         """Write the open batch of a partition, if it holds anything."""
-        builder = self._builders[partition]
-        if builder.is_empty:
-            return
+        self._writers[partition].write()
+
+    def _writer(self, partition: TopicPartition, shape: TopicShape) -> BatchWriter:
+        writer = self._writers.get(partition)
+        if writer is None:
+            partitions = sum(len(each.partitions) for each in self.target.topics.values())
+            size = min(BATCH_BYTES, max(BUILDERS_BYTES // partitions, _BATCH_BYTES_MIN))
+            writer = self._writers[partition] = BatchWriter(
+                lambda: shape.bounds,
+                size,
+                lambda sealed: self._write(partition, sealed),
+                os.path.join(self.target.path, str(partition)),
+            )
+        return writer
+
+    def _write(self, partition: TopicPartition, sealed: SealedBatch) -> None:
         if self._file is None:
             self._file = files.create_file(self._path)
-        sealed = builder.seal()
         self._file.write(self._position, sealed.data)
         self._batches.setdefault(partition, []).append(StagedBatch(self._position, sealed.size, sealed.count))
         self._position += sealed.size
         self._written[partition] += sealed.count
-        builder.reset()
 
     def finish(self) -> Staged:
         """Write what is open; on disk after return."""
-        for partition in self._builders:
-            self.flush(partition)
+        for writer in self._writers.values():
+            writer.write()
         batches = {partition: tuple(each) for partition, each in self._batches.items()}
         if self._file is None:
             return Staged(self.target.job, self._split, None, batches)

@@ -23,6 +23,7 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 from offsetfs.storage.lock import holder
 from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition, check_topic
+from offsetfs.storage.records.batch_writer import BatchBounds
 
 _KNOWN = ("path", "topic", "partitions", "txnAppId", "txnVersion", "includeHeaders")
 _OF_STREAMS = ("checkpointLocation", "queryName")
@@ -165,10 +166,8 @@ def _make_topic(path: str, topic: str, partitions: int) -> None:
 def _shape(directory: LogDirectory, topic: str) -> TopicShape:
     numbers = tuple(each.partition for each in directory.partitions() if each.topic == topic)
     config = directory.config_of(topic)
-    size = min(config.max_message_bytes, config.segment_bytes)
-    # What does not compress grows: by less than this with every codec.
-    size = size - size // 128 - 64 if config.compression.codec else size
+    bounds = BatchBounds.within(config.compression, config.max_message_bytes, config.segment_bytes)
     if numbers != tuple(range(len(numbers))):
         raise StorageError(f"{topic} lacks a partition: it has {', '.join(map(str, numbers))}", path=directory.path)
     needs_key = any(directory.log(TopicPartition(topic, number)).is_compacted for number in numbers)
-    return TopicShape(numbers, size, config.compression, needs_key)
+    return TopicShape(numbers, bounds, needs_key)

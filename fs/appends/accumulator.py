@@ -43,6 +43,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.records.batch import HEADER_SIZE
 from offsetfs.storage.records.batch_builder import BatchBuilder, Buffer, record_size
+from offsetfs.storage.records.batch_writer import bytes_max_within
 from offsetfs.storage.records.json_values import TEXT
 
 APPEND_THREADS = 4
@@ -78,9 +79,8 @@ class Accumulator:
     def batch_bytes_max(self) -> int:
         """The largest batch that can be appended, header included, in bytes before compression."""
         config = self.log.config
-        size = min(config.max_message_bytes, config.segment_bytes, self._options.buffer_bytes)
-        # What does not compress grows: by less than this with every codec.
-        return size - size // 128 - 64 if config.compression.codec else size
+        sizes = (config.max_message_bytes, config.segment_bytes, self._options.buffer_bytes)
+        return bytes_max_within(config.compression, *sizes)
 
     def batch_size(self, key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]]) -> int:
         """Return the size of a batch of this one record, in bytes, to be compared with `batch_bytes_max`."""
