@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offsetfs.storage.records import codec, record_json, varint
-from offsetfs.storage.records.batch_header import HEADER_SIZE, MAGIC, BatchHeader, seal_checksum, write_header
+from offsetfs.storage.records.batch_header import HEADER_SIZE, seal_checksum, write_new_header
 from offsetfs.storage.records.compression import UNCOMPRESSED, Compression, compress
 from offsetfs.storage.records.record_json import JsonSplit, JsonSpread, Lane
-from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
+from offsetfs.storage.units import NO_TIMESTAMP, Timestamp
 
 RECORD_OVERHEAD_MAX = 21
 """What Kafka adds to the bytes of key, value and headers when it estimates: length 5, attributes 1, timestamp 10,
@@ -185,7 +185,8 @@ class BatchBuilder:
         if self._compressed is None and self.compression.codec and is_compressed:
             self._compress()
         data = self._buffer[: self.size] if self._compressed is None else self._compressed
-        write_header(data, self._header(len(data)))
+        attributes = 0 if self._compressed is None else self.compression.codec
+        write_new_header(data, attributes, self.count, self._base_timestamp, self.max_timestamp)
         seal_checksum(data)
         return SealedBatch(data, self.count, self.values_bytes, self.max_timestamp, len(data))
 
@@ -196,23 +197,6 @@ class BatchBuilder:
         data = self._buffer[:size] if size <= self.bytes_max else memoryview(bytearray(size))
         data[HEADER_SIZE:] = payload
         self._compressed = data  # nothing is allocated between these two lines, so that no MemoryError parts them
-
-    def _header(self, size: int) -> BatchHeader:
-        return BatchHeader(
-            base_offset=Offset(0),
-            size=size,
-            leader_epoch=-1,
-            magic=MAGIC,
-            crc=0,
-            attributes=0 if self._compressed is None else self.compression.codec,
-            last_offset_delta=self.count - 1,
-            base_timestamp=Timestamp(self._base_timestamp),
-            max_timestamp=self.max_timestamp,
-            producer_id=-1,
-            producer_epoch=-1,
-            base_sequence=-1,
-            count=self.count,
-        )
 
     def _delta_of(self, timestamp: int) -> int:
         assert not self._sealed

@@ -219,6 +219,19 @@ def write_header(target: bytearray | memoryview, header: BatchHeader) -> None:
     )
 
 
+def write_new_header(
+    target: bytearray | memoryview,
+    attributes: int,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+) -> None:
+    """Write the header of a whole v2 batch without a producer: base offset 0, leader epoch -1, no checksum yet."""
+    size = len(target) - LOG_OVERHEAD
+    fields = (attributes, count - 1, base_timestamp, max_timestamp, -1, -1, -1, count)
+    _HEADER.pack_into(target, 0, 0, size, -1, MAGIC, 0, *fields)
+
+
 def has_producer(batch: Buffer) -> bool:
     """Whether a v2 batch has a producer id: cheaper than to parse the whole header of each batch that is appended."""
     producer_id: int = _PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_POSITION)[0]
