@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from offsetfs.storage import INTERNAL_TOPICS, JSON_VALUES, BatchBounds, BatchWriter, Clock, Log, SealedBatch
+from offsetfs.storage import INTERNAL_TOPICS, JSON_VALUES, BatchLimit, BatchWriter, Clock, Log, SealedBatch
 from offsetfs.storage.errors import PolicyViolation
 
 BATCH_BYTES = 1 << 20
@@ -54,7 +54,7 @@ class Appender:
         self.log = log
         self._clock = clock
         self._lock = threading.RLock()  # the iterator of records may append, too
-        self._batches = BatchWriter(self._bounds, BATCH_BYTES, self._append, log.path)
+        self._batches = BatchWriter(self._limit, BATCH_BYTES, self._append, log.path)
         self._unsynced = 0  # records
 
     def extend(self, records: Iterable[Appendable]) -> range:
@@ -131,9 +131,9 @@ class Appender:
         timestamp = self._clock.now_ms() if record.timestamp is None else record.timestamp
         self._batches.append(key, value, headers, timestamp)
 
-    def _bounds(self) -> BatchBounds:
+    def _limit(self) -> BatchLimit:
         config = self.log.config
-        return BatchBounds.within(config.compression, config.max_message_bytes, config.segment_bytes)
+        return BatchLimit.within(config.compression, config.max_message_bytes, config.segment_bytes)
 
     def _append(self, sealed: SealedBatch) -> None:
         self.log.append(sealed)

@@ -17,7 +17,7 @@ from typing import Any
 from offsetfs.storage import files
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.batch_writer import BatchBounds, BatchWriter
+from offsetfs.storage.records.batch_writer import BatchLimit, BatchWriter
 
 PREFIX = ".offsetfs-staged-"
 BATCH_BYTES = 1 << 20
@@ -31,7 +31,7 @@ class TopicShape:
     """What a task must know of a topic."""
 
     partitions: tuple[int, ...]
-    bounds: BatchBounds
+    limit: BatchLimit
     needs_key: bool
 
 
@@ -132,7 +132,7 @@ class StagingFile:
             partitions = sum(len(each.partitions) for each in self.target.topics.values())
             size = min(BATCH_BYTES, max(BUILDERS_BYTES // partitions, _BATCH_BYTES_MIN))
             writer = self._writers[partition] = BatchWriter(
-                lambda: shape.bounds,
+                lambda: shape.limit,
                 size,
                 lambda sealed: self._write(partition, sealed),
                 os.path.join(self.target.path, str(partition)),

@@ -23,7 +23,7 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 from offsetfs.storage.lock import holder
 from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition, check_topic
-from offsetfs.storage.records.batch_writer import BatchBounds
+from offsetfs.storage.records.batch_writer import BatchLimit
 
 _KNOWN = ("path", "topic", "partitions", "txnAppId", "txnVersion", "includeHeaders")
 _OF_STREAMS = ("checkpointLocation", "queryName")
@@ -166,8 +166,8 @@ def _make_topic(path: str, topic: str, partitions: int) -> None:
 def _shape(directory: LogDirectory, topic: str) -> TopicShape:
     numbers = tuple(each.partition for each in directory.partitions() if each.topic == topic)
     config = directory.config_of(topic)
-    bounds = BatchBounds.within(config.compression, config.max_message_bytes, config.segment_bytes)
+    limit = BatchLimit.within(config.compression, config.max_message_bytes, config.segment_bytes)
     if numbers != tuple(range(len(numbers))):
         raise StorageError(f"{topic} lacks a partition: it has {', '.join(map(str, numbers))}", path=directory.path)
     needs_key = any(directory.log(TopicPartition(topic, number)).is_compacted for number in numbers)
-    return TopicShape(numbers, bounds, needs_key)
+    return TopicShape(numbers, limit, needs_key)

@@ -32,12 +32,12 @@ class Written(WriterCommitMessage):
     staged: Staged
 
 
-def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
+def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SparkBatchWriter:
     """Return the writer of a batch query. `OptionError`, `LogDirectoryLocked`."""
     if overwrite:
         raise OptionError("mode overwrite: a log is appended to; mode append is what there is")
     wanted = WriteOptions.parse(options)
-    return BatchWriter(_target(wanted, schema), wanted)
+    return SparkBatchWriter(_target(wanted, schema), wanted)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
@@ -52,7 +52,7 @@ def _target(options: WriteOptions, schema: StructType) -> Target:
     return Target(options.path, uuid.uuid4().hex, topic_shapes(options), options.topic)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class SparkBatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame once."""
 
     def __init__(self, target: Target, options: WriteOptions) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.partition.log_values import Appended, Damage
     from offsetfs.storage.records.batch import Batch, BatchHeader
     from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch, record_size
-    from offsetfs.storage.records.batch_writer import BatchBounds, BatchWriter
+    from offsetfs.storage.records.batch_writer import BatchLimit, BatchWriter
     from offsetfs.storage.records.json_values import JSON_VALUES
     from offsetfs.storage.records.record import Record
     from offsetfs.storage.settings.config import LogConfig
@@ -32,9 +32,9 @@ __all__ = [
     "READ_UNCOMMITTED",
     "Appended",
     "Batch",
-    "BatchBounds",
     "BatchBuilder",
     "BatchHeader",
+    "BatchLimit",
     "BatchSlice",
     "BatchWriter",
     "Clock",
@@ -58,7 +58,7 @@ _MODULES = {
     "READ_UNCOMMITTED": "partition.isolation",
     "Appended": "partition.log_values",
     "Batch": "records.batch",
-    "BatchBounds": "records.batch_writer",
+    "BatchLimit": "records.batch_writer",
     "BatchBuilder": "records.batch_builder",
     "BatchHeader": "records.batch",
     "BatchSlice": "partition.log_reader",

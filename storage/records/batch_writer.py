@@ -27,15 +27,15 @@ _GROWTH_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class BatchBounds:
-    """How large a batch may be, in bytes before compression and with its header, and how it is compressed."""
+class BatchLimit:
+    """How large a batch may be, in bytes before compression with its header, and how it is compressed."""
 
     bytes_max: int
     compression: Compression
 
     @classmethod
-    def within(cls, compression: Compression, *sizes: int) -> BatchBounds:
-        """Return the bounds of a batch that must not exceed any of `sizes`, in bytes, after compression."""
+    def within(cls, compression: Compression, *sizes: int) -> BatchLimit:
+        """Return the limit of a batch that must not exceed any of `sizes`, in bytes, after compression."""
         return cls(bytes_max_within(compression, *sizes), compression)
 
 
@@ -50,17 +50,17 @@ class BatchWriter:
 
     def __init__(
         self,
-        bounds: Callable[[], BatchBounds],
+        limit: Callable[[], BatchLimit],
         batch_bytes: int,
         on_batch: Callable[[SealedBatch], object],
         path: str,
     ) -> None:
-        """`bounds` is called when a batch begins, because settings may change; `path` is for errors.
+        """`limit` is called when a batch begins, because settings may change; `path` is for errors.
 
-        A batch is handed to `on_batch` when it has `batch_bytes` bytes, or as many as `bounds` allows. Its data is
+        A batch is handed to `on_batch` when it has `batch_bytes` bytes, or as many as `limit` allows. Its data is
         valid until `on_batch` returns.
         """
-        self._bounds = bounds
+        self._limit = limit
         self._batch_bytes = batch_bytes
         self._on_batch = on_batch
         self._path = path
@@ -71,11 +71,11 @@ class BatchWriter:
     def builder(self) -> BatchBuilder:
         """The open batch; begun by this call if there is none. `RecordTooLarge` where no record fits in a batch."""
         if self._builder is None:
-            bounds = self._bounds()
-            capacity = min(self._batch_bytes, bounds.bytes_max)
+            limit = self._limit()
+            capacity = min(self._batch_bytes, limit.bytes_max)
             if capacity < BatchBuilder.BYTES_MIN:
                 raise RecordTooLarge(f"a batch of at most {capacity} bytes holds no record", path=self._path)
-            self._builder = self._begin(capacity, bounds.compression)
+            self._builder = self._begin(capacity, limit.compression)
         return self._builder
 
     @property
@@ -119,10 +119,10 @@ class BatchWriter:
         `record_bytes` is the size of the record as the first of a batch. `RecordTooLarge` when it fits in no batch.
         """
         self.write()
-        bounds, size = self._bounds(), BatchBuilder.OVERHEAD_BYTES + record_bytes
-        if size > bounds.bytes_max:
+        limit, size = self._limit(), BatchBuilder.OVERHEAD_BYTES + record_bytes
+        if size > limit.bytes_max:
             raise RecordTooLarge(f"a record of {record_bytes} bytes", path=self._path)
-        self._builder = self._begin(max(size, min(self._batch_bytes, bounds.bytes_max)), bounds.compression)
+        self._builder = self._begin(max(size, min(self._batch_bytes, limit.bytes_max)), limit.compression)
 
     def write(self) -> None:
         """Hand over the open batch, if it holds anything. What `on_batch` raises; its records are then lost."""

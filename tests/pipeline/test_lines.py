@@ -20,7 +20,7 @@ from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.scan_range import Range, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.pipeline.staging import Target, TopicShape
-from offsetfs.storage.records.batch_writer import BatchBounds
+from offsetfs.storage.records.batch_writer import BatchLimit
 from offsetfs.storage.records.compression import UNCOMPRESSED
 from offsetfs.storage.records.partitioner import partition_of
 
@@ -36,7 +36,7 @@ def imported(path: Path, data: bytes, size: int, **kind: bool) -> list[list[offs
     source.write_bytes(data)
     with offsetfs.open(logs, "a") as made:
         made.create("t", 2)
-    target = Target(str(logs), "job", {"t": TopicShape((0, 1), BatchBounds(300, UNCOMPRESSED), False)}, "t")
+    target = Target(str(logs), "job", {"t": TopicShape((0, 1), BatchLimit(300, UNCOMPRESSED), False)}, "t")
     ranges = [FileRange(str(source), at, min(at + size, len(data))) for at in range(0, len(data), size)]
     kind = {"is_json": False, **kind}
     found = [stage_lines(each, target, split, 0, rejects_max=9, **kind) for split, each in enumerate(ranges)]
@@ -70,13 +70,13 @@ def test_a_line_longer_than_a_batch_gets_one_that_is_as_long(tmp_path: Path) -> 
     (tmp_path / "in").write_bytes(b"a\n" + b"x" * 1_500_000 + b"\nb\n")
     with offsetfs.open(logs, "a", settings={"max.message.bytes": "3000000"}) as made:
         made.create("t", 2)
-        target = Target(str(logs), "job", {"t": TopicShape((0, 1), BatchBounds(3_000_000, UNCOMPRESSED), False)}, "t")
+        target = Target(str(logs), "job", {"t": TopicShape((0, 1), BatchLimit(3_000_000, UNCOMPRESSED), False)}, "t")
     wanted = FileRange(str(tmp_path / "in"), 0, 2_000_000)
     staged = stage_lines(wanted, target, 0, 0, is_json=False, rejects_max=0).staged
     assert sum(batch.count for batches in staged.batches.values() for batch in batches) == 3
     assert max(batch.size for batches in staged.batches.values() for batch in batches) < 1_500_200
     with pytest.raises(offsetfs.errors.RecordTooLarge):
-        small = Target(str(logs), "job", {"t": TopicShape((0, 1), BatchBounds(1_000_000, UNCOMPRESSED), False)}, "t")
+        small = Target(str(logs), "job", {"t": TopicShape((0, 1), BatchLimit(1_000_000, UNCOMPRESSED), False)}, "t")
         stage_lines(wanted, small, 0, 1, is_json=False, rejects_max=0)
 
 
@@ -106,7 +106,7 @@ def test_an_imported_line_goes_to_the_partition_that_it_names(tmp_path: Path) ->
 def test_an_imported_line_that_names_a_partition_beyond_the_topic_is_rejected(tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.write_bytes(b'{"value":"a"}\n{"value":"a","partition":2}\n')
-    target = Target(str(tmp_path), "job", {"t": TopicShape((0, 1), BatchBounds(9000, UNCOMPRESSED), False)}, "t")
+    target = Target(str(tmp_path), "job", {"t": TopicShape((0, 1), BatchLimit(9000, UNCOMPRESSED), False)}, "t")
     found = stage_lines(FileRange(str(source), 0, 99), target, 0, 0, is_json=True, rejects_max=5)
     assert [(line, reason.partition(";")[0]) for line, reason in found.rejects] == [
         (2, "partition must be null or a number that the topic has, from 0 to 1")
@@ -116,7 +116,7 @@ def test_an_imported_line_that_names_a_partition_beyond_the_topic_is_rejected(tm
 def test_a_line_that_is_wrong_is_told_by_its_number_in_the_file(tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.write_bytes(b'{"value":"a"}\n' * 40 + b"oops\n" + b'{"value":"a"}\n' * 3 + b'{"value":"\xff"}\n')
-    target = Target(str(tmp_path), "job", {"t": TopicShape((0,), BatchBounds(9000, UNCOMPRESSED), False)}, "t")
+    target = Target(str(tmp_path), "job", {"t": TopicShape((0,), BatchLimit(9000, UNCOMPRESSED), False)}, "t")
     found = stage_lines(FileRange(str(source), 300, 700), target, 0, 0, is_json=True, rejects_max=5)
     assert (found.rejected, [line for line, _ in found.rejects]) == (2, [41, 45])
 
@@ -125,7 +125,7 @@ def test_a_line_beyond_the_limit_is_refused_before_it_is_read(tmp_path: Path, mo
     monkeypatch.setattr(lines, "BLOCK_BYTES", 100)
     monkeypatch.setattr(lines, "LINE_BYTES_MAX", 1000)
     (tmp_path / "in").write_bytes(b"x" * 5000)
-    target = Target(str(tmp_path), "job", {"t": TopicShape((0,), BatchBounds(9000, UNCOMPRESSED), False)}, "t")
+    target = Target(str(tmp_path), "job", {"t": TopicShape((0,), BatchLimit(9000, UNCOMPRESSED), False)}, "t")
     with pytest.raises(offsetfs.errors.RecordTooLarge, match="a line of more than 1000 bytes"):
         stage_lines(FileRange(str(tmp_path / "in"), 0, 5000), target, 0, 0, is_json=False, rejects_max=0)
     assert os.listdir(tmp_path) == ["in"]

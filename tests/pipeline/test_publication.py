@@ -25,7 +25,7 @@ import pyarrow as pa
 from offsetfs.pipeline import journal, publication, rows, staging
 from offsetfs.storage import files
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_writer import BatchBounds
+from offsetfs.storage.records.batch_writer import BatchLimit
 from offsetfs.storage.records.compression import UNCOMPRESSED
 
 path, deadline, version = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -53,7 +53,7 @@ for owner, names in ((files, ("replace_file", "remove_file", "sync_directory")),
     for name in names:
         setattr(owner, name, dying(getattr(owner, name)))
 
-shape = staging.TopicShape((0, 1), BatchBounds(200, UNCOMPRESSED), False)
+shape = staging.TopicShape((0, 1), BatchLimit(200, UNCOMPRESSED), False)
 job = journal.Job(f"{os.getpid():x}", "daily", version)
 target = staging.Target(path, job.id, {"orders": shape}, "orders")
 staged = []

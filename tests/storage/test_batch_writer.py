@@ -7,7 +7,7 @@ import pytest
 from offsetfs.storage.errors import RecordTooLarge
 from offsetfs.storage.records.batch import read_batch
 from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.batch_writer import BatchBounds, BatchWriter, bytes_max_within
+from offsetfs.storage.records.batch_writer import BatchLimit, BatchWriter, bytes_max_within
 from offsetfs.storage.records.compression import CODECS, UNCOMPRESSED, Compression
 
 pytestmark = pytest.mark.unit
@@ -33,7 +33,7 @@ def sink() -> Sink:
 
 
 def writer(sink: Sink, batch_bytes: int, bytes_max: int, compression: Compression = UNCOMPRESSED) -> BatchWriter:
-    return BatchWriter(lambda: BatchBounds(bytes_max, compression), batch_bytes, sink.take, "T-0")
+    return BatchWriter(lambda: BatchLimit(bytes_max, compression), batch_bytes, sink.take, "T-0")
 
 
 def test_records_fill_a_batch_and_roll_over_to_the_next(sink: Sink) -> None:
@@ -86,7 +86,7 @@ def test_a_wrong_line_of_json_begins_no_batch(sink: Sink) -> None:
 
 
 def test_the_bounds_are_those_of_the_moment_a_batch_begins(sink: Sink) -> None:
-    bounds = [BatchBounds(1000, UNCOMPRESSED), BatchBounds(1000, Compression("lz4"))]
+    bounds = [BatchLimit(1000, UNCOMPRESSED), BatchLimit(1000, Compression("lz4"))]
     batches = BatchWriter(lambda: bounds[0], 500, sink.take, "T-0")
     batches.append(None, b"a", (), NOW)
     first = batches.builder
@@ -116,7 +116,7 @@ def test_what_cannot_be_handed_over_is_not_handed_over_again() -> None:
     def fail(sealed: SealedBatch) -> None:
         raise OSError("no")
 
-    batches = BatchWriter(lambda: BatchBounds(1000, UNCOMPRESSED), 500, fail, "T-0")
+    batches = BatchWriter(lambda: BatchLimit(1000, UNCOMPRESSED), 500, fail, "T-0")
     batches.append(None, b"a", (), NOW)
     with pytest.raises(OSError, match="no"):
         batches.write()
@@ -128,8 +128,8 @@ def test_what_cannot_be_handed_over_is_not_handed_over_again() -> None:
 def test_a_batch_within_its_bound_exceeds_no_limit_after_compression(sink: Sink, codec: str) -> None:
     limit, compression = 5000, Compression(codec)
     noise = bytes(number * number * 31 // 7 % 251 for number in range(limit))
-    assert bytes_max_within(compression, limit, 1 << 20) == BatchBounds.within(compression, limit).bytes_max <= limit
-    batches = BatchWriter(lambda: BatchBounds.within(compression, limit), limit, sink.take, "T-0")
+    assert bytes_max_within(compression, limit, 1 << 20) == BatchLimit.within(compression, limit).bytes_max <= limit
+    batches = BatchWriter(lambda: BatchLimit.within(compression, limit), limit, sink.take, "T-0")
     size = bytes_max_within(compression, limit) - 80
     batches.append(None, noise[:size], (), NOW)
     batches.write()
