@@ -164,10 +164,8 @@ def rows(partition: Partition, begin: int, end: int, on_damage: OnDamage) -> Ite
 
 
 def _position_of(segment: Segment, offset: int) -> int:
-    if offset <= segment.base_offset:
-        return 0
     try:
-        return segment.position_of(offset)
+        return segment.reading_position(offset)
     except StorageError:
         return 0  # damage before it: the walk steps over that
 

@@ -22,13 +22,11 @@ from offsetfs.storage.errors import MalformedBatch, OffsetOutOfRange, StorageErr
 from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED, LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.segment_retry import SegmentRetry
-from offsetfs.storage.records import batch_chain
 from offsetfs.storage.records.batch import MAGIC, Batch
 from offsetfs.storage.records.batch_json import joined_json
 from offsetfs.storage.records.legacy import NO_RUNS
 from offsetfs.storage.records.record import Record
 from offsetfs.storage.records.record_json import line_prefix
-from offsetfs.storage.segments import offset_search
 from offsetfs.storage.segments.offset_order import UNREADABLE, misplaced
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
@@ -157,7 +155,7 @@ class LogReader:
             segments = log.snapshot()
             try:
                 for segment in segments.from_floor(first):
-                    for batch in segment.batches(_position_of(segment, first), on_damage=on_damage, runs=runs):
+                    for batch in segment.batches(segment.reading_position(first), on_damage=on_damage, runs=runs):
                         header = batch.header
                         following = header.next_offset
                         if following <= first:
@@ -245,21 +243,3 @@ def _misplaced(batch: Batch) -> MalformedBatch:
     """Return the error of a batch whose base offset, which no checksum covers, cannot be true where it is."""
     header = batch.header
     return misplaced(header.base_offset, header.last_offset, batch.path, batch.position)
-
-
-def _position_of(segment: Segment, offset: int) -> int:
-    """Return the byte where reading from `offset` on begins: never behind a batch that may hold it.
-
-    Unlike `Segment.position_of`, which serves searches, this does not step over damage that may hide the offset: the
-    reader meets it there. A batch that ends below the offset, where the next begins above it, is read again, because
-    its header is verified only then.
-    """
-    if offset <= segment.base_offset:
-        return 0
-    opened = segment.open_files()
-    before = offset_search.floor_position(segment, opened, offset, False)
-    for position, header, _ in batch_chain.walk(opened.log, before, segment.size):
-        if header.last_offset >= offset:
-            return position if header.base_offset <= offset else before
-        before = position
-    return before

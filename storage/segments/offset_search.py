@@ -127,6 +127,23 @@ def ends_in_order(
     return following is None or following > header.last_offset
 
 
+def reading_position(segment: Segment, offset: int, nowait: bool) -> int:
+    """Return where a reader of `offset` and what follows begins; see `Segment.reading_position`.
+
+    The batch before the first one that reaches the offset is read again where that one begins above it: headers are
+    not verified here, and a damaged one may say that its batch ends too early.
+    """
+    if offset <= segment.base_offset:
+        return 0
+    opened = segment.open_files(nowait=nowait)
+    before = floor_position(segment, opened, offset, nowait)
+    for position, header, _ in batch_chain.walk(opened.log, before, segment.size, nowait=nowait):
+        if header.last_offset >= offset:
+            return position if header.base_offset <= offset else before
+        before = position
+    return before
+
+
 def floor_position(segment: Segment, opened: SegmentFiles, offset: int, nowait: bool) -> int:
     """Return the position where a scan for `offset` starts: that of the index entry, if the batch there agrees."""
     entry_offset, position = opened.index.lookup(offset)

@@ -188,6 +188,14 @@ class Segment:
                 return place
         return self.size
 
+    def reading_position(self, offset: int, *, nowait: bool = False) -> int:
+        """Return the byte position where reading from `offset` begins: never behind a batch that may hold it.
+
+        `position_of` serves searches and steps over damage; a reader that begins here meets damage that may hide the
+        offset, and reports it. The batch there may end below `offset`. `WouldBlock` as `find`.
+        """
+        return offset_search.reading_position(self, offset, nowait)
+
     def last_indexed_position(self) -> int:
         """Return the byte position of the last indexed batch; the end is at most one index interval later."""
         last = segment_offset_max(self.base_offset)

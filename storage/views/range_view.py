@@ -119,7 +119,7 @@ class RangeView:
         if self._start <= segment.base_offset:
             return 0
         try:
-            return segment.position_of(self._start)
+            return segment.reading_position(self._start)
         except StorageError:
             return 0
 

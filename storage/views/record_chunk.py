@@ -119,7 +119,7 @@ def _locate(log: Log, place: ReadPosition, end_offset: int, nowait: bool) -> Rea
         return None
     for segment in snapshot.from_floor(place.offset):
         is_inside = segment.base_offset < place.offset
-        position = segment.position_of(place.offset, nowait=nowait) if is_inside and segment.size else 0
+        position = segment.reading_position(place.offset, nowait=nowait) if is_inside and segment.size else 0
         if position < segment.size:
             return ReadPosition(place.offset, segment, position)
     return None
