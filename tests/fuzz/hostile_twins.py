@@ -6,11 +6,13 @@ the checksum, as those of a hostile writer do.
 
 from __future__ import annotations
 
+import functools
 import struct
 import zlib
 from array import array
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 from offsetfs.storage.compaction import _compaction, compaction_pure
 from offsetfs.storage.dump import _dump, dump_pure
@@ -59,8 +61,20 @@ def twins(data: bytes) -> None:
     _same(lambda twin: twin.scan(block, 10, 1000, True).tolist(), _messages, message_set_pure)
     count = len(data) // 12
     for wanted in (0, -1, _LONG_MAX, -_LONG_MAX - 1, int.from_bytes(data[:8], "big", signed=True)):
-        _same(lambda twin, n=wanted: twin.around(data, len(data) // 8, 7, n), _index_search, index_search_pure)
-        _same(lambda twin, n=wanted: twin.time_floor(data, count, 7, n), _index_search, index_search_pure)
+        _same(functools.partial(_around, data, wanted), _index_search, index_search_pure)
+        _same(functools.partial(_time_floor, data, wanted), _index_search, index_search_pure)
+
+
+def _around(data: bytes, wanted: int, twin: Any) -> object:
+    return twin.around(data, len(data) // 8, 7, wanted)
+
+
+def _time_floor(data: bytes, wanted: int, twin: Any) -> object:
+    return twin.time_floor(data, len(data) // 12, 7, wanted)
+
+
+def _gather(payload: bytes, rows: Any, column: int, twin: Any) -> object:
+    return twin.gather(payload, rows, column)
 
 
 def sealed(data: bytes) -> bytes:
@@ -102,7 +116,7 @@ def _records(payload: bytes, count: int, base: int, last_delta: int) -> None:
     _same(lambda twin: twin.hash_digests(payload, rows, 0, _SEED)[1].tolist(), _key_hash, key_hash_pure)
     _same(lambda twin: _gaps(twin, rows, base), _dump, dump_pure)
     for column in (2, 4):
-        _same(lambda twin, at=column: twin.gather(payload, rows, at), _columns, columns_pure)
+        _same(functools.partial(_gather, payload, rows, column), _columns, columns_pure)
     _same(lambda twin: twin.gather_headers(payload, rows), _columns, columns_pure)
     keys = columns_pure.gather(payload, rows, 2)
     _same(lambda twin: twin.spread_keys(keys, count, 7).tolist(), _columns, columns_pure)
