@@ -10,11 +10,14 @@ import pytest
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records import codec, codec_pure
 from offsetfs.storage.records.record import Record
 
 pytestmark = pytest.mark.unit
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1"
+STEP = 13 if codec.find is codec_pure.find else 1
+"""Each look-up walks over a batch: the Python reference looks up every 13th record, compiled code each of them."""
 PARTITIONS = sorted(path.name.removesuffix(".expected.ndjson") for path in GOLDEN.glob("*.expected.ndjson"))
 
 
@@ -70,7 +73,7 @@ def test_every_golden_partition_reads_as_the_client_read_it(partition: str, dire
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_every_golden_record_is_found_by_its_offset(partition: str, directory: LogDirectory) -> None:
     log = directory.log(TopicPartition.parse(partition))
-    for record in all_records(log):
+    for record in all_records(log)[::STEP]:
         batch = log.batch_at(record.offset)
         assert batch is not None and batch.record(record.offset) == record
 
@@ -80,7 +83,7 @@ def test_a_time_finds_the_first_record_in_offset_order_that_reaches_it(partition
     log = directory.log(TopicPartition.parse(partition))
     records = all_records(log)
     times = sorted({record.timestamp for record in records})
-    for time in [*times[::7], *(t + 1 for t in times[::7]), *times[-1:]]:
+    for time in [*times[:: 7 * STEP], *(t + 1 for t in times[:: 7 * STEP]), *times[-1:]]:
         first = next(((r.offset, r.timestamp) for r in records if r.timestamp >= time), None)
         assert log.find_timestamp(time) == first
     assert log.find_timestamp(times[-1] + 1) is None if times else log.find_timestamp(0) is None
