@@ -43,7 +43,7 @@ VERBS = {
     "convert": "Rewrite old message formats as v2.",
     "hand-over": "Give a partition to a stopped Kafka broker.",
     "verify": "Check logs, indexes and checkpoints; change nothing.",
-    "repair": "Finish what a crash left, make indexes anew; shows it first.",
+    "repair": "Finish what a crash interrupted; rebuild indexes. Shows it first.",
     "dump": "Print segments, indexes and snapshots, as Kafka's tool does.",
     "spark": "Import, export, count and verify with Apache Spark.",
     "status": "Show what is mounted, and the partitions of a log directory.",

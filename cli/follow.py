@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import stat
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -50,6 +51,10 @@ def command(log_directory: str, path: str, start: str | None, ndjson: bool, text
         try:
             name = await _file_at(tree, path, start, ndjson)
             await _say_if_beyond(tree, name, speaker)
+            if start is None and path != name and sys.stdout.isatty():
+                speaker.say(
+                    f"waiting for new records of {name.rpartition('/')[0]}; --from prints older ones, Ctrl-C ends"
+                )
             async with tree.open(name) as file:
                 await while_read(functools.partial(_pass_on, file, speaker, path))
         except FileNotFoundError as error:

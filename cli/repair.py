@@ -21,7 +21,7 @@ LEFT = 1
 """Something is to be done, or stays damaged. The same number as a wrong call: neither is 0."""
 
 
-@click.command("repair", short_help="Finish what a crash left, make indexes anew; shows it first.")
+@click.command("repair", short_help="Finish what a crash interrupted; rebuild indexes.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.option("--dry-run/--yes", "dry_run", default=True, help="Show what would be done (the default), or do it.")
 @click.option("--json", "as_json", is_flag=True, help="One object a line.")
@@ -30,8 +30,12 @@ def command(log_directory: str, dry_run: bool, as_json: bool) -> int:
 
     Without --yes nothing is changed: it shows what would be done. With --yes compactions that were interrupted are
     finished, every log is verified beyond its recovery point and cut where it is not sound (what is cut is kept beside
-    it, as a .cut- file), wrong indexes are made anew, and the directory is closed in order. Damage before the recovery
+    it, as a .cut- file), wrong indexes are rebuilt, and the directory is closed cleanly. Damage before the recovery
     point was once on disk: it is shown with what remains readable, and stays as it is.
+
+    Topic settings that cannot be read are set aside: .offsetfs-topics.json becomes .offsetfs-topics.json.damaged, and
+    the topics whose settings are lost have the defaults. Set them again with offsetfs config, or correct the file and
+    rename it back, before a mount or offsetfs clean removes records by the default retention.
 
     \b
     offsetfs repair /var/lib/kafka/data

@@ -13,9 +13,9 @@ once that records are missing, and he reads on at the log start. When the partit
 Programs that take lines from a regular file read more than they need and seek back to what they leave (head, the `read`
 of bash): so what the last read gave can be read again. Any other place is ESPIPE.
 
-`tail` reads to the end of its input before it prints, and a stream has none: `tail -f follow` prints nothing. The
-daemon cannot mend this, because after an end of file `tail` seeks by the size of the file. `.offsetfs/errors` has the
-reason.
+`tail`, `wc` and `sort` read to the end of their input before they print, and a stream has none: they print nothing. The
+daemon cannot change this, because after an end of file `tail` seeks by the size of the file, and the others end.
+`.offsetfs/errors` has the reason.
 
 Followers of one partition share what they read: the first one that wakes joins the records, the others take them.
 """
@@ -58,8 +58,14 @@ over before it asks for the next part, which may be long in coming."""
 
 STRETCH_OVERHEAD_BYTES = 500
 
-_TAIL_WAITS = "tail prints nothing before the end of its input, and a stream has no end"
 _INSTEAD_OF_TAIL = "use `cat follow`, or `tail -f values`; `follow@-10` begins with the newest ten records"
+_INSTEAD_OF_A_COUNT = "use `values` for the records that exist, or `head -n 10 follow` for the next ten"
+_READ_TO_THE_END = {
+    b"tail": _INSTEAD_OF_TAIL,
+    b"wc": _INSTEAD_OF_A_COUNT,
+    b"sort": _INSTEAD_OF_A_COUNT,
+}
+"""Programs that print nothing before the end of their input, with the remedy."""
 
 _NEWEST = re.compile(rb"-([0-9]{1,19})")
 
@@ -111,10 +117,13 @@ def _program_of(pid: int) -> bytes:
     return b""
 
 
-def explain_tail(shared: Shared, opening: Opening, path: str) -> None:
-    """Report why nothing is printed where `tail` opens a stream."""
-    if _program_of(opening.pid) == b"tail":
-        shared.notes.tell(Fault(None, "open", path, _TAIL_WAITS, _INSTEAD_OF_TAIL))
+def explain_silence(shared: Shared, opening: Opening, path: str) -> None:
+    """Report why nothing is printed where a program opens a stream that reads to the end before it prints."""
+    program = _program_of(opening.pid)
+    remedy = _READ_TO_THE_END.get(program)
+    if remedy is not None:
+        reason = f"{program.decode()} prints nothing before the end of its input, and a stream has no end"
+        shared.notes.tell(Fault(None, "open", path, reason, remedy))
 
 
 class FollowFiles:
@@ -144,7 +153,7 @@ class FollowFiles:
 
     async def open(self, number: int, opening: Opening) -> Opened:
         start = self.names.at(number)
-        explain_tail(self._shared, opening, f"{self._partition.name}/{name_of_stream(start)}")
+        explain_silence(self._shared, opening, f"{self._partition.name}/{name_of_stream(start)}")
         follower = await self.follower(start)
         return Opened(FollowHandle(self._shared, [follower], opening), direct=True)
 

@@ -32,6 +32,8 @@ A Kafka log directory, mounted by offsetfs. Each directory is a partition.
     cat orders-0/values                   every value, one a line
     tail -f orders-0/values               and those to come
     cat orders-0/follow                   only those to come, at once; follow@-3: the newest three first
+                                          (waits until Ctrl-C; grep prints matches as they arrive;
+                                          tail, wc and sort print nothing, because it has no end)
     cat topics/orders/follow              ... of all partitions of a topic
     cat topics/orders/values              a snapshot of all partitions; also records.ndjson
     jq .key orders-0/records.ndjson       every record as a line of JSON

@@ -30,7 +30,7 @@ from offsetfs.fs.views.follow import (
     FollowFiles,
     FollowHandle,
     Start,
-    explain_tail,
+    explain_silence,
     find_start,
     name_of_stream,
     release_all,
@@ -108,7 +108,7 @@ class TopicFollow:
     async def open(self, number: int, opening: Opening) -> Opened:
         """Open the stream, with the logs of all partitions; ESTALE where the topic has none."""
         wanted = self.names.at(number)
-        explain_tail(self._shared, opening, f"topics/{wanted.topic}/{name_of_stream(wanted.start)}")
+        explain_silence(self._shared, opening, f"topics/{wanted.topic}/{name_of_stream(wanted.start)}")
         topic = self._topics.setdefault(wanted.topic, TopicPartitions(self._shared, self._partitions, wanted.topic))
         followers: list[Follower] = []
         try:

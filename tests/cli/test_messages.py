@@ -298,6 +298,28 @@ def test_standard_output_that_is_full_or_closed_is_no_traceback(log: Path, argum
     assert (closed.returncode, closed.stderr) == (0, "")
 
 
+def test_follow_says_at_a_terminal_that_it_waits(log: Path) -> None:
+    command = [sys.executable, "-m", "offsetfs", "follow", os.fspath(log), "orders"]
+    reader, terminal = os.openpty()
+    with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, text=True) as follower:
+        assert follower.stderr is not None
+        assert follower.stderr.readline() == (
+            "offsetfs follow: waiting for new records of topics/orders; --from prints older ones, Ctrl-C ends\n"
+        )
+        follower.terminate()
+        follower.stderr.read()
+    os.close(reader)
+    os.close(terminal)
+
+
+def test_the_help_of_repair_names_the_file_of_settings_that_is_set_aside(said: Said) -> None:
+    _, out, _ = said("repair", "--help")
+    assert ".offsetfs-topics.json.damaged" in out and "offsetfs config" in out
+    pages = Path(__file__).parents[2] / "docs" / "use"
+    for page in "verify.md", "life-of-a-log.md":
+        assert ".offsetfs-topics.json.damaged" in (pages / page).read_text(), page
+
+
 # --- times -----------------------------------------------------------------------------------------------------------
 
 

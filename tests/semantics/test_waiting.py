@@ -71,6 +71,25 @@ WAITING = [
         "`cat follow`, or `tail -f values`; `follow@-10` begins with the newest ten records\n",
     ),
     Said(
+        "`wc` and `sort` of `follow` print nothing, because it has no end, and `.offsetfs/errors` explains it; "
+        "`head -n 2 follow | wc` ends.",
+        "for each in wc sort; do exec 3< <(exec $each orders-0/follow@-2); "
+        'until grep -q "$each prints nothing" .offsetfs/errors; do :; done; kill $!; cat <&3; done; '
+        "tail -n 1 .offsetfs/errors | cut -d ' ' -f 2-; head -n 2 orders-0/follow@-2 2> /dev/null | wc -l",
+        "- open orders-0/follow@-2: sort prints nothing before the end of its input, and a stream has no end; use "
+        "`values` for the records that exist, or `head -n 10 follow` for the next ten\n2\n",
+    ),
+    Said(
+        "`grep refused follow` prints each match when it arrives; in a pipe, `--line-buffered` makes it do so.",
+        "exec 3< <(exec grep --line-buffered refused orders-0/follow@-2); read -r line <&3; kill $!; echo $line",
+        '{"id":11,"state":"refused"}\n',
+    ),
+    Said(
+        "`cat follow` prints nothing while it waits: an idle partition is silent until Ctrl-C.",
+        "timeout -s INT 1 cat orders-0/follow 2>&1; echo $?",
+        "124\n",
+    ),
+    Said(
         "`head -n 3 follow@-3` prints three lines and ends; the next command that has the same file "
         "open reads what it read and did not print.",
         "exec 3< orders-0/follow@-3; head -n 2 <&3 2>&1; echo; head -n 1 <&3 2>&1",
