@@ -3,11 +3,14 @@
 A test belongs to one class, given by its marker (see CLASSES); one without would run in no class and never be missed,
 so it fails.
 A test that logs a warning or an error that it does not expect fails, as does one that expects a line which never comes.
+A test that is skipped fails where the environment variable CI is set: there everything has to run.
+A test that leaves a mount in its `tmp_path` fails, and so does the last test of a run that leaves one anywhere.
 A test that leaves a log directory in its `tmp_path` that `verify` calls damaged fails, unless it is marked `damages`.
 The golden logs are what real Kafka wrote; tests read them in place, or change a copy.
 """
 
 import logging
+import os
 import re
 import shutil
 import signal
@@ -18,6 +21,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from left_logs import damage_left
+from left_mounts import mounts_below, take_away
 
 CLASSES = ("unit", "fuzz", "crash", "mount", "interop", "spark")
 GOLDEN = Path(__file__).parent / "golden"
@@ -64,6 +68,13 @@ def _cache_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Generator[Non
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_mount_is_left(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """Fail where a mount is left when everything of the run has ended; each worker has a folder of its own."""
+    yield
+    _check_mounts(tmp_path_factory.getbasetemp())
 
 
 # --- the run
@@ -176,6 +187,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     folder = getattr(item, "funcargs", {}).get("tmp_path")
     result = yield from _watched(item, at_end=True)
+    if folder is not None:
+        _check_mounts(folder)
     if folder is not None and item.stash.get(_PASSED, False) and item.get_closest_marker("damages") is None:
         _check_left(item, folder)
     return result
@@ -189,9 +202,18 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, where CI is set and nothing may be: {report.longrepr}"
     if call.when == "call":
         item.stash[_PASSED] = report.passed
     return report
+
+
+def _check_mounts(folder: Path) -> None:
+    if points := mounts_below(folder):
+        take_away(points)
+        pytest.fail("left mounted, and detached now:\n" + "\n".join(points), pytrace=False)
 
 
 def _check_left(item: pytest.Item, folder: Path) -> None:

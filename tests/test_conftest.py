@@ -127,6 +127,21 @@ def test_a_run_that_skipped_everything_counts_as_empty(inner: pytest.Pytester) -
     assert inner.runpytest_subprocess().ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
+def test_a_test_that_is_skipped_fails_in_ci_and_says_why(
+    inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner.makepyfile(
+        "import pytest\npytestmark = pytest.mark.unit\ndef test_a(): pytest.skip('no strace')\n"
+        "@pytest.mark.skipif(True, reason='no groff')\ndef test_b(): pass\ndef test_c(): pass\n"
+    )
+    monkeypatch.delenv("CI", raising=False)
+    inner.runpytest_subprocess().assert_outcomes(passed=1, skipped=2)
+    monkeypatch.setenv("CI", "true")
+    result = inner.runpytest_subprocess()
+    result.assert_outcomes(passed=1, failed=1, errors=1)
+    result.stdout.fnmatch_lines(["*nothing may be*no groff*", "*nothing may be*no strace*"], consecutive=False)
+
+
 def test_the_golden_copy_is_the_log_directory_alone(golden: Path, golden_copy: Path) -> None:
     assert {path.name for path in golden_copy.iterdir() if path.is_file()} == {
         ".kafka_cleanshutdown",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from left_mounts import unmount
 from planted_logs import batch
 
 from offsetfs.cli import run
@@ -248,7 +249,7 @@ def test_a_mount_names_a_partition_that_cannot_be_recovered_and_serves_the_other
         assert "recovery z-0" in errors and TOPICS in errors
         assert "1 partition not recovered and read only" in offsetfs_process("status").stdout
     finally:
-        offsetfs_process("umount", point)
+        unmount(point)
 
 
 def offsetfs_process(*arguments: Any) -> subprocess.CompletedProcess[str]:

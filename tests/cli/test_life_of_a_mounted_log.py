@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from left_mounts import unmount
 
 pytestmark = pytest.mark.mount
 
@@ -50,7 +51,7 @@ def mnt(tmp_path: Path) -> Iterator[Path]:
     path.mkdir()
     yield path
     if os.path.ismount(path):
-        offsetfs("umount", path)
+        unmount(path)
 
 
 def mount(log: Path, mnt: Path, options: str = "linger-ms=1") -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from left_mounts import unmount
 from own_machine import NOBODY, STRANGER, TMP, Machine
 
 pytestmark = pytest.mark.mount
@@ -33,7 +34,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
     assert offsetfs("mount", tmp_path / "log", tmp_path / "mnt").returncode == 0
     yield tmp_path
     if os.path.ismount(tmp_path / "mnt"):
-        offsetfs("umount", tmp_path / "mnt")
+        unmount(tmp_path / "mnt")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from left_mounts import unmount
 
 from offsetfs.cli import running
 from offsetfs.storage.directory.directory import LogDirectory
@@ -43,7 +44,7 @@ def mnt(tmp_path: Path) -> Iterator[Path]:
     path.mkdir()
     yield path
     if os.path.ismount(path):
-        offsetfs("umount", path)
+        unmount(path)
 
 
 def values(log: Path, partition: str = "orders-0") -> list[bytes | None]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from left_mounts import unmount
 
 from offsetfs.cli import exit_codes
 
@@ -37,7 +38,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert (mounted.returncode, mounted.stderr) == (0, "")
     (place / "mnt/orders-0").mkdir()
     yield place
-    assert offsetfs("umount", place / "mnt").returncode == 0
+    unmount(place / "mnt")
 
 
 class Screen:
@@ -98,7 +99,7 @@ def bare(tmp_path: Path) -> Iterator[Path]:
         (tmp_path / name).mkdir()
     yield tmp_path
     if os.path.ismount(tmp_path / "mnt"):
-        offsetfs("umount", tmp_path / "mnt")
+        unmount(tmp_path / "mnt")
 
 
 # --- top -------------------------------------------------------------------------------------------------------------

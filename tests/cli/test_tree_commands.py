@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from left_mounts import unmount
 
 from offsetfs import NewRecord
 from offsetfs import open as open_log
@@ -475,7 +476,7 @@ def mount_log(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         return point
 
     yield mount
-    subprocess.run([*OFFSETFS, "umount", point], check=True)
+    unmount(point)
 
 
 @pytest.mark.unit

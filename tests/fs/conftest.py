@@ -6,15 +6,14 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from left_mounts import UMOUNT, unmount
 
 READY = b" is mounted at "
-BUSY_SECONDS_MAX = 10
 
 
 @dataclass
@@ -29,21 +28,10 @@ class Mounted:
     def unmount(self) -> int:
         """Unmount and return the exit code of the daemon, all of whose words are then in `lines`."""
         if os.path.ismount(self.path):
-            self._unmount()
+            unmount(self.path, UMOUNT)
         assert self.process.stderr is not None
         self.lines += self.process.stderr.readlines()
         return self.process.wait(timeout=30)
-
-    def _unmount(self) -> None:
-        """Unmount, and try again for a while: `offsetfs status` of another test reads a file of every mount."""
-        command = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
-        deadline = time.monotonic() + BUSY_SECONDS_MAX
-        while True:
-            result = subprocess.run([*command, self.path], stderr=subprocess.PIPE, check=False)
-            if result.returncode == 0:
-                return
-            assert b"busy" in result.stderr and time.monotonic() < deadline, result.stderr.decode()
-            time.sleep(0.05)
 
     def errors(self) -> str:
         return (self.path / ".offsetfs" / "errors").read_text()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from left_mounts import unmount
 
 from offsetfs.storage.records.batch import read_batch
 
@@ -36,7 +37,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., tup
         return point / f"{topic}-0", log / f"{topic}-0"
 
     yield partition
-    subprocess.run([*run, "umount", point], check=True)
+    unmount(point)
 
 
 def appended(where: tuple[Path, Path]) -> tuple[str, int]:

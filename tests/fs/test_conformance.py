@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from left_mounts import unmount
 from system_calls import CALLS, outcome
 
 pytestmark = pytest.mark.mount
@@ -50,7 +51,7 @@ def mounted(log: Path, point: Path, options: str) -> Iterator[Path]:
     try:
         yield point
     finally:
-        subprocess.run([*command, "umount", point], check=True)
+        unmount(point)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from left_mounts import unmount
 
 pytestmark = pytest.mark.mount
 
@@ -123,7 +124,7 @@ def module_orders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         append(point / "orders-0", b"one\ntwo\nthree\n")
         yield point / "orders-0"
     finally:
-        subprocess.run([sys.executable, "-m", "offsetfs", "umount", str(point)], check=True)
+        unmount(point)
 
 
 @pytest.mark.parametrize("name", SHOWN)

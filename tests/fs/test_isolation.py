@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from left_mounts import unmount
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -52,7 +53,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield point
         assert (point / ".offsetfs/errors").read_text() == ""
     finally:
-        subprocess.run([*run, "umount", point], check=True)
+        unmount(point)
 
 
 @pytest.mark.promise(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from left_mounts import unmount
 
 pytestmark = pytest.mark.mount
 
@@ -53,7 +54,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]
         assert [(point / ".offsetfs/errors").read_text() for point in points.values()] == [""] * len(RELEASES)
     finally:
         for point in points.values():
-            subprocess.run([*run, "umount", point], check=True)
+            unmount(point)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from left_mounts import unmount
 
 pytestmark = pytest.mark.mount
 
@@ -59,7 +60,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         errors = (point / ".offsetfs/errors").read_text().splitlines()
         assert [line for line in errors if " EINVAL lookup " not in line] == []  # names that mean nothing are tried
     finally:
-        subprocess.run([*run, "umount", point], check=True)
+        unmount(point)
 
 
 def errno_of(act: Callable[[], object]) -> str | None:
@@ -367,7 +368,7 @@ def writable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     try:
         yield point
     finally:
-        subprocess.run([*run, "umount", point], check=True)
+        unmount(point)
 
 
 # --- growing -------------------------------------------------------------------------------------------------------

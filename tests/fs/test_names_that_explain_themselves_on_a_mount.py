@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from left_mounts import unmount
 
 pytestmark = pytest.mark.mount
 
@@ -30,7 +31,7 @@ def mnt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert offsetfs("mount", place / "log", place / "mnt", "-o", "create").returncode == 0
     (place / "mnt/orders-0/append").write_text("one\ntwo\n")
     yield place / "mnt"
-    offsetfs("umount", place / "mnt")
+    unmount(place / "mnt")
 
 
 def last_error(mnt: Path) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from left_mounts import unmount
 
 pytestmark = pytest.mark.mount
 
@@ -25,7 +26,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     subprocess.run([*run, "mount", log, point, "-o", "create"], check=True)
     yield point
     assert (point / ".offsetfs/errors").read_text() == ""
-    subprocess.run([*run, "umount", point], check=True)
+    unmount(point)
 
 
 _partitions = itertools.count()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from left_mounts import unmount
 
 from offsetfs.storage.records.partitioner import partition_of
 
@@ -26,7 +27,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     run = [sys.executable, "-m", "offsetfs"]
     subprocess.run([*run, "mount", log, point, "-o", "create"], check=True)
     yield point
-    subprocess.run([*run, "umount", point], check=True)
+    unmount(point)
 
 
 _topics = itertools.count()

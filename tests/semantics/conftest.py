@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from left_mounts import unmount
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -60,4 +61,4 @@ def tree(log: Path) -> Iterator[Path]:
     try:
         yield point
     finally:
-        subprocess.run([*command, "umount", point], check=True)
+        unmount(point)

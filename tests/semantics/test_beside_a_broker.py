@@ -10,6 +10,7 @@ from pathlib import Path
 
 import metadata_records as records
 import pytest
+from left_mounts import unmount
 from metadata_records import METADATA, MetadataDirectory
 from said import Said, run
 
@@ -79,7 +80,7 @@ def mounted(tmp_path: Path) -> Iterator[Mount]:
 
     yield mount
     for point in points:
-        subprocess.run([*command, "umount", point], check=True)
+        unmount(point)
 
 
 BOUNDED = [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from group_records import share_key, share_snapshot, share_topics, share_update
+from left_mounts import unmount
 from said import Said, run
 from small_logs import record
 
@@ -40,7 +41,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     try:
         yield point
     finally:
-        subprocess.run([*command, "umount", point], check=True)
+        unmount(point)
 
 
 SHARE_GROUPS = [
