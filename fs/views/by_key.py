@@ -117,7 +117,7 @@ class KeyDirectory:
             if shown is None and not found.is_transactional:
                 missed = found  # compaction took it: a tombstone, unless a newer one came meanwhile
             else:
-                await self._shared.in_thread(index.distrust)
+                await self._shared.in_thread(index.rebuild)
         raise OSError(errno.EIO, "the index of keys and the log do not agree", self._partition.path)
 
     async def _complete(self) -> KeyIndex:

@@ -1,1 +1,1 @@
-"""Whole partitions as growing files, and where each of their bytes comes from."""
+"""Views of a whole partition as a growing file, with the position of each byte in the log, and the key index."""

@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Hashing the keys of a batch, a whole batch at a time: the compiled twin of `key_hash_pure`, the specification.
+"""Hashes the keys of a batch: the compiled form of the reference `key_hash_pure`.
 
-Rows come from a scan that checked them, and are checked once more against the payload at hand: a wrong pair of the two
-is an error, and no read out of bounds. The words of a key are taken in the byte order of the machine, which is why the
-hash's name has it.
+Rows come from a scan that checked them, and are checked again against the payload: a wrong pair raises an error instead
+of reading out of bounds. The words of a key are read in the machine's byte order, so the hash's name includes it.
 """
 
 from cpython.array cimport array, clone, resize
@@ -108,7 +107,7 @@ cdef int add_digests(
     const uint8_t* payload, Py_ssize_t payload_size, const int64_t* row, Py_ssize_t row_count, int64_t base_offset,
     bytes seed, array hashes, array offsets,
 ) except -1:
-    """Append the hash of the digest of each long key, and the offset of its record. Each number of a row is read once."""
+    """Append the hash of the digest of each long key, and the offset of its record. Reads each number of a row once."""
     cdef Py_ssize_t short_size = SHORT_KEY_BYTES
     cdef Py_ssize_t number
     cdef int64_t position, size
@@ -141,7 +140,7 @@ cdef Fault hash_all(
     int64_t delta_min, int64_t delta_max, const uint64_t* keys, long long* hashes, long long* offsets,
     Py_ssize_t* count,
 ) noexcept nogil:
-    """Hash every key; `count`: how many. Each number of a row is read once."""
+    """Hash every key; `count`: their number. Reads each number of a row once."""
     cdef Py_ssize_t number
     cdef int64_t position, size, delta
     cdef uint64_t offset

@@ -1,11 +1,11 @@
-"""What an index of keys describes, sealed: without it the table beside it is not believed.
+"""The checksum record of a key index, in a file beside the table. Without a matching one the table is not used.
 
-A seal is written when the index is closed in order, and goes before the table is changed again. It says which log the
-table was made from, up to which offset, and what the last batch before that was; and which file the table is, how long,
-with which checksum over all of it. So whatever happens to the two, a crash, a power cut, a copy that was taken amid a
-write, an older table put back, a bit that flipped: they do not fit each other, and the index is made anew.
+It is written when the index is closed, and removed before the table is changed again. It identifies the log, the offset
+up to which the table covers it, and the last batch before that; also the table's file, its length, and a checksum over
+all of it. So after a crash, a power cut, a copy taken during a write, a restored older table or a flipped bit, table
+and record do not match, and the index is rebuilt.
 
-The page docs/internals/format/by-key.md draws it.
+docs/internals/format/by-key.md has the layout.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class IndexedRange:
-    """What a table holds: the latest offset of each key among the records below `next_offset`.
+    """The content of a table: the latest offset of each key among the records below `next_offset`.
 
-    `identity`: of the log and the view of it. `pruned_to`: keys whose latest offset is below it are not in the table.
-    `last_offset`: the base offset of the last batch that was taken in, whose header has the checksum `last_crc`.
+    `identity`: of the log and its view. `pruned_to`: keys whose latest offset is lower are not in the table.
+    `last_offset`: the base offset of the last indexed batch, whose header has the checksum `last_crc`.
     """
 
     identity: bytes
@@ -44,7 +44,7 @@ class IndexedRange:
 
 
 def write(path: str, covered: IndexedRange, store_path: str) -> None:
-    """Seal the table at `store_path`, which is closed. On disk after return; the table itself need not be."""
+    """Write the checksum record of the closed table at `store_path`. Durable on return; the table need not be."""
     status = files.status(store_path)
     body = _BODY.pack(
         covered.identity,
@@ -61,9 +61,9 @@ def write(path: str, covered: IndexedRange, store_path: str) -> None:
 
 
 def read(path: str, store_path: str, *, is_checked: bool = True) -> IndexedRange | None:
-    """Return what the table at `store_path` holds; None when that cannot be believed.
+    """Return what the table at `store_path` covers; None if it does not match its checksum record.
 
-    Reads the whole table; with `is_checked` false only its inode number and size are looked at.
+    Reads the whole table; with `is_checked` false, only its inode number and size.
     """
     try:
         data = files.read_file(path, SIZE)

@@ -1,7 +1,7 @@
-"""The hash by which the index of keys knows a key: the compiled `_key_hash`, or its plain twin `key_hash_pure`.
+"""The hash of a key in the key index: selects the compiled `_key_hash` or the Python reference `key_hash_pure`.
 
-Both find the same keys in the same rows; the docstrings are in `key_hash_pure`. Only their hashes differ, so an index
-says by `HASH_NAME` whose it has. OFFSETFS_PURE=1 in the environment asks for the twin, as with `codec`.
+Both find the same keys in the same rows; the docstrings are in `key_hash_pure`. Their hashes differ, so an index stores
+the `HASH_NAME`. OFFSETFS_PURE=1 selects the Python reference.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
 else:
     try:
         from offsetfs.storage.views._key_hash import HASH_NAME, hash_digests, hash_key, hash_rows
-    except ModuleNotFoundError:  # a module that is there but does not load is an error to be seen
+    except ModuleNotFoundError:  # a module that exists but fails to load is an error that must be visible
         from offsetfs.storage.views.key_hash_pure import HASH_NAME, hash_digests, hash_key, hash_rows
 
 _ANY_DELTA = (-I64_MAX - 1, I64_MAX)
-"""For messages of v0 and v1, whose offset deltas count from the last offset of their set."""
+"""For v0 and v1 messages, whose offset deltas count from the last offset of their set."""
 
 
 def deltas_of(header: BatchHeader) -> tuple[int, int]:
@@ -43,4 +43,4 @@ __all__ = [
 ]
 
 SEED_SIZE = 16
-"""Bytes of what an index draws for its hashes, so that nobody can make keys that meet."""
+"""The size of the random seed of an index, which prevents constructed collisions."""

@@ -1,7 +1,7 @@
-"""Hashing the keys of a batch in plain Python: the specification that `_key_hash.pyx` is held equal to by tests.
+"""Hashes the keys of a batch, in Python: the reference that tests compare `_key_hash.pyx` with.
 
-A hash is 64 bits, signed as SQLite keeps them, under a seed of 16 bytes. Here it is BLAKE2b, in the compiled twin
-SipHash-2-4: what is promised of both is that nobody who does not know the seed can make two keys meet.
+A hash is 64 bits, signed as in SQLite, with a seed of 16 bytes. It is BLAKE2b here and SipHash-2-4 in the compiled
+form. In both, an attacker who does not know the seed cannot construct two keys with the same hash.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from offsetfs.storage.units import I64_MAX
 HASH_NAME = "blake2b"
 
 SHORT_KEY_BYTES = 80
-"""Keys longer than this are also found by their SHA-256. Shorter ones fit into a file name, percent-encoded and with
-`.json` after it: at most 3 bytes for each byte of the key."""
+"""Longer keys are also indexed by their SHA-256. Shorter keys fit into a file name of 255 bytes, percent-encoded (up to
+3 bytes for each byte) and followed by `.json`.
+"""
 
 
 class KeyDigest(NamedTuple):
-    """The SHA-256 of a key that is longer than `SHORT_KEY_BYTES`, in place of the key."""
+    """The SHA-256 of a key longer than `SHORT_KEY_BYTES`, used instead of the key."""
 
     sha256: bytes
 
@@ -33,7 +34,7 @@ class KeyDigest(NamedTuple):
 
 
 def seed_of_digests(seed: bytes) -> bytes:
-    """Return the seed for the hashes of digests, so that a key that equals a digest has another hash."""
+    """Return the seed for hashes of digests, so that a key that equals a digest has another hash."""
     return bytes(byte ^ 0xFF for byte in seed)
 
 
@@ -47,11 +48,10 @@ def hash_key(key: Buffer, seed: bytes) -> int:
 def hash_rows(
     payload: Buffer, rows: array[int], base_offset: int, seed: bytes, delta_min: int, delta_max: int
 ) -> tuple[array[int], array[int]]:
-    """Return the hashes of the keys in the rows of a batch (`Batch.rows`) and the offsets of their records, in order.
+    """Return the hashes of the keys in the rows of a batch (`Batch.rows`), and the offsets of their records, in order.
 
-    Records without a key are left out. `MalformedBatch` where the offset delta of a keyed record is not in
-    `[delta_min, delta_max]`, or its offset is none that a log can hold. ValueError where the rows are of another
-    payload.
+    Records without a key are skipped. `MalformedBatch` if the offset delta of a keyed record is not in `[delta_min,
+    delta_max]`, or its offset is impossible. ValueError if the rows are of another payload.
     """
     if rows.typecode != "q" or len(rows) % COLUMNS:
         raise ValueError("no rows")
@@ -71,9 +71,10 @@ def hash_rows(
 
 
 def hash_digests(payload: Buffer, rows: array[int], base_offset: int, seed: bytes) -> tuple[array[int], array[int]]:
-    """Return the hashes of the SHA-256 of the keys longer than `SHORT_KEY_BYTES` and the offsets of their records.
+    """Return the hashes of the SHA-256 of keys longer than `SHORT_KEY_BYTES`, and the offsets of their records, in
+    order.
 
-    In order, under `seed_of_digests(seed)`. The rows are those that `hash_rows` accepted. ValueError where they are of
+    The hashes use `seed_of_digests(seed)`. The rows are those that `hash_rows` accepted. ValueError if they are of
     another payload.
     """
     if rows.typecode != "q" or len(rows) % COLUMNS:

@@ -1,20 +1,20 @@
-"""Where the latest record of each key lies: an index over a whole partition, made when it is first asked for.
+"""The key index: the offset of the latest record of each key in a partition. Built on first use.
 
-It is a table from hashes of keys to offsets (`key_table`). A key longer than `SHORT_KEY_BYTES` has a second row, under
-the hash of its SHA-256, because a file name holds 255 bytes and the name of such a key may be its digest. The table is
-in files that lie beside the log, under names that Kafka ignores (docs/internals/format/by-key.md), or in a directory of
-the caller's where nothing may be written there.
+It is a table from key hashes to offsets (`key_table`). A key longer than `SHORT_KEY_BYTES` has a second row, for the
+hash of its SHA-256, because a file name holds 255 bytes and may contain the digest instead. The table is stored in
+files beside the log, under names that Kafka ignores (docs/internals/format/by-key.md), or in a directory of the caller
+if the log directory is read-only.
 
-It answers which record to look at, never what it says: who asks reads the record and compares its key, and calls
-`distrust` when that is another one. Then, and wherever table, seal and log do not fit, it is made anew under another
-seed, so two keys of one hash do not stay together. A tombstone is a record like others here.
+The index returns the offset of a record, not its content. The caller reads the record, compares its key, and calls
+`rebuild` if the key differs. The index is then rebuilt with another seed, so that two keys with one hash do not collide
+again. The same happens if table, checksum record and log do not match. A tombstone is a record like others.
 
-What becomes of a log later costs the index nothing: offsets stay when segments are compacted, and what retention takes
-is found out by reading it. Only a truncation gives offsets out again (`Log.truncations`): after one the index begins
-anew. Records of transactions are marked: in a view that shows open and aborted ones compaction may take the latest of a
-key, and an older one counts again.
+Later changes of the log do not invalidate the index: compaction keeps offsets, and a read detects records that
+retention removed. Only truncation assigns offsets again (`Log.truncations`), and restarts the index. Records of
+transactions are marked: in a view with open and aborted ones, compaction may remove the latest record of a key, so that
+an older one counts again.
 
-Threads: every call takes a lock; the bytes a step may read bound how long it is held.
+Threads: every call takes a lock; the number of bytes that a step may read limits how long it is held.
 """
 
 from __future__ import annotations
@@ -48,16 +48,21 @@ from offsetfs.storage.views.key_table import KeyTable, header_checksum
 from offsetfs.storage.views.view_blocks import UNREADABLE, OnDamage
 
 KEYS_PENDING_MAX = 250_000
-"""Keys in memory before they are put into the table: some forty megabytes."""
+"""The number of keys in memory before they are written to the table: some forty megabytes."""
 
 PRUNED_AT_LEAST = 100_000
-"""How many offsets retention takes, and more than it leaves, before the table is rid of them: it is walked through."""
+"""The number of removed offsets, if larger than that of the remaining ones, at which the table is pruned by a full
+scan.
+"""
 
 _NOTHING = (-1, 0)
 
 
 class KeyLocation(NamedTuple):
-    """Where the latest record of a key lies. `is_transactional`: compaction may have taken it for an older one."""
+    """The offset of the latest record of a key.
+
+    `is_transactional`: compaction may have removed it in favor of an older one.
+    """
 
     offset: int
     is_transactional: bool
@@ -65,14 +70,16 @@ class KeyLocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """How far the log was read: up to `next_offset`; the last batch, as (base offset, checksum of its header)."""
+    """The position up to which the log was read: `next_offset`, and the last batch as (base offset, header
+    checksum).
+    """
 
     next_offset: int
     last: tuple[int, int] = _NOTHING
 
 
 class KeyIndex:
-    """The index of one partition as one isolation level sees it."""
+    """The index of one partition for one isolation level."""
 
     def __init__(self, view: LogView, place: str | None, on_damage: OnDamage) -> None:
         """Keep the index at `place` with the two suffixes; None: nowhere. Nothing is done before the first `refresh`.
@@ -94,20 +101,20 @@ class KeyIndex:
         self._is_sealed = False
         self._has_damage = False
         self.scanned_bytes = 0
-        """How much of the log was read for what the table holds, in this process."""
+        """The bytes of the log that this process has read for the table."""
 
     @property
     def is_gone(self) -> bool:
-        """Whether the partition was deleted, or made anew."""
+        """Whether the partition was deleted or created again."""
         return self._log.is_gone
 
     # --- growing ---------------------------------------------------------------------------------------------------
 
     def refresh(self, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
-        """Take in what was appended; return whether the index is complete as of the call.
+        """Index appended records; return whether the index was complete at the time of the call.
 
-        Reads about `bytes_max` of the log at most, and is to be called again after False. With `nowait` `WouldBlock`
-        unless there is nothing to take in. Raises OSError: the table is gone then, and made anew at the next call.
+        Reads about `bytes_max` of the log at most; call again after False. With `nowait`, raises `WouldBlock` unless
+        there is nothing to read. Raises OSError: then the table is removed, and rebuilt at the next call.
         """
         with self._held(nowait):
             truncations, end_offset = self._log.truncations, self._view.end_offset(nowait=nowait)
@@ -160,7 +167,7 @@ class KeyIndex:
         self._on_damage(error)
 
     def _collect(self, batch: Batch, pending: dict[int, int]) -> None:
-        """Note the offset of each key in the batch; of one that comes twice the later."""
+        """Collect the offset of each key in the batch; for a repeated key, the later one."""
         header = batch.header
         try:
             rows = batch.rows()
@@ -178,7 +185,7 @@ class KeyIndex:
             pending.update(zip(hashes, offsets, strict=True))
 
     def _put(self, table: KeyTable, pending: dict[int, int], reached: _Reached) -> None:
-        """Put what was collected into the table, which then reaches that far."""
+        """Write the collected keys to the table, which then covers the log up to `reached`."""
         if pending:
             with self._dropped_on_error():
                 table.put(pending)
@@ -188,7 +195,7 @@ class KeyIndex:
         self._reached = reached
 
     def _prune(self, table: KeyTable) -> None:
-        """Rid the table of the keys that retention took, when those are more than what it left."""
+        """Prune keys that retention removed, if they outnumber the remaining ones."""
         start, gone = self._log.log_start_offset, self._log.log_start_offset - self._pruned_to
         if gone >= PRUNED_AT_LEAST and gone >= self._log.next_offset - start:
             with self._dropped_on_error():
@@ -198,9 +205,9 @@ class KeyIndex:
     # --- asking ----------------------------------------------------------------------------------------------------
 
     def find(self, key: bytes | KeyDigest) -> KeyLocation | None:
-        """Return where the latest record of `key` lay at the last `refresh`; None when none has it, or it is gone.
+        """Return the location of the latest record of `key` at the last `refresh`, or None.
 
-        A digest finds keys longer than `SHORT_KEY_BYTES` only. `WouldBlock` when the index was closed or dropped since.
+        A digest finds only keys longer than `SHORT_KEY_BYTES`. `WouldBlock` if the index was closed or dropped since.
         """
         with self._held(nowait=False):
             table = self._table
@@ -216,15 +223,15 @@ class KeyIndex:
         found = KeyLocation(value, False) if value >= 0 else KeyLocation(~value, True)
         return found if found.offset >= self._log.log_start_offset else None
 
-    def distrust(self) -> None:
-        """Make the index anew, from the log alone, with the next `refresh`: what it said was not so."""
+    def rebuild(self) -> None:
+        """Rebuild the index from the log at the next `refresh`, because an answer was wrong."""
         with self._held(nowait=False):
             self._drop()
 
     # --- opening and closing ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Seal what is there, for the next one; without a place, or after damage, nothing stays."""
+        """Write the checksum record for the next use. Without a place, or after damage, no files are kept."""
         with self._held(nowait=False):
             table, self._table = self._table, None
             if table is None:
@@ -238,7 +245,7 @@ class KeyIndex:
                 )
 
     def _open(self) -> KeyTable:
-        """Take over what is at the place when it is sealed and describes this log; else begin with nothing."""
+        """Reuse the stored table if its checksum record matches it and this log; else start with an empty one."""
         self._has_damage, self.scanned_bytes = False, 0
         taken = key_table.take_over(self._log, self._place, self._identity)
         if taken is None:
@@ -251,7 +258,7 @@ class KeyIndex:
         return self._table
 
     def _drop(self) -> None:
-        """Let the table go, with its files."""
+        """Close the table and remove its files."""
         table, self._table = self._table, None
         if table is not None:
             table.remove()
@@ -270,5 +277,5 @@ class KeyIndex:
         try:
             yield
         except OSError:
-            self._table = None  # which has removed itself
+            self._table = None  # it has removed its files
             raise

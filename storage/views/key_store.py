@@ -1,13 +1,12 @@
-"""The table of an index of keys: from the hash of a key to the latest offset, in a SQLite file.
+"""The table of a key index in a SQLite file: from the hash of a key to its latest offset.
 
-SQLite does its own input and output, so this is the one module of the engine that reaches the disk beside
-`storage.files` (docs/internals/decisions/0013-key-index-is-a-sqlite-file.md). It promises little in return:
-nothing here survives a crash. No journal is kept and nothing is synced, so no second file lies beside this one, and
-whoever opens a table again knows by other means that it is whole (`key_footer`).
+SQLite does its own I/O, so this is the only module of the engine, beside `storage.files`, that accesses the disk
+(docs/internals/decisions/0013-key-index-is-a-sqlite-file.md). Nothing here survives a crash: there is no
+journal and no sync, so no second file is created. `key_footer` detects whether a table is complete.
 
-A value is an offset, or `~offset` for what is noted beside it: SQLite's integers are signed, offsets never negative.
+A value is an offset, or `~offset` to store a flag with it: SQLite's integers are signed, and offsets never negative.
 
-One process at a time has a file open; calls come one after the other, from any thread.
+One process at a time opens a file; calls are serialized, from any thread.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from collections.abc import Iterable, Iterator
 from offsetfs.storage import files
 
 CACHE_KIB = 8 << 10
-"""What a table keeps in memory of its file: above it pages are written and read again."""
+"""The size of SQLite's page cache for a table."""
 
 _SETUP = (
-    "PRAGMA journal_mode = OFF",  # a table that a crash tore is never opened again
+    "PRAGMA journal_mode = OFF",  # a table that was torn by a crash is never opened again
     "PRAGMA synchronous = OFF",
     "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA trusted_schema = OFF",
@@ -40,21 +39,21 @@ _ERRNOS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_BUSY: errno.EBUSY, 
 
 
 def _check_own(path: str) -> None:
-    """See that a regular file of one name is there, of the directory's owner: SQLite asks for none of it."""
+    """Check that the file is a regular one, with one name, of the directory's owner. SQLite does not check that."""
     with files.opened(path, create=True) as file:
         if file.stat().st_nlink > 1:
             raise OSError(errno.EINVAL, "a hard link: it may be the file of another directory", path)
 
 
 class KeyStore:
-    """An open table. Every call raises OSError: EBUSY where another process has it open, ENOSPC, else EIO."""
+    """An open table. Every call raises OSError: EBUSY if another process has it open, ENOSPC, else EIO."""
 
     def __init__(self, path: str) -> None:
-        """Open the table at `path`, which is made when it is missing; "" makes a nameless one that goes when closed."""
+        """Open or create the table at `path`; "" creates a temporary one without a name."""
         self.path = path
         if path:
             _check_own(path)
-        with self._told():
+        with self._as_os_error():
             self._database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             try:
                 for statement in _SETUP:
@@ -64,35 +63,35 @@ class KeyStore:
                 raise
 
     def put(self, values: Iterable[tuple[int, int]]) -> None:
-        """Set the value of each hash; those that come in rising order cost least. After an error all is lost."""
-        with self._told():
+        """Set the value of each hash; rising order is fastest. After an error all values are lost."""
+        with self._as_os_error():
             self._database.execute("BEGIN")
             self._database.executemany(_PUT, values)
             self._database.execute("COMMIT")
 
     def get(self, key_hash: int) -> int | None:
-        """Return the value of a hash, None when it has none."""
-        with self._told():
+        """Return the value of a hash, or None."""
+        with self._as_os_error():
             row = self._database.execute(_GET, (key_hash,)).fetchone()
         return None if row is None else int(row[0])
 
     def count(self) -> int:
-        """Return how many hashes have a value. Looks at all of them."""
-        with self._told():
+        """Return the number of values. Scans the table."""
+        with self._as_os_error():
             return int(self._database.execute("SELECT count(*) FROM keys").fetchone()[0])
 
     def forget_below(self, offset: int) -> None:
-        """Forget the values of offsets below `offset`. Looks at all of them."""
-        with self._told():
+        """Delete the values of offsets below `offset`. Scans the table."""
+        with self._as_os_error():
             self._database.execute(_FORGET, (offset,))
 
     def close(self) -> None:
-        """Let go of the file, with everything put into it; a second call does nothing."""
-        with self._told():
+        """Close the file, with all values written; a second call does nothing."""
+        with self._as_os_error():
             self._database.close()
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _as_os_error(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:

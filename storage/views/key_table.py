@@ -1,10 +1,10 @@
-"""The table of an index of keys where it is kept: taken over when its seal fits it and the log, or begun, and sealed.
+"""The stored table of a key index: reused if its checksum record matches it and the log, otherwise created.
 
     <place>.sqlite   the table   key_store
-    <place>.seal     what it was made from, from the moment when it was closed until it is changed again   key_footer
+    <place>.seal     the checksum record, from the close of the table until its next change   key_footer
 
-A place is a path without suffix: beside the log, or in a directory of many; None is nowhere, and then the table is a
-nameless one that goes when it is closed. So it is where another process has the files open, or they cannot be written.
+A place is a path without suffix: beside the log, or in a directory for many logs. None means no place; then the table
+is a temporary file without a name. The same is used if another process has the files open, or they cannot be written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAME, COMMITTED_NAME = "by-key", "by-key-committed"
 
 
 class KeyTable:
-    """An open table. After an OSError from `put`, `get` or `forget_below` it is gone, with its files."""
+    """An open table. After an OSError from `put`, `get` or `forget_below` its files are removed."""
 
     def __init__(self, log: Log, place: str | None, store: KeyStore, *, is_sealed: bool = False) -> None:
         self.store = store
@@ -43,7 +43,7 @@ class KeyTable:
         self._is_sealed = is_sealed
 
     def get(self, key_hash: int) -> int | None:
-        """Return the value of a hash, None when it has none."""
+        """Return the value of a hash, or None."""
         with self._removed_on_error():
             return self.store.get(key_hash)
 
@@ -55,13 +55,13 @@ class KeyTable:
             self.store.put(zip(hashes, map(values.__getitem__, hashes), strict=True))
 
     def forget_below(self, offset: int) -> None:
-        """Forget the values of offsets below `offset`. Looks at all of them."""
+        """Delete the values of offsets below `offset`. Scans the table."""
         self.change()
         with self._removed_on_error():
             self.store.forget_below(offset)
 
     def change(self) -> None:
-        """Before what the table holds, or how far it reaches, changes: what it was sealed with is no longer so."""
+        """Remove the checksum record before the table changes, because it no longer matches."""
         if self._is_sealed:
             self._is_sealed = False
             assert self._place is not None
@@ -69,7 +69,7 @@ class KeyTable:
                 files.remove_file(self._place + SEAL_SUFFIX)
 
     def close(self, covered: IndexedRange) -> None:
-        """Let go of the table, and seal it for the next one; what goes wrong costs the next one time."""
+        """Close the table, and write its checksum record. An error costs only time, at the next use."""
         with contextlib.suppress(OSError):
             self.store.close()
             if self._is_kept and not self._is_sealed:
@@ -77,7 +77,7 @@ class KeyTable:
                 key_footer.write(self._place + SEAL_SUFFIX, covered, self.store.path)
 
     def remove(self) -> None:
-        """Let go of the table, with its files."""
+        """Close the table, and remove its files."""
         with contextlib.suppress(OSError):
             self.store.close()
             if self._is_kept:
@@ -86,7 +86,7 @@ class KeyTable:
 
     @property
     def _is_kept(self) -> bool:
-        """Whether there are files of ours: a nameless table has none, and a deleted log took them along."""
+        """Whether the table has files: a temporary one has none, and those of a deleted log are gone."""
         return bool(self.store.path) and not self._log.is_gone
 
     @contextlib.contextmanager
@@ -99,7 +99,7 @@ class KeyTable:
 
 
 class ReusedTable(NamedTuple):
-    """A table that was kept, what it covers, and the offset behind the last batch that it knows."""
+    """A stored table, what it covers, and the offset after the last batch that it knows."""
 
     table: KeyTable
     covered: IndexedRange
@@ -107,7 +107,10 @@ class ReusedTable(NamedTuple):
 
 
 def take_over(log: Log, place: str | None, identity: bytes) -> ReusedTable | None:
-    """Open what is kept at `place`; None unless it is sealed, and describes this log. Reads the whole table."""
+    """Open the stored table at `place`; None unless its checksum record matches it and this log.
+
+    Reads the whole table.
+    """
     if place is None:
         return None
     path, seal_path = place + STORE_SUFFIX, place + SEAL_SUFFIX
@@ -120,13 +123,13 @@ def take_over(log: Log, place: str | None, identity: bytes) -> ReusedTable | Non
     except OSError:
         return None
     if key_footer.read(seal_path, path, is_checked=False) != covered:
-        store.close()  # another process had it meanwhile
+        store.close()  # another process changed it meanwhile
         return None
     return ReusedTable(KeyTable(log, place, store, is_sealed=True), covered, next_offset)
 
 
 def _described_to(log: Log, covered: IndexedRange, identity: bytes) -> int | None:
-    """Return where the last batch ends that a table knows; None when the log does not have that very batch."""
+    """Return the end offset of the last batch that a table knows; None if the log does not have that batch."""
     if covered.identity != identity or covered.next_offset > log.next_offset:
         return None
     try:
@@ -137,7 +140,7 @@ def _described_to(log: Log, covered: IndexedRange, identity: bytes) -> int | Non
 
 
 def begin(log: Log, place: str | None) -> KeyTable:
-    """Open an empty table at `place`; whatever is there goes. OSError ENOSPC when there is no room."""
+    """Create an empty table at `place`, replacing existing files. OSError ENOSPC on a full disk."""
     if place is None:
         return KeyTable(log, None, KeyStore(""))
     path = place + STORE_SUFFIX
@@ -153,7 +156,7 @@ def begin(log: Log, place: str | None) -> KeyTable:
 
 
 def _check_unused(path: str) -> None:
-    """Raise EBUSY where another process has the table open; what is no table is nobody's."""
+    """Raise EBUSY if another process has the table open. A file that is not a table is ignored."""
     try:
         KeyStore(path).close()
     except OSError as error:
@@ -168,7 +171,7 @@ def _remove_files(place: str) -> None:
 
 
 def header_checksum(batch: Batch) -> int:
-    """Return the CRC-32C of what a batch begins with."""
+    """Return the CRC-32C of a batch header."""
     return int(crc32c(batch.data[:HEADER_SIZE]))
 
 
@@ -176,21 +179,21 @@ def header_checksum(batch: Batch) -> int:
 
 
 def place_beside(view: LogView) -> str:
-    """Return where the index of a log lies that may be written to."""
+    """Return the place beside a log that is writable."""
     return os.path.join(view.log.path, COMMITTED_NAME if view.is_committed_only else NAME)
 
 
 def place_in(directory: str, view: LogView) -> str:
-    """Return where in `directory`, which holds those of any number of logs, the index of a log lies."""
+    """Return the place of a log's index in `directory`, which holds those of many logs."""
     return os.path.join(directory, f"{name_of(view.log)}-{COMMITTED_NAME if view.is_committed_only else NAME}")
 
 
 DIGEST_ROWS = f"sha256 above {SHORT_KEY_BYTES}"
-"""Which keys have a second row, by their digest. An index with other rows has another identity."""
+"""Part of the identity of an index: which keys have a second row for their digest."""
 
 
 def identity_of(view: LogView, place: str | None) -> bytes:
-    """Return what tells an index from those of other logs, of logs made anew, of other views and other hashes."""
+    """Return a value that differs between logs, recreated logs, views and hash functions."""
     log = view.log
     with contextlib.suppress(StorageError, OSError):
         topic_id = checkpoint.read_topic_id(os.path.join(log.path, checkpoint.PARTITION_METADATA))
@@ -198,4 +201,4 @@ def identity_of(view: LogView, place: str | None) -> bytes:
         if place is not None and os.path.dirname(place) != log.path:
             parts.append(files.status(log.path).st_ino)
         return hashlib.blake2b(repr([str(part) for part in parts]).encode(), digest_size=32).digest()
-    return os.urandom(key_footer.IDENTITY_SIZE)  # that of no other
+    return os.urandom(key_footer.IDENTITY_SIZE)  # a value that no other log has

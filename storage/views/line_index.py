@@ -1,17 +1,17 @@
-"""Where in a growing view each part of a segment begins: cumulative output bytes against batch positions.
+"""The line index of a segment: cumulative output bytes of a view by batch position.
 
-A view shows a line for each record (`form`). Its size is a sum over all records, and a read may begin at any byte; a
-view map answers both without looking at a record again. It holds an entry for the first batch, and for each batch that
-begins when 64 KiB of output (or 4 MiB of log) have passed since the last entry: nothing per record. Control batches
-count 0, and so do batches that cannot be read: they are reported, and the rest of the view closes up.
+A view has a line for each record (`view_format`). Its size is a sum over all records, and a read may start at any byte.
+The line index answers both without reading records again. It has an entry for the first batch, and for each batch that
+begins after 64 KiB of output (or 4 MiB of log) since the last entry; none per record. Control batches and unreadable
+batches have no output; the latter are reported.
 
-A map grows with its segment. That of a sealed segment is kept beside the log as `<base offset>.values-map`, or
-`.records-map`, names that Kafka ignores (docs/internals/format/values-map.md). It describes what it was made from and
-is dropped when that is not what the log holds: it may cost time, never a wrong byte. It goes where its segment goes:
-beside one that was removed it is read on until both are unlinked. A map that begins inside of its segment is never
-kept. Of a log that may not be written to, maps lie in a cache (`line_index_cache`). They have no counterpart in Kafka.
+An index grows with its segment. That of a sealed segment is stored beside the log as `<base offset>.values-map` or
+`.records-map`, names that Kafka ignores (docs/internals/format/values-map.md). A stored index that does not match the
+log is dropped, so it can cost time but never causes a wrong byte. It stays with its segment: beside a removed one it is
+usable until both are unlinked. An index that begins inside its segment is never stored. For read-only logs, indexes are
+stored in a cache (`line_index_cache`). Kafka has no counterpart.
 
-Threads: one extends, any number read; `size` and the entries a reader finds below it belong together.
+Threads: one extends, any number read; `size` and the entries below it are consistent.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from offsetfs.storage.views.view_format import VALUES, ViewFormat
 
 OUTPUT_BYTES_STEP = 64 << 10
 LOG_BYTES_STEP = 4 << 20
-"""Bounds what one block makes a reader read, where batches have little or no output."""
+"""Limits the log bytes that a reader must read for one block if batches have little or no output."""
 
 BATCHES_BEFORE_ROWS = 256
-"""How many batches are taken one by one, where rows came to an end, before they are tried again."""
+"""The number of batches that are processed one by one before rows are tried again."""
 
 _OUTPUT = struct.Struct(">q")
 _U32_MAX = 2**32 - 1
 
 WINDOW_ENTRIES = 256
-"""How many entries are read at once: a binary search ends with one such read, and a block begins with one."""
+"""The number of entries read at once: a binary search ends with one such read, and a block begins with one."""
 
 Maps = FilePool[StoredLineIndex]
 
 
 class LineIndex:
-    """The map of one segment. `size`: bytes of output so far, of the log from `begin` to `log_bytes`."""
+    """The line index of one segment. `size`: bytes of output of the log from `begin` to `log_bytes`."""
 
     __slots__ = (
         "_batches",
@@ -83,24 +83,24 @@ class LineIndex:
     def __init__(
         self, base_offset: int, shows: VisibilityFilter = shows_data, *, form: ViewFormat = VALUES, begin: int = 0
     ) -> None:
-        """Begin an empty map of the batches that `shows` lets through, from the one at byte `begin` of the log on.
+        """Create an empty index of the batches that `shows` accepts, from byte `begin` of the log on.
 
-        Only a map of all data may be saved.
+        Only an index of all data batches may be saved.
         """
         self.base_offset = base_offset
         self.begin = begin
         self.form = form
         self._shows = shows
         self.count = 0
-        self.reached = (0, begin)  # (output bytes, log bytes), put in place as one
-        self._damage_outputs = array("q")  # sorted: where output was left out, and the byte of the log it stood at
+        self.reached = (0, begin)  # (output bytes, log bytes), replaced together, because readers hold no lock
+        self._damage_outputs = array("q")  # sorted: output positions of left-out batches, and their log positions
         self._damage_positions = array("q")
-        self.is_refuted = False  # the map on disk has another output than its segment: a new map is needed
-        self.kept_bytes = 0  # how far a copy goes that lies elsewhere (`line_index_cache`)
+        self.is_refuted = False  # the stored index does not match its segment: a new one is needed
+        self.kept_bytes = 0  # the size of the copy in the cache (`line_index_cache`)
         self._entries: bytearray | None = bytearray()
-        self._key = object()  # in the pool: one that holds the map itself would keep it, and its file, for ever
-        self._place: tuple[Maps, Segment] | None = None  # where the map on disk is opened, and of what it is
-        self._header = b""  # of the map on disk
+        self._key = object()  # a pool key that does not reference the index, which would keep it and its file forever
+        self._place: tuple[Maps, Segment] | None = None  # the pool of the stored index, and its segment
+        self._header = b""  # of the stored index
         self._batches = 0
         self._first_crc = 0
         self._last = (0, 0)  # position of the last batch, checksum of its header
@@ -123,25 +123,25 @@ class LineIndex:
         return bool(self._damage_outputs)
 
     def next_damage(self, byte: int) -> tuple[int, int] | None:
-        """Return the first byte at or after `byte` before which output was left out, and the log position of that."""
+        """Return the first byte at or after `byte` before which output was left out, and its log position."""
         place = bisect_left(self._damage_outputs, byte)
-        if place == len(self._damage_positions):  # the shorter one, while a place is being added
+        if place == len(self._damage_positions):  # the shorter list, while another thread appends to both
             return None
         return self._damage_outputs[place], self._damage_positions[place]
 
     @property
     def is_kept(self) -> bool:
-        """Whether the entries are on disk only."""
+        """Whether the entries are only on disk."""
         return self._entries is None
 
     # --- looking up ------------------------------------------------------------------------------------------------
 
     def block(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> ViewBlock:
-        """Return the stretch that holds byte `byte` of this segment's output, which must lie below `size`.
+        """Return the block that holds byte `byte` of this segment's output, which must lie below `size`.
 
-        It goes from an entry to the next; with `output_max` to the last one that is no further than so much output,
-        and twice as much log. If the map on disk was cut or replaced, it is made anew from the log; with `nowait`
-        `WouldBlock` instead.
+        A block extends from one entry to the next. With `output_max` it extends to the last entry within so much
+        output, and twice as much log. If the stored index was cut or replaced, it is rebuilt from the log; with
+        `nowait`, `WouldBlock`.
         """
         assert 0 <= byte < self.size
         try:
@@ -166,11 +166,11 @@ class LineIndex:
                 break
             output_end, position_end, _ = reached
         if self.is_kept and not (output <= byte < output_end and position < position_end <= log_bytes):
-            raise OSError(errno.ESTALE, "the view map was overwritten")
+            raise OSError(errno.ESTALE, "the line index was overwritten")
         return ViewBlock(output, output_end, position, position_end)
 
     def output_before(self, segment: Segment, offset: int) -> int:
-        """Return how many bytes of output records below `offset` make. Reads up to one block."""
+        """Return the output bytes of the records below `offset`. Reads up to one block."""
         if not self.count:
             return 0
         try:
@@ -180,20 +180,20 @@ class LineIndex:
                 raise
             self._restore(nowait=False)
             output, position, _ = self._entry_before(offset)
-        for batch in walk(segment, position, self.log_bytes, on_damage=_passed_over):
+        for batch in walk(segment, position, self.log_bytes, on_damage=_ignore):
             if batch.header.last_offset >= offset:
                 return int(output) + measure_below(batch, offset, form=self.form, shows=self._shows)
-            output += measure(batch, _passed_over, form=self.form, shows=self._shows)
+            output += measure(batch, _ignore, form=self.form, shows=self._shows)
         return int(output)
 
     def _entry_before(self, offset: int) -> tuple[int, int, int]:
-        # Not below the first: an entry may be that of a compressed set of v0 or v1, which names its last offset.
+        # Start at the first entry at least: an entry of a compressed v0 or v1 set has its last offset.
         number = max(self._floor(2, offset - self.base_offset, self.count), 0)
         output, position, relative = ENTRY.unpack_from(self._read(number, 1))
         return output, position, relative
 
     def _floor(self, column: int, value: int, count: int) -> int:
-        """Return the number of the last of `count` entries whose field `column` is at most `value`; -1 for none."""
+        """Return the number of the last of `count` entries whose field `column` is at most `value`, or -1."""
         low, high = 0, count
         while high - low > WINDOW_ENTRIES:
             middle = (low + high) // 2
@@ -209,41 +209,41 @@ class LineIndex:
         return low - 1 + bisect_right(range(high - low), value, key=field)
 
     def _read(self, first: int, count: int) -> bytearray:
-        """Return `count` entries from number `first` on. OSError where the map on disk does not have them any more."""
-        entries = self._entries  # another thread may save the map meanwhile
+        """Return `count` entries from number `first` on. OSError if the stored index no longer has them."""
+        entries = self._entries  # another thread may save the index meanwhile
         if entries is None:
             return self.kept().entries(first, count)
         return entries[first * ENTRY.size : (first + count) * ENTRY.size]
 
     def kept(self) -> StoredLineIndex:
-        """Return the open map on disk, which must be there; whoever holds it keeps it readable."""
+        """Return the open stored index. It stays readable while referenced."""
         assert self._place is not None
         maps, segment = self._place
         return maps.get(self._key, lambda: self._open(segment))
 
     def _open(self, segment: Segment) -> StoredLineIndex:
-        """Open the file anew. ESTALE where it was removed with its segment, or is another segment's by now."""
+        """Reopen the file. ESTALE if it was removed with its segment, or replaced."""
         for path in (segment.path(self.form.suffix), *segment_files.removed_paths(segment, self.form.suffix)):
             with contextlib.suppress(FileNotFoundError):
                 opened = StoredLineIndex.open(path, self._header, self.count)
                 if opened is not None:
                     return opened
-        raise OSError(errno.ESTALE, "the segment's map is gone", segment.path(self.form.suffix))
+        raise OSError(errno.ESTALE, "the segment's line index is gone", segment.path(self.form.suffix))
 
     def _restore(self, nowait: bool) -> None:
-        """Make the entries anew, because another process has cut or replaced the file that they were in.
+        """Rebuild the entries, because another process has cut or replaced the stored index.
 
-        OSError ESTALE where the segment is gone, too, or has another output than the map (`is_refuted`): then the sizes
-        and places that readers got from this map are wrong.
+        OSError ESTALE if the segment is gone, too, or its output differs from the index (`is_refuted`). Then the sizes
+        and positions that readers got from this index are wrong.
         """
         assert self._place is not None
         maps, segment = self._place
         if self.is_refuted:
             raise self._refutation(segment)
         if nowait:
-            raise WouldBlock("the view map has to be made anew", path=segment.log_path)
+            raise WouldBlock("the line index must be rebuilt", path=segment.log_path)
         anew = LineIndex(self.base_offset, form=self.form)
-        anew.extend(segment, self.log_bytes, on_damage=_passed_over)
+        anew.extend(segment, self.log_bytes, on_damage=_ignore)
         if (anew.reached, anew.count) != (self.reached, self.count):
             self._refute(maps, segment)
             raise self._refutation(segment)
@@ -252,7 +252,7 @@ class LineIndex:
         maps.drop(self._key)
 
     def _refute(self, maps: Maps, segment: Segment) -> None:
-        """Remove the map on disk, so that no later view loads it; in a log that is read only it stays."""
+        """Remove the stored index, so that later views do not load it. In a read-only log it stays."""
         self.is_refuted = True
         maps.drop(self._key)
         if not segment.read_only:
@@ -262,17 +262,17 @@ class LineIndex:
 
     def _refutation(self, segment: Segment) -> OSError:
         path = segment.path(self.form.suffix)
-        return OSError(errno.ESTALE, "the view map has another output than its segment; open the view again", path)
+        return OSError(errno.ESTALE, "the line index does not match its segment; open the view again", path)
 
     # --- growing ---------------------------------------------------------------------------------------------------
 
     def extend(
         self, segment: Segment, end: int, *, on_damage: OnDamage, nowait: bool = False, bytes_max: int | None = None
     ) -> None:
-        """Add the batches from where the map ends to `end`; with `bytes_max` stop after about that much of the log.
+        """Add the batches from the end of the index to `end`; with `bytes_max`, stop after about that much of the log.
 
-        With `nowait` `WouldBlock` when that needs the disk, much inflating, or steps over damage; what was added until
-        then stays.
+        With `nowait`, `WouldBlock` if that needs the disk or much decompression, or must skip damage; batches added
+        until then stay.
         """
         assert self._entries is not None, "a sealed segment does not grow"
         limit = end if bytes_max is None else min(end, self.log_bytes + bytes_max)
@@ -294,7 +294,7 @@ class LineIndex:
         return self._shows is shows_data
 
     def _extend_by_batches(self, segment: Segment, end: int, limit: int, on_damage: OnDamage, nowait: bool) -> None:
-        """Add batch by batch; stop when `limit` is reached, or after so many that rows are worth another try."""
+        """Add batch by batch; stop at `limit`, or after the number of batches at which rows are tried again."""
         for count, batch in enumerate(walk(segment, self.log_bytes, end, on_damage=on_damage, nowait=nowait)):
             self._add(batch, measure(batch, on_damage, form=self.form, shows=self._shows, nowait=nowait))
             is_plain = batch.header.magic == BATCH_MAGIC and not batch.header.codec
@@ -303,7 +303,7 @@ class LineIndex:
         self.reached = (self.size, end)
 
     def _extend_by_rows(self, segment: Segment, limit: int, nowait: bool) -> None:
-        """Add blocks of batches (`row_walk`) up to the first that has to be asked itself, or goes beyond `limit`."""
+        """Add blocks of batches (`row_walk`) up to the first that must be measured alone, or exceeds `limit`."""
         log = segment.open_files(nowait=nowait).log
         for rows in row_walk.block_rows(log, self.log_bytes, limit, nowait=nowait):
             sizes = rows.measure(self.form.measured_rows)
@@ -314,7 +314,7 @@ class LineIndex:
                 return
 
     def _add_rows(self, rows: Rows, sizes: array[int], segment_path: str) -> None:
-        """Add the first batches of `rows`, whose output is `sizes`; as `_add` does with each of them."""
+        """Add the first batches of `rows`, whose output sizes are `sizes`, as `_add` does with each of them."""
         entries = self._entries
         assert entries is not None
         positions, bases = rows.column(chain.POSITION), rows.column(chain.BASE_OFFSET)
@@ -330,7 +330,7 @@ class LineIndex:
         self.reached = (outputs[count], last + header.size)
 
     def _next_due(self, outputs: list[int], positions: array[int], place: int, count: int) -> int:
-        """Return the first batch from `place` on that gets an entry; `count` when none does."""
+        """Return the first batch from `place` on that gets an entry, or `count`."""
         if self.count == 0:
             return place
         assert self._entries is not None
@@ -369,21 +369,21 @@ class LineIndex:
     # --- keeping ---------------------------------------------------------------------------------------------------
 
     def save(self, segment: Segment, maps: Maps) -> None:
-        """Put the finished map of a sealed segment beside its log, and let go of the memory."""
+        """Store the complete index of a sealed segment beside its log, and release the memory."""
         if self._entries is None:
             return
         assert self._shows is shows_data and not self.begin, "only maps of all data lie beside a log"
         data = self.image(self.form.identity)
-        files.replace_file(segment.path(self.form.suffix), data, sync_name=False)  # one that is lost is made anew
+        files.replace_file(segment.path(self.form.suffix), data, sync_name=False)  # a lost file is rebuilt
         self._place, self._header, self._entries = (maps, segment), data[: line_index_file.HEADER_SIZE], None
 
     @property
     def image_size(self) -> int:
-        """Bytes of `image`."""
+        """The size of `image` in bytes."""
         return line_index_file.size_of(self.count)
 
     def image(self, identity: bytes) -> bytes:
-        """Return the map as a file holds it; `identity`: what it depends on beside the log."""
+        """Return the content of the index file; `identity`: what the index depends on besides the log."""
         assert self._entries is not None
         (size, log_bytes), (position, last_crc) = self.reached, self._last
         return line_index_file.packed(
@@ -396,7 +396,7 @@ class LineIndex:
 
     @classmethod
     def load(cls, segment: Segment, maps: Maps, form: ViewFormat = VALUES) -> LineIndex | None:
-        """Return the map kept beside a sealed segment; None when there is none, or it does not describe this log."""
+        """Return the stored index of a sealed segment; None if there is none, or it does not match this log."""
         try:
             with files.opened(segment.path(form.suffix)) as file:
                 header, length = bytes(file.read(0, line_index_file.HEADER_SIZE)), file.size()
@@ -411,9 +411,9 @@ class LineIndex:
 
     @classmethod
     def from_image(cls, segment: Segment, image: bytes, form: ViewFormat, identity: bytes) -> LineIndex | None:
-        """Return the map that `image` made, in memory; it may end before the segment does, and grows on.
+        """Return the index in `image`, in memory; it may end before the segment does, and can be extended.
 
-        None when it does not describe this log.
+        None if it does not match this log.
         """
         summary = line_index_file.parsed(image, len(image), line_index_file.checksum_in(image, identity))
         loaded = cls._described(summary, segment, form)
@@ -423,7 +423,7 @@ class LineIndex:
 
     @classmethod
     def _described(cls, summary: LineIndexSummary | None, segment: Segment, form: ViewFormat) -> LineIndex | None:
-        """Return a map without its entries; None where the summary is not of this segment, or there is none."""
+        """Return an index without entries; None if the summary is not of this segment, or missing."""
         if summary is None or summary.base_offset != segment.base_offset or summary.log_bytes > segment.size:
             return None
         loaded = cls(summary.base_offset, form=form)
@@ -433,7 +433,7 @@ class LineIndex:
         return loaded if loaded._describes(segment) else None
 
     def _describes(self, segment: Segment) -> bool:
-        """Whether the first and the last batch are those that the map was made from."""
+        """Whether the first and the last batch are those from which the index was built."""
         if self._batches == 0:
             return segment.size == 0
         position, last_crc = self._last
@@ -445,12 +445,12 @@ class LineIndex:
 
 
 def _header_checksum(data: Buffer) -> int:
-    """Return the checksum of what a batch begins with; a message of v0 or v1 may be shorter than a v2 header."""
+    """Return the checksum of a batch header; a v0 or v1 message may be shorter than a v2 header."""
     try:
         return int(crc32c(data[: min(parse_header(data).size, HEADER_SIZE)]))
     except MalformedBatch:
         return -1
 
 
-def _passed_over(_error: StorageError) -> None:
-    """Damage that was reported when the map was made."""
+def _ignore(_error: StorageError) -> None:
+    """Ignore damage that was reported when the index was built."""

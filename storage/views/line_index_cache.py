@@ -1,13 +1,13 @@
-"""View maps of a log that may not be written to, kept in the user's cache (`user_cache`).
+"""Line indexes of a read-only log, in the user cache (`user_cache`).
 
     <cache>/maps/<hash of the log's path>/<base offset>.values-map, .records-map
 
-A map here is what it is beside a log (docs/internals/format/values-map.md), with three differences. It also names the
-inode of the log file, so that one file is not taken for another. It may end before its segment does: that of the active
-segment, to which a broker appends, goes on from where it ends. And its entries are held in memory: whatever becomes of
-the cache costs no reader anything.
+The files have the format of those beside a log (docs/internals/format/values-map.md), with three differences. They
+include the inode of the log file, so that a replaced file is detected. They may end before the segment does: that of
+the active segment, to which a broker appends, is extended. And their entries are loaded into memory, so that removing
+the cache does not affect readers.
 
-No call raises: a cache that cannot be read or written costs time. Threads: any.
+No call raises: a cache that cannot be read or written costs time. Thread-safe.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from offsetfs.storage.views.view_format import ViewFormat
 MAPS = "maps"
 
 LOG_BYTES_MIN = 1 << 20
-"""Below that a segment is measured as soon as its map is read."""
+"""A smaller segment can be scanned as fast as its index is read."""
 
 MAP_BYTES_MAX = 64 << 20
-"""Bounds what a file in the cache may make us allocate; a map of four million entries is not kept."""
+"""Limits the memory for a file in the cache. An index of four million entries is not cached."""
 
 GROWTH_BYTES = 16 << 20
-"""After how much more log the map of the active segment is put down again: as much as a listing reads by itself."""
+"""The growth after which the index of the active segment is stored again: as much as a listing reads on its own."""
 
 
 class LineIndexCache:
-    """The maps of one log in a cache."""
+    """The line indexes of one log in a cache."""
 
     def __init__(self, cache: str, log: Log) -> None:
         self._cache = cache
@@ -47,7 +47,7 @@ class LineIndexCache:
         self._is_writable = True
 
     def load(self, segment: Segment, form: ViewFormat) -> LineIndex | None:
-        """Return what is kept of a segment, as far as it describes this log; it may grow on. Else None."""
+        """Return the cached index of a segment if it matches this log, else None. It can be extended."""
         if segment.size < LOG_BYTES_MIN:
             return None
         with contextlib.suppress(OSError):
@@ -56,26 +56,26 @@ class LineIndexCache:
                 return LineIndex.from_image(segment, image, form, _identity(segment, form))
         return None
 
-    def wants(self, map_: LineIndex, *, is_active: bool) -> bool:
-        """Whether a map from its segment's beginning is worth being put down, be it again."""
-        if map_.is_kept or not self._is_writable:
+    def should_store(self, index: LineIndex, *, is_active: bool) -> bool:
+        """Whether an index that begins at its segment's start should be stored, or stored again."""
+        if index.is_kept or not self._is_writable:
             return False
-        new_bytes = map_.log_bytes - map_.kept_bytes
+        new_bytes = index.log_bytes - index.kept_bytes
         is_due = new_bytes >= GROWTH_BYTES if is_active else new_bytes > 0
-        return is_due and map_.log_bytes >= LOG_BYTES_MIN and map_.image_size <= MAP_BYTES_MAX
+        return is_due and index.log_bytes >= LOG_BYTES_MIN and index.image_size <= MAP_BYTES_MAX
 
-    def save(self, segment: Segment, map_: LineIndex) -> None:
-        """Put a map down, for whoever looks next."""
+    def save(self, segment: Segment, index: LineIndex) -> None:
+        """Store an index for later use."""
         try:
             user_cache.prepare(self._cache, MAPS, self._log_name())
-            files.put_private(self._path(segment, map_.form), map_.image(_identity(segment, map_.form)))
+            files.put_private(self._path(segment, index.form), index.image(_identity(segment, index.form)))
         except OSError:
             self._is_writable = False
         else:
-            map_.kept_bytes = map_.log_bytes
+            index.kept_bytes = index.log_bytes
 
     def sweep(self, segments: Segments) -> None:
-        """Remove the maps of this log's segments that are gone, and those of logs that nobody looked at for long."""
+        """Remove the indexes of this log's removed segments, and those of logs that were not used for long."""
         with contextlib.suppress(OSError):
             if not user_cache.is_usable(self._cache, MAPS):
                 return
@@ -99,12 +99,12 @@ class LineIndexCache:
 
 
 def _identity(segment: Segment, form: ViewFormat) -> bytes:
-    """Return what a map depends on beside the bytes of the log."""
+    """Return what an index depends on besides the bytes of the log."""
     return b"%s\ninode %d\n" % (form.identity, segment.open_files().log.stat().st_ino)
 
 
 def _is_left(name: str, segments: Segments) -> bool:
-    """Whether a file of that name is of nobody any more. One that is not named by us is not ours to remove."""
+    """Whether a file of that name is obsolete. Files with other names are not removed."""
     parsed = parse_segment_name(name)
     if parsed is None or parsed[1] not in MAP_SUFFIXES:
         return name.endswith(".tmp")

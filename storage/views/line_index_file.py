@@ -1,6 +1,6 @@
-"""The file that a view map is kept in: its header, its checksum, and what has to fit for it to be a map at all.
+"""The file format of a line index: header, checksum, entries, and their validation.
 
-docs/internals/format/values-map.md draws it. Whether a map describes a log is for others to see (`line_index`).
+docs/internals/format/values-map.md has the layout. `line_index` decides whether an index matches a log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offsetfs.storage.views.view_blocks import scratch
 MAGIC = b"OFFSETVM"
 VERSION = 1
 ENTRY = struct.Struct(">qII")
-"""Output bytes before a batch, its position, its base offset less that of the segment."""
+"""Output bytes before a batch, its position, its base offset relative to that of the segment."""
 
 _HEADER = struct.Struct(">8sIIqqqqqqII")
 HEADER_SIZE = _HEADER.size
@@ -26,9 +26,9 @@ _PIECE_BYTES = 1 << 20
 
 
 class LineIndexSummary(NamedTuple):
-    """What the header of a map says: of what it was made, and how large it is.
+    """The header of a line index: its source and its size.
 
-    The checksums are those of the headers of the first and of the last batch; `entries`: how many there are.
+    The checksums are those of the headers of the first and the last batch; `entries`: the number of entries.
     """
 
     base_offset: int
@@ -42,19 +42,19 @@ class LineIndexSummary(NamedTuple):
 
 
 def size_of(count: int) -> int:
-    """Return how long a map of so many entries is, in bytes."""
+    """Return the size of an index with this number of entries, in bytes."""
     return HEADER_SIZE + count * ENTRY.size
 
 
 def packed(summary: LineIndexSummary, entries: bytes | bytearray, identity: bytes) -> bytes:
-    """Return the file; `identity`: what the map depends on beside the log, which the checksum begins with."""
+    """Return the file; `identity`: what the index depends on besides the log, with which the checksum begins."""
     body = _HEADER.pack(MAGIC, VERSION, 0, *summary)[_CRC_START:] + entries
     checksum = crc32c(body, crc32c(identity))
     return _HEADER.pack(MAGIC, VERSION, checksum, *summary)[:_CRC_START] + body
 
 
 def parsed(header: bytes | bytearray, length: int, checksum: int) -> LineIndexSummary | None:
-    """Return what a header says; None where magic, version, length or checksum of the whole file are not right."""
+    """Return the content of a header; None if magic, version, length or checksum of the file are wrong."""
     if len(header) < HEADER_SIZE:
         return None
     magic, version, stored, *fields = _HEADER.unpack_from(header)
@@ -66,7 +66,7 @@ def parsed(header: bytes | bytearray, length: int, checksum: int) -> LineIndexSu
 
 
 def checksum_of(file: files.File, length: int, identity: bytes) -> int:
-    """Return the checksum of a map, read piece by piece."""
+    """Return the checksum of an index, read in pieces."""
     piece, checksum = scratch.take(_PIECE_BYTES), crc32c(identity)
     for position in range(_CRC_START, length, _PIECE_BYTES):
         read = file.read_into(piece[: length - position], position)
@@ -75,12 +75,14 @@ def checksum_of(file: files.File, length: int, identity: bytes) -> int:
 
 
 def checksum_in(image: bytes, identity: bytes) -> int:
-    """Return the checksum of a map in memory."""
+    """Return the checksum of an index in memory."""
     return int(crc32c(memoryview(image)[_CRC_START:], crc32c(identity)))
 
 
 class StoredLineIndex:
-    """An open map on disk. Its entries are read as they are needed, so that a cut file is an error and no signal."""
+    """An open index file. Entries are read on demand with pread, so that a cut file raises an error instead of
+    SIGBUS.
+    """
 
     __slots__ = ("__weakref__", "_count", "_file")
 
@@ -90,7 +92,7 @@ class StoredLineIndex:
 
     @classmethod
     def open(cls, path: str, header: bytes, count: int) -> StoredLineIndex | None:
-        """Open a map of `count` entries; None where the file begins with another header. OSError where it is gone."""
+        """Open an index of `count` entries; None if the file has another header. OSError if it is gone."""
         file = files.open_file(path)
         if file.read(0, len(header)) == header:
             return cls(file, count)
@@ -98,8 +100,8 @@ class StoredLineIndex:
         return None
 
     def entries(self, first: int, count: int) -> bytearray:
-        """Return `count` entries from number `first` on; OSError ESTALE where the file ends before them."""
+        """Return `count` entries from number `first` on; OSError ESTALE if the file ends before them."""
         data = self._file.read(HEADER_SIZE + first * ENTRY.size, count * ENTRY.size)
         if len(data) < count * ENTRY.size:
-            raise OSError(errno.ESTALE, "the view map was cut", self._file.path)
+            raise OSError(errno.ESTALE, "the line index was cut", self._file.path)
         return data

@@ -1,18 +1,18 @@
-"""A whole partition as one growing file over all segments, and where each of its bytes comes from.
+"""A whole partition as one growing file over all segments, and the log position of each byte.
 
-`form` says what a record looks like in it: `values` and `records.ndjson` are such views.
+`view_format` defines the output of a record: `values` and `records.ndjson` are such views.
 
-A view begins at the log start it was made with and never changes its past: it grows, and keeps its numbering when
-retention and compaction take segments away. Their bytes are read on as long as their files are there, or open; then
-reading them is ESTALE. So is growing, where something was removed that the view had not come to: it never skips.
-Whoever opens the name afresh gets a `successor`, which begins at the new log start and takes over the maps of the
-segments that are still there.
+A view begins at the log start at the time of its creation, and its existing bytes never change: it grows, and byte
+positions stay the same when retention and compaction remove segments. Removed segments stay readable while their files
+exist or are open; afterwards reads raise ESTALE. Growing raises ESTALE if a segment was removed that the view had not
+reached, so it never skips records. A later opening gets a `successor`, which begins at the new log start and reuses the
+line indexes of the remaining segments.
 
-All batches that are not control batches are shown, those of open and aborted transactions too; with
-`is_committed_only` only what is committed below the last stable offset. Maps of such a view are never put on disk nor
-taken from there: what lies beside the log describes all of it.
+All batches except control batches are shown, also those of open and aborted transactions. With `is_committed_only` only
+committed batches below the last stable offset are shown. Line indexes of such a view are never stored or loaded,
+because those beside the log describe all of it.
 
-Threads: `refresh` is serialised by a lock, `locate` and `read` need none.
+Threads: a lock serializes `refresh`; `locate` and `read` need none.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from offsetfs.storage.views.view_parts import (
     ViewParts,
 )
 
-_LOAD_COST_BYTES = 64 << 10  # what opening a kept map counts against `bytes_max`
+_LOAD_COST_BYTES = 64 << 10  # what opening a stored index counts against `bytes_max`
 
 
 class PartitionView:
-    """The view of one log from `start_offset` on. Nothing is known before the first `refresh` that returns True."""
+    """The view of one log from `start_offset` on. It is empty before the first `refresh` that returns True."""
 
     def __init__(
         self,
@@ -59,33 +59,33 @@ class PartitionView:
         is_committed_only: bool = False,
         cache: LineIndexCache | None = None,
     ) -> None:
-        """`cache`: where maps are kept of a log that may not be written to."""
+        """`cache`: where the line indexes of a read-only log are stored."""
         self.start_offset = log.log_start_offset
         self.form = form
         self._log = log
         self._view = LogView(log, is_committed_only=is_committed_only)
-        self._keeping = LineIndexStore(self._view, maps, form, cache)
+        self._stored_indexes = LineIndexStore(self._view, maps, form, cache)
         self._on_damage = on_damage
         self._parts = ViewParts(form, self._view.shows)
         self._inherited: dict[int, ViewPart] = {}
         self._seen: tuple[Segments | None, int] = (None, -1)
-        self._holding: Segments | None = None  # the last one that was found to hold all parts
-        self._snapshot: Segments | None = None  # that of the last refresh, whether it came to the end or not
+        self._holding: Segments | None = None  # the last snapshot that contained all parts
+        self._snapshot: Segments | None = None  # that of the last refresh, complete or not
         self._lock = threading.Lock()
-        self._left = 0  # bytes of log that this refresh may still read
+        self._left = 0  # log bytes that this refresh may still read
         self._in_whole = False
         self._start_is_known = False
         self._swept = False
 
     def successor(self) -> PartitionView:
-        """Return a view from the log start of now, with the maps that are still right."""
+        """Return a view from the current log start, with the line indexes that still match."""
         view = PartitionView(
             self._log,
-            self._keeping.maps,
+            self._stored_indexes.maps,
             self._on_damage,
             form=self.form,
             is_committed_only=self._view.is_committed_only,
-            cache=self._keeping.cache,
+            cache=self._stored_indexes.cache,
         )
         view._inherited = {part.segment.base_offset: self._inheritable(part) for part in self._parts.all()}
         return view
@@ -95,28 +95,28 @@ class PartitionView:
 
     @property
     def size(self) -> int:
-        """Bytes of the view, as of the last `refresh`."""
+        """The size of the view in bytes, as of the last `refresh`."""
         return self._parts.size
 
     @property
     def scanned_bytes(self) -> int:
-        """How much of the log the maps stand for by now."""
+        """The log bytes that the line indexes cover."""
         return self._parts.scanned_bytes
 
     @property
     def lacks_ours_only(self) -> bool:
-        """Whether nothing but the segment that this process appends to has stretches that no map is known of."""
+        """Whether line indexes cover everything except records that this process has appended to the active segment."""
         last = self._parts.last
         return last is not None and last.segment is self._log.snapshot().active and last.segment.is_active
 
     def known_map(self, segment: Segment) -> LineIndex | None:
-        """Return the map of a segment of this view as far as it goes, for reading only."""
+        """Return the line index of a segment of this view as far as it goes, for reading only."""
         part = self._parts.find(segment)
         return None if part is None else part.map
 
     @property
     def is_current(self) -> bool:
-        """Whether the log still begins where this view does, with the same segments, and no map was refuted."""
+        """Whether the log start and segments are still those of this view, and no line index was wrong."""
         snapshot = self._log.snapshot()
         if self._parts.is_refuted or self._log.log_start_offset != self.start_offset:
             return False
@@ -129,17 +129,17 @@ class PartitionView:
     # --- growing ---------------------------------------------------------------------------------------------------
 
     def refresh(self, *, nowait: bool = False, bytes_max: int | None = None, in_whole: bool = False) -> bool:
-        """Take in what was appended; return whether the view is complete as of the call.
+        """Include appended records; return whether the view was complete at the time of the call.
 
-        Costs nothing when nothing was. Reads at most about `bytes_max` of segments that have no map, and is to be
-        called again after False; with `in_whole` no segment is begun of which more is to be read. With `nowait`
-        `WouldBlock` when more than 1 MiB is to be read, or anything not cached.
+        Costs nothing without appends. Reads at most about `bytes_max` of segments without an index; call again after
+        False. With `in_whole`, a segment that needs more is not started. With `nowait`, `WouldBlock` if more than 1 MiB
+        must be read, or anything that is not cached.
         """
         end_offset, snapshot = self._view.end_offset(nowait=nowait), self._log.snapshot()
         if self._seen[0] is snapshot and self._seen[1] == end_offset:
             return True
         if not self._lock.acquire(blocking=not nowait):
-            raise WouldBlock("maps are being made", path=self._log.path)
+            raise WouldBlock("line indexes are being built", path=self._log.path)
         try:
             self._left = NOWAIT_BYTES_MAX if nowait else bytes_max or sys.maxsize
             self._in_whole = in_whole
@@ -163,27 +163,27 @@ class PartitionView:
         )
 
     def _following(self, snapshot: Segments, nowait: bool) -> Iterator[Segment]:
-        """Return the segments behind the last part. ESTALE when what comes next was removed or replaced meanwhile."""
+        """Return the segments after the last part. ESTALE if the next one was removed or replaced meanwhile."""
         if self._parts.last is None:
             return snapshot.from_floor(self.start_offset)
         last = self._parts.last.segment
         if _holds(snapshot, last):
             return _behind(snapshot, last)
         following = next(_behind(self._snapshot, last), None) if self._snapshot is not None else None
-        if following is None:  # it was the active one: the next began where it ended
+        if following is None:  # the last part was the active segment: the next begins where it ended
             if nowait:
-                raise WouldBlock("looks for the end of a removed segment", path=last.log_path)
+                raise WouldBlock("the end of a removed segment must be found", path=last.log_path)
             base_offset = max((header.next_offset for _, header in last.headers()), default=last.base_offset)
             following = snapshot.floor(base_offset)
             is_there = following is not None and following.base_offset == base_offset
         else:
             is_there = _holds(snapshot, following)
         if following is None or not is_there:
-            raise OSError(errno.ESTALE, "what comes next was removed; open the file again", last.log_path)
+            raise OSError(errno.ESTALE, "the next segment was removed; open the file again", last.log_path)
         return snapshot.from_floor(following.base_offset)
 
     def _add(self, segment: Segment, snapshot: Segments, nowait: bool) -> ViewPart:
-        """Add a segment at the end, with the map it has, or an empty one."""
+        """Add a segment at the end, with its stored line index or an empty one."""
         return self._parts.add(segment, self._map_of(segment, snapshot, nowait))
 
     def _map_of(self, segment: Segment, snapshot: Segments, nowait: bool) -> LineIndex:
@@ -191,40 +191,42 @@ class PartitionView:
         if inherited is not None and inherited.segment is segment:
             return inherited.map
         is_active = segment is snapshot.active
-        may_be_kept = segment.size > 0 if not is_active else self._keeping.cache and segment.size >= LOG_BYTES_MIN
+        may_be_kept = (
+            segment.size > 0 if not is_active else self._stored_indexes.cache and segment.size >= LOG_BYTES_MIN
+        )
         if not may_be_kept or self._view.is_committed_only:
             return LineIndex(segment.base_offset, self._view.shows, form=self.form)
         if nowait:
-            raise WouldBlock("the view map may be on disk", path=segment.log_path)
+            raise WouldBlock("the line index may be on disk", path=segment.log_path)
         self._left -= _LOAD_COST_BYTES
-        kept = self._keeping.load(segment, is_active=is_active)
+        kept = self._stored_indexes.load(segment, is_active=is_active)
         return kept or LineIndex(segment.base_offset, form=self.form)
 
     def _extend(self, part: ViewPart, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
-        """Bring a part up to the end of its segment, or of the view; return whether it got there."""
-        segment, map_ = part.segment, part.map
+        """Extend a part to the end of its segment, or of the view; return whether that was reached."""
+        segment, index = part.segment, part.map
         end, begun = self._end_of(segment, snapshot, end_offset, nowait), part.map.log_bytes
         if begun < end:
             if self._left <= 0 or (self._in_whole and end - begun > self._left):
                 return False
             if nowait and end - begun > self._left:
-                raise WouldBlock("a long stretch has no view map", path=segment.log_path)
-            map_.extend(segment, end, on_damage=self._on_damage, nowait=nowait, bytes_max=self._left)
-            self._left -= map_.log_bytes - begun
-            if map_.log_bytes < end:
+                raise WouldBlock("a long range has no line index", path=segment.log_path)
+            index.extend(segment, end, on_damage=self._on_damage, nowait=nowait, bytes_max=self._left)
+            self._left -= index.log_bytes - begun
+            if index.log_bytes < end:
                 return False
         self._skip_below_start(part, nowait)
         self._keep(part, nowait, is_active=segment is snapshot.active)
         return True
 
     def _end_of(self, segment: Segment, snapshot: Segments, end_offset: int, nowait: bool) -> int:
-        """Return the byte at which the view ends in a segment, which is its size unless the view ends inside it."""
+        """Return the byte at which the view ends in a segment: its size, unless the view ends inside it."""
         if self._view.is_committed_only and snapshot.floor(end_offset) is segment:
             return segment.position_of(end_offset, nowait=nowait)
         return segment.size
 
     def _skip_below_start(self, part: ViewPart, nowait: bool) -> None:
-        """Begin the view inside the first segment when the log start lies in it."""
+        """Start the view inside the first segment if the log start lies in it."""
         if self._start_is_known:
             return
         if part.segment.base_offset < self.start_offset:
@@ -234,21 +236,21 @@ class PartitionView:
         self._start_is_known = True
 
     def _keep(self, part: ViewPart, nowait: bool, *, is_active: bool) -> None:
-        """Put a map on disk, where one may write."""
-        if not self._keeping.wants(part.segment, part.map, is_active=is_active):
+        """Store a line index, if the log directory or the cache is writable."""
+        if not self._stored_indexes.should_store(part.segment, part.map, is_active=is_active):
             return
         if nowait:
-            raise WouldBlock("a view map is to be written", path=part.segment.log_path)
-        self._keeping.save(part.segment, part.map)
+            raise WouldBlock("a line index must be written", path=part.segment.log_path)
+        self._stored_indexes.save(part.segment, part.map)
 
     def _sweep(self, snapshot: Segments, nowait: bool) -> None:
-        """Once: remove maps whose segments are gone."""
-        if self._swept or (self._log.read_only and self._keeping.cache is None):
+        """Remove line indexes of removed segments, once per view."""
+        if self._swept or (self._log.read_only and self._stored_indexes.cache is None):
             return
         if nowait:
-            raise WouldBlock("looks for old view maps", path=self._log.path)
-        if self._keeping.cache is not None:
-            self._keeping.cache.sweep(snapshot)
+            raise WouldBlock("obsolete line indexes must be removed", path=self._log.path)
+        if self._stored_indexes.cache is not None:
+            self._stored_indexes.cache.sweep(snapshot)
             self._swept = True
             return
         for name in files.names(self._log.path):
@@ -262,7 +264,7 @@ class PartitionView:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> LocatedBlock | None:
-        """Return where byte `byte` comes from; see `ViewParts.locate`."""
+        """Return the log position of byte `byte`; see `ViewParts.locate`."""
         return self._parts.locate(byte, output_max, nowait=nowait)
 
     def next_damage(self, byte: int, end: int) -> SkippedBatch | None:
@@ -274,12 +276,12 @@ class PartitionView:
         return self._parts.read(located, nowait=nowait)
 
     def hold(self, located: LocatedBlock) -> object:
-        """Return what keeps a located block readable; see `ViewParts.hold`."""
+        """Return an object that keeps a located block readable; see `ViewParts.hold`."""
         return self._parts.hold(located)
 
 
 def _behind(snapshot: Segments, segment: Segment) -> Iterator[Segment]:
-    """Yield what follows `segment`, which the snapshot holds."""
+    """Yield the segments after `segment`, which the snapshot contains."""
     segments = snapshot.from_floor(segment.base_offset)
     next(segments)
     return segments

@@ -1,11 +1,11 @@
-"""A stretch of a log, `[start, end)` by offset, as a file of fixed size: `range/A..B` and `last/N`.
+"""A range of a log, `[start, end)` by offset, as a file of fixed size: `range/A..B` and `last/N`.
 
-What it costs is in proportion to what is asked for: of a segment that lies wholly inside, the map is taken where there
-is one; else the batches of the stretch are measured, found by the offset index. Which records are shown, and how, is as
-in the growing views (`partition_view`), and so is what becomes of damage, and of segments that are removed: once their
-files are gone, what was not open is ESTALE.
+The cost is proportional to the range. For a segment that lies completely inside, a stored line index is used if there
+is one. Otherwise the batches of the range are measured, starting at the offset index. Visibility, format, damage and
+removed segments are handled as in `partition_view`: once their files are gone, segments that were not open raise
+ESTALE.
 
-Threads: `refresh` is serialised by a lock, all else needs none.
+Threads: a lock serializes `refresh`; other methods need none.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from offsetfs.storage.views.view_format import ViewFormat
 from offsetfs.storage.views.view_parts import LineIndexStore, LocatedBlock, SkippedBatch, ViewPart, ViewParts
 
 Known = Callable[[Segment], LineIndex | None]
-"""Returns what a growing view of the same form knows of a segment by now, for reading only."""
+"""Returns the line index that a growing view of the same format has for a segment, for reading only."""
 
 _DIRECT_BYTES_MAX = 1 << 20
-"""Up to how much log is measured before a map on disk is looked for, which costs as much."""
+"""The log bytes that are measured before a stored line index is searched for, because both cost the same."""
 
 
 class RangeView:
-    """The records from `start` to below `end`, both within the log. The size is known once `refresh` returned True."""
+    """The records from `start` up to, not including, `end`. The size is known once `refresh` has returned True."""
 
     def __init__(
         self,
@@ -53,34 +53,34 @@ class RangeView:
         self._view = view
         self._start = start
         self._end = end
-        self._keeping = LineIndexStore(view, maps, form, cache)
+        self._stored_indexes = LineIndexStore(view, maps, form, cache)
         self._on_damage = on_damage
         self._form = form
         self._known = known
         self._parts = ViewParts(form, view.shows)
-        self._part_end = 0  # the byte of its segment at which the last part is to end
-        self._left = 0  # bytes of log that this refresh may still read
+        self._part_end = 0  # the byte of its segment at which the last part ends
+        self._left = 0  # log bytes that this refresh may still read
         self._lock = threading.Lock()
         self._is_complete = False
         self.size = 0
-        """Bytes of the view, once it is complete."""
+        """The size of the view in bytes, once it is complete."""
 
     @property
     def scanned_bytes(self) -> int:
-        """How much of the log the maps stand for by now."""
+        """The log bytes that the line indexes cover."""
         return self._parts.scanned_bytes
 
     @property
     def total_bytes(self) -> int:
-        """How large the segments are that hold the stretch."""
+        """The size of the segments that hold the range."""
         return sum(segment.size for segment in self._segments)
 
     # --- measuring -------------------------------------------------------------------------------------------------
 
     def refresh(self, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
-        """Go on measuring; return whether the view is complete, as it stays.
+        """Continue measuring; return whether the view is complete.
 
-        Reads at most about `bytes_max`, and is to be called again after False. With `nowait` `WouldBlock` unless it is.
+        Reads at most about `bytes_max`; call again after False. With `nowait`, `WouldBlock` unless it is complete.
         """
         if self._is_complete:
             return True
@@ -104,18 +104,18 @@ class RangeView:
         return True
 
     def _add(self, segment: Segment) -> ViewPart:
-        """Add a segment, with the map it has, or one of the stretch that is to be measured."""
+        """Add a segment, with its line index, or an empty one for the range."""
         begin = self._begin_in(segment)
         self._part_end = end = self._end_in(segment)
-        map_ = self._map_of(segment, begin, end)
-        if map_ is None:
-            map_ = LineIndex(segment.base_offset, self._view.shows, form=self._form, begin=begin)
-        part = self._parts.add(segment, map_)
-        self._left -= _DIRECT_BYTES_MAX // 16  # what looking for it may have cost
+        index = self._map_of(segment, begin, end)
+        if index is None:
+            index = LineIndex(segment.base_offset, self._view.shows, form=self._form, begin=begin)
+        part = self._parts.add(segment, index)
+        self._left -= _DIRECT_BYTES_MAX // 16  # the possible cost of the search
         return part
 
     def _begin_in(self, segment: Segment) -> int:
-        """Return the byte of the batch that holds the first record of the stretch; 0 where damage hides it."""
+        """Return the byte of the batch that holds the first record of the range; 0 if damage hides it."""
         if self._start <= segment.base_offset:
             return 0
         try:
@@ -124,13 +124,13 @@ class RangeView:
             return 0
 
     def _end_in(self, segment: Segment) -> int:
-        """Return the byte behind the batch that holds the last record of the stretch; the end where damage hides it."""
+        """Return the byte after the batch that holds the last record of the range; the end if damage hides it."""
         if segment is not self._segments[-1]:
             return segment.size
         try:
             place = segment.position_of(self._end)
             for _, header in segment.headers(place, over_damage=True) if place < segment.size else ():
-                # A compressed set of v0 or v1 knows only inside where it begins.
+                # The first offset of a compressed v0 or v1 set is known only after decompression.
                 is_behind = header.base_offset >= self._end and not header.is_wrapper
                 return place if is_behind else min(place + header.size, segment.size)
         except StorageError:
@@ -138,7 +138,7 @@ class RangeView:
         return segment.size
 
     def _map_of(self, segment: Segment, begin: int, end: int) -> LineIndex | None:
-        """Return a map of the whole segment that is known, or kept beside it and worth its while."""
+        """Return a line index of the whole segment that is in memory, or worth loading."""
         known = self._known(segment)
         if known is not None and known.is_refuted:
             return None
@@ -146,30 +146,30 @@ class RangeView:
             return known
         if end - begin <= _DIRECT_BYTES_MAX:
             return None
-        kept = self._keeping.load(segment, is_active=segment is self._active)
+        kept = self._stored_indexes.load(segment, is_active=segment is self._active)
         return kept if kept is not None and kept.log_bytes >= end else None
 
     def _extend(self, part: ViewPart) -> bool:
-        """Bring a part up to its end; return whether it got there."""
-        map_, begun = part.map, part.map.log_bytes
+        """Extend a part to its end; return whether that was reached."""
+        index, begun = part.map, part.map.log_bytes
         if begun < self._part_end:
             if self._left <= 0:
                 return False
-            map_.extend(part.segment, self._part_end, on_damage=self._on_damage, bytes_max=self._left)
-            self._left -= map_.log_bytes - begun
-            if map_.log_bytes < self._part_end:
+            index.extend(part.segment, self._part_end, on_damage=self._on_damage, bytes_max=self._left)
+            self._left -= index.log_bytes - begun
+            if index.log_bytes < self._part_end:
                 return False
         if len(self._parts) == 1 and part.start == 0:
-            self._parts.cut_head(map_.output_before(part.segment, self._start))
-        is_whole = part.segment is not self._active and map_.log_bytes == part.segment.size
-        if is_whole and self._keeping.wants(part.segment, map_, is_active=False):
-            self._keeping.save(part.segment, map_)
+            self._parts.cut_head(index.output_before(part.segment, self._start))
+        is_whole = part.segment is not self._active and index.log_bytes == part.segment.size
+        if is_whole and self._stored_indexes.should_store(part.segment, index, is_active=False):
+            self._stored_indexes.save(part.segment, index)
         return True
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> LocatedBlock | None:
-        """Return where byte `byte` comes from; see `ViewParts.locate`.
+        """Return the log position of byte `byte`; see `ViewParts.locate`.
 
         The block may be longer than the view.
         """
@@ -185,5 +185,5 @@ class RangeView:
         return self._parts.read(located, nowait=nowait)
 
     def hold(self, located: LocatedBlock) -> object:
-        """Return what keeps a located block readable; see `ViewParts.hold`."""
+        """Return an object that keeps a located block readable; see `ViewParts.hold`."""
         return self._parts.hold(located)

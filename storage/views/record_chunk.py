@@ -1,11 +1,11 @@
-"""The records of a log from a place on, joined, a stretch at a time: what `follow` shows.
+"""Reads the records of a log in chunks from an offset on: the content of `follow`.
 
-Unlike a growing view (`partition_values`) this has no size and needs no map: it costs what is read. A stretch is whole
-batches of one segment, about as many bytes as were asked for, and knows where the next one begins. Only the place that
-an offset names is looked for; from there on the batches are taken as they stand in the file, as in the growing views,
-so that both show the same. Batches that cannot be read show nothing and are reported.
+Unlike a growing view (`partition_view`) this needs no size and no line index: the cost is that of the bytes read. A
+chunk consists of whole batches of one segment, about as many bytes as requested, and has the position of the next one.
+Only the first offset is searched for; after that, batches are read in file order, as in the growing views, so that both
+show the same. Unreadable batches are left out and reported.
 
-Readers say where records end, so that nobody is handed half of one unless he asked for less.
+A chunk knows where records end, so that a reader gets whole records if its buffer is large enough.
 """
 
 from __future__ import annotations
@@ -30,28 +30,31 @@ from offsetfs.storage.views.view_blocks import UNREADABLE, OnDamage
 from offsetfs.storage.views.view_format import ViewFormat
 
 _VALUE_SIZE = 5  # the column of a scanned row
-_BEYOND = 4 << 10  # read more than is asked for by this: a batch of exactly so many records' bytes is whole then
+_BEYOND = 4 << 10  # the read-ahead beyond the request, so that a batch of exactly this size is complete
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPosition:
-    """Where a reader goes on: an offset, and once it was there, the byte of a segment where that stands."""
+    """The position of a reader: an offset and, once known, its segment and byte."""
 
     offset: int
     segment: Segment | None = None
     position: int = 0
 
     def is_end_of(self, log: Log) -> bool:
-        """Whether nothing can stand here yet, told without looking: a hundred readers ask after each append."""
+        """Whether no record can exist at this position yet.
+
+        Does not read, because many readers ask after each append.
+        """
         segment = self.segment
         return segment is not None and self.position >= segment.size and log.snapshot().active is segment
 
 
 @dataclass(frozen=True, slots=True)
 class RecordChunk:
-    """The output of some batches, which nobody changes. Empty when they show nothing. `following`: what comes next.
+    """The output of some batches; immutable. Empty if they have no output. `following`: the position of the next chunk.
 
-    `ends`: where each record ends in `data`; None: behind each newline.
+    `ends`: where each record ends in `data`; None: after each newline.
     """
 
     data: bytes | bytearray
@@ -59,87 +62,87 @@ class RecordChunk:
     ends: array[int] | None = None
 
     def cut(self, start: int, size: int) -> int:
-        """Return the end of what begins at byte `start` and has whole records, as many as fit into `size` bytes.
+        """Return the end of the whole records from byte `start` on that fit into `size` bytes.
 
-        Where not one fits, as much of it as does.
+        If not even one fits, the part of it that does.
         """
         limit = start + size
         if limit >= len(self.data):
             return len(self.data)
         if self.ends is None:
             return self.data.rfind(b"\n", start, limit) + 1 or limit
-        place = bisect_right(self.ends, limit) - 1
-        return self.ends[place] if place >= 0 and self.ends[place] > start else limit
+        last = bisect_right(self.ends, limit) - 1
+        return self.ends[last] if last >= 0 and self.ends[last] > start else limit
 
 
 def read_chunk(
-    view: LogView, place: ReadPosition, form: ViewFormat, bytes_max: int, on_damage: OnDamage, *, nowait: bool = False
+    view: LogView, start: ReadPosition, form: ViewFormat, bytes_max: int, on_damage: OnDamage, *, nowait: bool = False
 ) -> RecordChunk | None:
-    """Return the records from `place` on, about `bytes_max` bytes of log or of output; None at the end of the view.
+    """Return the records from `start` on, about `bytes_max` bytes of log or of output; None at the end of the view.
 
-    More only where one batch is larger. Raises `OffsetOutOfRange` when the place lies below the log start, the disk's
-    OSError (ESTALE where the partition was deleted meanwhile), with `nowait` `WouldBlock`. Damage is left to threads.
+    More only if one batch is larger. Raises `OffsetOutOfRange` if the place lies below the log start, the disk's
+    OSError (ESTALE if the partition was deleted meanwhile), with `nowait` `WouldBlock`, also for damage.
     """
     if nowait:
-        return _read_chunk(view, place, form, bytes_max, on_damage, nowait=True)
+        return _read_chunk(view, start, form, bytes_max, on_damage, nowait=True)
     return with_retry(
         view.log,
-        place.offset,
-        lambda _: _read_chunk(view, place, form, bytes_max, on_damage, nowait=False),
+        start.offset,
+        lambda _: _read_chunk(view, start, form, bytes_max, on_damage, nowait=False),
     )
 
 
 def _read_chunk(
-    view: LogView, place: ReadPosition, form: ViewFormat, bytes_max: int, on_damage: OnDamage, *, nowait: bool
+    view: LogView, start: ReadPosition, form: ViewFormat, bytes_max: int, on_damage: OnDamage, *, nowait: bool
 ) -> RecordChunk | None:
     log, end_offset = view.log, view.end_offset(nowait=nowait)
-    if place.offset < log.log_start_offset:
-        raise OffsetOutOfRange(place.offset, log.log_start_offset, log.next_offset, log.path)
-    found = _locate(log, place, end_offset, nowait)
+    if start.offset < log.log_start_offset:
+        raise OffsetOutOfRange(start.offset, log.log_start_offset, log.next_offset, log.path)
+    found = _locate(log, start, end_offset, nowait)
     if found is None or found.segment is None:
         return None
     if form.in_rows and not view.is_committed_only:
-        stretch = _plain(found, found.segment, bytes_max, nowait)
-        if stretch is not None:
-            return stretch
-    return _Gathering(view, form, end_offset, bytes_max, nowait).gather(found, found.segment, on_damage)
+        chunk = _plain(found, found.segment, bytes_max, nowait)
+        if chunk is not None:
+            return chunk
+    return _ChunkBuilder(view, form, end_offset, bytes_max, nowait).build(found, found.segment, on_damage)
 
 
-def _locate(log: Log, place: ReadPosition, end_offset: int, nowait: bool) -> ReadPosition | None:
-    """Return the same place with its segment and position, None when nothing is there yet."""
+def _locate(log: Log, start: ReadPosition, end_offset: int, nowait: bool) -> ReadPosition | None:
+    """Return the place with its segment and position, None if no record is there yet."""
     snapshot = log.snapshot()
-    if place.segment is not None and snapshot.floor(place.segment.base_offset) is place.segment:
-        position = place.position
-        for segment in snapshot.from_floor(place.segment.base_offset):
+    if start.segment is not None and snapshot.floor(start.segment.base_offset) is start.segment:
+        position = start.position
+        for segment in snapshot.from_floor(start.segment.base_offset):
             if position < segment.size:
-                return ReadPosition(place.offset, segment, position)
+                return ReadPosition(start.offset, segment, position)
             position = 0
         return None
-    if place.offset >= end_offset:
+    if start.offset >= end_offset:
         return None
-    for segment in snapshot.from_floor(place.offset):
-        is_inside = segment.base_offset < place.offset
-        position = segment.reading_position(place.offset, nowait=nowait) if is_inside and segment.size else 0
+    for segment in snapshot.from_floor(start.offset):
+        is_inside = segment.base_offset < start.offset
+        position = segment.reading_position(start.offset, nowait=nowait) if is_inside and segment.size else 0
         if position < segment.size:
-            return ReadPosition(place.offset, segment, position)
+            return ReadPosition(start.offset, segment, position)
     return None
 
 
-def _plain(place: ReadPosition, segment: Segment, bytes_max: int, nowait: bool) -> RecordChunk | None:
-    """Return the values of sound, uncompressed v2 batches, many at once; None where something else comes first."""
-    log, size = segment.open_files(nowait=nowait).log, min(bytes_max + _BEYOND, segment.size - place.position)
-    block = memoryview(log.read(place.position, size, nowait=nowait))
+def _plain(start: ReadPosition, segment: Segment, bytes_max: int, nowait: bool) -> RecordChunk | None:
+    """Return the values of valid, uncompressed v2 batches, many at once; None if another batch comes first."""
+    log, size = segment.open_files(nowait=nowait).log, min(bytes_max + _BEYOND, segment.size - start.position)
+    block = memoryview(log.read(start.position, size, nowait=nowait))
     if len(block) < HEADER_SIZE or block[MAGIC_END - 1] != MAGIC or block[CRC_START + 1] & CODEC_MASK:
         return None
-    rows, end = chain.sound(block, 0, len(block), place.position, *chain.ANY_OFFSETS)
-    if not rows or rows[chain.BASE_OFFSET] < place.offset:
+    rows, end = chain.sound(block, 0, len(block), start.position, *chain.ANY_OFFSETS)
+    if not rows or rows[chain.BASE_OFFSET] < start.offset:
         return None
-    lines = chain.join(block, place.position, rows)
+    lines = chain.join(block, start.position, rows)
     if lines is None or lines.count(b"\n") != _records(rows):
         return None
     last = rows[-chain.COLUMNS :]
     next_offset = last[chain.BASE_OFFSET] + last[chain.LAST_OFFSET_DELTA] + 1
-    return RecordChunk(lines, ReadPosition(next_offset, segment, place.position + end))
+    return RecordChunk(lines, ReadPosition(next_offset, segment, start.position + end))
 
 
 def _records(rows: array[int]) -> int:
@@ -147,8 +150,8 @@ def _records(rows: array[int]) -> int:
     return sum(count for count, attributes in counts if not attributes & CONTROL_FLAG)
 
 
-class _Gathering:
-    """One stretch in the making, batch by batch: of any format, compressed, over damage, or of committed records."""
+class _ChunkBuilder:
+    """A chunk that is built batch by batch: for all formats, compression, damage and isolation levels."""
 
     def __init__(self, view: LogView, form: ViewFormat, end_offset: int, bytes_max: int, nowait: bool) -> None:
         self._view = view
@@ -160,29 +163,29 @@ class _Gathering:
         self._size = 0
         self._ends: array[int] | None = None
 
-    def gather(self, place: ReadPosition, segment: Segment, on_damage: OnDamage) -> RecordChunk | None:
-        begin, end = place, segment.size
+    def build(self, start: ReadPosition, segment: Segment, on_damage: OnDamage) -> RecordChunk | None:
+        begin, end = start, segment.size
         log = segment.open_files(nowait=self._nowait).log
-        while place.position < end:
+        while start.position < end:
             try:
-                for batch in self._batches(segment, place.position, end):
-                    if not self._add(batch, place.offset):
-                        return self._stretch(begin, place)
+                for batch in self._batches(segment, start.position, end):
+                    if not self._add(batch, start.offset):
+                        return self._stretch(begin, start)
                     position = (batch.position or 0) + batch.header.size
-                    place = ReadPosition(max(place.offset, batch.header.next_offset), segment, position)
+                    start = ReadPosition(max(start.offset, batch.header.next_offset), segment, position)
                     if max(self._size, position - begin.position) >= self._bytes_max or self._ends is not None:
-                        return self._stretch(begin, place)
-                return self._stretch(begin, place)
+                        return self._stretch(begin, start)
+                return self._stretch(begin, start)
             except WouldBlock:
-                if place is begin:
+                if start is begin:
                     raise
                 break
             except UNREADABLE as error:
                 if self._nowait:
-                    raise WouldBlock("damage is stepped over in a thread", path=segment.log_path) from None
-                place = ReadPosition(place.offset, segment, batch_chain.next_sound(log, place.position, end))
+                    raise WouldBlock("damage must be skipped in a thread", path=segment.log_path) from None
+                start = ReadPosition(start.offset, segment, batch_chain.next_sound(log, start.position, end))
                 on_damage(error)
-        return self._stretch(begin, place)
+        return self._stretch(begin, start)
 
     def _batches(self, segment: Segment, position: int, end: int) -> Iterator[Batch]:
         log, size = segment.open_files(nowait=self._nowait).log, min(self._bytes_max + _BEYOND, end - position)
@@ -193,7 +196,7 @@ class _Gathering:
             yield batch_chain.load(log, at, header, seen, nowait=self._nowait)
 
     def _add(self, batch: Batch, offset: int) -> bool:
-        """Take a batch's records from `offset` on; False when it is to begin a stretch of its own."""
+        """Add a batch's records from `offset` on; return False if it must start a chunk of its own."""
         if not self._view.shows(batch.header, nowait=self._nowait):
             return True
         piece = self._form.joined(batch)
@@ -209,7 +212,7 @@ class _Gathering:
 
     @staticmethod
     def _ends_in(batch: Batch, values: bytes | bytearray) -> array[int] | None:
-        """Return where the records of a batch end in its values, when newlines do not tell."""
+        """Return where the records of a batch end in its values, if newlines do not show it."""
         newlines = values.count(b"\n")
         if batch.header.magic == MAGIC and newlines == batch.header.count:
             return None

@@ -1,8 +1,8 @@
-"""What is worked out about logs that may not be written to is kept in a cache of the user's own, and here is how.
+"""The user cache (XDG cache): stores indexes of logs whose directories are read-only.
 
-Everything in it is for its owner alone: directories 0700, files 0600. Links are not followed, and a directory of
-somebody else is not used. What was not used for a month goes, for its log may be gone. Nothing here is believed for
-where it lies: whoever takes something out checks it against the log.
+Only its owner has access: directories have mode 0700, files 0600. Links are not followed, and a directory of another
+user is not used. Files that were not used for a month are removed, because their logs may be gone. Cached content is
+not trusted: readers compare it with the log.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from offsetfs.storage.clock import SYSTEM
 from offsetfs.storage.partition.log import Log
 
 KEPT_MS = 30 * 86_400_000
-"""How long something may go unused."""
+"""How long a file may be unused."""
 
 
 def name_of(log: Log) -> str:
-    """Return what a log is called in a directory that holds things of any number of logs: a hash of its path."""
+    """Return the directory name of a log in the cache: a hash of its path."""
     path = files.real_path(log.path)
     return hashlib.blake2b(path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def prepare(cache: str, *below: str) -> str:
-    """Return the directory `below` the cache, which is made where it is missing. OSError where that cannot be."""
+    """Return the directory `below` the cache, creating it if it is missing. OSError if that fails."""
     path = cache
     files.make_private_directory(path)
     for name in below:
@@ -37,7 +37,7 @@ def prepare(cache: str, *below: str) -> str:
 
 
 def is_usable(cache: str, *below: str) -> bool:
-    """Whether the directory `below` the cache is there, and reached over no link."""
+    """Whether the directory `below` the cache exists, and its path has no links."""
     path = cache
     for name in below:
         if not files.is_directory(path):
@@ -47,7 +47,7 @@ def is_usable(cache: str, *below: str) -> bool:
 
 
 def sweep(directory: str) -> None:
-    """Remove the files, and the directories of files, that were not used for long. OSError where that cannot be."""
+    """Remove files, and directories of files, that were not used for long. OSError if that fails."""
     before_ms = SYSTEM.now_ms() - KEPT_MS
     for name in files.names(directory):
         path = os.path.join(directory, name)

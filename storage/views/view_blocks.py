@@ -1,8 +1,7 @@
-"""The batches behind a stretch of a growing view: walked over damage, measured, joined.
+"""The batches of a block of a view: reading them, also around damage, measuring and joining their output.
 
-What a record's output is, the `form` of the view says. Loose messages of v0 and v1 are taken in runs (`legacy`).
-Control batches have none, nor have batches that the isolation level of the view leaves out. What a batch that cannot
-be read would have shown is left out and reported, and the rest closes up.
+The view's format defines the output of a record. Loose v0 and v1 messages are processed in runs (`legacy`). Control
+batches, and batches that the isolation level excludes, have no output. An unreadable batch is left out and reported.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from offsetfs.storage.segments.time_search import VisibilityFilter, shows_data
 from offsetfs.storage.views.view_format import VALUES, ViewFormat
 
 UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
-"""What a batch raises that a view leaves out."""
+"""The errors of a batch that a view leaves out."""
 
 _SCRATCH_BYTES_MAX = 4 << 20
-_ANOTHER_LOG = "not what its view map describes"
+_WRONG_LOG = "the log does not match the line index"
 
 OnDamage = Callable[[StorageError], None]
-"""Called, from whatever thread, with each batch that shows nothing because it cannot be read."""
+"""Called, from any thread, with the error of each batch that is left out because it cannot be read."""
 
 
 class ViewBlock(NamedTuple):
-    """A stretch of a segment: bytes `[output, output_end)` of the view from batches in `[position, position_end)`."""
+    """A block of a segment: bytes `[output, output_end)` of the view, from batches in `[position, position_end)`."""
 
     output: int
     output_end: int
@@ -47,9 +46,9 @@ class ViewBlock(NamedTuple):
 
 
 def walk(segment: Segment, position: int, end: int, *, on_damage: OnDamage, nowait: bool = False) -> Iterator[Batch]:
-    """Yield the batches in `[position, end)`, checksums verified, stepping over what is damaged.
+    """Yield the batches in `[position, end)`, checksums verified, skipping damage.
 
-    With `nowait` the stretch is read at once from the page cache, and damage is left to a thread (`WouldBlock`).
+    With `nowait` the range is read at once from the page cache, and damage raises `WouldBlock`.
     """
     if nowait:
         return _walk_cached(segment, position, end)
@@ -62,7 +61,7 @@ def _walk_cached(segment: Segment, position: int, end: int) -> Iterator[Batch]:
         data = memoryview(log.read(position, end - position, nowait=True))
         yield from _batches_in(data, segment, position, batch_chain.INLINE_INFLATE_BYTES_MAX)
     except UNREADABLE:
-        raise WouldBlock("damage is stepped over in a thread", path=segment.log_path, position=position) from None
+        raise WouldBlock("damage must be skipped in a thread", path=segment.log_path, position=position) from None
 
 
 def _batches_in(
@@ -84,13 +83,13 @@ def _batches_in(
 
 
 class _Scratch(threading.local):
-    """A buffer for each thread: memory fresh from the kernel costs more than the read that fills it."""
+    """A buffer for each thread, because memory fresh from the kernel costs more than the read that fills it."""
 
     def __init__(self) -> None:
         self.buffer = bytearray()
 
     def take(self, size: int) -> memoryview:
-        """Return `size` bytes that hold until the next call; what is large is not kept."""
+        """Return `size` bytes, valid until the next call. Large buffers are not kept."""
         if size > _SCRATCH_BYTES_MAX:
             return memoryview(bytearray(size))
         if size > len(self.buffer):
@@ -109,12 +108,12 @@ def join_block(
     shows: VisibilityFilter = shows_data,
     nowait: bool = False,
 ) -> bytes | bytearray:
-    """Return the output of one block, read from the log: that of the batches which `shows` lets through.
+    """Return the output of one block, read from the log: that of the batches that `shows` accepts.
 
-    Raises what is wrong with a batch that could be read when the map was made; with `nowait` `WouldBlock`.
+    Raises the error of a batch that became unreadable after the line index was built; with `nowait`, `WouldBlock`.
     """
     if not 0 <= block.position <= block.position_end <= segment.size:
-        raise MalformedBatch(_ANOTHER_LOG, path=segment.log_path, position=block.position)
+        raise MalformedBatch(_WRONG_LOG, path=segment.log_path, position=block.position)
     try:
         joined = _join_sound(segment, block, form, shows, nowait)
         if len(joined) == block.output_end - block.output:
@@ -122,7 +121,7 @@ def join_block(
     except UNREADABLE:
         pass
     if nowait:
-        raise WouldBlock("damage is stepped over in a thread", path=segment.log_path, position=block.position)
+        raise WouldBlock("damage must be skipped in a thread", path=segment.log_path, position=block.position)
     return _join_over_damage(segment, block, form, shows)
 
 
@@ -143,7 +142,7 @@ def _join_sound(
 
 
 def _join_plain(data: memoryview, position: int, form: ViewFormat) -> bytes | bytearray | None:
-    """Return the output of sound, uncompressed v2 batches that fill `data`; None where something else is among them."""
+    """Return the output of valid, uncompressed v2 batches that fill `data`; None if there are others among them."""
     if len(data) < HEADER_SIZE or data[MAGIC_END - 1] != MAGIC or data[CRC_START + 1] & CODEC_MASK:
         return None
     pieces, place = list[bytes | bytearray](), 0
@@ -168,7 +167,7 @@ def _join_over_damage(segment: Segment, block: ViewBlock, form: ViewFormat, show
     joined = b"".join(pieces)
     if len(joined) == block.output_end - block.output:
         return joined
-    problems.append(MalformedBatch(_ANOTHER_LOG, path=segment.log_path, position=block.position))
+    problems.append(MalformedBatch(_WRONG_LOG, path=segment.log_path, position=block.position))
     raise problems[0]
 
 
@@ -180,7 +179,7 @@ def measure(
     shows: VisibilityFilter = shows_data,
     nowait: bool = False,
 ) -> int:
-    """Return the bytes of output of one batch; 0 when its records cannot be read."""
+    """Return the output size of one batch; 0 if its records cannot be read."""
     if not shows(batch.header, nowait=nowait):
         return 0
     try:
@@ -191,7 +190,7 @@ def measure(
 
 
 def measure_below(batch: Batch, offset: int, *, form: ViewFormat = VALUES, shows: VisibilityFilter = shows_data) -> int:
-    """Return the bytes of output of the batch's records with an offset below `offset`; 0 when it cannot be read."""
+    """Return the output size of the batch's records with an offset below `offset`; 0 if it cannot be read."""
     try:
         return form.measured_below(batch, offset) if shows(batch.header) else 0
     except UNREADABLE:

@@ -1,10 +1,10 @@
-"""What a growing view shows of a batch: its values, or its records as lines of JSON. A record is a line in each.
+"""The formats of growing views: values, or records as lines of JSON. A record is a line in both.
 
-    VALUES         the value and a newline; a null value is an empty line         `values`
-    JsonLines      one object with everything (docs/internals/format/records-ndjson.md)     `records.ndjson`
+    VALUES         the value and a newline; a null value is an empty line                   `values`
+    JsonFormat     one object per record (docs/internals/format/records-ndjson.md)          `records.ndjson`
 
-A form knows how long the output of a batch is, and makes it. Which batches are shown, where they lie and what becomes
-of those that cannot be read is for others: `view_blocks`, `line_index`.
+A format computes the output of a batch, and its size. Other modules select the batches, find them, and handle damage:
+`view_blocks`, `line_index`.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ _VALUE_SIZE = 5  # the column of a scanned row
 
 
 class ViewFormat(Protocol):
-    """How batches become bytes. All methods raise what `Batch.payload` and its like do, and ignore checksums."""
+    """Converts batches to bytes. All methods raise as `Batch.payload` does, and do not verify checksums."""
 
     name: str
-    """The file of a partition that shows it."""
+    """The name of the file in a partition's directory of the mount."""
 
     suffix: str
-    """What the kept maps of a segment end in (docs/internals/format/values-map.md)."""
+    """The suffix of stored line indexes (docs/internals/format/values-map.md)."""
 
     identity: bytes
-    """What the output depends on beside the log: a map that was made with another is dropped."""
+    """What the output depends on besides the log. An index with another value is dropped."""
 
     in_rows: bool
-    """Whether the output of plain batches is what `chain.measure` and `chain.join` make."""
+    """Whether `chain.measure` and `chain.join` produce the output of plain batches."""
 
     def joined(self, batch: Batch) -> bytes | bytearray:
         """Return the output of a batch."""
 
     def measured(self, batch: Batch) -> int:
-        """Return `len(joined(batch))`, as a rule without building it."""
+        """Return `len(joined(batch))`, usually without building it."""
 
     def measured_below(self, batch: Batch, offset: int) -> int:
-        """Return how much of the output is of records with an offset below `offset`: it comes first."""
+        """Return the size of the output of records with an offset below `offset`, which comes first."""
 
     def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
-        """Return the output of many batches of v2 in bytes; -1 for one that has to be asked itself. See `chain`."""
+        """Return the output sizes of many v2 batches; -1 for one that must be measured alone. See `chain`."""
 
     def joined_rows(self, block: Buffer, file_position: int, rows: array[int]) -> bytes | bytearray | None:
-        """Return the output of many batches of v2; None when one of them has to be asked itself."""
+        """Return the output of many v2 batches; None if one of them must be joined alone."""
 
 
 class ValueFormat:
@@ -73,9 +73,9 @@ class ValueFormat:
         deltas, sizes = rows[::COLUMNS].tolist(), rows[_VALUE_SIZE::COLUMNS]
         if deltas == sorted(deltas):
             sizes = sizes[: bisect_left(deltas, delta)]
-        else:  # a hostile batch
+        else:  # a malicious batch
             sizes = array("q", (size for place, size in zip(deltas, sizes, strict=True) if place < delta))
-        return sum(sizes) + sizes.count(-1) + len(sizes)  # a null counts nothing but its newline
+        return sum(sizes) + sizes.count(-1) + len(sizes)  # a null adds nothing but its newline
 
     def measured_rows(self, block: Buffer, file_position: int, rows: array[int]) -> array[int]:
         return chain.measure(block, file_position, rows)
@@ -85,7 +85,7 @@ class ValueFormat:
 
 
 class JsonFormat:
-    """Every record of one partition as a line of JSON, which names the partition."""
+    """Every record of one partition as a line of JSON, which includes the partition."""
 
     name = "records.ndjson"
     suffix = ".records-map"

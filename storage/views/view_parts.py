@@ -1,7 +1,7 @@
-"""The segments of a view one behind the other: which of them a byte comes from, and what it is.
+"""The segments of a view in order: finds the segment of a byte, and reads its output.
 
-A view is a growing one (`partition_view`) or a range (`range_view`); both put parts in order, read through here, and
-keep the maps that others can use.
+A view is a growing one (`partition_view`) or a range (`range_view`). Both add parts in order, read through this module,
+and store line indexes that other views can use.
 
 Threads: one adds, any number read.
 """
@@ -22,11 +22,11 @@ from offsetfs.storage.views.view_blocks import ViewBlock, join_block
 from offsetfs.storage.views.view_format import ViewFormat
 
 NOWAIT_BYTES_MAX = 1 << 20
-"""How much of a log may be read where nothing may wait: a fraction of a millisecond."""
+"""The log bytes that may be read on the event loop: a fraction of a millisecond."""
 
 
 class ViewPart(NamedTuple):
-    """One segment of the view. `start`: the byte at which its output begins; negative where its head is cut off."""
+    """One segment of the view. `start`: the byte at which its output begins; negative if its head is cut off."""
 
     segment: Segment
     map: LineIndex
@@ -34,7 +34,7 @@ class ViewPart(NamedTuple):
 
 
 class LocatedBlock(NamedTuple):
-    """Where a byte comes from: the block's output is `[start, end)` of the view."""
+    """The location of a byte: the block's output is `[start, end)` of the view."""
 
     segment: Segment
     block: ViewBlock
@@ -43,7 +43,7 @@ class LocatedBlock(NamedTuple):
 
 
 class SkippedBatch(NamedTuple):
-    """Byte `byte` of the view, before which a batch was left out: the one at `position` of the log file `path`."""
+    """Byte `byte` of the view, before which the batch at `position` of the log file `path` was left out."""
 
     byte: int
     path: str
@@ -51,7 +51,7 @@ class SkippedBatch(NamedTuple):
 
 
 class ViewParts:
-    """The parts of one view, which are only ever added at the end."""
+    """The parts of one view, which are only added at the end."""
 
     def __init__(self, form: ViewFormat, shows: VisibilityFilter) -> None:
         self._form = form
@@ -59,7 +59,7 @@ class ViewParts:
         self._parts: list[ViewPart] = []
         self._starts: list[int] = []
         self._places: dict[int, int] = {}  # by the base offset of the segment
-        self.is_refuted = False  # a map has another output than its segment, so the parts begin elsewhere
+        self.is_refuted = False  # a line index does not match its segment, so the starts of the parts are wrong
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -74,31 +74,31 @@ class ViewParts:
 
     @property
     def size(self) -> int:
-        """Bytes of output of all parts."""
+        """The output size of all parts in bytes."""
         last = self.last
         return 0 if last is None else last.start + last.map.size
 
     @property
     def scanned_bytes(self) -> int:
-        """How much of the log the maps stand for by now."""
+        """The log bytes that the line indexes cover."""
         return sum(part.map.log_bytes - part.map.begin for part in self._parts)
 
-    def add(self, segment: Segment, map_: LineIndex) -> ViewPart:
+    def add(self, segment: Segment, index: LineIndex) -> ViewPart:
         """Add a segment at the end."""
-        part = ViewPart(segment, map_, self.size)
+        part = ViewPart(segment, index, self.size)
         self._places[segment.base_offset] = len(self._parts)
         self._starts.append(part.start)
         self._parts.append(part)
         return part
 
     def cut_head(self, skipped: int) -> None:
-        """Begin the view `skipped` bytes inside the output of the first and only part."""
+        """Start the view `skipped` bytes inside the output of the first and only part."""
         assert len(self._parts) == 1
         self._parts[0] = self._parts[0]._replace(start=-skipped)
         self._starts[0] = -skipped
 
     def find(self, segment: Segment) -> ViewPart | None:
-        """Return the part of that very segment."""
+        """Return the part of this very segment object."""
         place = self._places.get(segment.base_offset)
         part = None if place is None else self._parts[place]
         return part if part is not None and part.segment is segment else None
@@ -106,10 +106,10 @@ class ViewParts:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def locate(self, byte: int, output_max: int = 0, *, nowait: bool = False) -> LocatedBlock | None:
-        """Return where byte `byte` comes from, and what follows up to `output_max`; None at the end.
+        """Return the location of byte `byte`, with up to `output_max` following bytes; None at the end.
 
-        With `nowait` `WouldBlock` where the segment has to be measured anew, because its map on disk was damaged.
-        OSError ESTALE where the map turns out to be of another output: then the view is refuted.
+        With `nowait`, `WouldBlock` if the segment must be measured again because its stored index was damaged. OSError
+        ESTALE if the index does not match the segment: then the view is refuted.
         """
         if byte >= self.size:
             return None
@@ -123,11 +123,11 @@ class ViewParts:
     def next_damage(self, byte: int, end: int) -> SkippedBatch | None:
         """Return the first byte in `[byte, end]` before which a batch was left out because it cannot be read.
 
-        Not what stood directly before the beginning of a view that begins inside of a segment: that may have been
-        deleted records.
+        Batches directly before the start of a view that begins inside a segment do not count, because they may be
+        deleted.
         """
         place = max(bisect_right(self._starts, byte) - 1, 0)
-        while place and self._starts[place] == byte:  # the part before ends there, and may do so with damage
+        while place and self._starts[place] == byte:  # damage at the end of the previous part lies at the same byte
             place -= 1
         for part in self._parts[place:]:
             if part.start > end:
@@ -141,9 +141,9 @@ class ViewParts:
         return None
 
     def read(self, located: LocatedBlock, *, nowait: bool = False) -> bytes | bytearray:
-        """Return the whole output of a located block, which nobody changes.
+        """Return the whole output of a located block; the caller must not change it.
 
-        ESTALE when the segment's files are gone; the error of a batch that was damaged since; with `nowait`
+        ESTALE if the segment's files are gone; the error of a batch that was damaged since; with `nowait`,
         `WouldBlock`.
         """
         segment, block = located.segment, located.block
@@ -152,18 +152,19 @@ class ViewParts:
         return join_block(segment, block, form=self._form, shows=self._shows, nowait=nowait)
 
     def hold(self, located: LocatedBlock) -> object:
-        """Return what a reader of a located block keeps, to read its segment to the end whatever becomes of it."""
+        """Return an object that keeps the segment of a located block readable while it is referenced."""
         place = bisect_right(self._starts, located.start) - 1
         part = self._parts[max(place, 0)]
         try:
             return part.segment.open_files(nowait=True), part.map.kept() if part.map.is_kept else None
-        except (WouldBlock, OSError):  # the latter where the map is gone from the disk: it is made anew when needed
+        except (WouldBlock, OSError):  # OSError if the stored index is gone: it is rebuilt when needed
             return None
 
 
 class LineIndexStore:
-    """Where the maps of one view are put, and taken from: beside the log, or in a cache where nothing may be written
-    there; without a cache nowhere."""
+    """Stores and loads the line indexes of one view: beside the log, or in a cache if the log is read-only, or not at
+    all.
+    """
 
     def __init__(self, view: LogView, maps: Maps, form: ViewFormat, cache: LineIndexCache | None) -> None:
         self.maps = maps
@@ -172,32 +173,32 @@ class LineIndexStore:
         self._form = form
 
     def load(self, segment: Segment, *, is_active: bool) -> LineIndex | None:
-        """Return the map that is kept of a segment, None when there is none that describes it.
+        """Return the stored line index of a segment, None if none matches.
 
-        One from the cache may end before the segment does. Nothing lies beside an active segment.
+        One from the cache may end before the segment does. An active segment has none beside it.
         """
         if self._view.is_committed_only:
             return None
         beside = None if is_active else LineIndex.load(segment, self.maps, self._form)
         return self.cache.load(segment, self._form) if beside is None and self.cache is not None else beside
 
-    def wants(self, segment: Segment, map_: LineIndex, *, is_active: bool) -> bool:
-        """Whether a map belongs on disk, and is not there.
+    def should_store(self, segment: Segment, index: LineIndex, *, is_active: bool) -> bool:
+        """Whether a line index should be stored and is not.
 
-        Not a map that met damage: it is made anew for each mount, so that each mount reports the damage. Nor one of
-        committed records, or of a stretch: what is kept describes all of a segment.
+        An index that met damage is not stored, so that each mount reports the damage again. Neither is one of committed
+        records or of a range, because stored indexes describe whole segments.
         """
-        if map_.begin or map_.has_damage or self._view.is_committed_only:
+        if index.begin or index.has_damage or self._view.is_committed_only:
             return False
         if self._view.log.read_only:
-            return self.cache is not None and self.cache.wants(map_, is_active=is_active)
-        return not is_active and map_.log_bytes == segment.size and not map_.is_kept
+            return self.cache is not None and self.cache.should_store(index, is_active=is_active)
+        return not is_active and index.log_bytes == segment.size and not index.is_kept
 
-    def save(self, segment: Segment, map_: LineIndex) -> None:
-        """Put a map on disk. A full disk costs a map, not the view."""
+    def save(self, segment: Segment, index: LineIndex) -> None:
+        """Store a line index. On a full disk only the index is lost, not the view."""
         if self.cache is not None:
-            self.cache.save(segment, map_)
+            self.cache.save(segment, index)
             return
         with segment.names_lock, contextlib.suppress(OSError):
             if not segment.is_removed:
-                map_.save(segment, self.maps)
+                index.save(segment, self.maps)

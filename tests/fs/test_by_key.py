@@ -42,7 +42,7 @@ class FakeIndex:
             raise answer
         return answer
 
-    def distrust(self) -> None:
+    def rebuild(self) -> None:
         self.distrusted += 1
 
 

@@ -424,7 +424,7 @@ def test_two_keys_that_meet_are_told_apart_by_beginning_anew(small: SmallLog, mo
     index._table.store.put([(key_hash.hash_key(b"a", index._seed), 1)])  # as if b had the hash of a
     assert offset_of(index, b"a") == 1, "who reads it finds another key there"
     seed = index._seed
-    index.distrust()
+    index.rebuild()
     assert index.refresh() and index._seed != seed and offset_of(index, b"a") == 0
 
 

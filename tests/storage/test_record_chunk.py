@@ -36,13 +36,11 @@ def log(tmp_path: Path) -> Iterator[Log]:
     directory.close()
 
 
-def stretches(
-    log: Log, place: ReadPosition, form: ViewFormat = VALUES, bytes_max: int = 1 << 20
-) -> Iterator[RecordChunk]:
-    while (stretch := read_chunk(LogView(log), place, form, bytes_max, raising)) is not None:
-        yield stretch
-        assert stretch.following != place
-        place = stretch.following
+def chunks(log: Log, place: ReadPosition, form: ViewFormat = VALUES, bytes_max: int = 1 << 20) -> Iterator[RecordChunk]:
+    while (chunk := read_chunk(LogView(log), place, form, bytes_max, raising)) is not None:
+        yield chunk
+        assert chunk.following != place
+        place = chunk.following
 
 
 def raising(error: StorageError) -> None:
@@ -71,25 +69,25 @@ def test_all_records_come_once_from_every_offset(log: Log, bytes_max: int) -> No
     shown = mixed(log)
     assert len(log.snapshot()) > 3
     for offset in range(0, len(shown), 5 if bytes_max == 1 else 1):
-        seen = b"".join(each.data for each in stretches(log, ReadPosition(offset), VALUES, bytes_max))
+        seen = b"".join(each.data for each in chunks(log, ReadPosition(offset), VALUES, bytes_max))
         assert seen == b"".join(shown[offset:])
 
 
 def test_lines_of_json_come_once_from_every_offset(log: Log) -> None:
     count = len(mixed(log))
     for offset in range(count):
-        lines = b"".join(each.data for each in stretches(log, ReadPosition(offset), JSON, 500)).splitlines()
+        lines = b"".join(each.data for each in chunks(log, ReadPosition(offset), JSON, 500)).splitlines()
         assert [int(line.split(b'"offset":')[1].split(b",")[0]) for line in lines] == list(range(offset, count))
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 60, 2000])
 def test_what_is_cut_off_is_whole_records_where_they_fit(log: Log, size: int) -> None:
     shown, pieces = mixed(log), list[bytes]()
-    for stretch in stretches(log, ReadPosition(0)):
+    for chunk in chunks(log, ReadPosition(0)):
         done = 0
-        while done < len(stretch.data):
-            end = stretch.cut(done, size)
-            pieces.append(bytes(stretch.data[done:end]))
+        while done < len(chunk.data):
+            end = chunk.cut(done, size)
+            pieces.append(bytes(chunk.data[done:end]))
             done = end
     assert b"".join(pieces) == b"".join(shown) and all(0 < len(piece) <= size for piece in pieces)
     ends, position = set[int](), 0
@@ -119,8 +117,8 @@ def test_an_offset_that_is_yet_to_come_is_waited_for(log: Log) -> None:
     log.append(sealed([b"one"]))
     assert read_chunk(view, ReadPosition(2), VALUES, 100, raising) is None
     log.append(sealed([b"two", b"three", b"four"]))
-    stretch = read_chunk(view, ReadPosition(2), VALUES, 100, raising)
-    assert stretch is not None and stretch.data == b"three\nfour\n"
+    chunk = read_chunk(view, ReadPosition(2), VALUES, 100, raising)
+    assert chunk is not None and chunk.data == b"three\nfour\n"
 
 
 def test_a_place_below_the_log_start_is_out_of_range(log: Log) -> None:
@@ -128,8 +126,8 @@ def test_a_place_below_the_log_start_is_out_of_range(log: Log) -> None:
     log.delete_records(7)
     with pytest.raises(OffsetOutOfRange):
         read_chunk(LogView(log), ReadPosition(6), VALUES, 100, raising)
-    stretch = read_chunk(LogView(log), ReadPosition(7), VALUES, 1 << 20, raising)
-    assert stretch is not None and stretch.data.startswith(b"e" * 700)
+    chunk = read_chunk(LogView(log), ReadPosition(7), VALUES, 1 << 20, raising)
+    assert chunk is not None and chunk.data.startswith(b"e" * 700)
 
 
 def test_control_batches_show_nothing_and_are_passed(log: Log) -> None:
@@ -139,8 +137,8 @@ def test_control_batches_show_nothing_and_are_passed(log: Log) -> None:
     )
     log.append(SealedBatch(memoryview(marker), 1, 0, 1000, len(marker)))
     log.append(sealed([b"two"]))
-    assert b"".join(each.data for each in stretches(log, ReadPosition(0), VALUES, 1)) == b"one\ntwo\n"
-    assert b"".join(each.data for each in stretches(log, ReadPosition(0))) == b"one\ntwo\n"
+    assert b"".join(each.data for each in chunks(log, ReadPosition(0), VALUES, 1)) == b"one\ntwo\n"
+    assert b"".join(each.data for each in chunks(log, ReadPosition(0))) == b"one\ntwo\n"
 
 
 @pytest.mark.damages
@@ -155,11 +153,11 @@ def test_damage_is_reported_and_stepped_over_in_a_thread(log: Log) -> None:
     problems: list[StorageError] = []
     with pytest.raises(WouldBlock):
         read_chunk(LogView(log), ReadPosition(1), VALUES, 1 << 20, problems.append, nowait=True)
-    stretch = read_chunk(LogView(log), ReadPosition(0), VALUES, 1 << 20, problems.append)
+    chunk = read_chunk(LogView(log), ReadPosition(0), VALUES, 1 << 20, problems.append)
     seen = b""
-    while stretch is not None:
-        seen += stretch.data
-        stretch = read_chunk(LogView(log), stretch.following, VALUES, 1 << 20, problems.append)
+    while chunk is not None:
+        seen += chunk.data
+        chunk = read_chunk(LogView(log), chunk.following, VALUES, 1 << 20, problems.append)
     assert seen == b"0" * 40 + b"\n" + b"2" * 40 + b"\n" and [problem.position for problem in problems] == [size // 3]
 
 
@@ -178,8 +176,8 @@ def test_what_a_broker_wrote_is_shown_as_its_clients_read_it(is_committed_only: 
         log = directory.log(TopicPartition.parse(name))
         view, seen, problems = LogView(log, is_committed_only=is_committed_only), list[int](), list[StorageError]()
         place, form = ReadPosition(log.log_start_offset), JsonFormat(log.partition)
-        while (stretch := read_chunk(view, place, form, bytes_max, problems.append)) is not None:
-            seen += [json.loads(line)["offset"] for line in stretch.data.splitlines()]
-            place = stretch.following
+        while (chunk := read_chunk(view, place, form, bytes_max, problems.append)) is not None:
+            seen += [json.loads(line)["offset"] for line in chunk.data.splitlines()]
+            place = chunk.following
         assert (name, seen, problems) == (name, offsets, [])
     directory.close()
