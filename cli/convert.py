@@ -10,7 +10,7 @@ from offsetfs.cli.named_partitions import named
 from offsetfs.cli.printable import printable
 from offsetfs.cli.served import UNMOUNT, in_use
 from offsetfs.storage.counted import counted
-from offsetfs.storage.errors import LogDirectoryLocked, StorageError
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError, sentence
 from offsetfs.storage.names import TopicPartition
 
 
@@ -58,7 +58,7 @@ def _convert(log_directory: str, wanted: list[TopicPartition]) -> int:
             except (StorageError, OSError) as error:
                 if partition in wanted:
                     raise
-                click.echo(f"offsetfs convert: {partition}: {printable(str(error))}", err=True)
+                click.echo(f"offsetfs convert: {partition}: {printable(sentence(error))}", err=True)
                 code = FAILED
                 continue
             segments += done.segments

@@ -48,8 +48,10 @@ def _of_topic(directory: str, name: str) -> list[str]:
 
 
 def _files(path: str, chosen: list[str], suffixes: Sequence[str]) -> list[str]:
-    if not os.path.lexists(path):
-        raise Failure(f"{path}: there is no such file or directory")
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise Failure(f"{path}: there is no such file or directory") from None
     if not os.path.isdir(path):
         return [path]
     mount = mount_holding(path)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from offsetfs.cli import expiring, running
 from offsetfs.cli.exit_codes import SYSTEM, WRONG_CALL, Failure
-from offsetfs.cli.served import daemon_of
+from offsetfs.cli.served import daemon_of, user_name
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at, mount_holding, resolved
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.counted import counted
@@ -122,7 +122,9 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[s
     if os.path.isdir(path) and not read_only:
         _check_writable(path)
     if os.path.isdir(path) and not os.access(path, needed):
-        raise Failure(f"{path}: no permission to read{'' if read_only else ' and write'} it", WRONG_CALL)
+        owner = user_name(os.stat(path).st_uid)
+        wanted = "read" if read_only else "read and write"
+        raise Failure(f"{path}: no permission to {wanted} it; it belongs to user {owner}", WRONG_CALL)
     try:
         check_log_directory(path, read_only=False)
     except NotALogDirectory as error:

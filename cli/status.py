@@ -28,7 +28,7 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.storage.counted import counted
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.directory.log_directories import LogDirectories, split_paths
-from offsetfs.storage.errors import StorageError
+from offsetfs.storage.errors import StorageError, sentence
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import cut_tail
 
@@ -144,7 +144,7 @@ def _partition(directory: LogDirectories, partition: TopicPartition, met: list[d
     try:
         log = directory.log(partition)
     except (StorageError, OSError) as error:
-        return {**answer, "error": str(error)}
+        return {**answer, "error": sentence(error)}
     places = [(each.path, each.position, each.reason) for each in log.damage]
     places += [(each["path"], each["position"], each["reason"]) for each in met]
     unique = {(path, position): (path, position, reason) for path, position, reason in places}.values()

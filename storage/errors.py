@@ -6,6 +6,8 @@ docstring the cure. Faults of the operating system stay `OSError`. `assert` is f
 
 from __future__ import annotations
 
+import os
+
 
 class StorageError(Exception):
     """Anything wrong with a log directory, its files, or what was asked of it."""
@@ -187,3 +189,12 @@ class InvalidTransactionState(StorageError):
 
 class CoordinatorFenced(StorageError):
     """A marker of an older transaction coordinator. Cure: none, a newer coordinator has taken over."""
+
+
+def sentence(error: Exception) -> str:
+    """Return what to print of an error: of an OSError the path and the reason, without Python's `[Errno 13]`."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    name = error.filename
+    place = os.fsdecode(name) if isinstance(name, str | bytes) else ""
+    return f"{place}: {error.strerror}" if place else error.strerror

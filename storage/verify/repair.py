@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from offsetfs.storage import checkpoint, files, lock
 from offsetfs.storage.checkpoint import CleanShutdown
 from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
-from offsetfs.storage.errors import InvalidCheckpoint, LogDirectoryLocked, StorageError
+from offsetfs.storage.errors import InvalidCheckpoint, LogDirectoryLocked, StorageError, sentence
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Damage, Log
 from offsetfs.storage.recovery.recover_all import OnProgress as OnRecovery
@@ -94,7 +94,7 @@ def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> Re
                 may_have_gaps=may_have_gaps(partition),
             )
         except (StorageError, OSError) as error:
-            unreadable = Finding(DAMAGE, "cannot-read", partition_path, None, None, str(error))
+            unreadable = Finding(DAMAGE, "cannot-read", partition_path, None, None, sentence(error))
             partition_plan = PartitionPlan(partition_path, kept=[*findings, unreadable])
         if partition_plan.steps or partition_plan.kept:
             result.partitions[partition] = partition_plan
@@ -124,7 +124,7 @@ def carry_out(plan: RepairPlan, *, on_progress: OnRecovery | None = None) -> Rep
             try:
                 outcome.indexes += _rebuild_indexes(directory.log(partition), partition_plan.indexes)
             except (StorageError, OSError) as error:
-                outcome.failed[partition] = str(error)
+                outcome.failed[partition] = sentence(error)
         opened = (directory.opened(partition) for partition in directory.partitions())
         outcome.damage = [damage for log in opened if log is not None for damage in log.damage]
         outcome.failed |= {partition: str(error) for partition, error in directory.failed.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from offsetfs.fs.appends.shared_sync import Left
 from offsetfs.fs.mounting.mount_table import parse
 from offsetfs.storage.counted import counted
 from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.errors import sentence
 from offsetfs.storage.maintenance.background_tasks import TaskResult
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.batch_builder import BatchBuilder
@@ -318,6 +320,22 @@ def test_the_help_of_repair_names_the_file_of_settings_that_is_set_aside(said: S
     pages = Path(__file__).parents[2] / "docs" / "use"
     for page in "verify.md", "life-of-a-log.md":
         assert ".offsetfs-topics.json.damaged" in (pages / page).read_text(), page
+
+
+def test_an_error_of_the_system_is_shown_without_its_number() -> None:
+    assert sentence(PermissionError(13, "Permission denied", "/log/a-0")) == "/log/a-0: Permission denied"
+    assert sentence(OSError(28, "No space left on device")) == "No space left on device"
+    assert sentence(ValueError("wrong")) == "wrong"
+
+
+def test_a_directory_that_may_not_be_read_names_its_owner(
+    log: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight.os, "access", lambda path, mode: False)
+    owner = pwd.getpwuid(os.geteuid()).pw_name
+    for verb, wanted in ("ls", "read"), ("clean", "read and write"):
+        sentence = f"offsetfs {verb}: {log}: no permission to {wanted} it; it belongs to user {owner}\n"
+        assert said(verb, log) == (exit_codes.WRONG_CALL, "", sentence)
 
 
 # --- times -----------------------------------------------------------------------------------------------------------
