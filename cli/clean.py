@@ -30,21 +30,21 @@ _INSTEAD = (
 )
 
 
-@click.command("clean", short_help="Remove and compact what is due.")
+@click.command("clean", short_help="Run retention and compaction once.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("names", metavar="[TOPIC[-PARTITION]]...", nargs=-1)
-@click.option("--now", is_flag=True, help="Do not wait for dirty ratios and rolls, see above.")
+@click.option("--now", is_flag=True, help="Ignore dirty ratios and roll active segments, see above.")
 @settings_options
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing; also while mounted.")
 def command(log_directory: str, names: tuple[str, ...], texts: tuple[str, ...], now: bool, dry_run: bool) -> int:
     """Do once what a mount or a broker does in the background: remove segments by retention.ms, retention.bytes and log
-    start, compact topics with cleanup.policy compact, unlink what was deleted. It concerns all partitions of LOGDIR, or
+    start, compact topics with cleanup.policy compact, unlink deleted files. All partitions of LOGDIR are cleaned, or
     those named; TOPIC stands for all its partitions.
 
-    Without --now only what is due: topics are compacted when more of them than min.cleanable.dirty.ratio is dirty, or
-    max.compaction.lag.ms is over, and never the active segment. With --now no ratio is waited for, and the active
-    segments of compacted topics are rolled first, so that all but records younger than min.compaction.lag.ms is
-    compacted; what was removed is unlinked without waiting for file.delete.delay.ms. Retention goes by age and size in
+    Without --now a partition is compacted when its dirty ratio is above min.cleanable.dirty.ratio, or when
+    max.compaction.lag.ms has passed; the active segment is not compacted. With --now the ratio does not matter, and the
+    active segments of compacted topics are rolled first, so that all records older than min.compaction.lag.ms are
+    compacted; removed files are unlinked without waiting for file.delete.delay.ms. Retention uses age and size in
     either case.
 
     The directory of a stopped KRaft broker is cleaned by the settings in its metadata log (`__cluster_metadata-0` in

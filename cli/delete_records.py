@@ -35,7 +35,7 @@ class _Bounds(NamedTuple):
     end: int
 
 
-@click.command("delete-records", short_help="Let partitions begin at a later offset.")
+@click.command("delete-records", short_help="Delete the records below an offset.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("wishes", metavar="TOPIC[-PARTITION]=OFFSET...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do it without asking.")

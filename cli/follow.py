@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from offsetfs.fs.mounting.path_tree import Entry, OpenFile, Tree
 
 
-@click.command("follow", short_help="Print records as they come, without a mount.")
+@click.command("follow", short_help="Print new records as they arrive, without a mount.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("path", metavar="TREE_PATH")
 @click.option("--from", "start", metavar="WHEN", help="Begin with this offset or time, or with the newest N: -N.")

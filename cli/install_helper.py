@@ -14,7 +14,7 @@ from offsetfs.cli.printable import printable
 PREFIX = "/usr/local"
 
 
-@click.command("install-helper", short_help="Install what mount(8), systemd, man and the shells look for.")
+@click.command("install-helper", short_help="Install files for mount(8), systemd, man and the shells.")
 @click.option("--remove", is_flag=True, help="Take away what was installed.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--force", is_flag=True, help="Overwrite and remove also files that another program wrote or changed.")
@@ -24,15 +24,15 @@ PREFIX = "/usr/local"
 @click.option("--root", default="/", show_default=True, metavar="DIR", help="Install below DIR, for packages.")
 @click.option("--python", metavar="FILE", help="The interpreter to call; default: the one that runs this command.")
 def command(remove: bool, dry_run: bool, force: bool, prefix: str, root: str, python: str | None) -> int:
-    """Install what lets others find this offsetfs, as root.
+    """Install the files by which other programs find this offsetfs, as root.
 
     PREFIX/bin/offsetfs, so that the command is on the PATH; /sbin/mount.offsetfs, so that `mount -t offsetfs` and lines
     in fstab work; manual pages, among them offsetfs-tree(7), the contract of the mounted tree; completion for bash, zsh
     and fish; the systemd units offsetfs@.service, of the system and of users. All of them call the interpreter that
     runs this command.
 
-    What was written is listed, and stands in PREFIX/share/offsetfs/installed. Doing it again changes what has to
-    change. A file that another program wrote, or that changed since, is left alone unless --force is given.
+    The command lists the files that it wrote, and records them in PREFIX/share/offsetfs/installed. A second run changes
+    only what differs. A file that another program wrote, or that changed since, is left alone unless --force is given.
 
     \b
     offsetfs install-helper

@@ -35,7 +35,7 @@ _ROWS_RESERVED = 8  # of a screen: everything but the rows of partitions
 Row = tuple[str, ...]
 
 
-@click.command("top", short_help="Show what goes in and out of a mount, live.")
+@click.command("top", short_help="Show the throughput of a mount, live.")
 @click.argument("mount_point", metavar="MNT")
 @click.option("--once", is_flag=True, help="Watch for one interval, print a table, and end. Needs no terminal.")
 @click.option(
@@ -53,8 +53,8 @@ def command(mount_point: str, once: bool, interval_s: float) -> int:
     \b
     NEXT         the offset that the next record gets
     IN           records and bytes appended in a second
-    OUT          bytes read in a second; what the kernel has in its cache is not counted
-    NOT ON DISK  what was taken and is not synced yet, and LAG, for how long
+    OUT          bytes read in a second; reads from the page cache of the kernel are not counted
+    NOT ON DISK  bytes accepted and not synced yet, and LAG, for how long
     FOLLOWERS    open follow files
 
     The numbers are those of MNT/.offsetfs/metrics. Partitions that were not used since the mount was made are not

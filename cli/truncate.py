@@ -13,7 +13,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 
 
-@click.command("truncate", short_help="Cut the end off a partition.")
+@click.command("truncate", short_help="Remove the records from an offset to the end.")
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("name", metavar="TOPIC[-PARTITION]")
 @click.argument("offset", metavar="OFFSET", type=click.IntRange(min=0))
@@ -21,9 +21,9 @@ from offsetfs.storage.partition.log import Log
 def command(log_directory: str, name: str, offset: int, yes: bool) -> int:
     """Remove the records of TOPIC-PARTITION from OFFSET on; the next record gets that offset.
 
-    Batches are never split: the one that holds OFFSET goes as a whole, and the next record gets the offset at which it
-    began. These offsets are given out a second time: a reader that read them before sees other records there,
-    so do this only if there was no such reader. An OFFSET below the log start empties the partition. The tail of a
+    Batches are never split: the batch that contains OFFSET is removed whole, and the next record gets the base offset
+    of that batch. The offsets are assigned a second time: a consumer that has read them sees other records there, so
+    truncate only if there is no such consumer. An OFFSET below the log start empties the partition. The tail of a
     segment that is cut is kept beside it, as a .cut- file. TOPIC stands for its partition where it has only one.
 
     \b
