@@ -15,7 +15,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from offsetfs.storage import parallel
+from offsetfs.storage import files, parallel
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
@@ -143,7 +143,11 @@ class LogTable:
             self._returned.clear()
 
     def close(self) -> list[Exception]:
-        """Close all logs in parallel; return the errors. Logs that could not be closed stay in the table."""
+        """Close all logs in parallel; return the errors. Logs that could not be closed stay in the table.
+
+        Threads that close logs hold several descriptors each. At the limit of open files some logs may find none, and
+        no idle file to close; these logs are closed one at a time afterwards.
+        """
         logs = self.all()
         errors: dict[int, Exception] = {}
 
@@ -154,8 +158,15 @@ class LogTable:
                 errors[number] = error
 
         parallel.for_each(range(len(logs)), close)
+        for number in [number for number, error in errors.items() if _found_no_descriptor(error)]:
+            del errors[number]
+            close(number)
         return [errors[number] for number in sorted(errors)]
 
     def clear(self) -> None:
         """Drop all logs after they were closed."""
         self._logs.clear()
+
+
+def _found_no_descriptor(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in files.NO_DESCRIPTORS

@@ -135,6 +135,11 @@ class Recovery:
                 else:
                     self.damage.append(Damage(segment.log_path, position, self.next_offset, error.reason))
                     position = self._skip_damage(segment, log, position)
+            # After a power cut, the last block may hold bytes of a lost append beyond the end of the file. They would
+            # return if the file system wrote a larger size to disk before the data of the next append, and the
+            # power failed again. Truncating a file to its own size zeroes the rest of the block and releases the blocks
+            # behind it (ext4_setattr, xfs_setattr_size).
+            log.truncate(segment.size)
             log.sync()
         builder.finish()
         segment.replace_indexes(builder)

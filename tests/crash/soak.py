@@ -116,7 +116,7 @@ def run_row(row: Row, *, seconds: float | None, jobs: int) -> Tally:
             _show(tally)
     finally:
         for worker in workers:
-            worker.end()
+            worker.end(tally)
         tally.seconds = time.monotonic() - began
         _show(tally, last=True)
     return tally
@@ -153,32 +153,43 @@ class _Worker:
     def _next(self) -> None:
         self.seed = next(self.seeds)
         self.since = time.monotonic()
+        self.plays = True
         self.results.send(self.seed)
 
     @property
     def hangs(self) -> bool:
-        return time.monotonic() - self.since > ROUND_SECONDS_MAX
+        return self.plays and time.monotonic() - self.since > ROUND_SECONDS_MAX
 
     def collect(self, tally: Tally) -> None:
-        """Take what the process says of its round, and give it the next seed."""
+        """Add the result of a round to `tally`, and start the next round unless this one had a finding."""
+        if not self._add_result(tally):
+            self._next()
+
+    def _add_result(self, tally: Tally) -> bool:
+        """Add the result of the round that ended or hangs; return whether it is a finding."""
         try:
             states, finding = (0, "hangs") if self.hangs else self.results.recv()
         except EOFError:
             self.process.join()
             states, finding = 0, f"the process ended with {self.process.exitcode}"
+        self.plays = False
         tally.rounds += 1
         tally.states += states
         if finding:
             command = self.row.replay_command(self.seed)
             tally.findings.append(f"{finding}\nseed {self.seed}, kept in {kept(self.row, self.seed)}; again: {command}")
             print(f"\n== finding in row {self.row.name}\n{tally.findings[-1]}", flush=True)
-        else:
-            self._next()
+        return bool(finding)
 
-    def end(self) -> None:
-        """Let the process end its round, which may have mounts to take down, and then itself."""
+    def end(self, tally: Tally) -> None:
+        """Wait for the round in progress, which may have mounts to unmount, add its result, and end the process."""
+        with contextlib.suppress(BrokenPipeError):
+            self.results.send(None)
+        if self.plays:
+            self.results.poll(max(0.0, ROUND_SECONDS_MAX - (time.monotonic() - self.since)))
+            self._add_result(tally)
         self.results.close()
-        self.process.join(0 if self.hangs else ROUND_SECONDS_MAX - (time.monotonic() - self.since))
+        self.process.join(30)
         self.process.terminate()
         self.process.join(30)
         self.process.kill()
@@ -187,9 +198,9 @@ class _Worker:
 def _work(name: str, channel: Connection) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     row = rows(name)[name]
-    with contextlib.suppress(EOFError, ConnectionError):  # nobody listens any more: the time is up
-        while True:
-            channel.send(play(row, channel.recv()))
+    with contextlib.suppress(EOFError, ConnectionError):  # the process that reads the results has ended
+        while (seed := channel.recv()) is not None:
+            channel.send(play(row, seed))
 
 
 def kept(row: Row, seed: int) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from open_descriptors import open_files
 from planted_logs import PARTITION
 from small_logs import SmallLog, record
 
-from offsetfs.storage import files
+from offsetfs.storage import files, parallel
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.unit
@@ -108,3 +108,29 @@ def test_a_directory_that_gets_the_inode_number_of_one_that_could_not_be_synced_
     assert (status.st_dev, status.st_ino) in files._distrusted
     files.remove_directory(str(gone))
     assert (status.st_dev, status.st_ino) not in files._distrusted
+
+
+def test_logs_that_find_no_descriptor_while_others_close_are_closed_afterwards(
+    small: SmallLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [small.directory.create_partition(TopicPartition("other", number)) for number in range(20)]
+    for log in others:
+        log.append(record(NOW))
+        log.roll()
+        log.append(record(NOW))
+    small.directory.close_idle_files()
+    in_parallel = [False]
+    for_each = parallel.for_each
+
+    def limited_for_each(items: Sequence[int], action: Callable[[int], None]) -> None:
+        in_parallel[0] = True
+        for_each(items, action)
+        in_parallel[0] = False
+
+    with monkeypatch.context() as limited:
+        limited.setattr(parallel, "for_each", limited_for_each)
+        limited.setattr(os, "open", full_until(lambda: not in_parallel[0]))
+        small.directory.close()
+    assert (small.path / ".kafka_cleanshutdown").exists()
+    small.reopen()
+    assert all(small.directory.log(log.partition).next_offset == 2 for log in others)
