@@ -194,7 +194,7 @@ def _check_any_segment(path: str, partitions: list[str]) -> None:
     for name in partitions:
         if any(parse_segment_name(entry) for entry in os.listdir(os.path.join(path, name))):
             return
-    raise Failure(f"{path}: is no log directory: no partition in it holds a segment", WRONG_CALL)
+    raise Failure(f"{path}: is not a log directory: no partition in it holds a segment", WRONG_CALL)
 
 
 def _is_segment(name: str) -> bool:
@@ -207,9 +207,9 @@ def _belongs_to_partition(name: str) -> bool:
 
 
 def _warnings(path: str, strangers: list[str]) -> list[str]:
-    shown = [f"{path}: {name} is no partition, it is not shown" for name in strangers[:WARNINGS_MAX]]
+    shown = [f"{path}: {name} is not a partition and is not shown" for name in strangers[:WARNINGS_MAX]]
     more = len(strangers) - len(shown)
-    return shown + ([f"{path}: {more} more directories are no partitions"] if more else [])
+    return shown + ([f"{path}: {more} more directories are not partitions"] if more else [])
 
 
 def _is_directory(path: str) -> bool:

@@ -135,7 +135,7 @@ def topic_shapes(options: WriteOptions) -> dict[str, TopicShape]:
     try:
         names = {each.topic for each in directory.partitions()} - INTERNAL_TOPICS
         if options.topic is not None and options.topic not in names:
-            raise OptionError(f"option topic: there is no topic {options.topic}; the option partitions makes one")
+            raise OptionError(f"option topic: there is no topic {options.topic}; the option partitions creates it")
         wanted = names if options.topic is None else {options.topic}
         return {topic: _shape(directory, topic) for topic in wanted}
     finally:

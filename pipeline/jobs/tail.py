@@ -58,7 +58,7 @@ def tail(
         text = ("topic", "partition", "offset", "timestamp", "cast(key AS string) key", "cast(value AS string) value")
         writer = frame.selectExpr(*text).writeStream.format("console").option("truncate", "false")
     elif os.path.exists(destination) and not os.path.isdir(destination):
-        raise JobFailed(f"{destination} is no directory")
+        raise JobFailed(f"{destination} is not a directory")
     else:
         path = os.path.abspath(destination)
         writer = frame.writeStream.format("parquet").option("path", path)

@@ -215,7 +215,7 @@ def _segments(path: str, options: OpenOptions) -> Segments:
         )
     foreign = [name for name in names if not belongs_to_partition(name)]
     if foreign:  # directories of other programs may be called `name-1` as well
-        raise StorageError(f"is no partition: it holds {foreign[0]!r} and no .log file", path=path)
+        raise StorageError(f"is not a partition: it holds {foreign[0]!r} and no .log file", path=path)
     options.context.before_change()
     return Segments(
         [Segment.create(path, options.log_start(), options.config, options.pool, clock=options.context.clock)]

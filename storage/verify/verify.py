@@ -181,7 +181,9 @@ class Verification:
             if _MOVED.match(name):
                 self._reporter(name).notice("left-over", "a partition that a broker set aside; it settles it")
             elif name not in ("remote-log-index-cache", "lost+found"):
-                self._reporter(name).notice("foreign-directory", "is no partition: a broker refuses to start over it")
+                self._reporter(name).notice(
+                    "foreign-directory", "is not a partition: a broker refuses to start over it"
+                )
 
     def _topic_ids(self) -> None:
         """Report partitions of a topic with different topic ids: a broker treats some of them as another topic's."""

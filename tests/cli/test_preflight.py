@@ -104,8 +104,8 @@ def test_directories_that_are_no_partitions_are_told_a_few_at_a_time(tmp_path: P
     make(tmp_path, "orders-0/" + SEGMENT, *(f"stranger{number}/" for number in range(9)))
     warnings = check(tmp_path)
     assert len(warnings) == 6
-    assert warnings[0].endswith("stranger0 is no partition, it is not shown")
-    assert warnings[-1].endswith("4 more directories are no partitions")
+    assert warnings[0].endswith("stranger0 is not a partition and is not shown")
+    assert warnings[-1].endswith("4 more directories are not partitions")
 
 
 # --- the mount point -------------------------------------------------------------------------------------------------

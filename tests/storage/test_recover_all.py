@@ -97,7 +97,7 @@ def test_a_partition_that_fails_fails_alone(crashed: Path, threads: int) -> None
     (crashed / "orders-5" / "notes.txt").write_text("no partition")
     directory = opened(crashed, threads)
     assert list(directory.failed) == [partition(5)]
-    with pytest.raises(StorageError, match="is no partition"):
+    with pytest.raises(StorageError, match="is not a partition"):
         directory.log(partition(5))
     assert directory.log(partition(6)).next_offset == 60
     directory.close()
