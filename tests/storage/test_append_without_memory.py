@@ -47,7 +47,7 @@ def failing_once(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, *, i
     ("owner", "name"),
     [
         (batch_builder, "compress"),
-        (batch_builder, "write_header"),
+        (batch_builder, "write_new_header"),
         (batch_builder, "seal_checksum"),
         (batch_builder, "SealedBatch"),
         (log_module, "has_producer"),

@@ -32,8 +32,8 @@ FORBIDDEN_MODULES = {
     "socket",
     "sqlite3",
 }
-ALLOWED_OF_OS = {"environ", "path", "sep", "fspath", "urandom"}
-ALLOWED_OF_PATH = {"join", "basename", "dirname", "relpath", "splitext"}
+ALLOWED_OF_OS = {"environ", "path", "sep", "fsdecode", "fspath", "urandom"}
+ALLOWED_OF_PATH = {"abspath", "join", "basename", "dirname", "relpath", "splitext"}
 
 
 OPEN_OR_CREATE = {"segments/segment_files.py", "views/key_store.py", "segments/index_file.py", "files.py"}
