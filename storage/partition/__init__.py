@@ -1,1 +1,1 @@
-"""The log of one partition, and what becomes of it: append, read, roll, truncate, delete, replace, follow."""
+"""The log of one partition: append, read, roll, truncate, delete records, replace segments, follow another writer."""

@@ -1,13 +1,11 @@
-"""Rewriting message formats v0 and v1 as record batches v2, on request.
+"""Converts messages of formats v0 and v1 to v2 batches, on request.
 
-Offsets (gaps of compaction included), timestamps, keys, values and their order stay; a wrapper becomes one batch with
-its codec, and loose messages are gathered into batches of 64 KiB. Two things cannot stay: a v0 record has no kind of
-timestamp, a v2 record has, so it becomes CreateTime with timestamp -1; and there were no headers. Batches of v2 are
-copied as they are.
+Offsets (including gaps), timestamps, keys, values and their order stay the same. A wrapper becomes one batch with its
+codec, and loose messages are collected in batches of 64 KiB. A v0 record has no timestamp type, so it becomes
+CreateTime with timestamp -1. Batches of v2 are copied unchanged.
 
-Each segment is written beside the old one, read back and compared record for record, and swapped in crash-safe (swap).
-The active segment is rolled first. One segment is held in memory at a time. Follows Kafka's up-conversion in
-MemoryRecordsBuilder.
+Each segment is written beside the old one, read back and compared record by record, and swapped in (swap). The active
+segment is rolled first. One segment is held in memory at a time. Follows Kafka's up-conversion in MemoryRecordsBuilder.
 """
 
 from __future__ import annotations
@@ -38,12 +36,12 @@ from offsetfs.storage.units import Offset, Timestamp
 GATHERED_BYTES_MAX = 64 << 10
 
 OnProgress = Callable[[int, int], None]
-"""Called with the bytes of log looked at and the bytes in all."""
+"""Called with the log bytes processed and their total."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConversionResult:
-    """What became of a log. `segments` were rewritten; sizes are those of their `.log` files."""
+    """The result of a conversion. `segments` were rewritten; sizes are those of their `.log` files."""
 
     segments: int
     records: int
@@ -57,10 +55,11 @@ def is_old(segment: Segment) -> bool:
 
 
 def convert(log: Log, *, on_progress: OnProgress = lambda done, total: None) -> ConversionResult:
-    """Rewrite every segment of `log` that holds v0 or v1; nobody else may use the log, and it is to be closed after.
+    """Rewrite every segment of `log` that holds v0 or v1 messages. No other thread may use the log; close it
+    afterwards.
 
-    Raises `CorruptBatch` and `MalformedBatch` before anything of a damaged segment is changed, OSError on a full disk
-    with the segment as it was.
+    Raises `CorruptBatch` and `MalformedBatch` before a damaged segment is changed, and OSError on a full disk, with the
+    segment unchanged.
     """
     if is_old(log.snapshot().active):
         log.roll()
@@ -99,7 +98,7 @@ def _convert_segment(segment: Segment) -> tuple[int, int]:
 
 
 def _compare(segment: Segment, content: bytearray) -> int:
-    """Read the new bytes back and compare them with the old file, record for record; return how many there are."""
+    """Read the new bytes back and compare them with the old file, record by record; return the number of records."""
     count = 0
     for old, new in itertools.zip_longest(_records(segment.batches()), _records(_batches_in(content))):
         if old is None or new is None or _in_v2(old) != new:
@@ -144,7 +143,7 @@ def _new_batches(segment: Segment) -> Iterator[bytes]:
 
 
 def _belongs(loose: list[Record], batch: Batch) -> bool:
-    """Whether a loose message may join those before it: one batch has one kind of time, and one append time."""
+    """Whether a loose message may join those before it: one batch has one timestamp type, and one append time."""
     last, record = loose[-1], batch.records()[0]
     size = sum(len(each.key or b"") + len(each.value or b"") for each in loose)
     same_time = record.timestamp_type != LOG_APPEND_TIME or record.timestamp == last.timestamp
@@ -177,7 +176,7 @@ def _build(records: list[Record], codec: int) -> bytes:
 
 
 def _runs(records: list[Record]) -> Iterator[bytes]:
-    """Encode each stretch of offsets without a gap."""
+    """Encode each range of offsets without a gap."""
     base, start = records[0], 0
     for end in range(1, len(records) + 1):
         if end == len(records) or records[end].offset != records[end - 1].offset + 1:

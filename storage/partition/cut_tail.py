@@ -1,7 +1,7 @@
-"""Keeping what is cut from a log beside it, as `<base offset>.cut-<position>`, a name that Kafka ignores.
+"""Keeps bytes that are cut from a log in a file beside it, `<base offset>.cut-<position>`, a name that Kafka ignores.
 
-A second cut at the same place is another loss: it gets the name `.cut-<position>-2`, and so on. Nothing is ever
-written over, and nothing here removes what was kept: docs/use/recovery.md tells its owner how to get it back.
+A second cut at the same position gets the name `.cut-<position>-2`, and so on. Nothing is overwritten, and offsetfs
+never removes these files: docs/use/recovery.md says how to restore them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _COPY_BYTES = 1 << 20
 
 
 def keep(segment: Segment, position: int, *, sync_name: bool = True) -> str | None:
-    """Copy the bytes of a segment from `position` on; return the path of the copy, on disk after return.
+    """Copy the bytes of a segment from `position` on; return the path of the copy, durable on return.
 
-    None where there is nothing, or zeros only: those are room that was allocated, and no data. With `sync_name` false
-    the caller syncs the directory.
+    None if there are no bytes, or only zeros, which are preallocated and no data. With `sync_name` false the caller
+    syncs the directory.
     """
     with files.opened(segment.log_path) as log:
         name = name_for(segment.directory, segment.base_offset, log, position, segment.size)
@@ -33,7 +33,7 @@ def keep(segment: Segment, position: int, *, sync_name: bool = True) -> str | No
             return None
         target = os.path.join(segment.directory, name)
         with files.created(target) as copy:
-            copy.truncate(segment.size - position)  # zeros are not written: a preallocated tail stays sparse
+            copy.truncate(segment.size - position)  # zeros are not written, so a preallocated tail stays sparse
             for place, block in _blocks(log, position, segment.size):
                 if not _is_zero(block):
                     copy.write(place - position, block)
@@ -44,31 +44,31 @@ def keep(segment: Segment, position: int, *, sync_name: bool = True) -> str | No
 
 
 def set_aside(segment: Segment) -> str:
-    """Give the log file of a whole segment a kept name; return its path. The caller syncs the directory."""
+    """Rename the log file of a whole segment to a kept name; return its path. The caller syncs the directory."""
     target = os.path.join(segment.directory, free_name(segment.directory, segment.base_offset))
     files.rename(segment.log_path, target)
     return target
 
 
 def was_cut(segment: Segment) -> bool:
-    """Whether something was cut from a segment where it ends now."""
+    """Whether bytes were cut from a segment at its current end."""
     return files.exists(segment.path(f".cut-{segment.size}"))
 
 
 def kept_files(directory: str) -> list[str]:
-    """Return the names of the files in a partition's directory that hold what recovery cut, sorted."""
+    """Return the names of the files in a partition's directory that hold cut bytes, sorted."""
     return sorted(name for name in files.names(directory) if parse_kept_name(name))
 
 
 def free_name(directory: str, base_offset: int) -> str:
-    """Return the name that a whole segment would be kept under."""
+    """Return the name under which a whole segment would be kept."""
     return next(name for name in _names(base_offset, 0) if not files.exists(os.path.join(directory, name)))
 
 
 def name_for(directory: str, base_offset: int, log: File, position: int, end: int) -> str | None:
-    """Return the name that bytes `[position, end)` of a log file would be kept under, None when they are zeros.
+    """Return the name under which bytes `[position, end)` of a log file would be kept, None if they are zeros.
 
-    It is free, or its file has these very bytes: a recovery that was itself cut short left it.
+    The name is unused, or its file has these very bytes from an interrupted recovery.
     """
     if all(_is_zero(block) for _, block in _blocks(log, position, end)):
         return None
@@ -87,7 +87,7 @@ def _names(base_offset: int, position: int) -> Iterator[str]:
 
 
 def _begins_alike(path: str, log: File, position: int, end: int) -> bool:
-    """Whether a kept file has nothing that the tail has not; a crash may have left it short, or with zeros."""
+    """Whether a kept file has only bytes of the tail. A crash may have left it short, or with zeros."""
     with files.opened(path) as kept:
         if kept.size() > end - position:
             return False

@@ -1,8 +1,8 @@
-"""The damaged places of one log: those that its opening found, and those that readers have met since.
+"""The known damage of one log: found when it was opened, or met by readers since.
 
-Each place is recorded once, by path and position, and at most `DAMAGE_ENTRIES_MAX` of them, so that neither memory nor
-what is shown of them grows with the damage. A place is forgotten when its segment is removed or replaced; what recovery
-cut and kept stays as long as the log is open.
+Each damaged position is recorded once, by path and position, up to `DAMAGE_ENTRIES_MAX`, so that memory and reports do
+not grow with the damage. Entries are dropped when their segment is removed or replaced. Entries of bytes that recovery
+cut stay as long as the log is open.
 
 Threads: any number add and read.
 """
@@ -16,16 +16,16 @@ from offsetfs.storage.errors import StorageError
 from offsetfs.storage.partition.log_values import Damage
 
 DAMAGE_ENTRIES_MAX = 1000
-"""Bounds the memory of a log with damage everywhere; one that is this broken is looked at with `offsetfs verify`."""
+"""Limits the memory for a log with damage everywhere. Use `offsetfs verify` to see all of such damage."""
 
 OnDamage = Callable[[StorageError], object]
-"""Called from any thread with the error of each damaged place."""
+"""Called from any thread with the error of each damaged position."""
 
 _Key = tuple[str, int, int | None]
 
 
 class DamageRegistry:
-    """The places of one log. `on_new` is called with each place that `add` records."""
+    """The known damage of one log. `on_new` is called with each error that `add` records."""
 
     def __init__(self, found: Iterable[Damage] = (), on_new: OnDamage = lambda error: None) -> None:
         self._on_new = on_new
@@ -34,7 +34,7 @@ class DamageRegistry:
         self._places: dict[_Key, Damage] = {_key(damage): damage for damage in found if damage.kept is None}
 
     def add(self, error: StorageError) -> bool:
-        """Record the place that `error` names; return whether it is a new one. One without a path is not recorded."""
+        """Record the position of `error`; return whether it is new. An error without a path is not recorded."""
         if error.path is None:
             return False
         place = Damage(error.path, error.position or 0, error.offset, error.reason)
@@ -46,7 +46,7 @@ class DamageRegistry:
         return True
 
     def all(self) -> tuple[Damage, ...]:
-        """Return all places, those that recovery cut first."""
+        """Return all entries, those of recovery first."""
         with self._lock:
             return (*self._kept, *self._places.values())
 
@@ -54,7 +54,7 @@ class DamageRegistry:
         return len(self._kept) + len(self._places)
 
     def keep_only(self, log_paths: Iterable[str]) -> None:
-        """Forget the places in log files that are not among `log_paths`; other files stay."""
+        """Drop the entries of log files that are not among `log_paths`; those of other files stay."""
         with self._lock:
             if self._places:
                 present = set(log_paths)

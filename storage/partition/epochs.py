@@ -1,9 +1,9 @@
-"""Which leader epoch began at which offset: the partition's `leader-epoch-checkpoint`, and what is asked of it.
+"""The leader epochs of a partition and their start offsets: its `leader-epoch-checkpoint`.
 
-Entries (epoch, start offset) rise strictly in epoch and do not fall in offset. Each change is on disk before the method
-returns, and a change that cannot be written is not made; whoever goes on writing to the log after that fences it first,
-for the file may have it all the same. Follows Kafka's `LeaderEpochFileCache` (KIP-101, KIP-279). Not thread-safe: the
-log's lock covers it.
+Entries (epoch, start offset) rise strictly in epoch and do not fall in offset. Each change is durable before the method
+returns. A change that cannot be written is not made in memory; the caller must fence the log before further writes,
+because the file may contain it. Follows Kafka's `LeaderEpochFileCache` (KIP-101, KIP-279). Not thread-safe: the log's
+lock protects it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class LeaderEpochCache:
     __slots__ = ("_entries", "path")
 
     def __init__(self, path: str, entries: Iterable[tuple[int, int]]) -> None:
-        """Take over what `checkpoint.read_epochs(path)` returned; nothing is written before the first change."""
+        """Take the result of `checkpoint.read_epochs(path)`; nothing is written before the first change."""
         self.path = path
         self._entries = tuple(entries)
 
@@ -35,13 +35,13 @@ class LeaderEpochCache:
 
     @property
     def latest(self) -> int | None:
-        """The latest epoch; None when there is none."""
+        """The latest epoch, or None."""
         return self._entries[-1][0] if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` begins at `start_offset`, unless the latest entry says so already.
+        """Record that `epoch` begins at `start_offset`, unless the latest entry says the same.
 
-        Entries that contradict it, with a later epoch or start, are dropped: the newer knowledge wins.
+        Contradicting entries, with a later epoch or start, are dropped, because the new information is more recent.
         """
         assert epoch >= 0 and start_offset >= 0
         if self._entries and self._entries[-1][0] == epoch and self._entries[-1][1] <= start_offset:
@@ -52,7 +52,7 @@ class LeaderEpochCache:
     def truncate_from_end(self, end_offset: int, *, next_offset: int | None = None) -> None:
         """Drop the epochs that begin at or above `end_offset`.
 
-        With `next_offset` the latest begins there when none is left: the log is empty, and its leader is the same.
+        With `next_offset`, the latest epoch begins there if none is left: the log is empty, but has the same leader.
         """
         kept = self._entries[: bisect_left(self._entries, end_offset, key=_start_of)]
         if not kept and self._entries and next_offset is not None:
@@ -61,7 +61,7 @@ class LeaderEpochCache:
             self._replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Let the log begin at `start_offset`: older epochs go, the one that holds it begins there."""
+        """Let the log begin at `start_offset`: drop older epochs; the one that contains it begins there."""
         passed = bisect_right(self._entries, start_offset, key=_start_of)
         if not passed:
             return
@@ -70,16 +70,16 @@ class LeaderEpochCache:
             self._replace(changed)
 
     def clear(self) -> None:
-        """Drop all epochs: the log is emptied."""
+        """Drop all epochs, because the log was emptied."""
         if self._entries:
             self._replace(())
 
     def flush(self) -> None:
-        """Write the file, changed or not. On disk after return."""
+        """Write the file, changed or not. Durable on return."""
         checkpoint.write_epochs(self.path, self._entries)
 
     def check(self) -> None:
-        """Assert what must hold between any two calls; for tests."""
+        """Assert the invariants between two calls; for tests."""
         epochs = [epoch for epoch, _ in self._entries]
         starts = [start for _, start in self._entries]
         assert epochs == sorted(set(epochs)) and starts == sorted(starts)

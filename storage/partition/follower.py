@@ -1,18 +1,18 @@
-"""Keeping a log that was opened for reading up with the broker that writes it.
+"""Updates a log that is open for reading with the changes of the broker that writes it.
 
-Nothing runs in the background: whoever asks the log for its end has it look, at most a hundred times a second, which
-costs two stat calls when nothing happened. Three things are told apart:
+There is no background task. A caller that asks the log for its end triggers a check, at most a hundred times a second,
+which costs two stat calls if nothing changed. The cases:
 
-* the active file grew: its new batches are taken in as far as they are whole and their checksums hold. What follows is
-  being written, or the zeros of a preallocated file: neither data nor damage;
-* with a high watermark, batches above it are taken in once it has risen: until then the broker may truncate them;
-* names changed (a roll, retention, a compaction's swap): the segment map is made anew, and keeps each segment whose
-  file is still the same inode. While a swap is under way (`.swap` names) the map stays as it was;
-* the log is another one: its directory was deleted or made anew, or its end was cut by a broker's recovery. Then
-  `is_gone` says so for good, and the directory has to be asked for the log again.
+* The active file grew: whole batches with correct checksums are added. Later bytes are an append in progress, or the
+zeros of a preallocated file: neither data nor damage.
+* With a high watermark, batches above it are added only once it has risen, because the broker may truncate them.
+* Names changed (a roll, retention, a compaction's swap): the segment map is rebuilt. Segments whose files still have
+the same inodes are kept. During a swap (`.swap` names) the map stays as it was.
+* The log is another one: its directory was deleted or created again, or a broker's recovery cut its end. Then `is_gone`
+is set permanently, and the caller must get the log from the directory again.
 
-Files that are open stay readable whatever happens to their names; a segment that was replaced before it was opened
-answers ESTALE (see Segment).
+Open files stay readable whatever happens to their names. A segment that was replaced before it was opened raises ESTALE
+(see `Segment`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 LOOK_INTERVAL_S = 0.01
 CATCH_UP_BYTES_MAX = 4 << 20
-"""How much one look takes in: some milliseconds. The rest comes with the next one."""
+"""The bytes that one check processes: some milliseconds of work. Later checks process the rest."""
 
 TIMESTAMP_TICK_MS = 20
 """How long a directory may change without another modification time: file systems stamp with a clock that ticks every
@@ -47,7 +47,7 @@ BLOCK_BYTES = 128 << 10
 
 
 class LogFollower:
-    """Watches one partition's directory for a `Log` that was opened for reading."""
+    """Checks one partition's directory for a `Log` that is open for reading."""
 
     def __init__(
         self,
@@ -72,11 +72,7 @@ class LogFollower:
         self._names_changed = -1  # looked at once more: they may have changed while the log was opened
 
     def look(self, *, is_forced: bool = False) -> None:
-        """Bring the log up to date, if the last look is long enough ago. Never raises for what a broker may do.
-
-        `is_forced`: look now, and list the directory even if its modification time is unchanged. Any thread; calls wait
-        for each other.
-        """
+        """Update the log, unless the last check was a moment ago. Never raises for changes that a broker may make."""
         with self._looking:
             now = self._now()
             if self.is_gone or (now < self._next_look and not is_forced):
@@ -103,7 +99,7 @@ class LogFollower:
     # --- growth ------------------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> bool:
-        """Take in whole, sound batches of the active file; return whether its end was reached."""
+        """Process whole, valid batches of the active file; return whether its end was reached."""
         active = self._log.snapshot().active
         size = self._size_of(active)
         if size < active.size:
@@ -124,11 +120,11 @@ class LogFollower:
                 if active.size >= stop:
                     return active.size == size
         except StorageError:
-            pass  # an append that is not finished
+            pass  # an append in progress
         return True
 
     def _is_above_bound(self, header: BatchHeader) -> bool:
-        """Whether a batch may still be truncated; the one that holds the log start may not, see `replicated_end`."""
+        """Whether a batch may still be truncated. The one with the log start may not; see `replicated_end`."""
         if self._bound is None or header.next_offset <= self._bound:
             return False
         return header.base_offset >= self._log_start()
@@ -147,7 +143,7 @@ class LogFollower:
         age_ms = self._log.clock.now_ms() - changed // 1_000_000
         inodes, is_swapping = self._log_files()
         if is_swapping or not inodes:
-            return  # and look again next time
+            return  # and check again next time
         old = self._log.snapshot()
         if max(inodes) < old.active.base_offset:
             self.is_gone = True
@@ -155,7 +151,7 @@ class LogFollower:
         newest = max(inodes)
         inodes = self._below_bound(inodes, old.active.base_offset)
         if old.active.base_offset in inodes and max(inodes) > old.active.base_offset and not self._catch_up():
-            return  # what was the active segment is read to its end before the next one counts
+            return  # the former active segment is read to its end before the next one counts
         kept = {s.base_offset: s for s in old if inodes.get(s.base_offset) == s.inode and _has_its_name(s)}
         segments = Segments(kept[base] if base in kept else self._new(base, inode) for base, inode in inodes.items())
         if segments.active is not old.active:
@@ -165,14 +161,14 @@ class LogFollower:
             self._names_changed = changed
 
     def _below_bound(self, inodes: dict[int, int], active: int) -> dict[int, int]:
-        """Return the log files that begin at or below the bound; those that are known already stay."""
+        """Return the log files that begin at or below the bound; known ones stay."""
         if self._bound is None:
             return inodes
         bound = max(self._bound, active)
         return {base: inode for base, inode in inodes.items() if base <= bound} or inodes
 
     def _log_files(self) -> tuple[dict[int, int], bool]:
-        """Return the inodes of the `.log` files by base offset, and whether a swap is under way."""
+        """Return the inodes of the `.log` files by base offset, and whether a swap is in progress."""
         inodes, is_swapping = {}, False
         for name, inode in files.names_with_inodes(self._log.path):
             parsed = parse_segment_name(name)
@@ -201,7 +197,7 @@ class LogFollower:
         return self._bound is not None
 
     def log_end_offset(self) -> int:
-        """Return the offset after the last whole batch of the newest file, whatever the bound is."""
+        """Return the offset after the last whole batch of the newest file, regardless of the bound."""
         if self._bound is None:
             return self._log.next_offset
         try:
@@ -218,5 +214,5 @@ class LogFollower:
 
 
 def _has_its_name(segment: Segment) -> bool:
-    """Whether the segment was opened by the name that it has, and not as the `.swap` of a swap under way."""
+    """Whether the segment was opened by its current name, not as the `.swap` of a swap in progress."""
     return segment.log_path.endswith(".log")

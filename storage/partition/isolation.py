@@ -2,7 +2,7 @@
 
 The isolation levels are those of Kafka's consumers (KIP-98). With read_committed a reader sees what lies below the last
 stable offset and is of no aborted transaction; both only ever grow, so what was shown once is shown for good. Control
-batches are no records and are shown to nobody.
+batches are no records and are not visible.
 """
 
 from __future__ import annotations

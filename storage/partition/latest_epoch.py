@@ -1,8 +1,8 @@
-"""The leader epoch of a log whose `leader-epoch-checkpoint` knows none: the one that its last v2 batch carries.
+"""The leader epoch of a log whose `leader-epoch-checkpoint` is empty: that of its last v2 batch.
 
-A broker empties that file while a topic's message format is older than v2, and a damaged file counts as empty. The log
-may hold v2 batches from before, and epochs never fall: appends go on with the latest one. Kafka gets its epoch from the
-controller instead.
+A broker empties the file while a topic's message format is older than v2, and a damaged file counts as empty. The log
+may hold earlier v2 batches, and epochs never fall, so appends continue with the latest epoch. Kafka gets its epoch from
+the controller instead.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from offsetfs.storage.segments.segment_map import Segments
 
 
 def latest_epoch(segments: Segments) -> int:
-    """Return the epoch of the last v2 batch of the log, -1 when there is none.
+    """Return the epoch of the last v2 batch of the log, or -1.
 
-    Costs the headers of one index interval per segment of v0 and v1, and those of one segment that begins or ends with
-    v2. A segment that does neither is taken for old throughout: its messages may be many.
+    Reads the headers of one index interval in each segment of v0 and v1, and those of one segment that begins or ends
+    with v2. A segment that does neither is taken to have old formats only, because it may have many messages.
     """
     for segment in reversed(list(segments)):
         epoch = _latest_of(segment, segment.last_indexed_position())
@@ -38,11 +38,11 @@ def _begins_with_v2(segment: Segment) -> bool:
 
 
 def _latest_of(segment: Segment, position: int) -> int:
-    """Return the last epoch from `position` on, as far as the headers can be read."""
+    """Return the last epoch from `position` on, up to the first unreadable header."""
     latest = -1
     try:
         for _, header in segment.headers(position):
             latest = header.leader_epoch if header.leader_epoch >= 0 else latest
     except StorageError:
-        return latest  # what stands behind the damage cannot be found by a walk over headers
+        return latest  # a scan of headers cannot continue after damage
     return latest

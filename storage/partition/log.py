@@ -1,16 +1,15 @@
 """The log of one partition: append, read by offset, find by time, flush.
 
-Follows Kafka's UnifiedLog and LocalLog. One writer appends under a lock; readers take the immutable segment map and the
-sizes they find, and need no lock. The high watermark is `next_offset`: for a writer that is the log end, because a
-writer is the only replica. A log that is opened for reading beside a broker with followers ends at the high watermark
-that the broker has checkpointed; `log_end_offset` returns where its files end.
+Follows Kafka's UnifiedLog and LocalLog. One writer appends under a lock; readers use the immutable segment map and the
+sizes in it, without a lock. The high watermark is `next_offset`: for a writer it is the log end, because it is the only
+replica. A log that is open for reading beside a broker with followers ends at the checkpointed high watermark;
+`log_end_offset` returns where its files end.
 
-Durability: after `append` the records are in the segment file (they survive the death of this process); after `flush`
-they are on disk. A write that cannot be undone or a failed sync fences the log: nothing later is acknowledged.
+Durability: after `append` the records are in the segment file, so they survive a crash of this process. After `flush`
+they are on disk. A write that cannot be undone, or a failed sync, fences the log: no later write is acknowledged.
 
-What becomes of a log later is told in modules of their own, which hold it with `changing` meanwhile: retention,
-truncation, compaction with replacement, record_deletion. Not here either: opening a directory after a crash
-(recovery), several partitions (directory).
+Changes of the log are in modules of their own, which lock it with `changing`: retention, truncation, replacement (also
+for compaction), record_deletion. Opening after a crash is in recovery, several partitions in directory.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Log:
         is_compacted: bool = False,
         context: LogContext | None = None,
     ) -> None:
-        """Take over what recovery found; use `log_loader.open_log`."""
+        """Take the result of recovery; use `log_loader.open_log`."""
         self.partition = partition
         self.path = path
         self.config = config
@@ -83,9 +82,9 @@ class Log:
         self.clock = self.context.clock
         self.read_only = read_only
         self.unrecovered = unrecovered
-        """Why the log is read only in a directory that is open for writing: its recovery failed."""
+        """The error of the failed recovery, if the log is read-only in a directory that is open for writing."""
         self.is_compacted = is_compacted
-        """Whether only the latest record of a key is kept, so that a record without a key has no place here."""
+        """Whether only the latest record of each key is kept. Then records without a key are refused."""
         self.log_start_offset = log_start_offset
         self.next_offset = next_offset
         self.recovery_point = recovery_point
@@ -103,38 +102,38 @@ class Log:
         self._is_deleted = False
         self._is_superseded = False
         self.truncations = 0
-        """How often records were cut from the end: offsets that were given out before mean others since."""
+        """How often records were cut from the end. After a truncation, offsets above it refer to other records."""
         self._follower: FollowerProtocol | None = None
         self.transactions = Transactions(self)
 
     @property
     def damage(self) -> tuple[Damage, ...]:
-        """The damaged places that are known, each once, at most `damage_registry.DAMAGE_ENTRIES_MAX`."""
+        """The known damage, each position once, at most `damage_registry.DAMAGE_ENTRIES_MAX` entries."""
         return self._damaged_places.all()
 
     def note_damage(self, error: StorageError) -> bool:
-        """Record the place of damage that a reader met; return whether it was not known. From any thread."""
+        """Record damage that a reader met; return whether it was unknown. Thread-safe."""
         return self._damaged_places.add(error)
 
     def follow(self, follower: FollowerProtocol) -> None:
-        """Let `follower` keep this log, opened for reading, up with whoever writes it."""
+        """Let `follower` update this log, which is open for reading, with the changes of its writer."""
         self._follower = follower
 
     def refresh(self, *, is_forced: bool = False) -> None:
-        """Take in what another process wrote, when the log is opened for reading; costs two stat calls at most.
-
-        At most a hundred times a second, unless `is_forced`: then the directory is listed as well. Any thread.
-        """
+        """Load what another process wrote, if the log is open for reading; costs two stat calls at most."""
         if self._follower is not None:
             self._follower.look(is_forced=is_forced)
 
     @property
     def is_gone(self) -> bool:
-        """Whether the partition was deleted, made anew, recovered or cut: ask the directory for it again."""
+        """Whether the partition was deleted, created again, recovered or truncated.
+
+        Then reopen it through the directory.
+        """
         return self._is_deleted or self._is_superseded or (self._follower is not None and self._follower.is_gone)
 
     def adopt(self, segments: Segments) -> None:
-        """Put another segment map in place, because the files changed; the log start moves with its first segment."""
+        """Replace the segment map, because the files changed. The log start moves with its first segment."""
         self.log_start_offset = max(self.log_start_offset, segments.first.base_offset)
         same = {id(segment) for segment in self._segments}
         self._segments = segments
@@ -144,7 +143,7 @@ class Log:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Segments:
-        """Return the segment map as it is now; it never changes, only the active segment in it grows."""
+        """Return the current segment map. It never changes; only the active segment in it grows."""
         return self._segments
 
     @property
@@ -154,27 +153,29 @@ class Log:
 
     @property
     def modified_ns(self) -> int:
-        """When the active log file last changed, nanoseconds since 1970."""
+        """The modification time of the active log file, in nanoseconds since 1970."""
         return self._segments.active.modified_ns
 
     @property
     def leader_epoch(self) -> int:
-        """The latest leader epoch, stamped on what we append; -1 when none is known."""
+        """The latest leader epoch, which is stamped on appended batches; -1 if unknown."""
         latest = self.epochs.latest
         return latest if latest is not None else -1
 
     def batch_at(self, offset: int, *, nowait: bool = False) -> Batch | None:
-        """Return the first batch whose last offset is ≥ `offset`, checksum verified; None at the end of the log.
+        """Return the first batch whose last offset is ≥ `offset`, with its checksum verified; None at the end of the
+        log.
 
-        The batch may begin above `offset` where compaction left a gap. Raises `OffsetOutOfRange`, and for a damaged
-        batch `CorruptBatch` or `MalformedBatch`; with `nowait` `WouldBlock` instead of waiting for the disk.
+        The batch may begin above `offset` if compaction left a gap. Raises `OffsetOutOfRange`, and `CorruptBatch` or
+        `MalformedBatch` for a damaged batch; with `nowait`, `WouldBlock` instead of waiting for the disk.
         """
         return batch_search.batch_at(self, offset, nowait=nowait)
 
     def read(self, offset: int, bytes_max: int, *, nowait: bool = False) -> bytes:
-        """Return whole batches from the one that holds `offset` on, at most `bytes_max` bytes but at least one batch.
+        """Return whole batches from the one that contains `offset` on: at most `bytes_max` bytes, but at least one
+        batch.
 
-        b"" at the end of the log. Batches are not cut and not checked beyond the first; never crosses a segment.
+        b"" at the end of the log. Only the first batch is verified; the result never crosses a segment.
         """
         return batch_search.read(self, offset, bytes_max, nowait=nowait)
 
@@ -201,30 +202,32 @@ class Log:
 
     @property
     def high_watermark(self) -> int:
-        """The offset below which every replica has the records: everything that this log shows."""
+        """The offset below which all replicas have the records; for this log, its end."""
         return self.next_offset
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the log ends at a high watermark for now, so that there may be records on disk behind it."""
+        """Whether the log currently ends at a high watermark, so that there may be later records on disk."""
         return self._follower is not None and self._follower.is_bounded
 
     def log_end_offset(self) -> int:
-        """Return the offset after the last whole batch on disk, which followers of a broker may not have yet."""
+        """Return the offset after the last whole batch on disk. Followers of a broker may not have it yet."""
         return self.next_offset if self._follower is None else self._follower.log_end_offset()
 
     def last_stable_offset(self, *, nowait: bool = False) -> int:
-        """Return the offset below which no transaction is open; the log end when none is. See `transactions`.
+        """Return the offset below which no transaction is open; the log end if none is. See `transactions`.
 
-        The first call walks over the headers of the active segment, unless the log was closed cleanly.
+        The first call scans the headers of the active segment, unless the log was closed cleanly.
         """
         if nowait:
             return self.transactions.last_stable_offset(nowait=True)
         return with_retry(self, self.log_start_offset, lambda _: self.transactions.last_stable_offset())
 
     def aborted(self, offset_from: int, offset_to: int, *, nowait: bool = False) -> list[tuple[int, int, int]]:
-        """Return (producer id, first offset, offset of the abort marker) of the aborted transactions that reach into
-        `[offset_from, offset_to)`."""
+        """Return the aborted transactions that overlap `[offset_from, offset_to)`.
+
+        Each is (producer id, first offset, offset of the abort marker).
+        """
         found = self.transactions.aborted(offset_from, offset_to, nowait=nowait)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
 
@@ -259,7 +262,7 @@ class Log:
             return appended
 
     def refusal(self) -> OSError | StorageError:
-        """Return the error of a write to this log, which is read only."""
+        """Return the error for a write to this read-only log."""
         if self.unrecovered is None:
             return ReadOnlyLog("opened for reading", path=self.path)
         if isinstance(self.unrecovered, OSError):
@@ -276,7 +279,7 @@ class Log:
             raise LogFenced(f"an earlier write failed: {self.fenced.strerror}", path=self.path)
 
     def _prepare_for_change(self) -> None:
-        """Open the active segment, unless it is open. Before the first change the directory's clean mark goes."""
+        """Open the active segment if needed. Remove the clean shutdown file before the first change."""
         if self._changed:
             self._segments.active.activate()
             return
@@ -301,13 +304,13 @@ class Log:
 
     def _write(self, segment: Segment, sealed: SealedBatch, base_offset: int, timestamp: int) -> None:
         size = segment.size
-        if segment not in self._dirty:  # what is torn and taken back has to be off the disk, too
+        if segment not in self._dirty:  # a torn write that is undone must be undone on disk as well
             self._dirty.append(segment)
         try:
             segment.append(sealed, base_offset, timestamp)
         except OSError as error:
-            # A full disk is the caller's to solve, and the log is as it was. Anything else means that the disk
-            # lost a write, or could not take it back.
+            # The user can solve a full disk, and the log is unchanged. Any other error means that the disk lost a
+            # write, or could not undo it.
             if error.errno not in FULL or self._file_size(segment) != size:
                 self.fenced = error
             raise
@@ -320,7 +323,7 @@ class Log:
             return -1
 
     def _roll(self) -> Segment:
-        """Seal the active segment and begin one at the end of the log. On a full disk the log is as it was."""
+        """Seal the active segment and create one at the end of the log. On a full disk the log is unchanged."""
         old = self._segments.active
         if old.is_preallocated:
             with self.fencing():
@@ -339,13 +342,13 @@ class Log:
         return new
 
     def _index_transactions(self) -> None:
-        """Bring the transaction index up to the end of the log: where there is one it is believed."""
+        """Update the transaction index to the end of the log, because readers trust an existing one."""
         if self._producers.aborted_from is not None:
             self.transactions.rebuild_indexes(self._producers.aborted_from)
             self._producers.aborted_from = None
 
     def roll(self) -> None:
-        """Begin a new segment now, unless the active one is empty."""
+        """Start a new segment, unless the active one is empty."""
         with self._lock:
             self._check_writable()
             if self._segments.active.size:
@@ -353,10 +356,10 @@ class Log:
                 self._roll()
 
     def flush(self) -> None:
-        """Make everything appended before this call survive power loss; `recovery_point` moves on.
+        """Sync everything appended before this call; raises `recovery_point`.
 
-        Concurrent callers wait for each other. A failure fences the log: after a failed sync nobody knows what is on
-        disk, and a second one would claim success (the kernel reports a lost page once).
+        Concurrent callers wait for each other. A failure fences the log: after a failed sync the state on disk is
+        unknown, and a second sync would report success, because the kernel reports a lost page only once.
         """
         with self._flush_lock:
             with self._lock:
@@ -371,28 +374,28 @@ class Log:
                 if names:
                     files.sync_directory(self.path)
             except OSError as error:
-                if error.errno in files.NO_DESCRIPTORS:  # nothing was asked of the disk: a later sync can cover it all
+                if error.errno in files.NO_DESCRIPTORS:  # no sync was attempted: a later one covers everything
                     with self._lock:
                         self._dirty, self._names_dirty = [*dirty, *self._dirty], names or self._names_dirty
                 else:
                     self.fenced = error
                 raise
-            except MemoryError:  # the disk may not have been asked: a later sync covers it all
+            except MemoryError:  # a sync may not have been attempted: a later one covers everything
                 with self._lock:
                     self._dirty, self._names_dirty = [*dirty, *self._dirty], names or self._names_dirty
                 raise
             self.recovery_point = max(self.recovery_point, target)
 
     def release_preallocation(self) -> None:
-        """Take no more of the disk than was appended: it is full, and others want to write."""
+        """Release preallocated blocks, because the disk is full and other writers need them."""
         if self._segments.active.has_preallocation:
             with self._lock:
                 self._segments.active.release_preallocation()
 
     def rest(self) -> bool:
-        """Close the files of the active segment until the next append; return whether that closed anything.
+        """Close the files of the active segment until the next append; return whether any were open.
 
-        For a process at its limit of open files. Never waits: a log that is in use stays as it is.
+        For a process at its limit of open files. Never waits: a log in use stays as it is.
         """
         if not self._lock.acquire(blocking=False):
             return False
@@ -412,7 +415,7 @@ class Log:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold the log for a change of its files; raise what an append would when it takes none."""
+        """Lock the log for a change of its files. Raises as an append would, if the log accepts none."""
         with self.held():
             self._check_writable()
             self.context.before_change()
@@ -420,7 +423,7 @@ class Log:
 
     @contextlib.contextmanager
     def fencing(self) -> Iterator[None]:
-        """Fence the log when an OSError is raised inside: nobody knows then how much of the change is on disk."""
+        """Fence the log if an OSError is raised in the block, because then the state on disk is unknown."""
         try:
             yield
         except OSError as error:
@@ -428,7 +431,7 @@ class Log:
             raise
 
     def configure(self, config: LogConfig, *, is_compacted: bool | None = None) -> None:
-        """Go by other settings from now on, for the segments too; those of index size begin with the next segment."""
+        """Use other settings from now on, also for the segments. Index sizes take effect with the next segment."""
         with self._lock:
             self.config = config
             self.is_compacted = config.is_compacted if is_compacted is None else is_compacted
@@ -436,33 +439,33 @@ class Log:
                 segment.configure(config)
 
     def raise_log_start(self, offset: int) -> None:
-        """Let the log begin at `offset`, in memory; the files stay. It never falls and does not pass the end."""
+        """Raise the log start to `offset`, in memory; the files stay. It never falls and never passes the end."""
         with self._lock:
             self.log_start_offset = max(self.log_start_offset, min(offset, self.next_offset))
             try:
                 self.epochs.truncate_from_start(self.log_start_offset)
             except OSError as error:
-                if error.errno not in FULL:  # else they go the next time: an epoch too many misleads nobody
+                if error.errno not in FULL:  # the next start removes them; an additional epoch misleads no reader
                     self.fenced = error
                     raise
 
     def delete_records(self, offset: int) -> int:
-        """Delete the records below `offset` (-1: all there are); return the log start, on disk after return.
+        """Delete the records below `offset` (-1: all); return the log start, durable on return.
 
-        Raises `PolicyViolation` where the topic does not delete, `OffsetOutOfRange`. See record_deletion.
+        Raises `PolicyViolation` if the topic's cleanup policy does not delete, `OffsetOutOfRange`. See record_deletion.
         """
         return record_deletion.delete_records(self, offset)
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut the records from `offset` on; return whether there were any. On disk after return. See truncation."""
+        """Truncate the records from `offset` on; return whether there were any. Durable on return. See truncation."""
         return truncation.truncate_to(self, offset)
 
     def truncate_fully(self, offset: int) -> None:
-        """Empty the log, which begins and goes on at `offset`. On disk after return. See truncation."""
+        """Empty the log; it begins and continues at `offset`. Durable on return. See truncation."""
         truncation.truncate_fully(self, offset)
 
     def end_at(self, next_offset: int, segments: Segments) -> None:
-        """Take over what a truncation left. The caller holds the log."""
+        """Take the result of a truncation. The caller has locked the log."""
         self.truncations += 1
         self._segments, self.next_offset, self.recovery_point = segments, next_offset, next_offset
         self.log_start_offset = max(min(self.log_start_offset, next_offset), segments.first.base_offset)
@@ -473,43 +476,43 @@ class Log:
             segments.active.activate()
 
     def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
-        """Put `new`, whose files are called `.cleaned`, in the place of `old`; on disk after return. See replacement.
+        """Replace segments `old` by `new`, whose files are called `.cleaned`; durable on return. See replacement.
 
-        Raises `SegmentsChanged`, and nothing is changed, where one of `old` is no sealed segment of the log any more.
+        Raises `SegmentsChanged`, and changes nothing, if one of `old` is no longer a sealed segment of the log.
         """
         replacement.replace_segments(self, new, old)
 
     def producers(self) -> dict[int, ProducerEntry]:
-        """Return what is known of each active producer, by its id. Reads the newest snapshot when asked first."""
+        """Return the state of each active producer, by its id. The first call reads the newest snapshot."""
         with self._lock:
             return dict(self._producers.know(self).entries)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were idle for so long and have no open transaction; return how many."""
+        """Remove producers that were idle for so long and have no open transaction; return their number."""
         with self._lock:
             return self._producers.expire(now_ms, expiration_ms)
 
     @property
     def is_held(self) -> bool:
-        """Whether an append would have to wait now for somebody who changes the log: a swap syncs a few times."""
+        """Whether an append would have to wait for a change of the log. A swap, for example, syncs several times."""
         return self._lock.locked()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the log: nothing is appended, rolled or flushed meanwhile; reading goes on."""
+        """Lock the log against appends, rolls and flushes. Readers are not affected."""
         with self._flush_lock, self._lock:
             yield
 
     def mark_superseded(self) -> None:
-        """Note that the directory has opened the partition anew, for writing. Readers of this log may read on."""
+        """Record that the directory has reopened the partition for writing. Readers of this log may continue."""
         self._is_superseded = True
 
     def mark_deleted(self, path: str) -> None:
-        """Take note that the partition was deleted, its directory renamed to `path`. Who reads may read on."""
+        """Record that the partition was deleted, and its directory renamed to `path`. Readers may continue."""
         self._is_deleted, self.path = True, path
 
     def close(self) -> None:
-        """Flush, trim the indexes to what is valid, save the producer state. A fenced log is only let go."""
+        """Flush, cut the indexes to their entries, save the producer state. A fenced log is only closed."""
         if not self._changed or self._is_deleted:
             return
         if self.fenced is None:
@@ -517,13 +520,13 @@ class Log:
                 self._segments.active.trim()
             self.flush()
             self._index_transactions()
-            with self._lock:  # not while another thread has it `rest`
+            with self._lock:  # `rest` in another thread must not run meanwhile
                 self._segments.active.deactivate()
             self._producers.save(self, sync_name=False)
             files.sync_directory(self.path)
 
     def check(self) -> None:
-        """Assert what must hold between any two operations; for tests."""
+        """Assert the invariants between two operations; for tests."""
         assert self.log_start_offset <= self.next_offset and self.recovery_point <= self.next_offset
         expected = 0
         for segment in self._segments:

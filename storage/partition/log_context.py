@@ -1,6 +1,6 @@
-"""What a log asks of the directory that it lies in: the time, the checkpoints, the removal of files.
+"""The context of a log: what it needs from its directory, such as clock, checkpoints, and removal of files.
 
-A log knows nothing of its neighbours; what concerns files that all logs of a directory share goes through here.
+A log does not know other logs. Files that all logs of a directory share are accessed through this interface.
 """
 
 from __future__ import annotations
@@ -15,27 +15,29 @@ from offsetfs.storage.segments.deletions import Deletions
 
 @dataclass(frozen=True, slots=True)
 class LogContext:
-    """The surroundings of one log. The defaults are those of a log that lies on its own, for tests."""
+    """The context of one log. The defaults are for a log without a directory, in tests."""
 
     clock: Clock = SYSTEM
     deletions: Deletions = field(default_factory=Deletions)
-    """Takes what is to be unlinked later."""
+    """The queue of files to unlink later."""
 
     before_change: Callable[[], None] = lambda: None
-    """Called before each change: takes the mark of the clean shutdown away, on disk, unless that was done."""
+    """Called before each change: removes the clean shutdown file, durably, unless that was done."""
 
     save_log_start: Callable[[int], None] = lambda offset: None
-    """Puts a log start into the checkpoint, where it only rises; on disk after return."""
+    """Writes a log start to the checkpoint, where it only rises; durable on return."""
 
     save_recovery_point: Callable[[int], None] = lambda offset: None
-    """Puts into the checkpoint that everything below an offset was synced; on disk after return."""
+    """Writes a recovery point to the checkpoint: everything below it is synced; durable on return."""
 
     cut_checkpoints: Callable[[int, int], None] = lambda offset, cleaner_offset_max: None
-    """Called with the offset to which a log that is synced is about to be cut, and that to which it may count as
-    compacted: the checkpoints say so, on disk after return."""
+    """Called with the offset to which a synced log will be truncated, and the highest valid cleaner offset.
+
+    Updates the checkpoints; durable on return.
+    """
 
     on_damage: OnDamage = lambda error: None
-    """Called with the error of each damaged place that a reader meets, once for each place."""
+    """Called with the error of each damaged position that a reader meets, once for each."""
 
     restart_checkpoints: Callable[[int], None] = lambda offset: None
-    """Called when the log was emptied, to begin anew at an offset: all checkpoints say so, on disk after return."""
+    """Called when the log was emptied and continues at an offset; updates all checkpoints, durable on return."""

@@ -1,7 +1,7 @@
-"""Where the last segment of a log ends: as its headers say, and as far as a reader may trust it.
+"""Finds the end of the last segment of a log: by its headers, and as far as a reader may trust it.
 
-Both begin at the last batch that the index knows, so that they cost an index interval. Nothing is changed. Follows
-Kafka's LogSegment.readNextOffset; a broker trusts what follows the last index entry after a clean shutdown only.
+Both searches begin at the last indexed batch, so they cost one index interval. Nothing is changed. Follows Kafka's
+LogSegment.readNextOffset. A broker trusts bytes after the last index entry only after a clean shutdown.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from offsetfs.storage.segments.segment import Segment
 def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damage | None]:
     """Return (bytes, next offset, damage) that a reader may trust in the last segment.
 
-    What follows the last sound batch is being written, or was when the writer died. Below `recovery_point` that
-    explanation fails: it is damage, of which the first place is returned, and what is sound behind it counts.
+    Bytes after the last valid batch are an append in progress, or one that a crash interrupted. Below `recovery_point`
+    they are damage: its first position is returned, and later valid batches count.
     """
     position, next_offset = _last_sound_position(segment), segment.base_offset
     log, offset_max = segment.open_files().log, segment_offset_max(segment.base_offset)
@@ -44,8 +44,8 @@ def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damag
 def replicated_end(segment: Segment, end: tuple[int, int], high_watermark: int, log_start: int) -> tuple[int, int]:
     """Return (bytes, next offset) of the batches of a segment that lie below a high watermark.
 
-    `end`: bytes and next offset of all its batches. The batch that holds the log start always counts: offsets below the
-    log start were replicated before they were deleted, and replicas have whole batches.
+    `end`: bytes and next offset of all its batches. The batch with the log start always counts: offsets below the log
+    start were replicated before they were deleted, and replicas have whole batches.
     """
     size, next_offset = end
     if next_offset <= high_watermark:
@@ -58,7 +58,7 @@ def replicated_end(segment: Segment, end: tuple[int, int], high_watermark: int, 
             return size, next_offset
         _, header = next(segment.headers(position))
     except StorageError:
-        return 0, segment.base_offset  # the walk of the follower steps to the damage
+        return 0, segment.base_offset  # the follower's scan reaches the damage
     finally:
         segment.size = file_size
     if header.base_offset >= bound:
@@ -69,7 +69,10 @@ def replicated_end(segment: Segment, end: tuple[int, int], high_watermark: int, 
 
 
 def _last_sound_position(segment: Segment) -> int:
-    """Return where the last indexed batch begins that is sound: a power cut may leave the entry and not the batch."""
+    """Return the position of the last indexed batch that is valid.
+
+    A power cut may leave the entry without the batch.
+    """
     offset = segment_offset_max(segment.base_offset)
     while True:
         position = offset_search.floor_position(segment, segment.open_files(), offset, nowait=False)
@@ -87,7 +90,7 @@ def _is_sound(segment: Segment, position: int) -> bool:
 
 
 def end_of_chain(segment: Segment) -> int | None:
-    """Return the offset after the last batch, or None when the file does not end with a whole one."""
+    """Return the offset after the last batch, or None if the file does not end with a whole one."""
     position, next_offset = segment.last_indexed_position(), segment.base_offset
     try:
         for place, header in segment.headers(position):

@@ -1,7 +1,7 @@
-"""The producers of one log: known once somebody asks or writes, kept up with each append, saved at each roll.
+"""The producers of one log: loaded on first use, updated with each append, saved at each roll.
 
-See `producers` for what is known of each, `producer_loading` for how it is found out. Follows Kafka's use of
-ProducerStateManager in UnifiedLog. Not thread-safe: the log's lock covers it.
+`producers` has the state, `producer_loading` the loading. Follows Kafka's use of ProducerStateManager in UnifiedLog.
+Not thread-safe: the log's lock protects it.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ if TYPE_CHECKING:
     from offsetfs.storage.partition.log import Log
 
 Load = Callable[["Log", bool], ProducerState]
-"""Finds out the producers at the end of a log. The flag: whether the log was cut since it was opened."""
+"""Loads the producers at the end of a log. The flag: whether the log was truncated since it was opened."""
 
 
 class LogProducers:
-    """The producers at the end of one log. `state` is None until it is known."""
+    """The producers at the end of one log. `state` is None until it is loaded."""
 
     def __init__(self, load: Load) -> None:
         self.state: ProducerState | None = None
         self.aborted_from: int | None = None
-        """The first offset at which a transaction was aborted that is not in a transaction index yet."""
+        """The first offset of an aborted transaction that is not in a transaction index yet."""
         self._load = load
 
     def know(self, log: Log) -> ProducerState:
-        """Return the state, finding it out when that was not done; reads the newest snapshot and what lies behind."""
+        """Return the state. The first call loads it from the newest snapshot and the batches after it."""
         if self.state is None:
             self.state = self._load(log, False)
         return self.state
 
     def know_anew(self, log: Log) -> None:
-        """Find the state out for a log that was cut, and save it: a log without a snapshot would have no producers."""
+        """Load the state of a truncated log again, and save it: without a snapshot the log would seem to have no
+        producers.
+        """
         self.state = self._load(log, True)
         self.save(log)
 
@@ -53,14 +55,14 @@ class LogProducers:
                 self.aborted_from = header.base_offset
 
     def save(self, log: Log, *, sync_name: bool = True) -> None:
-        """Write `<next offset>.snapshot`, so that a broker need not read the log to know its producers.
+        """Write `<next offset>.snapshot`, so that a broker need not read the log to load its producers.
 
-        On disk after return; `sync_name` as of `replace_file`.
+        Durable on return; `sync_name` as in `replace_file`.
         """
         if self.state is not None:
             path = os.path.join(log.path, segment_name(log.next_offset, ".snapshot"))
             files.replace_file(path, self.state.dump(), sync_name=sync_name)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget idle producers, as far as any are known; return how many."""
+        """Remove idle producers, if the state is loaded; return their number."""
         return self.state.expire(now_ms, expiration_ms) if self.state is not None else 0

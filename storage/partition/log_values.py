@@ -1,4 +1,4 @@
-"""What a log says of what it did and found, and what it asks of whoever keeps it up with another writer."""
+"""Values that a log returns, and the interface of a follower."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something unreadable that was found and left where it is, or that recovery cut.
+    """Damage that was found and left in place, or bytes that recovery cut.
 
-    `offset`: where the damage begins, None where that is not known. `kept`: the path of the file that holds what
-    recovery cut; "" where all of it was zeros; None where nothing was cut.
+    `offset`: where the damage begins, None if unknown. `kept`: the path of the file with the cut bytes; "" if they were
+    all zeros; None if nothing was cut.
     """
 
     path: str
@@ -23,7 +23,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where a batch came to lie. `timestamp`: its largest, milliseconds."""
+    """The position of an appended batch. `timestamp`: its largest, in milliseconds."""
 
     base_offset: int
     last_offset: int
@@ -31,7 +31,7 @@ class Appended:
 
 
 class FollowerProtocol(Protocol):
-    """What keeps a log up with another writer (storage.partition.follower)."""
+    """Updates a log with the changes of another writer (storage.partition.follower)."""
 
     is_gone: bool
 

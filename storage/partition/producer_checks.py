@@ -1,10 +1,10 @@
-"""What may be appended by a producer with an id, and what it has appended already.
+"""Checks appends of producers with an id: sequences, epochs, repeats.
 
-A producer numbers its records; the log takes a batch only when its numbers follow the last ones, so that nothing is
-lost or twice when a connection breaks. A batch that was taken already is answered with the offsets it got. The last
-five batches of each producer are remembered, as many as it may have under way (`max.in.flight`); after a restart only
-the last one, which is what a snapshot keeps. Follows Kafka's `ProducerAppendInfo` and `ProducerStateEntry` for batches
-of clients (KIP-98); what is already in a log is not refused (`ProducerState.replay`).
+A producer numbers its records. The log accepts a batch only if its sequence follows the last one, so that no record is
+lost or repeated when a connection breaks. A repeated batch is answered with its earlier offsets. The last five batches
+of each producer are remembered, as many as it may have in flight (`max.in.flight`); after a restart only the last one,
+which is in the snapshot. Follows Kafka's `ProducerAppendInfo` and `ProducerStateEntry` for client batches (KIP-98).
+Batches that are already in a log are not checked (`ProducerState.replay`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNKNOWN = ProducerEntry()
 
 @dataclass(frozen=True, slots=True)
 class AppendedBatch:
-    """A batch that the log took: its sequences and its offsets, both ends included."""
+    """An accepted batch: its sequences and its offsets, both ends included."""
 
     producer_epoch: int
     first_sequence: int
@@ -39,12 +39,12 @@ class AppendedBatch:
 
 
 class ProducerChecks:
-    """The gate before a log for batches with a producer id. `state` is kept up as batches are taken."""
+    """The checks before an append. `state` is updated as batches are accepted."""
 
     __slots__ = ("_taken", "state")
 
     def __init__(self, state: ProducerState) -> None:
-        """Begin with the state at the end of the log; each producer's last batch is remembered from it."""
+        """Start with the state at the end of the log, which has each producer's last batch."""
         self.state = state
         self._taken: dict[int, deque[AppendedBatch]] = {}
         for producer_id, entry in state.entries.items():
@@ -52,7 +52,7 @@ class ProducerChecks:
                 self._remember(producer_id, _last_of(entry))
 
     def check(self, header: BatchHeader) -> AppendedBatch | None:
-        """Return the batch that this one repeats, None when it is to be appended; raise when it must not be.
+        """Return the earlier batch that this one repeats, None if it may be appended; raise if it may not.
 
         `InvalidProducerEpoch`, `OutOfOrderSequence`, `InvalidTransactionState`. Batches without a producer id pass.
         """
@@ -69,14 +69,14 @@ class ProducerChecks:
         return None
 
     def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
-        """Raise when an end transaction marker comes from a fenced coordinator or for a fenced producer."""
+        """Raise if an end transaction marker comes from a fenced coordinator or is for a fenced producer."""
         entry = self.state.entries.get(header.producer_id, _UNKNOWN)
         _check_epoch(entry, header)
         if coordinator_epoch < entry.coordinator_epoch:
             raise CoordinatorFenced(f"epoch {coordinator_epoch} of the coordinator, known is {entry.coordinator_epoch}")
 
     def taken(self, header: BatchHeader, control: tuple[int, int] | None = None) -> None:
-        """Take note of a batch that was appended, stamped with its offsets; `control` as `ProducerState.replay`."""
+        """Record an appended batch, stamped with its offsets; `control` as in `ProducerState.replay`."""
         if header.producer_id < 0:
             return
         before = self.state.entries.get(header.producer_id, _UNKNOWN).producer_epoch
@@ -91,7 +91,7 @@ class ProducerChecks:
         self._taken.setdefault(producer_id, deque(maxlen=BATCHES_KEPT)).append(batch)
 
     def _repeated(self, header: BatchHeader) -> AppendedBatch | None:
-        """Only a whole batch counts: the same epoch, the same first and last sequence."""
+        """Return the earlier batch with the same epoch, first and last sequence, or None."""
         last = increment(header.base_sequence, header.last_offset_delta)
         wanted = (header.producer_epoch, header.base_sequence, last)
         kept = self._taken.get(header.producer_id, ())
@@ -126,10 +126,10 @@ def _last_of(entry: ProducerEntry) -> AppendedBatch:
 
 
 def increment(sequence: int, count: int) -> int:
-    """Return the sequence `count` behind; after 2³¹−1 comes 0 (DefaultRecordBatch.incrementSequence)."""
+    """Return the sequence `count` later; 0 follows 2³¹−1 (DefaultRecordBatch.incrementSequence)."""
     return (sequence + count) & SEQUENCE_MAX if sequence >= 0 else NONE
 
 
 def decrement(sequence: int, count: int) -> int:
-    """Return the sequence `count` before; before 0 comes 2³¹−1."""
+    """Return the sequence `count` earlier; 2³¹−1 precedes 0."""
     return (sequence - count) & SEQUENCE_MAX if sequence >= 0 else NONE

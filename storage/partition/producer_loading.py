@@ -1,8 +1,8 @@
-"""Knowing the producers at some offset of a log: the newest snapshot before it, and a replay of the batches since.
+"""Loads the producers at an offset of a log: the newest snapshot before it, and a replay of later batches.
 
-Follows Kafka's ProducerStateManager.loadFromSnapshot and UnifiedLog.rebuildProducerState. Batches come in rows
-(`row_walk`): of a stretch without markers only the first and the last batch of a producer are looked at, so that a
-replay costs little more than reading the log.
+Follows Kafka's ProducerStateManager.loadFromSnapshot and UnifiedLog.rebuildProducerState. Batches are read as rows
+(`row_walk`). In a range without markers only the first and the last batch of a producer matter, so a replay costs
+little more than reading the log.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def load_producers(log: Log, *, clean: bool) -> ProducerState:
 def load(path: str, segments: Segments, end: int, *, log_start: int, clean: bool) -> ProducerState:
     """Return the state of idempotent and transactional producers before offset `end` of the log in directory `path`.
 
-    A cleanly closed log without any snapshot has no producers, as Kafka assumes too; after a crash it is replayed from
-    its beginning. Damage on the way is stepped over. Raises OSError.
+    As in Kafka, a cleanly closed log without any snapshot has no producers; after a crash it is replayed from its
+    start. Damage is skipped. Raises OSError.
     """
     offsets = sorted((offset for offset in _snapshot_offsets(path) if offset <= end), reverse=True)
     for offset in offsets:
@@ -59,16 +59,16 @@ def load(path: str, segments: Segments, end: int, *, log_start: int, clean: bool
 
 
 def save(path: str, offset: int, state: ProducerState, *, sync_name: bool = True) -> None:
-    """Write the snapshot of what is known before `offset`, unless there is one that says the same.
+    """Write the snapshot at `offset`, unless one with the same content exists.
 
-    On disk after return; with `sync_name` false once the caller has synced the directory.
+    Durable on return; with `sync_name` false, once the caller has synced the directory.
     """
     file, content = os.path.join(path, segment_name(offset, ".snapshot")), state.dump()
     try:
         if files.read_file(file) == content:
             return
     except OSError:
-        pass  # none, or one that cannot be read
+        pass  # missing, or unreadable
     files.replace_file(file, content, sync_name=sync_name)
 
 
@@ -89,9 +89,9 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, end: int
 
 
 def replay(state: ProducerState, rows: Rows, log: File, *, start: int = 0, end: int = _LONG_MAX) -> None:
-    """Take note of the batches of `rows`, in their order; of those whose last offset lies in `[start, end)`.
+    """Replay the batches of `rows`, in order, whose last offsets lie in `[start, end)`.
 
-    Where checksums were not asked, an offset beyond the end comes from a damaged header, not from a producer.
+    If checksums were not verified, an offset beyond the end comes from a damaged header, not from a producer.
     """
     ids = rows.column(chain.PRODUCER_ID)
     if max(ids) < 0:
@@ -113,19 +113,19 @@ def replay(state: ProducerState, rows: Rows, log: File, *, start: int = 0, end: 
 
 
 def _rows_in(rows: Rows, ids: array[int], start: int, end: int) -> Sequence[int]:
-    """Return the numbers of the rows of producers whose last offset lies in `[start, end)`."""
+    """Return the numbers of the producers' rows whose last offset lies in `[start, end)`."""
     if start <= 0 and end == _LONG_MAX and min(ids) >= 0:
         return range(len(ids))
     columns = zip(ids, rows.column(chain.BASE_OFFSET), rows.column(chain.LAST_OFFSET_DELTA), strict=True)
     return [
         row
         for row, (producer, base, delta) in enumerate(columns)
-        if producer >= 0 and start <= base + delta < end  # a log start may lie amid a batch, which belongs to the log
+        if producer >= 0 and start <= base + delta < end  # a batch that contains the log start belongs to the log
     ]
 
 
 def _replay_data(state: ProducerState, rows: Rows, ids: array[int], chosen: Sequence[int]) -> None:
-    """Take note of data batches: of a producer's, the last one says all, and the first where a transaction begins."""
+    """Replay data batches: of each producer, only the last one, and the first one of a transaction."""
     of_whom = ids if len(chosen) == len(ids) else array("q", (ids[row] for row in chosen))
     wanted = {*dict(zip(of_whom, chosen, strict=True)).values()}
     transactional = set(rows.flagged(TRANSACTIONAL_FLAG)).intersection(chosen)
@@ -138,7 +138,7 @@ def _replay_data(state: ProducerState, rows: Rows, ids: array[int], chosen: Sequ
 
 
 def _marker(rows: Rows, row: int, log: File) -> tuple[int, int] | None:
-    """Return the marker in a control batch; None where it cannot be read: its transaction stays open then."""
+    """Return the marker in a control batch; None if it is unreadable: then its transaction stays open."""
     try:
         return end_marker(batch_chain.load(log, *rows.batch(row)))
     except StorageError:

@@ -30,21 +30,21 @@ from offsetfs.storage.errors import InvalidSnapshot, MalformedBatch
 from offsetfs.storage.records.batch import Batch, BatchHeader
 
 NONE = -1
-"""No sequence, no offset, no epoch, no open transaction."""
+"""The value for no sequence, no offset, no epoch, no open transaction."""
 
 ABORT, COMMIT = 0, 1
 """The types of control record that end a transaction."""
 
 _VERSION = 1
 _HEADER = Struct(">hIi")
-_CHECKED_FROM = 6  # the checksum covers what follows it
+_CHECKED_FROM = 6  # the checksum covers the bytes from here on
 _ENTRY = Struct(">qhiqiqiq")
 _SEQUENCE_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """One producer: its epochs, its last data batch (NONE: none of this epoch), its open transaction (NONE: none)."""
+    """One producer: its epochs, its last data batch (NONE: none in this epoch), its open transaction (NONE: none)."""
 
     producer_epoch: int = NONE
     last_sequence: int = NONE
@@ -55,7 +55,7 @@ class ProducerEntry:
     current_txn_first_offset: int = NONE
 
     def with_epoch(self, producer_epoch: int) -> ProducerEntry:
-        """Return the entry in this epoch: another one forgets the batch, for its sequences begin anew."""
+        """Return the entry in this epoch. Another epoch drops the batch, because sequences start again."""
         if producer_epoch == self.producer_epoch:
             return self
         return replace(self, producer_epoch=producer_epoch, last_sequence=NONE, last_offset=NONE, offset_delta=0)
@@ -65,7 +65,7 @@ _UNKNOWN = ProducerEntry()
 
 
 class ProducerState:
-    """The producers of one partition as of some offset."""
+    """The producers of one partition at some offset."""
 
     __slots__ = ("entries",)
 
@@ -80,7 +80,10 @@ class ProducerState:
 
     @classmethod
     def load(cls, data: bytes, path: str | None = None) -> ProducerState:
-        """Read a snapshot; InvalidSnapshot unless version, length and checksum are right. `path` is for the message."""
+        """Read a snapshot; InvalidSnapshot unless version, length and checksum are correct.
+
+        `path` is for the message.
+        """
         if len(data) < _HEADER.size:
             raise InvalidSnapshot(f"{len(data)} bytes are too few", path=path)
         version, crc, count = _HEADER.unpack_from(data)
@@ -95,15 +98,15 @@ class ProducerState:
         return cls({producer_id: _entry(*fields) for producer_id, *fields in rows})
 
     def dump(self) -> bytes:
-        """Return the bytes of a snapshot, in the order of producer ids. To be put in place whole (`replace_file`)."""
+        """Return the bytes of a snapshot, in the order of producer ids. Write them atomically (`replace_file`)."""
         rows = [_ENTRY.pack(producer_id, *_fields(entry)) for producer_id, entry in sorted(self.entries.items())]
         body = b"".join([len(rows).to_bytes(4, "big"), *rows])
         return _VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers whose last batch is `expiration_ms` old by its own time; return how many.
+        """Remove producers whose last batch is `expiration_ms` old by its timestamp; return their number.
 
-        One with an open transaction never expires: its end is still to come.
+        A producer with an open transaction never expires, because the end of the transaction is still to come.
         """
         expired = [
             producer_id
@@ -115,7 +118,7 @@ class ProducerState:
         return len(expired)
 
     def replay(self, header: BatchHeader, control: tuple[int, int] | None = None) -> None:
-        """Take note of the next batch of the log.
+        """Process the next batch of the log.
 
         `control` is (type, coordinator epoch) of the marker in a control batch; None for data, and for a control batch
         that compaction emptied. Batches without a producer id, and control records of other types, change nothing.
@@ -130,9 +133,9 @@ class ProducerState:
 
 
 def end_marker(batch: Batch) -> tuple[int, int] | None:
-    """Return (type, coordinator epoch) of the marker in a control batch; None when compaction emptied the batch.
+    """Return (type, coordinator epoch) of the marker in a control batch; None if compaction emptied the batch.
 
-    The type may be one that ends no transaction. `MalformedBatch` when the record is too short for a marker.
+    The type may be one that ends no transaction. `MalformedBatch` if the record is too short for a marker.
     """
     records = batch.records()
     if not records:
@@ -157,7 +160,7 @@ def _after_data(entry: ProducerEntry, header: BatchHeader) -> ProducerEntry:
 
 
 def _after_marker(entry: ProducerEntry, header: BatchHeader, coordinator_epoch: int) -> ProducerEntry:
-    """End the transaction. The marker's epoch counts as the producer's: that is how the coordinator fences it."""
+    """End the transaction. The producer gets the marker's epoch, because the coordinator fences it that way."""
     return replace(
         entry.with_epoch(header.producer_epoch),
         timestamp=header.max_timestamp,
@@ -167,7 +170,7 @@ def _after_marker(entry: ProducerEntry, header: BatchHeader, coordinator_epoch: 
 
 
 def _last_sequence(base_sequence: int, delta: int) -> int:
-    """Return the sequence of the last record; sequences go from 2³¹−1 on to 0."""
+    """Return the sequence of the last record; 0 follows 2³¹−1."""
     return NONE if base_sequence == NONE else (base_sequence + delta) & _SEQUENCE_MAX
 
 
@@ -180,7 +183,7 @@ def _entry(
     coordinator_epoch: int,
     current_txn_first_offset: int,
 ) -> ProducerEntry:
-    if last_offset < 0:  # no batch: Kafka goes by the offset alone
+    if last_offset < 0:  # no batch: Kafka checks only the offset
         last_sequence, last_offset, offset_delta = NONE, NONE, 0
     return ProducerEntry(
         producer_epoch,

@@ -1,11 +1,11 @@
-"""DeleteRecords: a log begins at a later offset from now on (KIP-107).
+"""DeleteRecords: raises the log start (KIP-107).
 
-Only the log start moves. Segments that lie below it as a whole go at the next retention pass; what is left in the one
-that holds it stays on disk and is not shown. Follows Kafka's Partition.deleteRecordsOnLeader and
-UnifiedLog.maybeIncrementLogStartOffset for one replica, where the high watermark is the log end.
+Only the log start moves. The next retention pass removes segments that lie completely below it; deleted records in the
+segment that contains it stay on disk and are not visible. Follows Kafka's Partition.deleteRecordsOnLeader and
+UnifiedLog.maybeIncrementLogStartOffset for one replica, whose high watermark is the log end.
 
-The new start is in the log start checkpoint, on disk, before it is shown, so that it never falls. The records below it
-are on disk before that: what is read as deleted after a crash was once written.
+The new start is durable in the log start checkpoint before it takes effect, so that it never falls. The records below
+it are synced first, so that records that are deleted after a crash existed on disk.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from offsetfs.storage.partition.log import Log
 
 ALL = -1
-"""In the place of an offset: every record that there is."""
+"""Instead of an offset: all records."""
 
 
 def delete_records(log: Log, offset: int) -> int:
-    """Raise the log start to `offset` (`ALL`: the log end) and return it; one that lies lower changes nothing.
+    """Raise the log start to `offset` (`ALL`: the log end) and return it; a lower offset changes nothing.
 
-    Raises `PolicyViolation` unless the topic's `cleanup.policy` has `delete`, `OffsetOutOfRange` beyond the end,
+    Raises `PolicyViolation` unless the topic's `cleanup.policy` contains `delete`, `OffsetOutOfRange` beyond the end,
     `ReadOnlyLog`, `LogFenced`, OSError.
     """
     if log.read_only:
@@ -41,7 +41,7 @@ def delete_records(log: Log, offset: int) -> int:
 
 
 def raise_log_start(log: Log, start: int) -> None:
-    """Raise the log start to `start`, which is at most the log end; on disk after return."""
+    """Raise the log start to `start`, which is at most the log end; durable on return."""
     if start > log.recovery_point:
         log.flush()
     log.context.before_change()

@@ -1,8 +1,8 @@
-"""Putting rewritten segments in the place of others, under readers: what compaction and a split end with.
+"""Replaces segments of an open log by rewritten ones: the last step of compaction and of a split.
 
-The files are swapped so that a crash shows the old segments or the new ones (swap); here the log is held meanwhile, the
-segment map follows, and the old files wait for their removal. Who reads a segment that was replaced reads on in it.
-Follows Kafka's LocalLog.replaceSegments.
+The files are swapped so that after a crash either the old or the new segments are visible (swap). Here the log is
+locked meanwhile, the segment map is updated, and the old files are queued for removal. Readers of a replaced segment
+continue to read it. Follows Kafka's LocalLog.replaceSegments.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def replace_segments(log: Log, new: Sequence[Segment], old: Sequence[Segment]) -> None:
-    """Put `new` in the place of `old`, which are sealed; on disk after return.
+    """Replace the sealed segments `old` by `new`; durable on return.
 
-    The files of `new` are called `.cleaned`, are on disk with their names, and are live after return; those of `old`
-    are `.deleted`, and unlinked after `file.delete.delay.ms`. `SegmentsChanged` when one of `old` has left the log or
-    become its active segment: then nothing was changed. After an OSError either the log is as it was and `.cleaned`
-    files are gone, or it is fenced and the next opening finishes the swap.
+    The files of `new` are called `.cleaned`, durable with their names, and are live on return. Those of `old` are
+    `.deleted`, and unlinked after `file.delete.delay.ms`. `SegmentsChanged` if one of `old` has left the log or become
+    its active segment: then nothing was changed. After an OSError, either the log is unchanged and the `.cleaned` files
+    are gone, or it is fenced and the next opening completes the swap.
     """
     assert new and old
     with log.changing():
@@ -48,4 +48,4 @@ def _swap(path: str, new: Sequence[Segment], old: Sequence[Segment]) -> None:
     swap.install(path, bases)
     for segment in new:
         segment_names.follow(segment, LIVE)
-        segment.pool.drop(segment)  # its open files have the old paths, which error messages would name
+        segment.pool.drop(segment)  # its open files have the old paths, which error messages would show

@@ -1,19 +1,19 @@
-"""Removing old segments: by start offset, by size, by age.
+"""Removes old segments: below the log start, by size, by age.
 
-What goes is decided oldest first, and a segment that stays keeps all behind it:
+Segments are checked oldest first, and the first one that stays keeps all later ones:
 
     1. start    the next segment begins at or below the log start           every topic
     2. size     without it the log is still `retention.bytes` long           cleanup.policy with delete
     3. time     its latest record is older than `retention.ms`               cleanup.policy with delete
 
-Whole segments only, and never the active one: where that is due as well, the log is rolled first, so that an empty
-segment remains. The time of a segment is that of its latest record; where no record has one, the file's own. Follows
+Only whole segments are removed, and never the active one: if it is expired, the log is rolled first, so that an empty
+segment remains. The age of a segment is that of its latest record, or of the file if no record has a timestamp. Follows
 Kafka's UnifiedLog.deleteOldSegments.
 
-The log start never falls, not over a power cut either: it is in the checkpoint, on disk, before it is shown and before
-any file goes; one write for all logs of a pass. Removing is then only taking away what lies below the start, so that a
-pass that was cut short is finished by the next one. Where the disk is too full for the checkpoint, the oldest segment
-that is due is unlinked at once to make room, without waiting for readers.
+The log start never falls, not even after a power cut: it is durable in the checkpoint before it takes effect and before
+any file is removed, with one write for all logs of a pass. Removal then only concerns files below the log start, so the
+next pass completes an interrupted one. If the disk is too full to write the checkpoint, the oldest expired segment is
+unlinked at once, without waiting for readers.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ START, SIZE, TIME = "start", "size", "time"
 
 @dataclass(frozen=True, slots=True)
 class ExpiredSegments:
-    """What is due of one log: its oldest segments, and why each.
+    """The expired segments of one log, oldest first, and the reason for each.
 
-    The active segment may be the last of them: it is to be rolled first. `log_start_offset`: where the log begins once
-    they are gone.
+    The active segment may be the last of them: it must be rolled first. `log_start_offset`: the new log start.
     """
 
     segments: tuple[Segment, ...]
@@ -52,7 +51,10 @@ class ExpiredSegments:
 
 @dataclass(frozen=True, slots=True)
 class RemovedSegments:
-    """What a pass took from one log. `bytes`: of the `.log` files; `log_start_offset`: where it begins now."""
+    """The segments that a pass removed from one log.
+
+    `bytes`: of the `.log` files; `log_start_offset`: the new log start.
+    """
 
     partition: TopicPartition
     segments: int
@@ -65,10 +67,10 @@ class RemovedSegments:
 
 
 def expired_segments(log: Log, now_ms: int, *, knows_policy: bool = True) -> ExpiredSegments:
-    """Return what is due at `now_ms`; changes nothing. Without `knows_policy` only what lies below the log start.
+    """Return the expired segments at `now_ms`; changes nothing. Without `knows_policy`, only those below the log start.
 
-    Costs a look at the time index of the first segment that stays, and a walk over the headers behind the last entry
-    in those that go.
+    Costs a look-up in the time index of the first segment that stays, and a scan of the headers after the last entry of
+    each expired one.
     """
     segments = log.snapshot().values()
     end = log.next_offset
@@ -87,7 +89,7 @@ def _count_below(segments: Sequence[Segment], log_start_offset: int) -> int:
 
 
 def _count_beyond_size(segments: Sequence[Segment], bytes_max: int) -> int:
-    """Count the oldest segments without which the rest is still `bytes_max` bytes long; -1: no limit."""
+    """Count the oldest segments without which the rest is still `bytes_max` bytes long; -1 means no limit."""
     beyond, count = sum(segment.size for segment in segments) - bytes_max, 0
     while bytes_max >= 0 and count < _removable(segments) and beyond >= segments[count].size:
         beyond -= segments[count].size
@@ -105,7 +107,7 @@ def _count_too_old(segments: Sequence[Segment], age_ms_max: int, now_ms: int) ->
 
 
 def _removable(segments: Sequence[Segment]) -> int:
-    """How many of these may go at most: not the last, which is the active one, while it is empty."""
+    """Count the segments that may be removed: all but the active one, the last, if it is empty."""
     return len(segments) if segments and segments[-1].size else len(segments) - 1
 
 
@@ -115,10 +117,11 @@ def _removable(segments: Sequence[Segment]) -> int:
 def sweep(
     directory: LogDirectory, partitions: Iterable[TopicPartition], now_ms: int
 ) -> tuple[list[RemovedSegments], dict[TopicPartition, Exception]]:
-    """Remove what is due of these partitions; return what went, and what kept others from going.
+    """Remove the expired segments of these partitions; return the removed segments, and the errors.
 
-    The new log starts are on disk before the first file goes. What goes is called `.deleted` after return, on disk, and
-    is unlinked by `directory.deletions` after `file.delete.delay.ms`. OSError when the log starts cannot be written.
+    The new log starts are durable before the first file is renamed. Removed files are called `.deleted` on return,
+    durably, and `directory.deletions` unlinks them after `file.delete.delay.ms`. OSError if the log starts cannot be
+    written.
     """
     due: dict[TopicPartition, ExpiredSegments] = {}
     failures: dict[TopicPartition, Exception] = {}
@@ -145,12 +148,12 @@ def _collecting(failures: dict[TopicPartition, Exception], partition: TopicParti
 
 
 def _log_of(directory: LogDirectory, partition: TopicPartition) -> Log:
-    """Return the log as it is open, be it lent to this pass alone; else open it."""
+    """Return the open log, also if it is only lent to this pass; else open it."""
     return directory.opened(partition) or directory.log(partition)
 
 
 def _decide(directory: LogDirectory, partition: TopicPartition, now_ms: int) -> ExpiredSegments:
-    """Decide of one log. Where the active segment is due it is rolled, and decided anew what is due of it as it is."""
+    """Decide for one log. If the active segment is expired, roll it and decide again."""
     log = _log_of(directory, partition)
     if log.read_only:
         return ExpiredSegments((), (), log.log_start_offset)
@@ -171,7 +174,7 @@ def _rolled(log: Log) -> bool:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        return False  # the sealed ones go all the same, and make room
+        return False  # the sealed segments are removed anyway, which frees space
     return True
 
 
@@ -194,9 +197,9 @@ def _raise_log_starts(directory: LogDirectory, due: Mapping[TopicPartition, Expi
 
 
 def _make_room(log: Log, segments: list[Segment]) -> bool:
-    """Unlink the oldest of `segments`, the first of `log`, without the checkpoint for which there is no room.
+    """Unlink the oldest of `segments`, the first of `log`, to make space for the checkpoint.
 
-    The name that goes says the same as the checkpoint: the log is shown to begin later once that is on disk.
+    The missing file name implies the new log start, which takes effect once the checkpoint is durable.
     """
     while segments:
         segment = segments.pop(0)
@@ -213,14 +216,16 @@ def _make_room(log: Log, segments: list[Segment]) -> bool:
 def _remove(log: Log, expiry: ExpiredSegments) -> RemovedSegments:
     gone = take_out_below_start(log)
     reasons = {segment.base_offset: reason for segment, reason in zip(expiry.segments, expiry.reasons, strict=True)}
-    told = tuple(dict.fromkeys(reasons.get(segment.base_offset, START) for segment in gone))
-    return RemovedSegments(log.partition, len(gone), sum(segment.size for segment in gone), log.log_start_offset, told)
+    previous = tuple(dict.fromkeys(reasons.get(segment.base_offset, START) for segment in gone))
+    return RemovedSegments(
+        log.partition, len(gone), sum(segment.size for segment in gone), log.log_start_offset, previous
+    )
 
 
 def take_out_below_start(log: Log) -> list[Segment]:
-    """Take the segments that lie below the log start as a whole out of the log, on disk after return; return them.
+    """Remove the segments that lie completely below the log start from the log, durable on return; return them.
 
-    Their files are called `.deleted` then, and wait for their removal. When it fails half way, doing it again finishes.
+    Their files are then called `.deleted`. After an error half way, repeating the call completes it.
     """
     with log.changing():
         segments = log.snapshot()

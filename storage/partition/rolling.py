@@ -1,4 +1,4 @@
-"""Beginning the next segment of a log: all of it is there, or nothing. Follows Kafka's LocalLog.roll."""
+"""Creates the next segment of a log, completely or not at all. Follows Kafka's LocalLog.roll."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def begin_segment(log: Log, producers: LogProducers) -> Segment:
-    """Make the segment at the end of the log, ready for appends, and save the producers before it.
+    """Create the segment at the end of the log, ready for appends, and save the producers before it.
 
-    Where that fails nothing of it stays behind, or the log is fenced: appends to the old segment would reach beyond the
-    beginning of this one.
+    After an error no file of it stays, or the log is fenced. Otherwise appends to the old segment could pass the start
+    of this one.
     """
     try:
         new = Segment.create(log.path, log.next_offset, log.config, log.snapshot().active.pool, clock=log.clock)
@@ -27,16 +27,18 @@ def begin_segment(log: Log, producers: LogProducers) -> Segment:
     except OSError:
         with contextlib.suppress(OSError), log.fencing():
             segment_files.remove(log.path, log.next_offset)
-            files.sync_directory(log.path)  # a name that a power cut brings back would hide what is appended from here
+            files.sync_directory(
+                log.path
+            )  # otherwise a power cut could restore the name, and hide records appended to the old segment
         raise
     return new
 
 
 def sync_before(log: Log, segment: Segment) -> None:
-    """Put a segment on disk before there is one behind it.
+    """Sync a segment before the next one is created.
 
-    Recovery takes a gap between two segments for an end that was lost, and cuts there; where compaction makes gaps it
-    cannot tell, so none may be lost.
+    Recovery takes a gap between two segments for a lost end, and cuts there. In a compacted log, where gaps are normal,
+    it could not detect a lost end, so none may occur.
     """
     with log.fencing():
         segment.sync()

@@ -1,22 +1,22 @@
-"""Putting new segments in the place of old ones, so that a crash shows the ones or the others.
+"""Replaces segment files by others, so that after a crash either the old or the new segments are visible.
 
-Any number of old segments, any number of new ones; what is new covers no other offsets than what is old. Kafka's
+Any number of old and new segments; the new ones cover no other offsets than the old ones. Follows Kafka's
 LocalLog.replaceSegments, with syncs of the directory where Kafka leaves the order to the file system:
 
     1. the new files are written as `.cleaned`, synced      crash: removed when the log is opened
-    2. `prepare`   `.cleaned` → `.swap`, highest base first  crash: undone while a `.cleaned` is left, else finished
-    3. `retire`    the old files → `.deleted`                crash: finished
-    4. `install`   `.swap` → their names                     crash: finished
+    2. `prepare`   `.cleaned` → `.swap`, highest base first  crash: undone while a `.cleaned` is left, else completed
+    3. `retire`    the old files → `.deleted`                crash: completed
+    4. `install`   `.swap` → their names                     crash: completed
     5. `.deleted` files are removed, some time later
 
-Renames that no sync of the directory covers may reach the disk each for itself, in any order. So step 2 syncs between
-one base and the next lower one: else the lower could be finished where the higher is undone, and what the old segment
-held of the higher would be gone. And 3 is synced before 4 begins: else new and old segments could both be live, with no
-`.swap` left to tell which is which.
+Renames reach the disk in any order unless a sync of the directory separates them. So step 2 syncs between one base
+offset and the next lower one. Otherwise recovery could complete the lower one and undo the higher one, and the records
+of the old segment above the higher base offset would be lost. Step 3 is synced before step 4. Otherwise new and old
+segments could both be live, without a `.swap` to tell them apart.
 
-What is left half done is undone or finished by `leftovers.finish_swaps`, by a broker too. A failure in `prepare` has
-been taken back when it is raised. One that comes later leaves a log that the next opening finishes: until then nobody
-may write to it.
+`leftover_files.finish_swaps`, or a broker, completes or undoes an interrupted swap. An error in `prepare` is raised
+after its renames were undone. An error in a later step leaves a log that the next opening completes; until then it must
+not be written.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from offsetfs.storage.segments import removed_names
 
 CLEANED, SWAP = ".cleaned", ".swap"
 _ORDER = (".log", ".index", ".timeindex", ".txnindex")
-"""In which Kafka renames: the log first, so that indexes without a log are never taken for a segment."""
+"""Kafka's order of renames: the log first, so that indexes without a log are never taken for a segment."""
 
 _SNAPSHOT = ".snapshot"
-"""What describes the producers before a segment, and stays where its base offset does."""
+"""The snapshot has the producers before a segment, and stays if its base offset stays."""
 
 
 def write_cleaned(directory: str, base_offset: int, content: Mapping[str, bytes]) -> None:
-    """Write files of a new segment version, by suffix, as `.cleaned`; on disk after return, their names too."""
+    """Write files of a new segment version, by suffix, as `.cleaned`; durable on return, with their names."""
     for suffix, data in content.items():
         path = os.path.join(directory, segment_name(base_offset, suffix + CLEANED))
         with files.created(path) as file:
@@ -48,15 +48,15 @@ def write_cleaned(directory: str, base_offset: int, content: Mapping[str, bytes]
 
 
 def swap_in(directory: str, base_offset: int) -> None:
-    """Put the `.cleaned` files of a segment in the place of its files. The new version is on disk after return."""
+    """Replace the files of a segment by its `.cleaned` files. The new version is durable on return."""
     for path in replace(directory, [base_offset], [base_offset]):
         files.remove_file(path)
 
 
 def replace(directory: str, new: Sequence[int], old: Sequence[int]) -> list[str]:
-    """Put the `.cleaned` files of the segments `new` in the place of the segments `old`, both by base offset.
+    """Replace the segments `old` by the `.cleaned` files of the segments `new`, both by base offset.
 
-    On disk after return. Returns the paths of the `.deleted` files, which are the caller's to remove, now or later.
+    Durable on return. Returns the paths of the `.deleted` files; the caller removes them, now or later.
     """
     prepare(directory, new)
     deleted = retire(directory, new, old)
@@ -65,10 +65,10 @@ def replace(directory: str, new: Sequence[int], old: Sequence[int]) -> list[str]
 
 
 def prepare(directory: str, new: Iterable[int]) -> None:
-    """Rename the files of the segments `new` from `.cleaned` to `.swap`: from here on a crash means the new ones.
+    """Rename the files of the segments `new` from `.cleaned` to `.swap`: from here on a crash leads to the new ones.
 
-    Their names as `.cleaned` must be on disk. On an OSError both kinds are removed as far as that goes, before it is
-    raised; FileNotFoundError when the log of one is not there, for nothing would come in the place of what goes.
+    Their names as `.cleaned` must be durable. On an OSError both kinds of files are removed as far as possible before
+    it is raised. FileNotFoundError if the log of a segment is missing, because nothing would replace the old one.
     """
     bases = sorted(new, reverse=True)
     try:
@@ -83,9 +83,10 @@ def prepare(directory: str, new: Iterable[int]) -> None:
 
 
 def discard(directory: str, new: Iterable[int]) -> None:
-    """Remove the `.swap` and `.cleaned` files of the segments `new`, as far as that goes; for one that came to nothing.
+    """Remove the `.swap` and `.cleaned` files of the segments `new` after a failure, as far as possible.
 
-    While a `.cleaned` of the lowest is there, a crash undoes all: those go last, once the others are gone for good.
+    While a `.cleaned` of the lowest base offset exists, a crash undoes the whole swap. So those are removed last, after
+    the removal of the others is durable.
     """
     bases = sorted(new, reverse=True)
     for ending in (SWAP, CLEANED):
@@ -99,9 +100,9 @@ def discard(directory: str, new: Iterable[int]) -> None:
 
 
 def retire(directory: str, new: Iterable[int], old: Iterable[int]) -> list[str]:
-    """Rename the files of the segments `old` to `.deleted`; return their paths. On disk after return.
+    """Rename the files of the segments `old` to `.deleted`; return their paths. Durable on return.
 
-    The snapshot at a base that lives on among `new` stays, and so does an index of a segment whose log is gone already.
+    A snapshot whose base offset is among `new` stays, and so does an index of a segment whose log is already gone.
     """
     kept, deleted = set(new), list[str]()
     for base in sorted(old):
@@ -120,14 +121,14 @@ def _removed_ending(directory: str, base: int) -> str:
 
 
 def install(directory: str, new: Iterable[int]) -> None:
-    """Give the `.swap` files of the segments `new` their names. On disk after return."""
+    """Rename the `.swap` files of the segments `new` to their final names. Durable on return."""
     for base in sorted(new):
         _rename(directory, base, _ORDER, SWAP, "")
     files.sync_directory(directory)
 
 
 def _rename(directory: str, base: int, suffixes: Iterable[str], before: str, after: str) -> list[str]:
-    """Give the files of a segment another ending; return their new paths. Those that are not there are passed over."""
+    """Rename the files of a segment to another suffix; return their new paths. Missing files are skipped."""
     renamed = []
     for suffix in suffixes:
         source = os.path.join(directory, segment_name(base, suffix + before))

@@ -1,19 +1,18 @@
-"""Which transactions of a log were aborted, and which are still open: the last stable offset, the fate of a batch.
+"""The transactions of a log: which were aborted, which are open, and the last stable offset.
 
-What is known of a segment is where each aborted transaction in it began and ended, and which transactions are open
-behind its last batch. It comes
+The state of a segment is the range of each aborted transaction in it, and the transactions open after its last batch.
+It comes
 
-* from the `.txnindex` and the producer snapshot at its end, as far as both lie below the recovery point, where they
-  were synced, and the log has the abort markers that the index tells of;
-* else from the log itself: a walk over the headers from the open transactions that the snapshot at the segment's base
-  knows, or that a walk over the segments before it finds.
+* from the `.txnindex` and the producer snapshot at its end, if both lie below the recovery point, where they were
+synced, and the log has the abort markers of the index;
+* otherwise from a scan of the headers in the log, starting with the open transactions in the snapshot at the segment's
+base offset, or from a scan of the earlier segments.
 
-So an index that is missing, damaged or lying costs a walk. Segments are looked at when somebody asks for something in
-them; what a writer appends later is walked over as it comes. Follows Kafka's ProducerStateManager (the first unstable
-offset), TransactionIndex and, for the fate of a batch, the consumer's CompletedFetch (KIP-98). The high watermark is
-`Log.next_offset`.
+So a missing, damaged or wrong index costs a scan. Segments are read on demand; later appends are scanned as they come.
+Follows Kafka's ProducerStateManager (the first unstable offset), TransactionIndex and, for the state of a batch, the
+consumer's CompletedFetch (KIP-98). The high watermark is `Log.next_offset`.
 
-Threads: any; everything happens under one lock, which `nowait` does not wait for.
+Threads: any; one lock protects everything, and `nowait` does not wait for it.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ if TYPE_CHECKING:
     from offsetfs.storage.partition.log import Log
 
 SEGMENTS_KEPT_MAX = 128
-"""Segments whose transactions are kept in mind: bounds the memory of a log with ten thousand of them."""
+"""The number of segments whose transactions are cached. Limits memory for a log with ten thousand segments."""
 
 NOWAIT_BYTES_MAX = 1 << 20
-"""How much of a log may be walked over where nothing may wait."""
+"""The log bytes that may be scanned on the event loop."""
 
 
 class Transactions:
@@ -58,21 +57,23 @@ class Transactions:
         self._lock = Lock()
 
     def last_stable_offset(self, *, nowait: bool = False) -> int:
-        """Return the offset below which every transaction is decided: the first of an open one, or the log end."""
+        """Return the offset below which all transactions are decided: the first offset of an open one, or the log
+        end.
+        """
         with self._locked(nowait):
             end, segments = self._log.next_offset, self._log.snapshot()
             first_open = self._of(segments.active, segments, nowait).first_open
             return end if first_open is None else max(min(first_open, end), self._log.log_start_offset)
 
     def open(self, *, nowait: bool = False) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of each transaction that is not decided, by offset."""
+        """Return (producer id, first offset) of each undecided transaction, by offset."""
         with self._locked(nowait):
             segments = self._log.snapshot()
             found = self._of(segments.active, segments, nowait).open
             return sorted(found.items(), key=lambda item: item[1])
 
     def is_committed(self, header: BatchHeader, *, nowait: bool = False) -> bool:
-        """Whether a batch is of no transaction, or of a committed one; not of an aborted one, nor of one still open."""
+        """Whether a batch belongs to no transaction, or to a committed one; not to an aborted or open one."""
         if not header.is_transactional:
             return True
         with self._locked(nowait):
@@ -84,9 +85,9 @@ class Transactions:
             return False
 
     def aborted(self, offset_from: int, offset_to: int, *, nowait: bool = False) -> list[AbortedTransaction]:
-        """Return the aborted transactions that reach into `[offset_from, offset_to)`, by the offsets of their markers.
+        """Return the aborted transactions that overlap `[offset_from, offset_to)`, by the offsets of their markers.
 
-        Looks as far beyond `offset_to` as transactions reach that were open there.
+        Reads beyond `offset_to` as far as transactions extend that were open there.
         """
         found: list[AbortedTransaction] = []
         with self._locked(nowait):
@@ -100,7 +101,7 @@ class Transactions:
         return found
 
     def rebuild_indexes(self, offset_from: int) -> None:
-        """Write the index of each segment from that of `offset_from` on anew, from the log, where it says otherwise."""
+        """Rewrite the index of each segment from that of `offset_from` on, from the log, if it differs."""
         with self._lock:
             segments = self._log.snapshot()
             for segment in segments.from_floor(offset_from):
@@ -109,7 +110,7 @@ class Transactions:
     @contextlib.contextmanager
     def _locked(self, nowait: bool) -> Iterator[None]:
         if not self._lock.acquire(blocking=not nowait):
-            raise WouldBlock("transactions are being looked at", path=self._log.path)
+            raise WouldBlock("transactions are being read", path=self._log.path)
         try:
             yield
         finally:
@@ -118,7 +119,7 @@ class Transactions:
     # --- what is known of a segment ----------------------------------------------------------------------------------
 
     def _of(self, segment: Segment, segments: Segments, nowait: bool) -> SegmentTransactions:
-        """Return what is known of a segment, up to its end as it is now."""
+        """Return the transactions of a segment, up to its current end."""
         known = self._known.get(segment.base_offset)
         if known is None or known.segment is not segment:
             if nowait:
@@ -136,7 +137,9 @@ class Transactions:
             self._known.popitem(last=False)
 
     def _from_indexes(self, segment: Segment, segments: Segments) -> SegmentTransactions | None:
-        """Return what the index says up to the last snapshot in the segment; None when that is not to be believed."""
+        """Return the transactions that the index has up to the last snapshot in the segment; None if it is not
+        valid.
+        """
         later = (each for each in segments.from_floor(segment.base_offset) if each.base_offset > segment.base_offset)
         following = next(later, None)
         end = self._log.next_offset if following is None else following.base_offset
@@ -148,7 +151,7 @@ class Transactions:
             index = TransactionIndex.read(segment_indexes.path(segment, SUFFIX), segment.base_offset)
         except (OSError, CorruptIndex):
             return None
-        # An emptied file looks like one without entries: it is as good as missing.
+        # An emptied file looks like one without entries, so it counts as missing.
         if not index.entries or index.entries[-1].last_offset >= end:
             return None
         aborted = [entry for entry in index.entries if entry.last_offset < offset]
@@ -158,7 +161,7 @@ class Transactions:
         return SegmentTransactions(segment, position, open_transactions, aborted)
 
     def _replayed(self, segment: Segment, segments: Segments) -> SegmentTransactions:
-        """Return what the log itself says of the segment; walks over those before it that nothing is known of."""
+        """Return the transactions in the log of the segment; scans earlier segments whose transactions are unknown."""
         to_walk: list[Segment] = []
         open_transactions: dict[int, int] = {}
         for each in reversed([s for s in segments if s.base_offset <= segment.base_offset]):
@@ -180,7 +183,7 @@ class Transactions:
         return known
 
     def _last_snapshot(self, above: int, offset_max: int) -> tuple[int, dict[int, int]] | None:
-        """Return offset and open transactions of the last sound snapshot in `(above, offset_max]`."""
+        """Return offset and open transactions of the last valid snapshot in `(above, offset_max]`."""
         parsed = (parse_segment_name(name) for name in files.names(self._log.path))
         offsets = [base for base, suffix in filter(None, parsed) if suffix == ".snapshot"]
         for offset in sorted((o for o in offsets if above < o <= offset_max), reverse=True):
@@ -190,7 +193,7 @@ class Transactions:
         return None
 
     def _snapshot(self, offset: int) -> dict[int, int] | None:
-        """Return the first offsets of the transactions that were open before `offset`; None when no snapshot says."""
+        """Return the first offsets of the transactions that were open before `offset`; None without a snapshot."""
         path = os.path.join(self._log.path, segment_name(offset, ".snapshot"))
         try:
             state = ProducerState.load(files.read_file(path), path)
@@ -218,7 +221,9 @@ class SegmentTransactions:
             self._add(entry)
 
     def is_aborted(self, producer_id: int, offset: int) -> bool | None:
-        """Return the fate of the producer's transaction at `offset`; None when it is not decided in this segment."""
+        """Return whether the producer's transaction at `offset` was aborted; None if it is undecided in this
+        segment.
+        """
         entries = self._by_producer.get(producer_id, [])
         place = bisect_left(entries, offset, key=lambda entry: entry.last_offset)
         if place < len(entries) and entries[place].first_offset <= offset:
@@ -227,11 +232,11 @@ class SegmentTransactions:
         return None if first_open is not None and first_open <= offset else False
 
     def extend(self, end: int, *, nowait: bool = False) -> None:
-        """Walk on to byte `end`. With `nowait` `WouldBlock` when that is far, or needs the disk; nothing is lost."""
+        """Scan up to byte `end`. With `nowait`, `WouldBlock` if that is far, or needs the disk; progress is kept."""
         if self.position >= end:
             return
         if nowait and end - self.position > NOWAIT_BYTES_MAX:
-            raise WouldBlock("a long stretch was not looked at for transactions", path=self.segment.log_path)
+            raise WouldBlock("a long range must be scanned for transactions", path=self.segment.log_path)
         log = self.segment.open_files(nowait=nowait).log
         for rows in row_walk.header_rows(log, self.position, end, nowait=nowait):
             for row in rows.flagged(TRANSACTIONAL_FLAG):
@@ -241,11 +246,13 @@ class SegmentTransactions:
         self.position = end
 
     def _take(self, log: File, place: int, header: BatchHeader, seen: memoryview, nowait: bool) -> None:
-        """Take note of a batch. One that opens a transaction, or ends it, is checked: what a damaged header says of an
-        open transaction would hide everything behind it."""
+        """Process a batch. One that opens or ends a transaction is verified.
+
+        Otherwise a damaged header could seem to open a transaction, which would hide all later records.
+        """
         producer_id = header.producer_id
         if (producer_id in self.open) != header.is_control:
-            return  # goes on, or ends what never began
+            return  # continues a transaction, or ends none
         try:
             batch = _load(log, place, header, seen, nowait)
             marker = end_marker(batch) if header.is_control else None
@@ -279,7 +286,7 @@ def _reaches_into(transaction: AbortedTransaction, offset_from: int, offset_to: 
 
 
 def _has_marker(segment: Segment, entry: AbortedTransaction) -> bool:
-    """Whether the log has the abort marker that an entry tells of. One that is damaged says nothing against it."""
+    """Whether the log has the abort marker of an entry. A damaged marker does not contradict the entry."""
     try:
         batch = segment.find(entry.last_offset)
         if batch is None or batch.header.base_offset != entry.last_offset or not batch.header.is_control:

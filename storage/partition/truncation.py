@@ -1,17 +1,17 @@
-"""Cutting the end off a log, or emptying it: the records from an offset on are no more.
+"""Truncates a log, or empties it: removes the records from an offset on.
 
     truncate_to(55)       0.log  40.log        60.log  80.log
-                          stay   cut at 50     → .deleted            the batch of 50 to 59 goes as a whole
+                          stay   cut at 50     → .deleted            the batch of 50 to 59 is removed as a whole
 
-Batches are never split: the one that holds the offset goes as a whole, and the log ends at the offset all the same: it
-goes on in a segment of that name, so that recovery can tell what was appended there from what was on disk before.
-What is cut is not lost at once: whole segments wait as `.deleted` for `file.delete.delay.ms`; the tail of a segment
-that stays is copied beside the log first, as `<base offset>.cut-<position>`, a name that Kafka ignores, and stays.
+Batches are never split: the one that contains the offset is removed as a whole. The log still ends at the offset: it
+continues in a new segment with that base offset, so that recovery can tell later appends from records that were on disk
+before. Truncated records are not lost at once: whole segments wait as `.deleted` for `file.delete.delay.ms`. The tail
+of a segment that stays is first copied to `<base offset>.cut-<position>`, a name that Kafka ignores, and kept.
 
-Offsets that were on disk once are given out again: whoever asks for a truncation wants that. Epochs, producer states,
-indexes, recovery point and the cleaner's checkpoint are cut with the log. A crash in between leaves the old log, the
-new one, or one that ends between the two ends: the latest segment goes first, each on disk before the next. Follows
-Kafka's UnifiedLog.truncateTo, truncateFullyAndStartAt and LogManager.truncateTo.
+A truncation assigns offsets again on purpose. Epochs, producer states, indexes, recovery point and the cleaner's
+checkpoint are truncated with the log. A crash in between leaves the old log, the new one, or one with an end between
+the two, because the latest segment is removed first, each durably before the next. Follows Kafka's
+UnifiedLog.truncateTo, truncateFullyAndStartAt and LogManager.truncateTo.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 def truncate_to(log: Log, offset: int) -> bool:
-    """Cut the records from `offset` on; return whether there were any. On disk after return.
+    """Truncate the records from `offset` on; return whether there were any. Durable on return.
 
-    Where the log begins above `offset` it is emptied and begins anew there. Raises `OffsetOutOfRange` below 0,
-    `ReadOnlyLog`, `LogFenced`; OSError before anything was cut (a full disk), or the log is fenced.
+    If the log begins above `offset`, it is emptied and begins there. Raises `OffsetOutOfRange` below 0, `ReadOnlyLog`,
+    `LogFenced`; OSError before anything was cut (a full disk); later errors fence the log.
     """
     if offset < 0:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)
-    log.flush()  # so that the recovery point is true: recovery takes a gap beyond it for a loss
+    log.flush()  # makes the recovery point correct: recovery takes a gap above it for a loss
     with log.changing():
         if offset >= log.next_offset:
             log.epochs.truncate_from_end(offset, next_offset=log.next_offset)
@@ -56,7 +56,7 @@ def truncate_to(log: Log, offset: int) -> bool:
 
 
 def truncate_fully(log: Log, offset: int) -> None:
-    """Empty the log, which begins and goes on at `offset`. On disk after return; raises as `truncate_to`."""
+    """Empty the log; it begins and continues at `offset`. Durable on return; raises as `truncate_to`."""
     if offset < 0:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)
     with log.changing():
@@ -94,7 +94,7 @@ def _empty(log: Log, offset: int) -> None:
 
 
 def _begin(log: Log, offset: int) -> Segment:
-    """Make an empty segment from `offset` on. On disk after return."""
+    """Create an empty segment at `offset`. Durable on return."""
     segment = Segment.create(log.path, offset, log.config, log.snapshot().active.pool, clock=log.clock)
     files.sync_directory(log.path)
     return segment
@@ -105,7 +105,7 @@ def _cut_epochs(log: Log, *, cut_from: int, next_offset: int) -> None:
 
 
 def _take_out(log: Log, segments: Sequence[Segment]) -> None:
-    """Rename segments to `.deleted`, the latest first: a crash leaves no hole in the log."""
+    """Rename segments to `.deleted`, the latest first, so that a crash leaves no gap in the log."""
     for segment in reversed(segments):
         segment_names.remove_from_log(segment)
         files.sync_directory(log.path)
@@ -113,12 +113,12 @@ def _take_out(log: Log, segments: Sequence[Segment]) -> None:
 
 
 def _cut_segment(segment: Segment, position: int, offset: int) -> Segment:
-    """Cut a segment at a byte and its indexes at an offset; return it as it is now. On disk after return.
+    """Truncate a segment at a byte and its indexes at an offset; return the new object. Durable on return.
 
-    It becomes another object: who holds the old one has bytes in mind that are gone.
+    It is another object, because readers of the old one use positions that are gone.
     """
     with segment.names_lock:
-        segment.read_only = True  # a reader that finds its indexes wrong writes none in the place of the new ones
+        segment.read_only = True  # readers of the old object must not replace the new indexes
     _cut_index_files(segment, offset)
     with files.opened(segment.log_path, writable=True) as log:
         log.truncate(position)
@@ -147,7 +147,7 @@ def _cut_index_files(segment: Segment, offset: int) -> None:
         try:
             index = kind.open(path, segment.base_offset, bytes_max=limit, writable=True)
         except FileNotFoundError:
-            continue  # made anew when it is asked for
+            continue  # rebuilt on demand
         except CorruptIndex:
             files.remove_file(path)
             continue
@@ -168,7 +168,7 @@ def _cut_transaction_index(segment: Segment, offset: int) -> None:
     except FileNotFoundError:
         return
     except CorruptIndex:
-        files.remove_file(path)  # the log itself tells
+        files.remove_file(path)  # rebuilt from the log on demand
         return
     kept = [entry for entry in entries if entry.last_offset < offset]
     if len(kept) < len(entries):
@@ -176,7 +176,7 @@ def _cut_transaction_index(segment: Segment, offset: int) -> None:
 
 
 def _remove_snapshots(path: str, offset_min: int) -> None:
-    """Remove producer states of a future that is no more."""
+    """Remove producer snapshots above the new end."""
     for name in files.names(path):
         parsed = parse_segment_name(name)
         if parsed is not None and parsed[1] == ".snapshot" and parsed[0] >= offset_min:
