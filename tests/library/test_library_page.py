@@ -35,7 +35,7 @@ def test_the_examples_do_what_the_page_says(tmp_path: Path) -> None:
 
 
 def test_every_error_on_the_page_is_one() -> None:
-    rows = re.findall(r"^\| (`.*?) \|", PAGE.read_text().partition("## When something")[2], re.MULTILINE)
+    rows = re.findall(r"^\| (`.*?) \|", PAGE.read_text().partition("## Errors")[2], re.MULTILINE)
     names = re.findall(r"`(\w+)`", " ".join(rows))
     assert len(names) > 10
     assert all(issubclass(getattr(offsetfs.errors, name), offsetfs.errors.StorageError) for name in names)
