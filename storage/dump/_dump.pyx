@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The record lines of a dump, whole batches at a time: the compiled twin of `dump_pure`, which is the specification.
+"""Formats the record lines of a dump, whole batches at a time: the compiled form of the reference `dump_pure`.
 
-Rows come from a scan of the same payload, but nothing is believed: each is held against the ends of the payload before
-its bytes are read, and a line is begun only where the longest that it can become fits into the target.
+Rows come from a scan of the same payload, but are not trusted: positions are compared with the ends of the payload
+before bytes are read, and a line is only started if the longest possible line fits into the target.
 """
 
 from cpython.array cimport array
@@ -101,7 +101,7 @@ def format_records(payload, array rows, Py_ssize_t first, style, bytearray targe
 
 
 def follow(array rows, int64_t base_offset, int64_t last_offset, gaps):
-    """Add a pair to `gaps` wherever an offset is not the one before plus 1. See `dump_pure.follow`."""
+    """Append a pair to `gaps` for each offset that is not the previous one plus 1. See `dump_pure.follow`."""
     cdef Py_ssize_t number
     cdef int64_t offset
     if rows.typecode != "q":
@@ -205,7 +205,7 @@ cdef uint8_t* put_metadata(uint8_t* out, const Span* span, const Row* row, int64
 
 
 cdef inline uint8_t* put_timestamp(uint8_t* out, int64_t delta, Style* how) noexcept nogil:
-    """Write the timestamp; neighbours often have the same, so the digits of the last one are kept."""
+    """Write the timestamp. Adjacent records often have the same one, so the digits of the last one are cached."""
     cdef int64_t timestamp
     if how.has_append_time:
         timestamp = how.append_time
@@ -218,7 +218,7 @@ cdef inline uint8_t* put_timestamp(uint8_t* out, int64_t delta, Style* how) noex
 
 
 cdef uint8_t* put_names(uint8_t* out, const Span* span, const Row* row) noexcept nogil:
-    """Write the header names, which `room_for` has found inside the payload, with commas between."""
+    """Write the header names, which `room_for` found inside the payload, separated by commas."""
     cdef Py_ssize_t position = row.headers_position, name
     cdef int64_t left = row.headers_count
     while left > 0:
@@ -233,7 +233,7 @@ cdef uint8_t* put_names(uint8_t* out, const Span* span, const Row* row) noexcept
 
 
 cdef inline int64_t sequence_of(int64_t base_sequence, int64_t offset_delta) noexcept nogil:
-    """Sequences go from 2³¹−1 on to 0, in the arithmetic of a Java int."""
+    """Return a record's sequence: 0 follows 2³¹−1, with the overflow of a Java int."""
     if base_sequence < 0:
         return -1
     if base_sequence > <int32_t><uint32_t>(INT_MAX - offset_delta):
@@ -245,7 +245,9 @@ cdef inline int64_t sequence_of(int64_t base_sequence, int64_t offset_delta) noe
 
 
 cdef Py_ssize_t next_name(const Span* span, Py_ssize_t position, Py_ssize_t* name) noexcept nogil:
-    """Return the position behind the name of the header at `position`, and where the name begins; -1 for none."""
+    """Return the position after the name of the header at `position`, and where the name begins; -1 if it is
+    malformed.
+    """
     cdef int32_t size = 0
     name[0] = read_varint(span, position, &size)
     if name[0] < 0 or size > span.size - name[0]:
@@ -259,7 +261,7 @@ cdef Py_ssize_t after_value(const Span* span, Py_ssize_t position) noexcept nogi
 
 
 cdef Py_ssize_t read_varint(const Span* span, Py_ssize_t position, int32_t* value) noexcept nogil:
-    """Return the position behind the varint; -1 when it runs over the end or does not stop in time."""
+    """Return the position after the varint; -1 if it is incomplete or too long."""
     cdef uint32_t raw = 0, byte
     cdef int count
     for count in range(VARINT_BYTES_MAX):
@@ -308,7 +310,7 @@ cdef inline uint8_t* put_number(uint8_t* out, int64_t value) noexcept nogil:
 
 
 cdef uint8_t* put_text(uint8_t* out, const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    """Copy what is valid UTF-8, and write U+FFFD for what is not, as `java_text.printed` does."""
+    """Copy valid UTF-8, and write U+FFFD for invalid bytes, as `java_text.printed` does."""
     cdef Py_ssize_t position = 0, length
     while True:
         length = put_ascii(out, data + position, size - position)
@@ -327,7 +329,7 @@ cdef uint8_t* put_text(uint8_t* out, const uint8_t* data, Py_ssize_t size) noexc
 
 
 cdef inline Py_ssize_t put_ascii(uint8_t* out, const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    """Copy bytes below 0x80 and return how many; some behind them may be written too, and are written over."""
+    """Copy bytes below 0x80 and return their number; bytes after them may be written too, and are overwritten later."""
     cdef uint64_t words[4]
     cdef Py_ssize_t done = 0
     while size - done >= 32:

@@ -1,14 +1,14 @@
-"""The batches of a log file as a dump sees them: every one that Kafka's reader would come by, sound or not.
+"""The batches of a log file for a dump: all that Kafka's reader would find, valid or damaged.
 
-`batch_chain` and `Batch` refuse what is damaged; here it is described. Where a batch begins and the log ends, by the
-rules of Kafka's FileLogInputStream:
+`batch_chain` and `Batch` raise for damaged batches; here they are described. Where a batch begins and the log ends
+follows the rules of Kafka's FileLogInputStream:
 
     at most 17 bytes are left           the end
-    a size below 14                     cannot be: Kafka gives up; here the walk goes on at the next sound batch
-    a batch that ends behind the end    the end: what is left are trailing bytes
-    magic below 2 / from 2 on           a message of v0 or v1 / a v2 batch, whatever else its bytes say
+    a size below 14                     impossible: Kafka stops; here the scan continues at the next valid batch
+    a batch that ends after the end     the end: the rest are trailing bytes
+    magic below 2 / from 2 on           a message of v0 or v1 / a v2 batch, whatever its other bytes are
 
-Memory: one block, or one batch when that is larger, up to `BATCH_BYTES_MAX`.
+Memory: one block, or one batch if that is larger, up to `BATCH_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from offsetfs.storage.records.batch_header import CRC_START, HEADER_SIZE, LOG_OV
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
 
 BATCH_BYTES_MAX = 128 << 20
-"""The largest batch whose records are looked at: protects the memory from a size that is damaged."""
+"""The largest batch whose records are read. Protects memory from a damaged size."""
 
 BLOCK_BYTES = 4 << 20
-"""How much a walk over everything reads at once."""
+"""The bytes read at once by a scan of a whole file."""
 
 HEADER_BLOCK_BYTES = 16 << 10
-"""How much a walk of a few batches reads at once."""
+"""The bytes read at once by a scan of a few batches."""
 
 _SIZE_MIN = 14  # of what follows the size, in Kafka's eyes: it forgets that v2 needs more
 _PREFIX = struct.Struct(">qiib")  # offset, size, what differs, magic
@@ -49,7 +49,7 @@ OnDamage = Callable[[StorageError], None]
 
 @dataclass(frozen=True, slots=True)
 class FoundBatch:
-    """A batch where it stands. `data` is all of it, None above `BATCH_BYTES_MAX`; good until the next one is found."""
+    """A batch in a file. `data` is all of it, None above `BATCH_BYTES_MAX`; valid until the next one is returned."""
 
     path: str
     position: int
@@ -58,21 +58,21 @@ class FoundBatch:
     data: memoryview | None
 
     def whole(self) -> memoryview:
-        """Return all bytes; `MalformedBatch` when they are more than memory is spared for."""
+        """Return all bytes; `MalformedBatch` if they exceed `BATCH_BYTES_MAX`."""
         if self.data is None:
             raise MalformedBatch(f"a batch of {self.header.size} bytes; records are shown up to {BATCH_BYTES_MAX}")
         return self.data
 
     def error(self, reason: str) -> MalformedBatch:
-        """Return an error that says where this batch is."""
+        """Return an error with the position of this batch."""
         return MalformedBatch(reason, path=self.path, position=self.position, offset=self.header.base_offset)
 
 
 class BatchWalk:
-    """One walk over the batches of `file` in `[position, end)`; `path` is what to call it.
+    """A scan of the batches of `file` in `[position, end)`; `path` is the name for messages.
 
-    `position` is where the walk is: at the batch it has given out last, and in the end where it ended. What lies
-    between there and `end` is no batch.
+    `position` is that of the last returned batch, and at the end where the scan stopped. Bytes between there and `end`
+    are no batch.
     """
 
     __slots__ = ("_on_damage", "_window", "end", "path", "position")
@@ -87,11 +87,11 @@ class BatchWalk:
         self.end = end
 
     def __iter__(self) -> Iterator[FoundBatch]:
-        """Yield the batches, whole."""
+        """Yield the whole batches."""
         return map(self.found, self.headers())
 
     def headers(self) -> Iterator[BatchHeader]:
-        """Yield what stands in front of each batch."""
+        """Yield the headers."""
         while self.position < self.end - MAGIC_END:
             head = self._window.at(self.position, HEADER_SIZE)
             _, length, _, magic = _PREFIX.unpack_from(head)
@@ -106,7 +106,7 @@ class BatchWalk:
                 self.position += LOG_OVERHEAD + length
 
     def found(self, header: BatchHeader) -> FoundBatch:
-        """Return the batch with the header that was given out last."""
+        """Return the batch of the last returned header."""
         is_valid = self._is_valid(header)
         data = self._window.at(self.position, header.size) if header.size <= BATCH_BYTES_MAX else None
         return FoundBatch(self.path, self.position, header, is_valid, data)
@@ -129,7 +129,7 @@ class BatchWalk:
 
 
 def header_of(head: memoryview, magic: int) -> BatchHeader:
-    """Return what the bytes in front of a batch say, however little sense it makes."""
+    """Return the header in these bytes, without any check."""
     if magic >= MAGIC:
         base_offset, length, *rest = _CURRENT.unpack_from(head)
         return BatchHeader(base_offset, length + LOG_OVERHEAD, *rest)
@@ -140,17 +140,17 @@ def header_of(head: memoryview, magic: int) -> BatchHeader:
 
 
 def last_offset(header: BatchHeader) -> int:
-    """Return the last offset as a Java long holds it, whatever the header says."""
+    """Return the last offset with the overflow of a Java long, whatever the header says."""
     return wrapped(header.last_offset, LONG_MIN)
 
 
 def last_sequence(header: BatchHeader) -> int:
-    """Return the sequence of the last record, -1 when the batch has none."""
+    """Return the sequence of the last record, -1 if the batch has none."""
     return -1 if header.base_sequence == -1 else incremented(header.base_sequence, header.last_offset_delta)
 
 
 class _Window:
-    """A piece of a file in memory, which moves on as it is asked for."""
+    """A window over a file that moves on demand."""
 
     __slots__ = ("_buffer", "_count", "_start", "file")
 
@@ -160,7 +160,7 @@ class _Window:
         self._start = self._count = 0
 
     def at(self, position: int, size: int) -> memoryview:
-        """Return `size` bytes from `position`, fewer only at the end of the file; overwritten by a later call."""
+        """Return `size` bytes from `position`, fewer only at the end of the file; a later call overwrites them."""
         begin = position - self._start
         if begin < 0 or begin + size > self._count:
             self._move(position, size)
@@ -168,7 +168,7 @@ class _Window:
         return self._buffer[begin : min(begin + size, self._count)]
 
     def pieces(self, position: int, end: int) -> Iterator[memoryview]:
-        """Yield the bytes of `[position, end)` in pieces that memory is spared for."""
+        """Yield the bytes of `[position, end)` in pieces of limited size."""
         while position < end:
             piece = self.at(position, min(end - position, BATCH_BYTES_MAX))
             if not piece:

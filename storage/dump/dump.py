@@ -1,7 +1,7 @@
-"""Dumping files of a log directory, whatever each of them is: what `offsetfs dump` does, without the command line.
+"""Dumps a file of a log directory by its kind: the implementation of `offsetfs dump`.
 
-A file is told by the last part of its name, as Kafka's DumpLogSegments tells it; what a recovery cut and kept
-(`….cut-N`) is dumped as a log. One that cannot be read is reported and the next one comes.
+The suffix of the name determines the kind, as in Kafka's DumpLogSegments. Bytes that a recovery cut and kept
+(`….cut-N`) are dumped as a log. A file that cannot be read is reported, and the next one follows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SUFFIXES = (
     SNAPSHOT_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-"""What there is a dump for."""
+"""The suffixes of files that can be dumped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,6 @@ def _writer(path: str, options: DumpOptions, printer: Printer, report: DumpRepor
 
 
 def suffix_of(path: str) -> str:
-    """Return what follows the last dot of the name, with the dot; nothing when there is none."""
+    """Return the suffix after the last dot of the name, with the dot, or ""."""
     name = os.path.basename(path)
     return name[name.rfind(".") :] if "." in name else ""

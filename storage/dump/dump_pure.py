@@ -1,10 +1,9 @@
-"""The record lines of a dump in plain Python: the specification that `_dump.pyx` is held equal to by tests.
+"""Formats the record lines of a dump, in Python: the reference that tests compare `_dump.pyx` with.
 
     | offset: 7 CreateTime: 1700000000000 keySize: 2 valueSize: 5 sequence: 3 headerKeys: [a,b] key: k1 payload: hello
 
-A null key or value prints nothing and has the size -1. Text is what Java makes of the bytes (`java_text`). Lines go
-into a buffer that the caller owns, as many whole ones as it has room for. Follows the record part of Kafka's
-DumpLogSegments.
+A null key or value prints nothing and has the size -1. Text is decoded as in Java (`java_text`). Whole lines are
+written to a buffer of the caller, as many as fit. Follows the record part of Kafka's DumpLogSegments.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from offsetfs.storage.records import varint
 from offsetfs.storage.records.codec import COLUMNS
 
 LINE_SIZE_MAX = 256
-"""What a line takes at most beside keys, values and header names: eight numbers and the words between them."""
+"""The maximum size of a line without keys, values and header names: eight numbers and the words between them."""
 
 REPLACEMENT_SIZE = 3
-"""Bytes that one byte of no UTF-8 becomes."""
+"""The bytes that replace one byte of invalid UTF-8."""
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -33,10 +32,10 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class LineStyle:
-    """What the record lines of one batch have in common, and which of them are wanted: `[offset_min, offset_end)`.
+    """The common properties of the record lines of one batch, and the offsets `[offset_min, offset_end)` to print.
 
     `timestamp_label` is b"CreateTime" or b"LogAppendTime"; with `append_time` that is every record's timestamp.
-    `metadata` asks for everything from the offset to the header names, `data` for key and value.
+    `metadata` selects everything from the offset to the header names, `data` key and value.
     """
 
     base_offset: int
@@ -53,11 +52,11 @@ class LineStyle:
 def format_records(
     payload: Buffer, rows: array[int], first: int, style: LineStyle, target: bytearray, used: int
 ) -> tuple[int, int]:
-    """Write the lines of the records from row `first` on into `target` from `used`; return where both go on.
+    """Write the lines of the records from row `first` on to `target` from `used`; return where both continue.
 
-    `rows` is what `codec.scan` made of `payload`. Stops behind the last row, or at the first record for whose line
-    `target` may lack the room: `LINE_SIZE_MAX`, and three bytes for each of key, value and header names. `ValueError`
-    for rows of another payload.
+    `rows` are the result of `codec.scan` for `payload`. Stops after the last row, or at the first record whose line may
+    not fit: `LINE_SIZE_MAX`, and three bytes for each byte of key, value and header names. `ValueError` for rows of
+    another payload.
     """
     count = len(rows) // COLUMNS
     if not 0 <= first <= count or not 0 <= used <= len(target):
@@ -78,9 +77,9 @@ def format_records(
 
 
 def follow(rows: array[int], base_offset: int, last_offset: int, gaps: array[int]) -> int:
-    """Add a pair to `gaps` wherever an offset is not the one before plus 1; return the last offset.
+    """Append a pair to `gaps` for each offset that is not the previous one plus 1; return the last offset.
 
-    `last_offset` is that of the record before, `NO_OFFSET` if there was none.
+    `last_offset` is that of the previous record, `NO_OFFSET` if there was none.
     """
     for delta in rows[::COLUMNS]:
         offset = wrapped(base_offset + delta, LONG_MIN)
@@ -91,7 +90,7 @@ def follow(rows: array[int], base_offset: int, last_offset: int, gaps: array[int
 
 
 def header_names(payload: Buffer, position: int, count: int) -> Iterator[Buffer]:
-    """Yield the names of the `count` headers at `position`; `MalformedBatch` for what no scan found sound."""
+    """Yield the names of the `count` headers at `position`; `MalformedBatch` for malformed headers."""
     for _ in range(count):
         size, position = _size_at(payload, position)
         yield payload[position : position + size]
@@ -100,12 +99,12 @@ def header_names(payload: Buffer, position: int, count: int) -> Iterator[Buffer]
 
 
 def sequence_of(base_sequence: int, offset_delta: int) -> int:
-    """Return the sequence of a record, -1 when the batch has none."""
+    """Return the sequence of a record, -1 if the batch has none."""
     return -1 if base_sequence < 0 else incremented(base_sequence, offset_delta)
 
 
 def incremented(sequence: int, increment: int) -> int:
-    """Return the sequence `increment` behind `sequence`: from 2³¹−1 they go on to 0, in a Java int's arithmetic."""
+    """Return the sequence `increment` after `sequence`: 0 follows 2³¹−1, with the overflow of a Java int."""
     if sequence > wrapped(INT_MAX - increment, INT_MIN):
         return wrapped(increment - (INT_MAX - sequence) - 1, INT_MIN)
     return wrapped(sequence + increment, INT_MIN)

@@ -1,9 +1,9 @@
-"""Offset indexes (`.index`) and time indexes (`.timeindex`) as lines of text, each entry held against the log.
+"""Dumps offset indexes (`.index`) and time indexes (`.timeindex`) as text, and compares each entry with the log.
 
-The text and the checks are those of Kafka's DumpLogSegments: an entry of an offset index must name the last offset of
-the batch at its position, one of a time index the last offset and the largest timestamp of a batch. That is stricter
-than what an index promises, so entries that are sound may be called mismatches: of appends of several batches, of logs
-below 1.0. Zeros behind the last entry end the listing, but a sanity check takes them for entries, as a broker does.
+Text and checks are those of Kafka's DumpLogSegments: an entry of an offset index must have the last offset of the batch
+at its position, one of a time index the last offset and the largest timestamp of a batch. That is stricter than the
+format, so correct entries may be reported as mismatches: after appends of several batches, and in logs of Kafka below
+1.0. Zeros after the last entry end the listing, but a sanity check counts them as entries, as a broker does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from offsetfs.storage.units import I64_MAX
 
 INDEX_SUFFIX, TIME_INDEX_SUFFIX = ".index", ".timeindex"
 WINDOW_BYTES = 5 << 20
-"""Kafka's --max-message-size: how much of the log is looked at from an entry's position on, for one whole batch."""
+"""Kafka's --max-message-size: the bytes of the log that are read from an entry's position on."""
 
 FILE_BYTES_MAX = 2**31 - 1
 """The largest index that Kafka can map."""
@@ -39,7 +39,7 @@ FILE_BYTES_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """`sanity_only`: check as a broker does when it starts. `verify_only`: check each entry, print none."""
+    """`sanity_only`: check as a broker does on start. `verify_only`: check each entry, print none."""
 
     sanity_only: bool = False
     verify_only: bool = False
@@ -111,7 +111,7 @@ def _check_time(index: _Entries, batch: FoundBatch, timestamp: int, before: int,
 
 
 def _max_timestamp(batch: FoundBatch) -> int:
-    """Return the largest timestamp of the records, -1 when there are none."""
+    """Return the largest timestamp of the records, -1 if there are none."""
     if batch.header.magic < MAGIC:
         return max([-1, *(message.timestamp for message in messages(batch))])
     records = open_records(batch)
@@ -125,7 +125,7 @@ def _max_timestamp(batch: FoundBatch) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """The bytes of an index file, taken for entries to its end."""
+    """The bytes of an index file, as entries up to the end of the file."""
 
     path: str
     base_offset: int
@@ -146,7 +146,7 @@ class _Entries:
         return len(self.data) // self.entry.size
 
     def offset(self, relative: int) -> int:
-        """Return the offset that an entry names, as a Java long holds it."""
+        """Return the offset of an entry with the overflow of a Java long."""
         return wrapped(self.base_offset + relative, LONG_MIN)
 
     def at(self, number: int) -> tuple[int, int]:
@@ -154,7 +154,7 @@ class _Entries:
         return first, second
 
     def listed(self, offset_column: int) -> Iterator[tuple[int, int]]:
-        """Yield the entries up to the first, but for the very first, that has the base offset: zeros have it."""
+        """Yield the entries before the first one, other than entry 0, that has the base offset, as zeros do."""
         for number in range(self.count):
             entry = self.at(number)
             if entry[offset_column] == 0 and number:
@@ -222,10 +222,10 @@ class _Search:
         try:
             return _Entries.read(self._index.beside(INDEX_SUFFIX), offset_index.ENTRY)
         except FileNotFoundError:
-            return None  # the walk begins at the batch that was found last
+            return None  # the scan continues at the last batch found
 
     def first_reaching(self, offset: int) -> FoundBatch | None:
-        """Return the first batch, from where the offset index sends us, whose last offset is ≥ `offset`."""
+        """Return the first batch, from the position in the offset index on, whose last offset is ≥ `offset`."""
         position = self._floor(offset)
         end = self._log.size()
         walk = BatchWalk(self._log, self._index.path, position, end, self._report.cannot_read, HEADER_BLOCK_BYTES)

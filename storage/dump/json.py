@@ -1,10 +1,10 @@
-"""The batches of a log, or its records, as JSON, one object a line: for programs.
+"""Dumps the batches of a log, or its records, as JSON, one object per line.
 
     {"file": …, "position": 0, "size": 97, "magic": 2, "base_offset": 0, "last_offset": 1, "count": 2, …}
     {"file": …, "offset": 0, "timestamp": 1795200002139, "timestamp_type": "CreateTime", "key": "k", "value": "v", …}
 
-A line is a batch, or with `LogOptions.data` a record. Bytes that are no UTF-8 are in base64, under a name that ends in
-`_b64`. What a decoder makes of a record is JSON in JSON's place.
+A line is a batch, or with `LogOptions.data` a record. Bytes that are not UTF-8 are in base64, under a name that ends in
+`_b64`. The JSON text that a decoder returns is embedded as JSON.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class JsonBatches:
         self._lines.line(json.dumps(fields, ensure_ascii=False))
 
     def _records(self, batch: FoundBatch) -> Iterator[tuple[int, Fields]]:
-        """Yield offset and fields of each record; raises where there are no more that are sound."""
+        """Yield offset and fields of each record; raises at the first malformed record."""
         if batch.header.magic < MAGIC:
             label = batch.header.timestamp_type
             for message in dump_legacy.messages(batch):
@@ -83,7 +83,7 @@ class JsonBatches:
 
 
 def batch_fields(batch: FoundBatch) -> Fields:
-    """Return what a batch says, in the order of the bytes; a v0 or v1 message has no more than it knows."""
+    """Return the fields of a batch, in byte order; those that its format has."""
     header = batch.header
     place = {"position": batch.position, "size": header.size, "magic": header.magic}
     times = {"timestamp_type": header.timestamp_type, "max_timestamp": header.max_timestamp}
@@ -124,4 +124,4 @@ def _decoded(text: str | None) -> object:
     try:
         return None if text is None else json.loads(text)
     except ValueError:
-        return text  # a sentence about what could not be read
+        return text  # a message about an unreadable record

@@ -1,7 +1,7 @@
-"""The messages of a v0 or v1 batch that a dump has found, with whatever their bytes say.
+"""The messages of a v0 or v1 batch in a dump, without validation.
 
-`legacy` refuses a message that is damaged; Kafka's reader looks at each field only when it is printed, and at no
-checksum inside a wrapper: so does this. Follows AbstractLegacyRecordBatch and LegacyRecord.
+`legacy` raises for a damaged message. Kafka's reader decodes each field only when it is printed, and verifies no
+checksum inside a wrapper, and this module does the same. Follows AbstractLegacyRecordBatch and LegacyRecord.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SIZE = Struct(">i")
 class FoundMessage:
     """One message: its offset, and its bytes from the checksum on.
 
-    Reading a field that lies beyond the end of the bytes raises `MalformedBatch`.
+    Reading a field beyond the end of the bytes raises `MalformedBatch`.
     """
 
     offset: int
@@ -103,7 +103,7 @@ class FoundMessage:
 
 
 def messages(batch: FoundBatch) -> Iterator[FoundMessage]:
-    """Yield the messages of a batch: itself, or what is in the wrapper; `MalformedBatch` and what inflating raises."""
+    """Yield the messages of a batch: itself, or those in the wrapper; `MalformedBatch`, and errors of decompression."""
     header, data = batch.header, batch.whole()
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     outer = FoundMessage(header.base_offset, data[LOG_OVERHEAD:], append_time)
@@ -132,7 +132,7 @@ def _inflated(header: BatchHeader, outer: FoundMessage) -> bytes | bytearray:
 
 
 def _split(data: bytes | bytearray, append_time: int | None) -> Iterator[FoundMessage]:
-    """Yield the messages as they are stored, up to one that the bytes no longer hold."""
+    """Yield the messages as stored, up to one that is incomplete."""
     view, position = memoryview(data), 0
     while len(view) - position >= _PREFIX.size:
         offset, size = _PREFIX.unpack_from(view, position)
@@ -146,7 +146,7 @@ def _split(data: bytes | bytearray, append_time: int | None) -> Iterator[FoundMe
 
 
 def _base_offset(header: BatchHeader, last: int) -> int:
-    """Return what the offsets inside a wrapper, the last of them `last`, count from."""
+    """Return the offset that the offsets inside a wrapper, the last of them `last`, are relative to."""
     if header.magic == 0 or header.base_offset == 0:  # 0: old librdkafka counted from there
         return 0
     if header.base_offset < last:

@@ -1,6 +1,6 @@
-"""Lines on their way out: the buffer they are written into, and the compiled `_dump` or its plain twin `dump_pure`.
+"""The output buffer of a dump; selects the compiled `_dump` or the Python reference `dump_pure`.
 
-Both twins do the same to every input; the docstrings are in `dump_pure`. OFFSETFS_PURE=1 asks for the plain one.
+Both return the same results; the docstrings are in `dump_pure`. OFFSETFS_PURE=1 selects the Python reference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
 else:
     try:
         from offsetfs.storage.dump._dump import follow, format_records
-    except ModuleNotFoundError:  # a module that is there but does not load is an error to be seen
+    except ModuleNotFoundError:  # a module that exists but fails to load is an error that must be visible
         from offsetfs.storage.dump.dump_pure import follow, format_records
 
 IS_COMPILED = follow.__module__ != "offsetfs.storage.dump.dump_pure"
@@ -26,11 +26,11 @@ IS_COMPILED = follow.__module__ != "offsetfs.storage.dump.dump_pure"
 __all__ = ["IS_COMPILED", "LineBuffer", "LineStyle", "follow", "format_records"]
 
 Write = Callable[[memoryview], object]
-"""Takes all the bytes it is given before it returns; they are overwritten afterwards."""
+"""Writes all the given bytes before it returns; they are overwritten afterwards."""
 
 
 class LineBuffer:
-    """Collects lines and hands them on in large pieces. It holds one piece, or one line when that is longer."""
+    """Collects lines and writes them in large pieces. It holds one piece, or one line if that is longer."""
 
     __slots__ = ("_buffer", "_used", "_write")
 
@@ -54,7 +54,7 @@ class LineBuffer:
         self.put(f"{text}\n".encode("utf-8", "surrogateescape"))
 
     def records(self, payload: Buffer, rows: array[int], style: LineStyle) -> None:
-        """Add the lines of all records in `rows`, which `codec.scan` made of `payload`."""
+        """Add the lines of all records in `rows`, the result of `codec.scan` for `payload`."""
         done, count = 0, len(rows) // COLUMNS
         while True:
             done, self._used = format_records(payload, rows, done, style, self._buffer, self._used)
@@ -66,7 +66,7 @@ class LineBuffer:
                 self._buffer = bytearray(2 * len(self._buffer))
 
     def flush(self) -> None:
-        """Hand on what there is."""
+        """Write the buffered bytes."""
         if self._used:
             used, self._used = self._used, 0
             self._write(memoryview(self._buffer)[:used])

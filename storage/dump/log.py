@@ -1,7 +1,7 @@
-"""A `.log` file, or a snapshot of KRaft's (`.checkpoint`), dumped batch by batch.
+"""Dumps a `.log` file or a KRaft snapshot (`.checkpoint`), batch by batch.
 
-What a batch becomes is the writer's business: `dump_text` or `dump_json`. Where Kafka's tool ends with an exception the
-report gets a sentence, and the dump goes on with the next batch.
+The printer formats the batches: `text` or `json`. Where Kafka's tool ends with an exception, the report gets a message,
+and the dump continues with the next batch.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from offsetfs.storage.names import parse_kept_name
 from offsetfs.storage.records.batch_header import MAGIC, Buffer
 
 BYTES_MAX = 2**31 - 1
-"""As much of a file as Kafka reads of one; also the default, which means all of it."""
+"""The bytes that Kafka reads of one file at most; also the default, which means all of it."""
 
 LOG_SUFFIX, CHECKPOINT_SUFFIX = ".log", ".checkpoint"
 
 Decoder = Callable[[int, Buffer | None, Buffer | None], tuple[str | None, str | None]]
-"""Turns offset, key and value of a record into the texts to print for key and value; None prints nothing."""
+"""Converts offset, key and value of a record to the texts to print for key and value; None prints nothing."""
 
 _BOOTSTRAP = "bootstrap.checkpoint"
 _CHECKPOINT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint\Z")
@@ -35,9 +35,9 @@ _BASE_OFFSET = re.compile(r"0*[0-9]{1,19}\Z")
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What to print of a log. `records` without `data` leaves keys and values out, without `metadata` all the rest.
+    """What to print of a log. `records` without `data` omits keys and values, without `metadata` everything else.
 
-    Batches from `position` on are looked at, and records in `[offset_min, offset_end)`.
+    Batches from `position` on are read, and records in `[offset_min, offset_end)`.
     """
 
     records: bool = False
@@ -51,13 +51,13 @@ class LogOptions:
 
 
 class BatchPrinter(Protocol):
-    """Writes what is wanted of a batch. Its memory is good until the call returns."""
+    """Prints the selected parts of a batch. Its memory is valid until the call returns."""
 
     def put(self, batch: FoundBatch) -> None: ...
 
 
 def dump_log(path: str, options: LogOptions, writer: BatchPrinter, printer: Printer, report: DumpReport) -> None:
-    """Give the batches of the file `path` to `writer`; OSError when it cannot be opened."""
+    """Pass the batches of the file `path` to `writer`; OSError if it cannot be opened."""
     with files.opened(files.real_path(path)) as file:
         _put_title(path, printer, report)
         is_limited = options.bytes_max != BYTES_MAX
@@ -71,7 +71,7 @@ def dump_log(path: str, options: LogOptions, writer: BatchPrinter, printer: Prin
 def _put_batches(walk: BatchWalk, offset_end: int, writer: BatchPrinter) -> None:
     following = LONG_MIN
     for batch in walk:
-        # What a wrapper of v0 or v1 begins with is known only inside; that is at least what follows its neighbour.
+        # The first offset of a v0 or v1 wrapper is known only after decompression; it follows the previous batch.
         first = batch.header.base_offset if batch.header.magic >= MAGIC else following
         if first >= offset_end:
             return
@@ -92,4 +92,4 @@ def _put_title(path: str, printer: Printer, report: DumpReport) -> None:
     elif checkpoint:
         printer.remark(f"Snapshot end offset: {int(checkpoint[1])}, epoch: {int(checkpoint[2])}")
     else:
-        report.told(f"{path}: the name does not say at which offset this begins")
+        report.report_message(f"{path}: the name does not say at which offset this begins")

@@ -1,11 +1,11 @@
-"""How a dump is written down: as the text of Kafka's tool, or as JSON, one object a line.
+"""The output formats of a dump: the text of Kafka's tool, or JSON with one object per line.
 
 An entry is a list of names, in Kafka's spelling, and values:
 
     offset: 33 position: 4103
     {"file": "orders-0/00000000000000000000.index", "offset": 33, "position": 4103}
 
-In JSON the names are spelled `like_this`, and what is only there for the eye is left out.
+In JSON the names are in `snake_case`, and text for human readers is omitted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CAPITAL = re.compile(r"[A-Z]")
 
 @dataclass(frozen=True, slots=True)
 class OptionalLong:
-    """A number that may be missing; Java's text for it."""
+    """An optional number, with Java's text for it."""
 
     value: int | None
 
@@ -32,11 +32,11 @@ class OptionalLong:
 
 
 class Printer(Protocol):
-    """Takes what the dumps of indexes and snapshots have to print, and the titles of all."""
+    """Prints the dumps of indexes and snapshots, and the titles of all files."""
 
     @property
     def lines(self) -> LineBuffer:
-        """Where everything ends up."""
+        """The buffer of the output."""
         ...
 
     def title(self, path: str) -> None:
@@ -44,11 +44,11 @@ class Printer(Protocol):
         ...
 
     def remark(self, text: str) -> None:
-        """Say something that a program would not miss."""
+        """Print text for human readers, which JSON omits."""
         ...
 
     def entry(self, fields: Mapping[str, object], end: str = "") -> None:
-        """Write one entry; `end` stands behind the text of it."""
+        """Write one entry; in text, `end` follows it."""
         ...
 
 

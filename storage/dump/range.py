@@ -1,8 +1,8 @@
-"""Which part of which log files lies between two offsets or times: found by index, the rest is not read.
+"""Selects the part of log files between two offsets or times, by index, without reading the rest.
 
-A bound is an offset, or a time: the first record, in offset order, that is at or after it (as ListOffsets answers).
-The segments of a directory are taken for one log, from those files that were named. Works on a log that is being
-written to, on foreign segments, and without indexes, which are then made anew in temporary files.
+A bound is an offset, or a time: that of the first record, in offset order, that is at or after it (as ListOffsets
+returns). The named segments of a directory are treated as one log. Works on a log that is being written to, on foreign
+segments, and without indexes, which are then built in temporary files.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class RangeBound:
 
 @dataclass(frozen=True, slots=True)
 class DumpRange:
-    """From `start` on, up to and without `end`; None: no bound."""
+    """From `start` up to, not including, `end`; None means no bound."""
 
     start: RangeBound | None = None
     end: RangeBound | None = None
 
 
 def within(paths: Sequence[str], wanted: DumpRange, options: LogOptions) -> Iterator[tuple[str, LogOptions]]:
-    """Yield the log files of `paths` that hold something of the range, and how to dump that much of each.
+    """Yield the log files of `paths` that contain part of the range, with the options to dump that part.
 
-    `InvalidName` for a log file whose name is not that of a segment; what looking into its batches raises; OSError.
+    `InvalidName` for a log file that is not named like a segment; errors of reading its batches; OSError.
     """
     directories: dict[str, list[str]] = {}
     for path in paths:
@@ -79,7 +79,7 @@ def _base_offset(path: str) -> int:
 
 
 def _offset(bound: RangeBound | None, segments: Iterable[Segment], without: int) -> int:
-    """Return the offset that a bound means; `without` for none, and the end of everything for a time after it."""
+    """Return the offset of a bound; `without` for None, and the end of the log for a time after it."""
     if bound is None:
         return without
     if bound.timestamp is None:

@@ -1,8 +1,7 @@
-"""The records of a batch that a dump has found: as many as Kafka's reader would return before it gives up.
+"""The records of a v2 batch in a dump: as many as Kafka's reader would return before it fails.
 
-Of a batch that is not compressed that is every record in front of the first damaged one; of a compressed batch all or
-none, for Kafka inflates and reads it whole first. Format v2 only: `dump_legacy` has the older ones. Follows
-DefaultRecordBatch.
+Of an uncompressed batch these are the records before the first damaged one. Of a compressed batch it is all or none,
+because Kafka decompresses and reads it completely first. `legacy` has the older formats. Follows DefaultRecordBatch.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ _GZIP_WINDOW_BITS = 31
 
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
-    """Rows as `codec.scan` makes them of `payload`; `fault` says why there are no more, None when these are all.
+    """Rows, the result of `codec.scan` for `payload`; `fault` is why there are no more, None if these are all.
 
-    Offsets count from `base_offset`, timestamps from `base_timestamp` unless there is an `append_time`.
+    Offsets are relative to `base_offset`, timestamps to `base_timestamp` unless there is an `append_time`.
     """
 
     payload: Buffer
@@ -50,7 +49,7 @@ class FoundRecords:
         return wrapped(self.base_timestamp + row[1], LONG_MIN) if self.append_time is None else self.append_time
 
     def max_timestamp(self) -> int:
-        """Return the largest timestamp, at least -1, which is also that of no records at all."""
+        """Return the largest timestamp; -1 if there are no records."""
         if self.append_time is not None:
             return max(self.append_time, -1) if self.rows else -1
         deltas = set(self.rows[1 :: codec.COLUMNS])
@@ -95,7 +94,7 @@ def _open(header: BatchHeader, data: memoryview) -> FoundRecords:
 
 
 def inflated(codec_id: int, data: Buffer) -> bytes | bytearray:
-    """Return what `data` inflates to. Behind the end of a gzip stream nobody looks, as in Java."""
+    """Return the decompressed data. As in Java, bytes after the end of a gzip stream are ignored."""
     try:
         return decompress(codec_id, data, PAYLOAD_BYTES_MAX)
     except MalformedBatch:
@@ -112,10 +111,10 @@ def inflated(codec_id: int, data: Buffer) -> bytes | bytearray:
 
 
 def rows_before_damage(payload: Buffer, count: int) -> array[int]:
-    """Return the rows in front of the first record that is not sound.
+    """Return the rows before the first malformed record.
 
-    When the records are followed by something else, the last of them counts as damaged: Kafka looks before it returns
-    that one.
+    If other bytes follow the records, the last record counts as malformed, because Kafka checks that before returning
+    it.
     """
     rows = array("q")
     position = done = 0
@@ -131,11 +130,11 @@ def rows_before_damage(payload: Buffer, count: int) -> array[int]:
 
 
 def _row_at(payload: Buffer, position: int) -> tuple[array[int], int]:
-    """Return the row of the one record at `position`, and the position behind it."""
+    """Return the row of the record at `position`, and the position after it."""
     size, start = varint.decode(payload, position, len(payload))
     if not 1 <= size <= len(payload) - start:
         raise MalformedBatch(f"a record of {size} bytes")
     row = codec.scan(payload[position : start + size], 1)
-    for column in (2, 4, 6):  # positions, which count from the record
+    for column in (2, 4, 6):  # positions, which are relative to the record
         row[column] += position
     return row, start + size

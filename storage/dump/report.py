@@ -1,8 +1,8 @@
-"""What a dump has to say beside what it prints: what could not be read, at once; what does not agree, at the end.
+"""Errors and findings of a dump: unreadable data is reported at once, mismatches at the end.
 
-Kafka's DumpLogSegments ends with an exception at the first thing it cannot read. Here that is one sentence, and the
-dump goes on behind it. What its index checks and offset checks find is no failure: it is listed at the end, in Kafka's
-words and order, the last found first for offset indexes and gaps. Paths are as they were given, where Kafka makes them
+Kafka's DumpLogSegments ends with an exception at the first thing that it cannot read. Here that is one message, and the
+dump continues after it. Mismatches found by index and offset checks are not failures: they are listed at the end, in
+Kafka's words and order, for offset indexes and gaps the last one first. Paths are printed as given; Kafka makes them
 absolute.
 """
 
@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from offsetfs.storage.errors import StorageError
 
 Pairs = dict[str, "array[int]"]
-"""By path: two numbers for each finding, in the order they were found."""
+"""By path: two numbers for each finding, in the order of detection."""
 
 
 class DumpReport:
     """Collects the findings of one run.
 
-    At once, and without a newline: `say` gets what Kafka's tool says too, `complain` what it would have ended with.
+    Called at once, without a newline: `say` gets messages that Kafka's tool prints too, `complain` those of its
+    exceptions.
     """
 
     __slots__ = ("_complain", "_index", "_offsets", "_say", "_time_missing", "_time_order", "_times", "unreadable")
@@ -29,7 +30,7 @@ class DumpReport:
         self._say = say
         self._complain = complain
         self.unreadable = 0
-        """How many things could not be read: Kafka's tool would have ended at the first."""
+        """The number of things that could not be read. Kafka's tool would have ended at the first."""
         self._index: Pairs = {}
         self._times: Pairs = {}
         self._time_order: Pairs = {}
@@ -37,7 +38,7 @@ class DumpReport:
         self._offsets: Pairs = {}
 
     def cannot_read(self, error: StorageError | OSError) -> None:
-        """Say what could not be read, and where."""
+        """Report what could not be read, and where."""
         self.unreadable += 1
         if isinstance(error, OSError) and error.strerror:
             self._complain(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
@@ -45,11 +46,11 @@ class DumpReport:
             self._complain(str(error))
 
     def ignored(self, path: str) -> None:
-        """A file that no dump exists for. That is no failure."""
+        """Report a file of an unknown kind. That is not a failure."""
         self._say(f"Ignoring unknown file {path}")
 
-    def told(self, sentence: str) -> None:
-        """Pass on what a reader says of its file in so many words; as Kafka, that is no failure either."""
+    def report_message(self, sentence: str) -> None:
+        """Report a message of a reader about its file. As in Kafka, that is not a failure."""
         self._say(sentence)
 
     # --- findings, in Kafka's words ----------------------------------------------------------------------------------

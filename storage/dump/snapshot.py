@@ -1,6 +1,6 @@
-"""Producer snapshots (`.snapshot`) and transaction indexes (`.txnindex`) as lines of text, those of DumpLogSegments.
+"""Dumps producer snapshots (`.snapshot`) and transaction indexes (`.txnindex`) as text, like DumpLogSegments.
 
-A snapshot that is damaged is described in the words of Kafka's ProducerStateManager, which its tool also takes for no
+A damaged snapshot is described with the messages of Kafka's ProducerStateManager; as in Kafka's tool, that is not a
 failure.
 """
 
@@ -30,7 +30,7 @@ _SEQUENCES = 2**31
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEntry:
-    """A producer as its entry says it, unchanged; `producers` draws the layout."""
+    """The fields of a producer's entry, without validation; `producers` has the layout."""
 
     producer_id: int
     producer_epoch: int
@@ -53,7 +53,7 @@ def dump_snapshot(path: str, printer: Printer, report: DumpReport) -> None:
         for entry in snapshot_entries(files.read_file(files.real_path(path))):
             _put_producer(entry, printer)
     except InvalidSnapshot as error:
-        report.told(error.reason)
+        report.report_message(error.reason)
 
 
 def snapshot_entries(data: bytes) -> Iterator[SnapshotEntry]:
@@ -71,7 +71,7 @@ def snapshot_entries(data: bytes) -> Iterator[SnapshotEntry]:
 
 
 def _fault(data: bytes) -> str | None:
-    """Return what is wrong with the form of a snapshot, "null" where it ends too early; None when it is right."""
+    """Return the format error of a snapshot, "null" if it ends too early; None if it is valid."""
     version, _, count = _HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size, b"\0"))
     room = len(data) - _HEADER.size
     if version != _VERSION and len(data) >= _VERSION_SIZE:
@@ -86,7 +86,7 @@ def _fault(data: bytes) -> str | None:
 
 
 def _put_producer(entry: SnapshotEntry, printer: Printer) -> None:
-    """Write one producer. Without a batch the text ends with a space, as Kafka's."""
+    """Write one producer. Without a batch the text ends with a space, as in Kafka."""
     first = entry.current_txn_first_offset
     producer = {
         "producerId": entry.producer_id,

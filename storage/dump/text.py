@@ -36,7 +36,7 @@ class TextBatches:
         self._last_offset = NO_OFFSET
 
     def put(self, batch: FoundBatch) -> None:
-        """Write the line of `batch` and, if they are wanted, those of its records."""
+        """Write the line of `batch` and, if selected, those of its records."""
         self._lines.line(batch_line(batch))
         if self._options.records:
             self._put_records(batch)
@@ -122,7 +122,7 @@ class TextBatches:
 
     @contextlib.contextmanager
     def _line(self, batch: FoundBatch, offset: int) -> Iterator[None]:
-        """End the line, also one that damage cuts off."""
+        """End the line, also if damage cuts it off."""
         try:
             yield
         except StorageError as error:
@@ -140,7 +140,7 @@ def _metadata(header: BatchHeader, records: FoundRecords, row: array[int]) -> st
 
 
 def _legacy_metadata(label: str, message: FoundMessage) -> str:
-    """The brace that nothing opened is Kafka's."""
+    """The closing brace without an opening one is Kafka's."""
     return (
         f"| offset: {message.offset} {label}: {message.timestamp}"
         f" keySize: {message.key_size} valueSize: {message.value_size}"
