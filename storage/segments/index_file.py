@@ -45,7 +45,7 @@ _UNKNOWN = -I64_MAX - 1  # in `_first_keys`: not read yet
 class IndexFile:
     """The entries of one index file. The owner interprets the fields."""
 
-    __slots__ = ("_count", "_first_keys", "_is_dirty", "_length", "bytes_max", "entry", "file", "followed", "writable")
+    __slots__ = ("_count", "_first_keys", "_length", "bytes_max", "entry", "file", "followed", "writable")
 
     def __init__(self, file: files.File, entry: Struct, *, bytes_max: int, writable: bool, followed: bool) -> None:
         self._first_keys = array("q")  # of each block; replaced, never shortened, because readers hold no lock
@@ -60,7 +60,6 @@ class IndexFile:
             raise CorruptIndex(reason, path=file.path)
         self._length = length
         self._count = self._find_count(length // entry.size, 0)
-        self._is_dirty = True  # an earlier process may not have synced it
 
     @classmethod
     def open(
@@ -210,7 +209,7 @@ class IndexFile:
         After an error `count` is unchanged, and the next entry overwrites the slot.
         """
         assert self.writable
-        self._write(self._count, self.entry.pack(first, second))
+        self.file.write(self._count * self.entry.size, self.entry.pack(first, second))
         self._count += 1
 
     def truncate(self, count: int) -> None:
@@ -219,52 +218,29 @@ class IndexFile:
         stale = self._count - count
         if stale > 0:
             self._count = count
-            self._write(count, bytes(stale * self.entry.size))
+            self.file.write(count * self.entry.size, bytes(stale * self.entry.size))
             self._first_keys = array("q")
 
     def reset(self) -> None:
         """Remove all entries and cut the file to length 0. For recovery only: there may be no other reader."""
         assert self.writable
         self._count = 0
-        self._resize(0)
+        self.file.truncate(0)
         self._first_keys = array("q")
 
     def preallocate(self) -> None:
         """Extend the file to `bytes_max` as a sparse file, as Kafka does for the active segment."""
         assert self.writable
-        self._resize(max(self.count_max, self._count))
+        self.file.truncate(max(self.count_max, self._count) * self.entry.size)
 
     def trim(self) -> None:
         """Cut the file to its entries, as Kafka does for segments that are not active."""
         assert self.writable
-        self._resize(self._count)
-
-    def _write(self, number: int, data: bytes) -> None:
-        try:
-            self.file.write(number * self.entry.size, data)
-        finally:
-            self._is_dirty = True  # not before: a flush in another thread would take it back too early
-
-    def _resize(self, count: int) -> None:
-        try:
-            self.file.truncate(count * self.entry.size)
-        finally:
-            self._is_dirty = True
+        self.file.truncate(self._count * self.entry.size)
 
     def flush(self) -> None:
-        """Sync entries and length. A lost index costs a rebuild, but no records.
-
-        Makes no system call when nothing was written since the last one: an entry comes with every 4 KiB of records at
-        most, and two of the three syncs of a partition that is written slowly would be for files without a change.
-        """
-        if not self._is_dirty:
-            return
-        self._is_dirty = False  # before the sync: an entry that is written meanwhile makes it true again
-        try:
-            self.file.sync()
-        except BaseException:
-            self._is_dirty = True
-            raise
+        """Sync entries and length. A lost index costs a rebuild, but no records."""
+        self.file.sync()
 
     def close(self) -> None:
         """Trim the file, if it is writable, and close it."""

@@ -268,34 +268,6 @@ def test_flush_syncs_the_file(make_index: OpenIndex, monkeypatch: pytest.MonkeyP
     assert synced == [index.path]
 
 
-def test_an_index_without_a_change_is_not_synced_again(make_index: OpenIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
-    monkeypatch.setattr(File, "sync", lambda file: synced.append(file.path))
-    index = make_index()
-    index.flush()
-    index.flush()
-    assert synced == [index.path]
-    index.append(BASE + 1, 4096)
-    index.flush()
-    index.flush()
-    assert len(synced) == 2
-
-
-def test_an_index_whose_sync_failed_is_synced_again(make_index: OpenIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
-
-    def fail(file: File) -> None:
-        raise OSError(errno.EMFILE, "no")
-
-    index = make_index()
-    monkeypatch.setattr(File, "sync", fail)
-    with pytest.raises(OSError, match="no"):
-        index.flush()
-    monkeypatch.setattr(File, "sync", lambda file: synced.append(file.path))
-    index.flush()
-    assert synced == [index.path]
-
-
 # --- readers ---------------------------------------------------------------------------------------------------------
 
 
