@@ -1,7 +1,7 @@
-"""Doing the same for many things at once, where each waits for the disk most of the time.
+"""Runs I/O-bound work in parallel threads.
 
-A file system writes its journal once for all who wait for it, so that a thousand syncs by many threads cost little more
-than the first; one after the other they cost a turn of the disk each.
+A file system commits its journal once for all threads that wait for it. So a thousand syncs by many threads cost little
+more than the first one; sequential syncs each cost a disk access.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from offsetfs.storage.thread_start import StartedThread, ThreadNotStarted, start
 
 THREADS = 16
 WORTH_THREADS = 8
-"""Fewer things than this are done one after the other."""
+"""Fewer items are processed sequentially."""
 
 T = TypeVar("T")
 
 
 def for_each(items: Sequence[T], action: Callable[[T], None]) -> None:
-    """Call `action` for each of `items`, in several threads when they are many; no thread is at work after return.
+    """Call `action` for each of `items`, in several threads if there are many; returns after all threads have ended.
 
-    This thread is one of them, so that the work is done also when no thread can be started.
-
-    Where some raise errors that of the first of them is raised; those behind it may have been done, or not.
+    The calling thread takes part, so that the work is done even if no thread can be started. If calls raise, the error
+    of the first failed item is raised; later items may or may not have been processed.
     """
     if len(items) < WORTH_THREADS or THREADS == 1:
         for item in items:
@@ -36,7 +35,7 @@ def for_each(items: Sequence[T], action: Callable[[T], None]) -> None:
         while waiting:
             try:
                 number, item = waiting.popleft()
-            except IndexError:  # another thread took the last one
+            except IndexError:  # another thread took the last item
                 return
             try:
                 action(item)

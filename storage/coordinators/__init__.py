@@ -1,1 +1,1 @@
-"""What brokers keep in topics of their own: groups, offsets, transactions, cluster metadata."""
+"""The records of Kafka's internal topics: groups, offsets, transactions, cluster metadata."""

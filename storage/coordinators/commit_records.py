@@ -40,7 +40,7 @@ def key_of(group: str, partition: TopicPartition) -> bytes:
 
 
 def value_of(offset: int, timestamp: int) -> bytes:
-    """Return the value that commits `offset`, the one to read next, at `timestamp` in milliseconds."""
+    """Return the value that commits `offset`, the next one to read, at `timestamp` in milliseconds."""
     return _VALUE_START.pack(_VALUE_VERSION, offset, _NO_EPOCH) + _string("") + _LONG.pack(timestamp)
 
 
@@ -50,7 +50,7 @@ def _string(text: str) -> bytes:
 
 
 def partition_of(group: str, partitions: int) -> int:
-    """Return the partition, of so many, in which the group's commits lie: |String.hashCode| modulo."""
+    """Return the partition, of so many, that holds the group's commits: |String.hashCode| modulo."""
     units = group.encode("utf-16-be", "surrogatepass")
     hashed = 0
     for position in range(0, len(units), 2):

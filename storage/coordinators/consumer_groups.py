@@ -41,7 +41,7 @@ _VALUE_SIZE_MIN = 20
 
 
 class Commit(NamedTuple):
-    """Where a group goes on reading a partition. `timestamp`: of the record that says so, milliseconds."""
+    """The offset at which a group continues to read a partition. `timestamp`: of the record, in milliseconds."""
 
     partition: TopicPartition
     offset: int
@@ -49,7 +49,7 @@ class Commit(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """A commit against the end of its partition; None when the directory has no such partition, or it does not open."""
+    """A commit and the end of its partition; None if the directory has no such partition, or it does not open."""
 
     partition: TopicPartition
     committed: int
@@ -83,7 +83,7 @@ class ConsumerGroups:
         return self._replay.refresh(limits, nowait=nowait, bytes_max=bytes_max)
 
     def names(self, *, nowait: bool = False) -> list[bytes]:
-        """Return the groups that have committed something or have members, sorted, as of the last `refresh`."""
+        """Return the groups with commits or members, sorted, as of the last `refresh`."""
         with self._replay.states(nowait=nowait) as states:
             return sorted({group for state in states for group in state.groups()})
 
@@ -140,7 +140,7 @@ class _Committed:
         self._notes = notes
 
     def groups(self) -> set[bytes]:
-        """Return the groups that anything is known of."""
+        """Return the known groups."""
         return {*self.commits, *self.described}
 
     def knows(self, group: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Control records, as the text that a dump shows of them: ends of transactions, and what KRaft writes into its log.
+"""Formats control records for a dump: ends of transactions, and KRaft's own records.
 
     key     i16 version, i16 type       value   of ABORT and COMMIT: i16 version, i32 coordinator epoch
                                                 of the others: a generated message, flexible
@@ -44,13 +44,13 @@ MESSAGES: dict[int, tuple[str, tuple[Field, ...]]] = {
     5: ("KRaftVersion", (_VERSION, Field("kRaftVersion", "int16"))),
     6: ("KRaftVoters", (_VERSION, Field("voters", _QUORUM_MEMBER, many=True))),
 }
-"""By type: the word in front of the fields, and the fields."""
+"""By type: the word before the fields, and the fields."""
 
 _ENDS = {ABORT: "ABORT", COMMIT: "COMMIT"}
 
 
 def show(key: Buffer | None, value: Buffer | None) -> str:
-    """Return what a dump says of a control record; `MalformedBatch` for one that Kafka would not take."""
+    """Return the text of a control record; `MalformedBatch` for one that Kafka would not accept."""
     type_id = _type_of(key)
     if type_id in _ENDS:
         return f"endTxnMarker: {_ENDS[type_id]} coordinatorEpoch: {_coordinator_epoch(value)}"
@@ -69,7 +69,7 @@ def show(key: Buffer | None, value: Buffer | None) -> str:
 
 
 def _add_directories(message: dict[str, object]) -> None:
-    """Kafka reads version 0, whatever the message says it is, and shows that one: with a field that it has not read."""
+    """Add a field that the record does not have: Kafka decodes and prints it as version 0, whatever its version."""
     version, voters, granting = message["version"], message["voters"], message["grantingVoters"]
     assert isinstance(version, int) and isinstance(voters, list) and isinstance(granting, list)
     for voter in voters + granting if version > 0 else ():

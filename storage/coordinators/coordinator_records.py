@@ -1,12 +1,12 @@
-"""Records of the topics in which Kafka's coordinators keep their state, as the text that a dump shows of them.
+"""Formats records of Kafka's coordinator topics for a dump.
 
     key     i16 type, then the fields of the key
     value   i16 version, then the fields of the value; no value at all is a tombstone
 
     key: {"type":"1","data":{"group":"billing","topic":"orders","partition":0}} payload: {"version":"4","data":{…}}
 
-What cannot be read is said in the place of the key, in Kafka's words. Follows Kafka's CoordinatorRecordSerde and the
-parsers of DumpLogSegments on top of it.
+An error is printed instead of the key, in Kafka's words. Follows Kafka's CoordinatorRecordSerde and the parsers of
+DumpLogSegments on top of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Shown = tuple[str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class RecordType:
-    """What the records of one type have as key and as value. `expand` may change the fields of a value for showing."""
+    """The key and value schemas of one record type. `expand` may change the fields of a value before printing."""
 
     key: Message
     value: Message
@@ -36,7 +36,7 @@ class RecordType:
 
 
 def show(types: Mapping[int, RecordType], offset: int, key: Buffer | None, value: Buffer | None) -> Shown:
-    """Return the texts of a record; `MalformedBatch` when it has no key, which no coordinator writes."""
+    """Return the texts of a record; `MalformedBatch` if it has no key, which no coordinator writes."""
     if key is None:
         raise MalformedBatch("the record has no key, and this decoder reads keys", offset=offset)
     try:

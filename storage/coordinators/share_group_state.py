@@ -1,4 +1,4 @@
-"""What is in `__share_group_state`: how far share groups are in each partition, and the records under way.
+"""The schemas of `__share_group_state`: the progress of share groups in each partition, and records in flight.
 
 Follows Kafka's ShareSnapshot and ShareUpdate records (KIP-932).
 """

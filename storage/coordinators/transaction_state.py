@@ -1,4 +1,4 @@
-"""What is in `__transaction_state`: for each transactional id its producer, its state, its partitions.
+"""The schemas of `__transaction_state`: producer, state and partitions of each transactional id.
 
 Follows Kafka's TransactionLogKey and TransactionLogValue (KIP-98, KIP-890).
 """

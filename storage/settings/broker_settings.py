@@ -1,12 +1,12 @@
-"""Kafka's settings of a broker, as `server.properties` has them, and what each of them means here.
+"""A broker's settings, as in `server.properties`, and their meaning here.
 
     log.retention.hours=24, log.retention.ms=1000   →   retention.ms=1000      a default of topics
     log.cleaner.threads=2                           →   the directory's (`directory_config`)
     num.network.threads=8                           →   known, without effect here
 
-Where several names stand for one topic setting Kafka's order decides: milliseconds before minutes before hours,
-whatever stands first in the file. A name that Kafka does not have is an error. Follows ServerTopicConfigSynonyms,
-KafkaConfig and AbstractKafkaConfig of Kafka 4.1, and the names that earlier versions had.
+If several names set one topic setting, Kafka's order decides: milliseconds before minutes before hours, whatever their
+order in the file. A name that Kafka does not have is an error. Follows ServerTopicConfigSynonyms, KafkaConfig and
+AbstractKafkaConfig of Kafka 4.1, and the names of earlier versions.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "local.retention.ms": (("log.local.retention.ms", 1),),
     "local.retention.bytes": (("log.local.retention.bytes", 1),),
 }
-"""By topic setting: the broker's names for it, the first of which counts, and the unit of each in the topic's."""
+"""By topic setting: the broker's names for it, by precedence, each with its unit in that of the topic setting."""
 
 _TOPIC_SETTING = {name: (topic, unit) for topic, names in _SYNONYMS.items() for name, unit in names}
 
@@ -168,25 +168,25 @@ class BrokerSettings:
     topic_defaults: Mapping[str, str]
     """By the names of topic settings."""
     directory: Mapping[str, str]
-    """As `DirectoryConfig.from_properties` takes them."""
+    """In the form that `DirectoryConfig.from_properties` takes."""
     without_effect: tuple[str, ...]
-    """Names that Kafka has and that change nothing here."""
+    """Names that Kafka has and that have no effect here."""
 
 
 def is_known(name: str) -> bool:
-    """Whether Kafka has a setting of a broker of that name, with or without an effect here."""
+    """Return whether Kafka has a broker setting of that name, with or without effect here."""
     return name in NAMES or name in _WITHOUT_EFFECT or name.startswith(_WITHOUT_EFFECT_PREFIXES)
 
 
 def has_effect(name: str) -> bool:
-    """Whether a setting of a broker changes what is done here."""
+    """Return whether a broker setting has an effect here."""
     return name in NAMES
 
 
 def topic_setting(name: str, value: str) -> tuple[str, str] | None:
-    """Return the topic setting, and its value, that a broker's setting stands for; None when it is none of topics.
+    """Return the topic setting, and its value, for a broker setting; None if there is none.
 
-    `InvalidConfig` when the value cannot be converted.
+    `InvalidConfig` if the value cannot be converted.
     """
     if name not in _TOPIC_SETTING:
         return None
@@ -197,9 +197,9 @@ def topic_setting(name: str, value: str) -> tuple[str, str] | None:
 
 
 def resolve(properties: Mapping[str, str]) -> BrokerSettings:
-    """Sort a broker's settings by what they concern. `InvalidConfig` for an unknown name or an illegal value.
+    """Classify a broker's settings. `InvalidConfig` for an unknown name or an illegal value.
 
-    Values are checked as far as they have an effect.
+    Only values with an effect are checked.
     """
     for name in properties:
         if not is_known(name):
@@ -219,14 +219,14 @@ def resolve(properties: Mapping[str, str]) -> BrokerSettings:
 
 
 def metadata_log_directory(properties: Mapping[str, str]) -> str | None:
-    """Return the directory in which a broker with these settings has its metadata log; None where they do not say."""
+    """Return the metadata log directory of a broker with these settings; None if they do not set it."""
     if properties.get(METADATA_LOG_DIR):
         return properties[METADATA_LOG_DIR]
     return log_directories(properties).split(",")[0].strip() or None
 
 
 def log_directories(properties: Mapping[str, str]) -> str:
-    """Return the log directories of a broker with these settings, commas between them; "" where they do not say."""
+    """Return the log directories of a broker with these settings, separated by commas; "" if they do not set them."""
     return next((properties[name] for name in LOG_DIRS if properties.get(name)), "")
 
 
@@ -238,7 +238,7 @@ def _milliseconds(name: str, value: str, unit: int, low: int) -> str:
 
 
 def _retention_ms(name: str, value: str, unit: int) -> str:
-    """Return a retention as Kafka takes it: a negative one is none, and zero is refused."""
+    """Return a retention as Kafka interprets it: a negative value means no limit, and zero is refused."""
     kind = IntegerType(-LONG_MAX - 1 if unit == 1 else -INT_MAX - 1, LONG_MAX if unit == 1 else INT_MAX)
     number = kind.parse(name, value)
     kind.check(name, number)

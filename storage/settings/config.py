@@ -1,9 +1,9 @@
-"""The settings of a topic, with Kafka's names, defaults and ranges; checked when built, frozen afterwards.
+"""The settings of a topic, with Kafka's names, defaults and ranges; validated when built, immutable afterwards.
 
-`LogConfig` holds every storage setting of a topic. Those that mean nothing without replicas or tiers are taken and
-kept, so that a topic's settings can be copied from a broker as they are; where taking one would promise what is not
-done (tiered storage), the only legal value is the one that asks for nothing. Follows Kafka's `LogConfig` and
-`TopicConfig`; the brokers' own synonyms (`log.segment.bytes`) are not known here.
+`LogConfig` has every storage setting of a topic. Settings that have no effect without replicas or tiers are accepted
+and stored, so that a topic's settings can be copied from a broker. If a value would promise something that is not done
+(tiered storage), only the value that disables it is legal. Follows Kafka's `LogConfig` and `TopicConfig`; the brokers'
+synonyms (`log.segment.bytes`) are in `broker_settings`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def _milliseconds(default: int, low: int = 0) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The settings of one topic: `segment.bytes` is the field `segment_bytes`. InvalidConfig when one is out of range.
+    """The settings of one topic: `segment.bytes` is the field `segment_bytes`. InvalidConfig if one is out of range.
 
-    Sizes are bytes, `_ms` is milliseconds. 2⁶³−1 stands for never, -1 in retention for without limit.
+    Sizes are in bytes, `_ms` is milliseconds. 2⁶³−1 means never, -1 in retention means no limit.
     """
 
     segment_bytes: int = _setting(1 << 30, IntegerType(14, INT_MAX))
@@ -79,7 +79,7 @@ class LogConfig:
     compression_lz4_level: int = _setting(9, CompressionLevelType("lz4"))
     compression_zstd_level: int = _setting(3, CompressionLevelType("zstd"))
 
-    # Taken and kept, without effect: there is one replica, one format that is written, one tier.
+    # Accepted and stored, without effect: there is one replica, one format that is written, one tier.
     message_format_version: str = _setting("3.0", VersionType())
     min_insync_replicas: int = _setting(1, IntegerType(1, INT_MAX))
     unclean_leader_election_enable: bool = _setting(False, BooleanType())
@@ -98,18 +98,18 @@ class LogConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], base: LogConfig | None = None) -> LogConfig:
-        """Build from Kafka's names and texts; what is not named is taken from `base` (left out: the defaults)."""
+        """Build from Kafka's names and texts; other settings come from `base` (default: the defaults)."""
         values = {name.replace(".", "_"): parse_property(name, text) for name, text in properties.items()}
         changes: dict[str, Any] = dict(values)
         return replace(DEFAULTS if base is None else base, **changes)
 
     def properties(self) -> dict[str, str]:
-        """Return all settings as `from_properties` takes them."""
+        """Return all settings in the form that `from_properties` takes."""
         return {property_name(s.name): s.metadata["kind"].format(getattr(self, s.name)) for s in fields(self)}
 
     @property
     def compression(self) -> Compression:
-        """How appends are compressed. `producer` leaves it to the producer, which none of ours does."""
+        """How appends are compressed. `producer` means that the producer decides, and offsetfs does not compress."""
         match self.compression_type:
             case "gzip":
                 return Compression("gzip", self.compression_gzip_level)
@@ -127,23 +127,26 @@ class LogConfig:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether old segments go by age and size."""
+        """Whether old segments are removed by age and size."""
         return "delete" in self.cleanup_policy
 
     @property
     def roll_ms(self) -> int:
-        """How long a segment may stay active: a compacted topic's records have to leave it to be compacted."""
+        """How long a segment may stay active.
+
+        In a compacted topic, records must leave the active segment to be compacted.
+        """
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @property
     def timestamp_before_max_ms(self) -> int:
-        """How far a record's time may lie back: what is set, or the older setting for both directions."""
+        """How far a record's timestamp may lie in the past: this setting, or the older one for both directions."""
         newer = self.message_timestamp_before_max_ms
         return newer if newer != LONG_MAX else self.message_timestamp_difference_max_ms
 
     @property
     def timestamp_after_max_ms(self) -> int:
-        """How far a record's time may lie ahead: what is set, or the older setting for both directions."""
+        """How far a record's timestamp may lie in the future: this setting, or the older one for both directions."""
         newer = self.message_timestamp_after_max_ms
         return newer if newer != LONG_MAX else self.message_timestamp_difference_max_ms
 
@@ -154,12 +157,12 @@ def property_name(field_name: str) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raise InvalidConfig unless there is a setting of this name."""
+    """Raise InvalidConfig unless a setting of this name exists."""
     setting_type(_KINDS, name)
 
 
 def parse_property(name: str, text: str) -> Value:
-    """Return the value that `text` means for the setting `name`; InvalidConfig names setting, value and range."""
+    """Parse `text` for the setting `name`; InvalidConfig with setting, value and range."""
     return parse_value(_KINDS, name, text)
 
 
@@ -168,7 +171,7 @@ _KINDS: dict[str, SettingType] = {
 }
 
 NAMES = tuple(_KINDS)
-"""Every setting there is, by Kafka's name."""
+"""All settings, by Kafka's name."""
 
 DEFAULTS = LogConfig()
 """Kafka's defaults."""

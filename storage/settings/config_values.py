@@ -1,7 +1,7 @@
-"""What a setting can be: a whole number, a fraction, a flag, one of several words. Reads, checks and writes the text.
+"""The types of settings: integer, number, flag, choice, list. Parses, validates and formats their texts.
 
-Each kind knows its legal range and names it when it refuses. Text is read as Kafka's `ConfigDef.parseType` reads it:
-blanks around it are cut, `true` and `false` in any case, lists at commas.
+Each type knows its legal range and includes it in errors. Text is parsed as by Kafka's `ConfigDef.parseType`: blanks
+around it are removed, `true` and `false` are case-insensitive, lists are separated by commas.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class SettingType(Protocol):
     """The legal values of one setting."""
 
     def parse(self, name: str, text: str) -> Value:
-        """Return what `text` means; InvalidConfig when it is no such value. The range is `check`'s."""
+        """Parse `text`; InvalidConfig if it has the wrong form. `check` checks the range."""
 
     def check(self, name: str, value: object) -> None:
         """Raise InvalidConfig unless `value` is legal."""
 
     def format(self, value: object) -> str:
-        """Return the text that `parse` reads as `value`."""
+        """Return the text that `parse` parses as `value`."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerType:
-    """A whole number in `[low, high]`."""
+    """An integer in `[low, high]`."""
 
     low: int
     high: int
@@ -67,7 +67,7 @@ class IntegerType:
 
 @dataclass(frozen=True, slots=True)
 class CompressionLevelType:
-    """A compression level of one codec, as the codec itself judges it."""
+    """A compression level of one codec, validated by the codec itself."""
 
     codec: str
 
@@ -123,7 +123,7 @@ class NumberType:
 
 @dataclass(frozen=True, slots=True)
 class BooleanType:
-    """`true` or `false`, or only what is `allowed` of them."""
+    """`true` or `false`, or only one of them if `allowed` says so."""
 
     allowed: tuple[bool, ...] = (True, False)
 
@@ -147,7 +147,7 @@ class BooleanType:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceType:
-    """One of these words, in this spelling."""
+    """One of these words, case-sensitive."""
 
     words: tuple[str, ...]
 
@@ -164,7 +164,7 @@ class ChoiceType:
 
 @dataclass(frozen=True, slots=True)
 class ListType:
-    """Any of these words, separated by commas; each counts once. None of them is legal, and written as nothing."""
+    """Any of these words, separated by commas, without repeats. The empty list is legal, and has an empty text."""
 
     words: tuple[str, ...]
 
@@ -202,7 +202,7 @@ class VersionType:
 
 
 def setting_type(kinds: Mapping[str, SettingType], name: str) -> SettingType:
-    """Return what the setting `name` can be; InvalidConfig, with the nearest there is, when there is none of it."""
+    """Return the type of the setting `name`; InvalidConfig, with the closest name, if it does not exist."""
     kind = kinds.get(name)
     if kind is None:
         near = difflib.get_close_matches(name[:100].replace("_", "."), kinds, n=1)
@@ -211,7 +211,7 @@ def setting_type(kinds: Mapping[str, SettingType], name: str) -> SettingType:
 
 
 def parse_value(kinds: Mapping[str, SettingType], name: str, text: str) -> Value:
-    """Return the value that `text` means for the setting `name`; InvalidConfig names setting, value and range."""
+    """Parse `text` for the setting `name`; InvalidConfig with setting, value and range."""
     kind = setting_type(kinds, name)
     value = kind.parse(name, text)
     kind.check(name, value)
@@ -219,13 +219,13 @@ def parse_value(kinds: Mapping[str, SettingType], name: str, text: str) -> Value
 
 
 def printable(value: object) -> str:
-    """Return `value` for a message: control characters escaped, not longer than a line."""
+    """Return `value` for a message: control characters escaped, at most a line long."""
     text = repr(value[:TEXT_LENGTH_MAX] if isinstance(value, str) else value)
     return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _whole_number(low: int, high: int) -> str:
-    """Return the range in words; the largest long of Java means that there is no upper limit."""
+    """Describe the range. The largest Java long means no upper limit."""
     if high == LONG_MAX:
         return f"a whole number, {low} or greater"
     return f"a whole number from {low} to {high}"

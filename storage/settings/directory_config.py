@@ -1,8 +1,8 @@
-"""The settings of a whole log directory: what Kafka keeps in `server.properties` for all its logs.
+"""The settings of a whole log directory, which Kafka keeps in `server.properties` for all its logs.
 
-Kafka's names, defaults and ranges; checked when built, frozen afterwards. Only those that say when and how background
-tasks of a directory run: the broker's defaults of topics (`log.retention.ms`) are in `broker_settings`. Follows
-KafkaConfig, ServerLogConfigs, CleanerConfig and TransactionLogConfig.
+Kafka's names, defaults and ranges; validated when built, immutable afterwards. Only settings of the background tasks:
+the broker's defaults for topics (`log.retention.ms`) are in `broker_settings`. Follows KafkaConfig, ServerLogConfigs,
+CleanerConfig and TransactionLogConfig.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from offsetfs.storage.settings.config_values import (
 DOUBLE_MAX = 1.7976931348623157e308
 
 MAP_ENTRY_BYTES = 24
-"""What a key costs in the cleaner's offset map: an MD5 and an offset."""
+"""The size of a key in the cleaner's offset map: an MD5 and an offset in Kafka."""
 
 
 def _setting(default: Value, kind: SettingType) -> Any:
@@ -42,7 +42,7 @@ def _milliseconds(default: int, low: int, high: int = LONG_MAX) -> Any:
 class DirectoryConfig:
     """The settings of one directory: `log.cleaner.threads` is the field `log_cleaner_threads`.
 
-    Sizes are bytes, `_ms` is milliseconds; 2⁶³−1 stands for never. InvalidConfig when one is out of range.
+    Sizes are in bytes, `_ms` is milliseconds; 2⁶³−1 means never. InvalidConfig if one is out of range.
     """
 
     log_initial_task_delay_ms: int = _milliseconds(30_000, 0)
@@ -80,17 +80,17 @@ class DirectoryConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], base: DirectoryConfig | None = None) -> DirectoryConfig:
-        """Build from Kafka's names and texts; what is not named is taken from `base` (left out: the defaults)."""
+        """Build from Kafka's names and texts; other settings come from `base` (default: the defaults)."""
         values: dict[str, Any] = {n.replace(".", "_"): parse_value(_KINDS, n, text) for n, text in properties.items()}
         return replace(DIRECTORY_DEFAULTS if base is None else base, **values)
 
     def properties(self) -> dict[str, str]:
-        """Return all settings as `from_properties` takes them."""
+        """Return all settings in the form that `from_properties` takes."""
         return {property_name(s.name): s.metadata["kind"].format(getattr(self, s.name)) for s in fields(self)}
 
     @property
     def log_cleaner_keys_max(self) -> int:
-        """How many keys the offset map of one cleaner thread takes."""
+        """The number of keys that fit into the offset map of one cleaner thread."""
         slots = self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads // MAP_ENTRY_BYTES
         return int(slots * self.log_cleaner_io_buffer_load_factor)
 
@@ -100,7 +100,7 @@ _KINDS: dict[str, SettingType] = {
 }
 
 NAMES = tuple(_KINDS)
-"""Every setting there is, by Kafka's name."""
+"""All settings, by Kafka's name."""
 
 DIRECTORY_DEFAULTS = DirectoryConfig()
 """Kafka's defaults."""

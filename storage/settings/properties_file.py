@@ -17,7 +17,7 @@ from offsetfs.storage import files
 from offsetfs.storage.errors import InvalidConfig
 
 BYTES_MAX = 1 << 20
-"""The largest file that is read. Protects the memory from a path that names something else."""
+"""The largest file that is read. Protects memory from a path that names another kind of file."""
 
 _BLANKS = " \t\f"
 _PAIR = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)\Z", re.DOTALL)
@@ -26,7 +26,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read(path: str) -> dict[str, str]:
-    """Return names and values of the file at `path`. `InvalidConfig` when it is too large or no text; OSError."""
+    """Return names and values of the file at `path`. `InvalidConfig` if it is too large or not text; OSError."""
     if files.status(path).st_size > BYTES_MAX:
         raise InvalidConfig(f"is larger than {BYTES_MAX} bytes: not a properties file", path=path)
     try:
@@ -37,7 +37,7 @@ def read(path: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield the lines that hold a pair, continued ones joined."""
+    """Yield the lines with a pair, continued lines joined."""
     pending = ""
     for line in re.split(r"\r\n|\r|\n", text):
         stripped = line.lstrip(_BLANKS)

@@ -2,12 +2,12 @@
 
     {"version": 0, "topics": {"orders": {"retention.ms": "86400000"}}}          Kafka's names, Kafka's texts
 
-A process that changes the file holds a lock on the directory meanwhile, reads it anew and replaces it whole, so that a
-command may change it while a mount has the directory open; the mount notices at its next look. What cannot be read, or
-contradicts itself, changes nothing: the settings stay as they were, and `problem` says why.
+A writer of the file holds a lock on the directory, reads the file again, and replaces it atomically. So a command may
+change it while a mount has the directory open; the mount notices it at its next check. An unreadable or contradictory
+file changes nothing: the previous settings stay effective, and `problem` has the reason.
 
-When the directory is opened and the file cannot be read, or the settings of a topic are not legal, the defaults hold
-and the settings are unknown (`is_known`): nothing may be removed by them. `set_aside` mends the file.
+If the file cannot be read when the directory is opened, or the settings of a topic are illegal, the defaults are used
+and the settings count as unknown (`is_known`): retention must not remove records by them. `set_aside` repairs the file.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ Topics = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class InheritedConfig:
-    """What the settings in the file stand on: the defaults of all topics, and over them those of single topics."""
+    """The settings below those of the file: the defaults of all topics, and over them those of single topics."""
 
     defaults: LogConfig = DEFAULTS
     topics: Topics = field(default_factory=dict)
 
 
 Changes = Mapping[str, str | None]
-"""Settings by name; None takes one away, so that the default holds again."""
+"""Settings by name; None removes one, so that the default is used again."""
 
 
 class TopicSettings:
-    """The settings of all topics of one directory, over those given to it. Safe to use from any thread."""
+    """The settings of all topics of one directory. Thread-safe."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class TopicSettings:
         clock: Clock = SYSTEM,
         inherited: InheritedConfig | None = None,
     ) -> None:
-        """Read the file; `inherited` where there is more than `defaults`."""
+        """Read the file. `inherited` replaces `defaults` if there are settings of single topics."""
         self.problem: StorageError | OSError | None = None
-        """Why what is in the file now does not hold."""
+        """Why the file as it is now is not effective."""
         self._directory = directory
         self._path = os.path.join(directory, TOPICS)
         self._inherited = inherited or InheritedConfig(defaults)
@@ -66,7 +66,7 @@ class TopicSettings:
         self._topics, self._configs = self._loaded()
 
     def _loaded(self) -> tuple[Topics, dict[str, LogConfig]]:
-        """Return what the file holds, as far as it can be read; the rest becomes the problem."""
+        """Return the readable content of the file; the rest becomes the problem."""
         try:
             topics = _read(self._path)
         except (StorageError, OSError) as error:
@@ -81,16 +81,15 @@ class TopicSettings:
         return self.problem is None or (topic in self._topics and topic in self._configs)
 
     def of(self, topic: str) -> Mapping[str, str]:
-        """Return what is set for the topic itself; empty when nothing is."""
+        """Return the topic's own settings; empty if it has none."""
         return self._topics.get(topic, {})
 
     def config_of(self, topic: str) -> LogConfig:
-        """Return the settings of `topic`: its own, over what it inherits. The same object each time,
-        until they change."""
+        """Return the settings of `topic`: its own, over those it inherits. The same object until they change."""
         return self._configs.get(topic, self._inherited.defaults)
 
     def inherit(self, inherited: InheritedConfig) -> None:
-        """Let the settings in the file stand on others from now on. `InvalidConfig` when they contradict those."""
+        """Replace the settings below the file. `InvalidConfig` if those in the file contradict them."""
         with self._lock:
             before = self._inherited
             if inherited.defaults == before.defaults:
@@ -101,15 +100,15 @@ class TopicSettings:
             except InvalidConfig as error:
                 self._inherited, self.problem = before, error
                 raise
-            # What is the same stays the same object: open logs are distinguished by it.
+            # Unchanged settings stay the same object, because logs compare settings by identity.
             old = self._configs
             self._configs = {topic: old[topic] if old.get(topic) == new else new for topic, new in configs.items()}
 
     def change(self, topic: str, changes: Changes) -> None:
-        """Set and take away settings of one topic; on disk after return.
+        """Set and remove settings of one topic; durable on return.
 
-        Raises `InvalidName`, `InvalidConfig` for an unknown name, an illegal value or one that contradicts another:
-        then nothing is changed.
+        Raises `InvalidName`, or `InvalidConfig` for an unknown name, an illegal value or a contradiction: then nothing
+        changes.
         """
         with self._lock, files.locked_directory(self._directory):
             topics = _changed(_read(self._path), topic, changes)
@@ -121,19 +120,19 @@ class TopicSettings:
             self.problem = next(iter(illegal.values()), None)
 
     def forget(self, topic: str) -> None:
-        """Take all settings of a topic away: it is no more."""
+        """Remove all settings of a deleted topic."""
         if topic in self._topics:
             self.change(topic, dict.fromkeys(self._topics[topic]))
 
     @property
     def is_due(self) -> bool:
-        """Whether `refresh` would look."""
+        """Whether `refresh` would check the file."""
         return self._clock.monotonic() >= self._next_look
 
     def refresh(self) -> set[str]:
-        """Look whether another process changed the file; return the topics whose settings are others now.
+        """Check whether another process changed the file; return the topics whose settings changed.
 
-        Costs one stat, at most every 10 ms. Never raises for what is in the file: see `problem`.
+        Costs one stat, at most every 10 ms. Never raises because of the content of the file: see `problem`.
         """
         if not self.is_due:
             return set()
@@ -156,14 +155,14 @@ class TopicSettings:
         return {topic for topic in before.keys() | topics.keys() if before.get(topic) != topics.get(topic)}
 
     def _legal(self, topics: Topics) -> dict[str, LogConfig]:
-        """Return the settings of the topics; InvalidConfig names the first topic whose settings are not legal."""
+        """Return the settings of the topics; InvalidConfig names the first topic with illegal settings."""
         configs, illegal = self._sorted_out(topics)
         for error in illegal.values():
             raise error
         return configs
 
     def _sorted_out(self, topics: Topics) -> tuple[dict[str, LogConfig], dict[str, InvalidConfig]]:
-        """Return the settings of the topics where they are legal, and an error for each topic where they are not."""
+        """Return the legal settings of the topics, and an error for each topic with illegal ones."""
         configs, illegal = {}, {}
         inherited = self._inherited
         for topic in topics.keys() | inherited.topics.keys():
@@ -176,9 +175,9 @@ class TopicSettings:
 
 
 def set_aside(directory: str) -> str | None:
-    """Keep a damaged file of settings beside the directory's own, which then holds the settings that are legal.
+    """Copy a damaged settings file to another name, and keep only the legal settings in the file.
 
-    Return the path of the copy, on disk; None where the file is sound.
+    Returns the path of the durable copy; None if the file is valid.
     """
     path = os.path.join(directory, TOPICS)
     with files.locked_directory(directory):
@@ -234,7 +233,7 @@ def _write(path: str, topics: Topics) -> None:
 
 
 def _identity(path: str) -> tuple[int, int, int]:
-    """Return what changes when the file is replaced: zeros when there is none."""
+    """Return a value that changes when the file is replaced; zeros if there is none."""
     try:
         status = files.status(path)
     except FileNotFoundError:
