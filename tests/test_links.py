@@ -63,3 +63,7 @@ def test_each_page_has_a_shelf_and_an_entry_in_the_table_of_contents() -> None:
     assert {page.parts[0] for page in pages if len(page.parts) > 1} <= set(SHELVES)
     missing = [page for page in pages if f"({page})" not in contents and len(page.parts) < 3]
     assert missing == []
+
+
+def test_the_readme_fits_on_two_screens() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150

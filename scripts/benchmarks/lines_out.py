@@ -22,7 +22,7 @@ _CAT_OUT = 'exec cat "$@" > /dev/null'
 def view(name: str, batch_bytes: int, *, is_map_known: bool = True) -> Opened:
     """`cat` of a file of the partition, mounted anew in each round, so that the kernel has none of it.
 
-    The log itself is in the page cache. With `is_map_known` the file was looked up before, which makes its view map;
+    The log itself is in the page cache. With `is_map_known` the file was looked up before, which builds its line index;
     else that is part of the time.
     """
 
@@ -118,7 +118,7 @@ ROWS = (
     ),
     _row(
         "values-first",
-        "The first `cat T-0/values` after mounting a segment without a view map (1 MiB batches)",
+        "The first `cat T-0/values` after mounting a segment without a line index (1 MiB batches)",
         ours=Contender("`cat values`", view("values", logs.OWN_BATCH_BYTES, is_map_known=False)),
         peers=(Peer(_KCAT, times_as_fast(4), is_goal=False),),
     ),
