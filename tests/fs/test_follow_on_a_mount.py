@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blocked_readers import is_blocked_in_read
 from left_mounts import unmount
 
 pytestmark = pytest.mark.mount
@@ -33,19 +34,6 @@ def soon(condition: Callable[[], object], seconds: float = 10) -> bool:
             return False
         time.sleep(0.005)
     return True
-
-
-def is_blocked(pid: int) -> bool:
-    """Whether a process waits for an answer of a mount."""
-    return Path(f"/proc/{pid}/wchan").read_bytes() == b"request_wait_answer"
-
-
-READ = {"x86_64": "0", "aarch64": "63"}[os.uname().machine]  # the number of read(2)
-
-
-def is_blocked_in_read(pid: int) -> bool:
-    """Whether a process waits for an answer of a mount to read(2), and not to the open(2) before it."""
-    return Path(f"/proc/{pid}/syscall").read_text().split()[0] == READ and is_blocked(pid)
 
 
 def sh(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -140,7 +128,7 @@ def test_what_commands_see_of_it(module_orders: Path, name: str) -> None:
 def test_a_blocked_reader_gets_what_is_appended_and_every_record_once(orders: Path) -> None:
     with running(["cat", "follow@2"], orders) as cat:
         assert cat.stdout is not None
-        assert cat.stdout.readline() == b"three\n" and soon(lambda: is_blocked(cat.pid))
+        assert cat.stdout.readline() == b"three\n" and soon(lambda: is_blocked_in_read(cat.pid))
         for number in range(200):
             append(orders, b"%d\n" % number)
         assert [cat.stdout.readline() for _ in range(200)] == [b"%d\n" % number for number in range(200)]
@@ -207,7 +195,7 @@ def test_a_handle_that_does_not_block_says_that_nothing_is_there(orders: Path) -
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_blocked_reader_dies_of_signals_at_once(orders: Path, number: signal.Signals) -> None:
     with running(["cat", "follow"], orders) as cat:
-        assert soon(lambda: is_blocked(cat.pid))
+        assert soon(lambda: is_blocked_in_read(cat.pid))
         begun = time.monotonic()
         cat.send_signal(number)
         assert cat.wait(10) == -number and time.monotonic() - begun < PROMPT_S
@@ -221,7 +209,7 @@ def test_a_signal_that_is_ignored_or_blocked_lets_nobody_go(orders: Path) -> Non
     )
     with running([sys.executable, "-c", code], orders) as reader:
         assert reader.stdout is not None and reader.stdout.readline() == b"go\n"
-        assert soon(lambda: is_blocked(reader.pid))
+        assert soon(lambda: is_blocked_in_read(reader.pid))
         reader.send_signal(signal.SIGTERM)
         reader.send_signal(signal.SIGINT)
         time.sleep(0.6)  # three looks
@@ -233,7 +221,7 @@ def test_a_reader_to_which_a_shell_passed_the_file_dies_of_signals_too(orders: P
     with running(["bash", "-c", "exec 3< follow; cat <&3 & echo $!; wait $!; echo $?"], orders) as shell:
         assert shell.stdout is not None
         cat = int(shell.stdout.readline())
-        assert soon(lambda: is_blocked(cat))
+        assert soon(lambda: is_blocked_in_read(cat))
         begun = time.monotonic()
         os.kill(cat, signal.SIGKILL)
         assert shell.stdout.readline() == b"137\n" and time.monotonic() - begun < PROMPT_S
@@ -244,7 +232,7 @@ def test_a_reader_whose_opener_is_gone_can_be_killed(orders: Path) -> None:
         assert shell.stdout is not None
         cat = int(shell.stdout.readline())
         shell.wait(10)
-        assert soon(lambda: is_blocked(cat))
+        assert soon(lambda: is_blocked_in_read(cat))
         os.kill(cat, signal.SIGKILL)
         assert soon(lambda: not Path(f"/proc/{cat}").exists() or "Z" in Path(f"/proc/{cat}/stat").read_text(), 4)
 
@@ -285,7 +273,7 @@ def test_a_thread_that_is_blocked_ends_with_its_process(orders: Path) -> None:
     with running([sys.executable, "-c", code], orders) as reader:
         assert reader.stdout is not None and reader.stdout.readline() == b"go\n"
         task = Path(f"/proc/{reader.pid}/task")
-        assert soon(lambda: any((each / "wchan").read_bytes() == b"request_wait_answer" for each in task.iterdir()))
+        assert soon(lambda: any(is_blocked_in_read(f"{each.relative_to('/proc')}") for each in task.iterdir()))
         begun = time.monotonic()
         reader.kill()
         assert reader.wait(10) == -signal.SIGKILL and time.monotonic() - begun < PROMPT_S
@@ -312,7 +300,7 @@ def test_the_end_of_the_daemon_lets_all_go(mount: Mount, tmp_path: Path) -> None
 
 def test_umount_says_who_follows(orders: Path) -> None:
     with running(["cat", "follow"], orders) as cat:
-        assert soon(lambda: is_blocked(cat.pid))
+        assert soon(lambda: is_blocked_in_read(cat.pid))
         command = [sys.executable, "-m", "offsetfs", "umount", str(orders.parent)]
         said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
         assert said.returncode != 0 and str(cat.pid) in said.stderr
@@ -325,7 +313,7 @@ def test_a_deleted_partition_ends_its_followers(mount: Mount, tmp_path: Path) ->
     path.mkdir()
     append(path, b"one\n")
     with running(["cat", "follow@0"], path.parent / "orders-0") as cat:
-        assert soon(lambda: is_blocked(cat.pid))
+        assert soon(lambda: is_blocked_in_read(cat.pid))
         path.rmdir()
         out, err = cat.communicate(timeout=10)
         assert out == b"one\n" and b"Stale file handle" in err

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blocked_readers import is_blocked_in_read
 
 pytestmark = pytest.mark.mount
 
@@ -75,9 +76,9 @@ Open = Callable[..., int]
 
 
 def wait_until_blocked(process: subprocess.Popen[bytes]) -> None:
-    """Return when the process waits for an answer of the mount: it has opened the stream by then."""
+    """Return when the process waits in a read: it has opened the stream by then."""
     deadline = time.monotonic() + SECONDS_MAX
-    while Path(f"/proc/{process.pid}/wchan").read_bytes() != b"request_wait_answer":
+    while not is_blocked_in_read(process.pid):
         assert time.monotonic() < deadline
         time.sleep(0.005)
 

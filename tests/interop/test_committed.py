@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from kafka_broker import KafkaBroker
+from left_mounts import unmount
 
 from offsetfs import cli
 
@@ -70,7 +71,7 @@ def test_open_committed_and_aborted_transactions_are_followed(
             assert int(following.read_text()) == log_end() > end
             assert not (orders / str(end)).exists() and (orders / "latest").read_bytes() == b"behind"
         finally:
-            assert cli.run(["umount", str(tmp_path / "mnt")]) == 0
+            unmount(tmp_path / "mnt")
 
 
 def test_groups_show_what_the_broker_answers(kafka: KafkaBroker, tmp_path: Path) -> None:
@@ -92,4 +93,4 @@ def test_groups_show_what_the_broker_answers(kafka: KafkaBroker, tmp_path: Path)
         kafka.tool(GROUPS, "--group", "billing", "--delete")
         assert within(10, lambda: not billing.exists())
     finally:
-        assert cli.run(["umount", str(tmp_path / "mnt")]) == 0
+        unmount(tmp_path / "mnt")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from kafka_broker import KafkaBroker
+from left_mounts import unmount
 
 from offsetfs import cli
 
@@ -31,7 +32,7 @@ def followed(kafka: KafkaBroker, point: Path) -> Iterator[Path]:
     try:
         yield point
     finally:
-        assert cli.run(["umount", str(point)]) == 0
+        unmount(point)
 
 
 def within(seconds: float, condition: Callable[[], bool]) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kafka_broker import KafkaBroker
 from kafka_tools import KafkaError
+from left_mounts import unmount
 
 from offsetfs import cli
 
@@ -25,7 +26,7 @@ def mounted(log: Path, point: Path, *options: str) -> Iterator[Path]:
     try:
         yield point
     finally:
-        assert cli.run(["umount", str(point)]) == 0
+        unmount(point)
 
 
 @pytest.mark.promise("A broker opens a directory to which offsetfs appended without recovery and without errors.")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kafka_broker import KafkaBroker
+from left_mounts import unmount
 
 from offsetfs import cli
 
@@ -24,7 +25,7 @@ def mounted(log: Path, point: Path, *options: str) -> Iterator[Path]:
     try:
         yield point
     finally:
-        assert cli.run(["umount", str(point)]) == 0
+        unmount(point)
 
 
 def keys() -> list[str]:
