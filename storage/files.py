@@ -3,7 +3,7 @@
 It is small so that tests can put a simulated disk in its place. Every call is synchronous; nothing here retries,
 caches or interprets bytes. All that is remembered is which directories could not be synced, and
 who can close files at the limit of open files (`reclaim_with`). Files are opened with
-O_NOFOLLOW and O_CLOEXEC and must be regular: links, FIFOs and devices that somebody planted in a log directory are
+O_NOFOLLOW and O_CLOEXEC and must be regular: links, FIFOs and devices planted in a log directory are
 refused by name.
 """
 
@@ -138,7 +138,7 @@ class File:
         return status.st_blocks * _BLOCK_BYTES > status.st_size + size
 
     def sync(self) -> None:
-        """Make bytes and size survive power loss. After an error nobody may trust the file again."""
+        """Sync bytes and size. After an error the content on disk is unknown."""
         os.fsync(self.fd)
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class File:
             os.close(fd)
 
     def __del__(self) -> None:
-        # A pooled file is let go, not closed, while somebody may still read it: the last reference closes it.
+        # A pooled file is evicted, not closed, while a reader may use it: the last reference closes it.
         self.close()
 
 
@@ -276,7 +276,7 @@ _distrusted: dict[tuple[int, int], tuple[str, int]] = {}
 
 
 def trust(path: str) -> None:
-    """Let the directories in and below `path` be synced again, because somebody looks anew at what is there."""
+    """Allow syncs of the directories in and below `path` again, because their content is read again."""
     for identity, (directory, _) in list(_distrusted.items()):
         if directory == path or directory.startswith(path + os.sep):
             _distrusted.pop(identity, None)
@@ -284,7 +284,7 @@ def trust(path: str) -> None:
 
 @contextlib.contextmanager
 def locked_directory(path: str) -> Iterator[None]:
-    """Hold a lock on a directory, waiting for whoever holds it; a process that dies lets it go."""
+    """Hold a lock on a directory, waiting for its holder. The kernel releases the lock of a process that dies."""
     fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -300,14 +300,14 @@ def make_directory(path: str) -> None:
 
 
 def make_private_directory(path: str) -> None:
-    """See that a directory is there which nobody else may enter. EPERM for one of somebody else, ENOTDIR for a link."""
+    """Create a directory with access for its owner only. EPERM for one of another user, ENOTDIR for a link."""
     with contextlib.suppress(FileExistsError):
         os.makedirs(path, mode=0o700)
     fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(fd)
         if status.st_uid != os.geteuid():
-            raise OSError(errno.EPERM, "a directory of somebody else", path)
+            raise OSError(errno.EPERM, "a directory of another user", path)
         if status.st_mode & 0o077:
             os.fchmod(fd, 0o700)
     finally:
@@ -315,7 +315,7 @@ def make_private_directory(path: str) -> None:
 
 
 def put_private(path: str, data: Buffer) -> None:
-    """Put `data` in the place of `path`, for its owner alone: the old content or the new, whoever does so meanwhile.
+    """Replace the content of `path` atomically, with access for its owner only; concurrent calls are safe.
 
     It need not survive power loss. When this is killed a file may be left whose name ends in `.tmp`.
     """

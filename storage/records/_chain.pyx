@@ -1,10 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The headers of a block of v2 batches as rows of numbers: the compiled twin of `chain_pure`, the specification.
+"""The headers of a block of v2 batches as rows of numbers: the compiled form of the reference `chain_pure`.
 
-Bytes arrive from disks, so nothing they say is believed: every read is checked against the end of the block, a size is
-compared with the bytes that are left before it is added to anything, and no memory is set aside because a length says
-so. What has been read is kept in locals: another thread may write to a shared buffer meanwhile, and then gets a wrong
-answer, but no read or write out of bounds. The GIL is released during a walk.
+Bytes from disk are not trusted. Every read is checked against the end of the buffer, a size is compared with the
+remaining bytes before it is added to a position, and no memory is allocated because a length field says so. Values are
+read once into locals: another thread may write to a shared buffer meanwhile, and then gets a wrong result, but no read
+or write out of bounds.
+
+The GIL is released during a scan.
 """
 
 from cpython.array cimport array, clone, resize

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""The records of a v2 batch, whole buffers at a time: the compiled twin of `codec_pure`, which is the specification.
+"""The records of a v2 batch, whole buffers at a time: the compiled form of the reference `codec_pure`.
 
-Bytes arrive from disks and networks, so nothing they say is believed: every read is checked against the end of what
-it belongs to, sizes are compared with the bytes that are left before they are added to anything, and no memory is set
-aside because a length or count says so. A function makes one pass and keeps what it has read in locals: another
-thread may write to a shared buffer meanwhile, and then gets a wrong answer, but no read or write out of bounds.
+Bytes from disk are not trusted. Every read is checked against the end of the buffer, a size is compared with the
+remaining bytes before it is added to a position, and no memory is allocated because a length field says so. Values are
+read once into locals: another thread may write to a shared buffer meanwhile, and then gets a wrong result, but no read
+or write out of bounds.
 """
 
 from cpython.array cimport array, clone, resize

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Records as columns, whole buffers at a time: the compiled twin of `columns_pure`, which is the specification.
+"""Records as columns, whole buffers at a time: the compiled form of the reference `columns_pure`.
 
-Rows come from a scan that checked them and columns from whoever made them; both are checked once more against the
-bytes at hand, so that a wrong pair of the two is an error and no access out of bounds.
+Rows come from a scan that checked them, and columns from the caller. Both are checked again against the buffers, so that
+a wrong pair raises an error instead of accessing memory out of bounds.
 """
 
 from cpython.array cimport array, clone

@@ -1,9 +1,9 @@
-/* CRC-32C (Castagnoli) of a stretch of memory, without Python: what `_chain.pyx` verifies batches with.
+/* CRC-32C (Castagnoli) of a memory range, in C: verifies the batches of `_chain.pyx`.
 
    Equal to the crc32c package on every input, which a test holds. With SSE 4.2 eight bytes are taken at a time by the
-   processor's instruction. It answers after three cycles but starts anew in each, so three stretches run side by side
-   and are put together behind: the checksum of A followed by B is that of A followed by as many zeros, XOR that of B.
-   What such a row of zeros makes of a checksum is linear, and kept in tables of 4 x 256. Without the instruction: eight
+   processor's instruction. It has a latency of three cycles but starts one each cycle, so three ranges run in
+   parallel and are combined at the end: the checksum of A followed by B is that of A followed by as many zeros, XOR that of B.
+   The effect of such zeros on a checksum is linear, and stored in tables of 4 x 256. Without the instruction: eight
    tables, eight bytes a step. */
 
 #ifndef OFFSETFS_CRC32C_H
@@ -19,7 +19,7 @@
 #endif
 
 #define CRC32C_POLYNOMIAL 0x82F63B78u /* its bits reversed, as the checksum's are */
-#define CRC32C_LONG 1024              /* bytes of one of three stretches */
+#define CRC32C_LONG 1024              /* bytes of one of three ranges */
 #define CRC32C_SHORT 128
 
 static uint32_t crc32c_bytes[8][256]; /* [n][b]: byte b followed by n zeros */
@@ -97,13 +97,13 @@ static inline uint64_t crc32c_behind(uint32_t table[4][256], uint64_t crc)
 }
 
 __attribute__((target("sse4.2"))) static inline uint64_t crc32c_three(
-    uint64_t first, const uint8_t *data, size_t stretch, uint32_t table[4][256])
+    uint64_t first, const uint8_t *data, size_t range_size, uint32_t table[4][256])
 {
     uint64_t second = 0, third = 0;
-    for (const uint8_t *end = data + stretch; data < end; data += 8) {
+    for (const uint8_t *end = data + range_size; data < end; data += 8) {
         first = _mm_crc32_u64(first, crc32c_word(data));
-        second = _mm_crc32_u64(second, crc32c_word(data + stretch));
-        third = _mm_crc32_u64(third, crc32c_word(data + 2 * stretch));
+        second = _mm_crc32_u64(second, crc32c_word(data + range_size));
+        third = _mm_crc32_u64(third, crc32c_word(data + 2 * range_size));
     }
     return crc32c_behind(table, crc32c_behind(table, first) ^ second) ^ third;
 }

@@ -188,7 +188,7 @@ def split_json(
         one.max_timestamp,
         one.values_bytes,
         progress.record_bytes,
-        told(fault, &progress, source, end, 0),
+        wrong_line_of(fault, &progress, source, end, 0),
     )
 
 
@@ -235,7 +235,7 @@ def spread_json(
             held.changed(),
             progress.lane,
             progress.record_bytes,
-            told(fault, &progress, source, end, rules.partitions),
+            wrong_line_of(fault, &progress, source, end, rules.partitions),
         )
     finally:
         PyBuffer_Release(&lines)
@@ -330,7 +330,7 @@ cdef ended(const Target* target):
     return Lane(None, target.position, target.offset_delta, target.base_timestamp, target.max_timestamp, target.values_bytes)
 
 
-cdef told(Fault fault, const Progress* progress, source, Py_ssize_t end, Py_ssize_t partitions):
+cdef wrong_line_of(Fault fault, const Progress* progress, source, Py_ssize_t end, Py_ssize_t partitions):
     if fault == NO_MEMORY:
         raise MemoryError
     if fault == NO_PARTITION:

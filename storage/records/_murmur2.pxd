@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The hash by which Kafka's clients know the partition of a key (`partitioner`), compiled into whoever needs it."""
+"""The murmur2 hash that assigns a key to a partition in Kafka's clients (`partitioner`), for inclusion in other modules."""
 
 from libc.stdint cimport uint8_t, uint32_t
 

@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""The header of a plain v2 batch: one that is whole and sound, neither compressed nor part of a transaction.
+"""The header of a plain v2 batch: one that is whole and valid, neither compressed nor part of a transaction.
 
-Without Python, and from bytes that nobody vouches for: nothing is read beyond what is left of a block.
+In C, and from untrusted bytes: no read passes the end of the block.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t

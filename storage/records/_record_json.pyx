@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Records as lines of JSON, whole batches at a time: the compiled twin of `record_json_pure`, the specification.
+"""Records as lines of JSON, whole batches at a time: the compiled form of the reference `record_json_pure`.
 
-Bytes arrive from disks and networks, so nothing they say is believed: every read is checked against the end of what
-it belongs to, and no memory is set aside because a length or count says so. What has been read is kept in locals:
-another thread may write to a shared buffer meanwhile, and then gets a wrong answer, but no read or write out of bounds.
+Bytes from disk are not trusted. Every read is checked against the end of the buffer, a size is compared with the
+remaining bytes before it is added to a position, and no memory is allocated because a length field says so. Values are
+read once into locals: another thread may write to a shared buffer meanwhile, and then gets a wrong result, but no read
+or write out of bounds.
 
 Lines are written without asking for room at each byte: behind the limit of a sink there are `SLACK` bytes more, and
 nothing writes as many between two looks at the limit. Where it is passed, the line is begun again in a larger sink.

@@ -1,7 +1,7 @@
 """A record batch: its checksum, its records. Of format v2, and of v0 and v1, which `legacy` reads.
 
-A batch is parsed lazily: a header costs nothing but its 61 bytes (`batch_header` draws them), the records are inflated
-when somebody asks for them, and then kept inflated. Only v2 is ever built. docs/internals/format/record-batch.md has
+A batch is parsed lazily: a header costs only its 61 bytes (`batch_header` has the layout). The records are decompressed
+on first use, and then kept decompressed. Only v2 is ever built. docs/internals/format/record-batch.md has
 the whole picture. Follows Kafka's DefaultRecordBatch.
 """
 
@@ -114,7 +114,7 @@ class Batch:
         """Return the records section, inflated at the first call and then kept.
 
         `DecompressionLimit` above `bytes_max`, which says nothing to a batch that is not compressed. A batch without
-        records has an empty payload, whatever follows its header: nobody looks at that. The payload of v0 and v1 is
+        records has an empty payload, whatever follows its header. The payload of v0 and v1 is
         the message set: whole messages, their offsets and checksums with them.
         """
         if self._payload is None:

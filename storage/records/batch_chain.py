@@ -208,7 +208,7 @@ def _named_next(file: File, position: int, end: int) -> int | None:
 
 _LEGACY_HEAD = re.compile(
     rb"(?=[\0-\x7f].{7}"  # offset
-    rb"(?!\0\0\0[\0-\x0d])[\0-\x7f].{3}"  # length: not below the smallest, which rules out a stretch of zeros
+    rb"(?!\0\0\0[\0-\x0d])[\0-\x7f].{3}"  # length: not below the smallest, which rules out a range of zeros
     rb".{4}[\0\x01][\0-\x03\x08-\x0b])",  # checksum, magic, attributes
     re.DOTALL,
 )

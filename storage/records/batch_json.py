@@ -1,7 +1,7 @@
 """The records of a batch of any format as lines of JSON: what `records.ndjson` and its like show of it.
 
 Batches of v2 are turned into lines as whole buffers (`record_json`), those of v0 and v1 record by record. Control
-batches are batches here: whoever asks leaves them out. docs/internals/format/records-ndjson.md has the line.
+batches are not excluded here; the caller does that. docs/internals/format/records-ndjson.md has the line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Records as columns in plain Python: the specification that `_columns.pyx` is held equal to by tests.
 
-A column has the layout that Arrow gives to values of varying length, so that whoever works on whole columns takes the
-buffers as they are:
+A column has the layout that Arrow gives to values of varying length, so that Arrow can use the buffers
+without a copy:
 
     ends       32-bit numbers, one more than values: value n is data[ends[n]:ends[n + 1]]
     data       all values, one behind the other

@@ -212,7 +212,8 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
 def _unlz4(data: Buffer, inflation: Inflation) -> bytes | bytearray:
     """Inflate one frame; what stands behind its end is not looked at, as in Kafka.
 
-    Kafka's reader leaves content size and content checksum unverified; nobody writes them, and liblz4 verifies.
+    Kafka's reader does not verify content size and content checksum. No Kafka client writes them,
+    and liblz4 verifies them.
     """
     _check_lz4_descriptor(memoryview(data)[:_LZ4_DESCRIPTOR_SIZE_MIN])
     # The library allocates `bytes_most` at once, so it may be no more than the input could possibly inflate to.

@@ -1,11 +1,12 @@
-"""The messages of formats v0 and v1: what Kafka wrote before 0.11, checked, inflated, and read as records.
+"""The messages of formats v0 and v1: the formats of Kafka before 0.11, verified, decompressed, and read as records.
 
 A log of that time is a plain row of messages (`message_set_pure` draws one), and there are two ways to walk it:
 
     shallow     the messages as they are stored, by their headers alone: `batch_chain`
     deep        the records: `Batch.records` and its like, which end here
 
-The two are the same until somebody compresses: then one message, the wrapper, has a whole message set as its value.
+The two are the same without compression. With compression, one message, the wrapper, has a whole message set as its
+value.
 
          v0   wrapper, offset 7 [ 0 | 2 | 5 | 7 ]      offsets inside are absolute
          v1   wrapper, offset 15 [ 0 | 2 | 6 | 7 | 8 ]     relative: the last one is 15, so the first is 7
@@ -15,8 +16,8 @@ timestamp inside or, with LogAppendTime, the time of all of them, whatever they 
 a record has is the wrapper's to say. A broker's fault left wrappers of v1 around messages of v0 (KAFKA-4298): those
 have no timestamp.
 
-Loose messages are many, and taking each of them in hand costs more than reading it. So bulk readers ask for runs:
-neighbours of one format and one type of timestamp, verified at a stretch, which then are one batch with true bounds.
+Processing many loose messages one by one costs more than reading them. So bulk readers request runs: adjacent messages
+of one format and timestamp type, verified together, which are then one batch with exact bounds.
 
 docs/internals/format/legacy-messages.md has the whole picture. Only read, never written. Follows Kafka's
 LegacyRecord and AbstractLegacyRecordBatch.
@@ -41,10 +42,10 @@ RUN_BYTES = 8 << 10
 
 NO_RUNS: tuple[int, ...] = ()
 RUNS = (0, 1)
-"""The formats whose loose messages come in runs: for those who want the records, in bulk."""
+"""The formats whose loose messages are returned in runs, for bulk readers of records."""
 
 TIMELESS_RUNS = (0,)
-"""For those who make time indexes: an entry names the very message that has the largest timestamp."""
+"""The formats for building time indexes, whose entries name the very message with the largest timestamp."""
 
 _CHECKED_START = 16  # the checksum covers everything from the magic on
 _MAGIC_POSITION = 16

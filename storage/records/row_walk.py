@@ -29,13 +29,13 @@ BLOCK_BYTES = 4 << 20
 """How much is read at once. Batches above `max.message.bytes` (1 MiB unless it is raised) are rare."""
 
 VIEW_BLOCK_BYTES = 2 << 20
-"""How much is read at once where somebody waits for the first of it."""
+"""The bytes read at once if a reader waits for the first of them."""
 
 HEADER_BLOCK_BYTES = 64 << 10
 """How much is read at once where the records of large batches are of no interest."""
 
 UNSOUND = (CorruptBatch, MalformedBatch, UnsupportedFormat)
-"""What is raised for a batch that is damaged, or that nobody here can read."""
+"""The errors of a batch that is damaged or has an unsupported format."""
 
 _PIECE_BYTES = 1 << 20
 _LONG_MAX = 2**63 - 1
@@ -246,7 +246,7 @@ def header_rows(
 
 
 class _Window:
-    """A stretch of the file in memory, that moves forward."""
+    """A window over the file in memory that moves forward."""
 
     __slots__ = ("_block_bytes", "_buffer", "_end", "_file", "_length", "_nowait", "_start")
 
@@ -320,8 +320,11 @@ def _one_by_one(file: File, window: _Window, position: int, end: int) -> Iterato
 
 
 def _in_truthful_runs(file: File, position: int, end: int) -> Iterator[Batch]:
-    """Yield batches, loose messages of v0 in runs. One that ends above what follows has a message that lies about its
-    offset: then they come one by one, so that it can be told."""
+    """Yield batches, loose messages of v0 in runs.
+
+    If a run ends above the next batch, one of its messages has a wrong offset. Then they are yielded one by one, so
+    that it can be found.
+    """
     for batch in batch_chain.batches(file, position, end, runs=TIMELESS_RUNS):
         place, header = batch.position or 0, batch.header
         following = _offset_behind(file, place + header.size, end, None) if header.is_run else None
