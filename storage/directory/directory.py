@@ -563,6 +563,7 @@ class LogDirectory:
                 ):  # otherwise the pending removals are from an earlier process, and the directory was not changed
                     _try(self._run_pending_removals, errors)
                 errors += [log.fenced for log in self._logs.all() if log.fenced is not None]
+                # Last of all: the file says that every log is complete on disk, so the next opening recovers nothing.
                 if self._mark.is_changed and not errors:
                     self._mark.restore()
             finally:

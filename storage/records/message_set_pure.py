@@ -44,7 +44,7 @@ _LONG_MAX = 2**63 - 1
 Buffer = bytes | bytearray | memoryview
 
 
-class Message(NamedTuple):
+class LegacyMessage(NamedTuple):
     """Where a message and its fields are. `timestamp` is -1 in v0, the size of a null is -1."""
 
     position: int
@@ -150,7 +150,7 @@ def _places(data: memoryview) -> Iterator[tuple[int, int]]:
         position = end
 
 
-def _messages(data: memoryview) -> Iterator[Message]:
+def _messages(data: memoryview) -> Iterator[LegacyMessage]:
     for position, end in _places(data):
         magic = data[position + _MAGIC_POSITION]
         if magic >= len(MESSAGE_SIZES_MIN):
@@ -165,7 +165,7 @@ def _messages(data: memoryview) -> Iterator[Message]:
         key_position, key_size, following = field(data, position + KEY_POSITIONS[magic], end)
         value_position, value_size, _ = field(data, following, end)
         where = key_position, key_size, value_position, value_size
-        yield Message(position, end, magic, attributes, offset, timestamp, *where)
+        yield LegacyMessage(position, end, magic, attributes, offset, timestamp, *where)
 
 
 def field(data: Buffer, position: int, end: int) -> tuple[int, int, int]:
@@ -179,13 +179,13 @@ def field(data: Buffer, position: int, end: int) -> tuple[int, int, int]:
     return position, size, position + max(size, 0)
 
 
-def _is_sum_right(data: memoryview, message: Message) -> bool:
+def _is_sum_right(data: memoryview, message: LegacyMessage) -> bool:
     (stored,) = _CRC.unpack_from(data, message.position + _CRC_POSITION)
     actual = zlib.crc32(data[message.position + _MAGIC_POSITION : message.end])
     return actual == int(stored)
 
 
-def _kind(message: Message) -> tuple[int, int]:
+def _kind(message: LegacyMessage) -> tuple[int, int]:
     """Return what the messages of a run have in common: format and type of timestamp."""
     return message.magic, message.attributes & APPEND_TIME_FLAG if message.magic else 0
 

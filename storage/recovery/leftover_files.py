@@ -192,6 +192,8 @@ def finish_swaps(path: str) -> PendingSwaps:
     recovery that is interrupted must be able to see that again.
     """
     pending = pending_swaps(path)
+    # Renames of the process that crashed may not be on disk: a power cut during this recovery could undo them, after
+    # the replaced files are gone.
     if pending.is_swap:
         files.sync_directory(path)
     if remove(path, pending.undone):

@@ -223,6 +223,7 @@ class Recovery:
         if not is_preallocated:
             self.damage.append(Damage(segment.log_path, position, self.next_offset, reason, kept or ""))
         self._set_aside_after(segment, "follows a cut")
+        # The names of the copy and of the segments set aside must be on disk before the bytes are gone.
         files.sync_directory(self._directory)
         log.truncate(position)
         segment.size = position
@@ -233,6 +234,7 @@ class Recovery:
         """
         later = [segment for segment in self.segments if segment.base_offset > last.base_offset]
         found = []
+        # The last segment first: a crash in between must not leave a gap before a segment that is still in the log.
         for segment in reversed(later):
             kept = cut_tail.set_aside(segment)
             segment.pool.drop(segment)
