@@ -19,7 +19,6 @@ DUPLICATES = {
     "Directory",
     "File",
     "LogDirectories",
-    "Message",
     "Notes",
     "OptionError",
     "Partition",
