@@ -64,7 +64,7 @@ def test_the_source_distribution_has_code_docs_scripts_and_tests(built: Path) ->
         if path.suffix not in GENERATED and not any(part.startswith((".", "__pycache__")) for part in path.parts[-3:])
     }
     assert len(wanted) > 1000 and wanted - names == set()
-    assert {"README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml"} <= names
+    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml"} <= names
     assert not [name for name in names if name.endswith((".so", ".pyc"))]
 
 
