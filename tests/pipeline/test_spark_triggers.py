@@ -1,7 +1,10 @@
-"""How much a micro-batch takes and what it waits for."""
+"""Micro-batches of streams: their sizes, what they wait for, and streams over several log directories."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -10,15 +13,26 @@ import pytest
 
 import offsetfs
 from offsetfs.pipeline.read_options import ReadOptions
+from offsetfs.storage import LogDirectory, TopicPartition
 
 pytestmark = pytest.mark.spark
 
 SECONDS_MAX = 60
 
 
-def append(path: Path, count: int) -> None:
+def append(path: Path, count: int, partition: str = "orders-0") -> None:
     with offsetfs.open(path, "a") as data:
-        data.partition("orders-0").append_lines(b"x\n" * count)
+        data.partition(partition).append_lines(b"x\n" * count)
+
+
+def wait_for(query: Any, records: int) -> list[int]:
+    """Wait until micro-batches have taken `records`; return how many each took."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        rows = [each.numInputRows for each in query.recentProgress if each.numInputRows]
+        if sum(rows) >= records or time.monotonic() > deadline:
+            return rows
+        query.awaitTermination(0.1)
 
 
 @pytest.fixture
@@ -67,19 +81,57 @@ def test_a_stream_of_spark_waits_as_well(spark: Any, logs: Path, tmp_path: Path)
     writer = frame.writeStream.format("memory").queryName("waited").option("checkpointLocation", str(tmp_path / "c"))
     query = writer.start()
 
-    def taken(records: int) -> list[int]:
-        """Wait until micro-batches have taken so many; return how many each took."""
-        deadline = time.monotonic() + SECONDS_MAX
-        while True:
-            rows = [each.numInputRows for each in query.recentProgress if each.numInputRows]
-            if sum(rows) >= records or time.monotonic() > deadline:
-                return rows
-            query.awaitTermination(0.1)
-
     try:
-        assert taken(2) == [2]
+        assert wait_for(query, 2) == [2]
         append(logs, 3)
         append(logs, 4)
-        assert taken(9) == [2, 7]
+        assert wait_for(query, 9) == [2, 7]
     finally:
         query.stop()
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> list[Path]:
+    """Two log directories of one broker: orders-0 with 2 records in the first, orders-1 with 3 in the second."""
+    paths = [tmp_path / "disk-1", tmp_path / "disk-2"]
+    for number, path in enumerate(paths):
+        path.mkdir()
+        with offsetfs.open(path, "a") as data:
+            data.create("orders", 2)
+        shutil.rmtree(path / f"orders-{1 - number}")
+    append(paths[0], 2, "orders-0")
+    append(paths[1], 3, "orders-1")
+    return paths
+
+
+@pytest.mark.parametrize("form", ["path", "paths"])
+def test_a_stream_over_several_log_directories_reads_each_record_once(
+    spark: Any, disks: list[Path], tmp_path: Path, form: str
+) -> None:
+    def begin(paths: list[Path], **trigger: Any) -> Any:
+        given = ",".join(map(str, paths)) if form == "path" else json.dumps([str(each) for each in paths])
+        frame = spark.readStream.format("offsetfs").option(form, given).option("subscribe", "orders").load()
+        writer = frame.select("partition", "offset").writeStream.format("parquet").trigger(**trigger)
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "read"))
+
+    query = begin(disks, processingTime="0 seconds")
+    try:
+        assert sum(wait_for(query, 5)) == 5
+        append(disks[0], 4, "orders-0")
+        append(disks[1], 5, "orders-1")
+        assert sum(wait_for(query, 14)) == 14
+        with contextlib.closing(LogDirectory.open(str(disks[1]))) as directory:
+            directory.create_partition(TopicPartition("orders", 2))
+        append(disks[1], 6, "orders-2")
+        append(disks[0], 1, "orders-0")
+        assert sum(wait_for(query, 21)) == 21
+    finally:
+        query.stop()
+    append(disks[0], 1, "orders-0")
+    append(disks[1], 1, "orders-1")
+    resumed = begin(disks[::-1], availableNow=True)
+    assert resumed.awaitTermination(SECONDS_MAX)
+    rows = spark.read.parquet(str(tmp_path / "read")).collect()
+    counts = {0: 8, 1: 9, 2: 6}
+    wanted = [(partition, offset) for partition, count in counts.items() for offset in range(count)]
+    assert sorted((row.partition, row.offset) for row in rows) == wanted
