@@ -119,7 +119,8 @@ class Life:
         log = self.log(partition)
         log.flush()
         assert log.recovery_point == log.next_offset
-        self.put(partition, synced=log.next_offset)
+        if not log.read_only:  # a partition that could not be recovered yet is read only, and syncs nothing
+            self.put(partition, synced=log.next_offset)
 
     def roll(self, partition: TopicPartition) -> None:
         self.log(partition).roll()
