@@ -78,7 +78,8 @@ class Life:
         directory, self.directory = self.directory, None
         directory.close()
         for partition in self.partitions:
-            self.put(partition, synced=self.promise(partition).end)
+            if partition not in directory.failed:  # what is not recovered yet stays as it is
+                self.put(partition, synced=self.promise(partition).end)
 
     def reopen(self) -> None:
         """Close and open."""
