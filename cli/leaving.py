@@ -19,7 +19,7 @@ from offsetfs.storage.counted import counted
 from offsetfs.storage.thread_start import StartedThread
 
 if TYPE_CHECKING:
-    from offsetfs.fs.appends.shared_sync import Left
+    from offsetfs.fs.appends.shared_sync import Unsynced
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class LeavingTeller:
         self._over = threading.Event()
         self._thread: StartedThread | None = None
 
-    def begin(self, reason: str, left: Callable[[], Left]) -> None:
+    def begin(self, reason: str, left: Callable[[], Unsynced]) -> None:
         """The mount has begun to end; `left` may be asked from any thread."""
         self._manager.stopping(f"ending ({reason}): {described(left())}", EXTEND_SECONDS)
         try:
@@ -54,7 +54,7 @@ class LeavingTeller:
         if self._thread is not None:
             self._thread.join()
 
-    def _tell(self, left: Callable[[], Left]) -> None:
+    def _tell(self, left: Callable[[], Unsynced]) -> None:
         count = 0
         while not self._over.wait(TELL_SECONDS):
             count += 1
@@ -65,7 +65,7 @@ class LeavingTeller:
                 _log.info("ending: %s", text)
 
 
-def described(left: Left) -> str:
+def described(left: Unsynced) -> str:
     """Return in words what is not on disk yet."""
     if not left.batches:
         return _CLOSING

@@ -23,7 +23,7 @@ from offsetfs.cli.progress import RecoveryTeller, cut_sentences
 from offsetfs.cli.served import in_use, locked_directory
 from offsetfs.cli.service_manager import ServiceManager
 from offsetfs.cli.settings_file import config_option, with_file
-from offsetfs.fs.options import MountOptions, OptionError
+from offsetfs.fs.options import MountOptionError, MountOptions
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.directory.log_directories import LogDirectories, left_out, metadata_directory_among
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
@@ -112,7 +112,7 @@ def parsed(texts: Sequence[str], log_directory: str, *, sloppy: bool = False) ->
     """Read the values of -o, and LOGDIR when it is a broker's settings; `Failure` where one is wrong."""
     try:
         return MountOptions.parse(with_file(tuple(texts), log_directory), sloppy=sloppy)
-    except OptionError as error:
+    except MountOptionError as error:
         raise Failure(str(error), WRONG_CALL) from error
 
 

@@ -10,7 +10,7 @@ import click
 
 from offsetfs.cli.exit_codes import WRONG_CALL, Failure
 from offsetfs.cli.log_directories import is_settings_file
-from offsetfs.fs.options import MountOptions, OptionError
+from offsetfs.fs.options import MountOptionError, MountOptions
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -52,5 +52,5 @@ def parsed_options(texts: tuple[str, ...], log_directory: str = "") -> MountOpti
     """Return the options in `texts` and in the file of `--config`, or else LOGDIR; `Failure` where one is wrong."""
     try:
         return MountOptions.parse(with_file(texts, log_directory))
-    except OptionError as error:
+    except MountOptionError as error:
         raise Failure(str(error), WRONG_CALL) from error

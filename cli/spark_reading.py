@@ -14,7 +14,7 @@ import click
 
 from offsetfs.cli import spark_arguments, spark_session
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
-from offsetfs.fs.figures import duration, size
+from offsetfs.fs.formatting import duration, size
 from offsetfs.storage.counted import counted
 
 if TYPE_CHECKING:

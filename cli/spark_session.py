@@ -15,7 +15,7 @@ import click
 from offsetfs.cli import served
 from offsetfs.cli.exit_codes import FAILED, INTERRUPTED, WRONG_CALL, Failure
 from offsetfs.cli.spark_arguments import is_remote
-from offsetfs.fs.figures import columns
+from offsetfs.fs.formatting import columns
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import click
 
 from offsetfs.cli import spark_arguments, spark_session
 from offsetfs.cli.exit_codes import DONE
-from offsetfs.fs.figures import size
+from offsetfs.fs.formatting import size
 from offsetfs.storage.counted import counted
 from offsetfs.storage.records.json_values import JSON_VALUES, REFUSE
 

@@ -22,7 +22,7 @@ from offsetfs.cli.preflight import check_not_mounted
 from offsetfs.cli.printable import printable
 from offsetfs.cli.samples import Sample, read_if_it_answers, take_if_it_answers
 from offsetfs.cli.served import user_name
-from offsetfs.fs.figures import duration, size
+from offsetfs.fs.formatting import duration, size
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.counted import counted

@@ -20,7 +20,7 @@ from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.printable import printable
 from offsetfs.cli.samples import Sample, Values, take
 from offsetfs.cli.served import not_a_mount
-from offsetfs.fs.figures import columns, count, duration, size
+from offsetfs.fs.formatting import columns, count, duration, size
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at
 
 if TYPE_CHECKING:

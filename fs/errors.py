@@ -1,7 +1,7 @@
 """Which errno each error of the engine becomes: one table, used by every handler of the mount.
 
 The errno names the cause in the only word a system call has; the story (path, position, offset, cure) goes to
-`.offsetfs/errors` (see `notes`). An error class that is not listed takes the errno of its nearest listed ancestor.
+`.offsetfs/errors` (see `error_log`). An error class that is not listed takes the errno of its nearest listed ancestor.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Kind(IntEnum):
     RECORD_HEADERS = 14
     """`<offset>.headers`: the offset."""
     RANGE = 15
-    """`range/A..B`, `last/N`: the place among those that the kernel still knows (see `looked_up`)."""
+    """`range/A..B`, `last/N`: the place among those that the kernel still knows (see `lookup_numbers`)."""
     FOLLOW = 16
     """`follow@A`: the same."""
     KEYED = 17
@@ -76,7 +76,7 @@ class Kind(IntEnum):
     GROUP_STATE = 21
     """`groups/<group>/state`: the place of the group."""
     TOPIC_FOLLOW = 22
-    """`topics/<topic>/follow[@A]`: the place among those that the kernel still knows (see `looked_up`)."""
+    """`topics/<topic>/follow[@A]`: the place among those that the kernel still knows (see `lookup_numbers`)."""
     TOPIC_SNAPSHOT = 23
     """`topics/<topic>/values`, `records.ndjson`: the same."""
 

@@ -151,28 +151,28 @@ class Node(Protocol):
         """Return what stat(2) shows; ESTALE for a number that was never given, or means nothing any more."""
 
 
-class File(Node, Protocol):
+class FileNode(Node, Protocol):
     """What is opened and read."""
 
     async def open(self, number: int, opening: Opening) -> Opened:
         """Open; for writing only what is a `WritableFile`."""
 
 
-class WritableFile(File, Protocol):
+class WritableFile(FileNode, Protocol):
     """A file that may be opened for writing, and be cut to nothing, which does nothing: `>` does both."""
 
     def check_writable(self, number: int) -> None:
         """Raise EROFS or EPERM where nothing is to be written."""
 
 
-class Link(Node, Protocol):
+class LinkNode(Node, Protocol):
     """A symbolic link."""
 
     def target(self, number: int) -> bytes:
         """Return the path that it holds, relative to where it lies."""
 
 
-class Directory(Node, Protocol):
+class DirectoryNode(Node, Protocol):
     """What holds names."""
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:

@@ -70,7 +70,7 @@ EIO, SKIP = "eio", "skip"
 """What `-o damage` takes."""
 
 
-class OptionError(ValueError):
+class MountOptionError(ValueError):
     """An unknown option, or a value outside its range; the message is a sentence for the user."""
 
 
@@ -176,7 +176,7 @@ class MountOptions:
         """Read option lists such as `ro,linger-ms=10`; a value with commas stands in double quotes. Last one wins.
 
         Sizes take a suffix k, m or g (powers of 1024). With `sloppy` unknown options are passed over, as mount(8) -s
-        wants it. Raises `OptionError`.
+        wants it. Raises `MountOptionError`.
         """
         items = list(_items(texts))
         values: dict[str, Any] = {}
@@ -195,7 +195,7 @@ class MountOptions:
             elif name == "rw":
                 values["read_only"] = False
             elif not sloppy and not _is_ignored(name, value):
-                raise OptionError(_unknown(name))
+                raise MountOptionError(_unknown(name))
         options = cls(
             **values,
             topic_defaults=topic_defaults,
@@ -208,19 +208,19 @@ class MountOptions:
 
     def _check(self) -> None:
         if self.buffer_bytes < BUFFER_BATCHES_MIN * self.batch_bytes:
-            raise OptionError(
+            raise MountOptionError(
                 f"buffer-bytes={self.buffer_bytes} must hold at least {BUFFER_BATCHES_MIN} batches"
                 f" of batch-bytes={self.batch_bytes}"
             )
         for name in ("create", "delete", "delete-records"):
             if self.read_only and getattr(self, name.replace("-", "_")):
-                raise OptionError(f"ro and {name} exclude each other")
+                raise MountOptionError(f"ro and {name} exclude each other")
         try:
             config.LogConfig.from_properties(self.topic_defaults)
             directory_config.DirectoryConfig.from_properties(self.directory_settings)
             broker_settings.resolve(self.all_broker_settings)
         except InvalidConfig as error:
-            raise OptionError(str(error)) from error
+            raise MountOptionError(str(error)) from error
 
     def texts(self) -> dict[str, str]:
         """Return every option by its name in `-o`, as text; `parse` takes it back."""
@@ -277,9 +277,9 @@ class _Broker:
             properties = properties_file.read(path)
             broker_settings.resolve(properties)
         except OSError as error:
-            raise OptionError(f"config={path}: {error.strerror}") from error
+            raise MountOptionError(f"config={path}: {error.strerror}") from error
         except InvalidConfig as error:
-            raise OptionError(f"config={path}: {error.reason}") from error
+            raise MountOptionError(f"config={path}: {error.reason}") from error
         for name, value in properties.items():
             if name != broker_settings.METADATA_LOG_DIR:
                 self.take(name, value)
@@ -297,13 +297,13 @@ _SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 def _required(name: str, value: str | None) -> str:
     if not value:
-        raise OptionError(f"option {name} needs a value: {name}=…")
+        raise MountOptionError(f"option {name} needs a value: {name}=…")
     return value
 
 
 def _flag(name: str, value: str | None) -> bool:
     if value is not None:
-        raise OptionError(f"option {name} takes no value")
+        raise MountOptionError(f"option {name} takes no value")
     return True
 
 
@@ -325,7 +325,7 @@ def _in_range(name: str, value: str, pattern: str, low: int, high: int) -> int:
     match = re.fullmatch(pattern, value.lower(), re.ASCII)
     number = int(match[1]) * _SUFFIXES[match[2]] if match else -1
     if not low <= number <= high:
-        raise OptionError(f"{name}={value} is not a number from {low} to {high}")
+        raise MountOptionError(f"{name}={value} is not a number from {low} to {high}")
     return number
 
 
@@ -335,8 +335,8 @@ def _or_word(word: str, means: int | None, read_number: _Reader) -> _Reader:
             return means
         try:
             number: int = read_number(name, value)
-        except OptionError as error:
-            raise OptionError(f"{error}, nor the word {word}") from None
+        except MountOptionError as error:
+            raise MountOptionError(f"{error}, nor the word {word}") from None
         return number
 
     return read
@@ -344,14 +344,14 @@ def _or_word(word: str, means: int | None, read_number: _Reader) -> _Reader:
 
 def _umask(name: str, value: str | None) -> int:
     if not re.fullmatch(r"[0-7]{1,4}", _required(name, value), re.ASCII) or int(value or "", 8) > 0o777:
-        raise OptionError(f"umask={value} is not an octal number from 000 to 777")
+        raise MountOptionError(f"umask={value} is not an octal number from 000 to 777")
     return int(value or "", 8)
 
 
 def _one_of(*words: str) -> _Reader:
     def read(name: str, value: str | None) -> str:
         if _required(name, value) not in words:
-            raise OptionError(f"{name}={value} is none of {', '.join(words)}")
+            raise MountOptionError(f"{name}={value} is none of {', '.join(words)}")
         return value or ""
 
     return read
@@ -360,7 +360,7 @@ def _one_of(*words: str) -> _Reader:
 def _absolute_path(name: str, value: str | None) -> str:
     path = _required(name, value)
     if not path.startswith("/") or "\0" in path:
-        raise OptionError(f"{name}={path} is not an absolute path")
+        raise MountOptionError(f"{name}={path} is not an absolute path")
     return path
 
 
@@ -422,7 +422,7 @@ def _items(texts: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     """Yield name and value (None without `=`) of each option."""
     for text in texts:
         if text.count('"') % 2:
-            raise OptionError(f"a double quote is not closed in {text!r}")
+            raise MountOptionError(f"a double quote is not closed in {text!r}")
         for match in _ITEM.finditer(text):
             name, equals, value = match[0].partition("=")
             if len(value) >= 2 and value[0] == value[-1] == '"':

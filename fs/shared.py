@@ -17,9 +17,9 @@ from offsetfs.fs import threads
 from offsetfs.fs.attributes import Attributes
 from offsetfs.fs.batch_cache import BatchCache
 from offsetfs.fs.counters import Counters
+from offsetfs.fs.error_log import ErrorLog, Fault
 from offsetfs.fs.lru import Lru
 from offsetfs.fs.nodes import Buffer
-from offsetfs.fs.notes import Fault, Notes
 from offsetfs.fs.open_indexes import OpenIndexes
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.waiting import Waiting
@@ -67,7 +67,7 @@ class Shared:
         self.options = options
         self.nursery = nursery
         self.attributes = Attributes(options.uid, options.gid, options.umask)
-        self.notes = Notes()
+        self.error_log = ErrorLog()
         self.counters = Counters()
         self.started_s = time.time()
         self.mount_point = ""
@@ -86,7 +86,7 @@ class Shared:
         """Called from any thread with the error of each damaged place, once for each place."""
         directory.subscribe_damage(self._report_damage)
         for cut in directory.cuts():
-            self.notes.tell(Fault(None, "recovery", cut.path, cut.reason, f"`offsetfs dump {cut.kept}` shows it"))
+            self.error_log.report(Fault(None, "recovery", cut.path, cut.reason, f"`offsetfs dump {cut.kept}` shows it"))
         self._config_problem: Exception | None = None
         self.wake_duties: Callable[[], None] = lambda: None
         """Called when something was done that leaves a duty behind, sooner than the next is due."""
@@ -109,7 +109,7 @@ class Shared:
             return
         for path, error in self.directory.failures.items():
             _log.error("%s", left_out(path, error))
-            self.notes.add(error, "open", path)
+            self.error_log.add(error, "open", path)
         for partition, first, second in self.directory.duplicates():
             fault = Fault(
                 errno.EEXIST,
@@ -119,13 +119,13 @@ class Shared:
                 "remove one of the two, that of a disk that failed lately; with -o ro the first one is shown",
             )
             _log.error("%s: %s: %s", partition, fault.cause, fault.cure)
-            self.notes.tell(fault)
+            self.error_log.report(fault)
 
     def refresh_config(self) -> None:
         """Take in what `offsetfs config` changed; tell once why something that was written there does not hold."""
         problem = self.directory.refresh_config()
         if problem is not None and problem is not self._config_problem:
-            self.notes.add(problem, "config", ".offsetfs/config")
+            self.error_log.add(problem, "config", ".offsetfs/config")
         self._config_problem = problem
 
     @property
@@ -167,7 +167,7 @@ class Shared:
     def damaged(self, error: StorageError) -> None:
         """Record damage that a view skips, or that makes a read fail. From any thread."""
         self.directory.note_damage(error)
-        self.notes.add(error, "read", error.path or "")
+        self.error_log.add(error, "read", error.path or "")
 
     def _report_damage(self, error: StorageError) -> None:
         """Report a damaged place that was not known before. From any thread."""
@@ -177,7 +177,9 @@ class Shared:
     def lacking(self, option: str, op: str, path: str) -> FUSEError:
         """Return what to raise when a mount option is missing, and tell which."""
         if not self.is_read_only:
-            self.notes.tell(Fault(errno.EPERM, op, path, f"the option {option} was not given", f"use -o {option}"))
+            self.error_log.report(
+                Fault(errno.EPERM, op, path, f"the option {option} was not given", f"use -o {option}")
+            )
         return self.refusal()
 
     def refusal(self) -> FUSEError:

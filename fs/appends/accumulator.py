@@ -25,18 +25,18 @@ from typing import Any
 import trio
 
 from offsetfs.fs.appends import json_batches
-from offsetfs.fs.appends.append_queue import AppendQueue, Means
-from offsetfs.fs.appends.batches import CORES, Batch
-from offsetfs.fs.appends.buffers import Buffers, Carried, FairShare
+from offsetfs.fs.appends.append_queue import AppendContext, AppendQueue
+from offsetfs.fs.appends.batches import CORES, AppendBatch
+from offsetfs.fs.appends.buffers import Buffers, FairShare, UnfinishedBytes
 from offsetfs.fs.appends.closing import Closing
 from offsetfs.fs.appends.deadlines import Deadlines
 from offsetfs.fs.appends.framing import Taken
 from offsetfs.fs.appends.free_space import FreeSpace
-from offsetfs.fs.appends.room_queue import RoomQueue
-from offsetfs.fs.appends.shared_sync import Left, SharedSync, Writer
+from offsetfs.fs.appends.shared_sync import SharedSync, Unsynced, Writer
+from offsetfs.fs.appends.writer_queue import WriterQueue
 from offsetfs.fs.counters import Counters
+from offsetfs.fs.error_log import ErrorLog
 from offsetfs.fs.errors import errno_of
-from offsetfs.fs.notes import Notes
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -62,16 +62,22 @@ class Accumulator:
         self.partition = log.partition
         self.log = log
         self._all = accumulators
-        self._means = means = accumulators.means_at(os.path.dirname(log.path))
-        self._options = means.options
-        self._open: Batch | None = None
+        self._context = context = accumulators.context_at(os.path.dirname(log.path))
+        self._options = context.options
+        self._open: AppendBatch | None = None
         self.batches_begun = 0
         """How many there were so far, the open one included."""
         self._sync = SharedSync(
-            log, means.options, means.nursery, means.deadlines, means.sync_limiter, means.counters, means.notes
+            log,
+            context.options,
+            context.nursery,
+            context.deadlines,
+            context.sync_limiter,
+            context.counters,
+            context.error_log,
         )
-        self._queue = AppendQueue(log, means, self._sync, self._surrender)
-        self._room = RoomQueue()
+        self._queue = AppendQueue(log, context, self._sync, self._surrender)
+        self._room = WriterQueue()
 
     # --- what a record may be ----------------------------------------------------------------------------------------
 
@@ -89,12 +95,12 @@ class Accumulator:
     @property
     def space(self) -> FreeSpace:
         """The count of free bytes where the log lies."""
-        return self._means.space
+        return self._context.space
 
     @property
-    def carried(self) -> Carried:
+    def unfinished(self) -> UnfinishedBytes:
         """The memory of what is unfinished."""
-        return self._all.carried
+        return self._all.unfinished
 
     @property
     def closing(self) -> Closing:
@@ -215,18 +221,18 @@ class Accumulator:
         while True:
             while self._queue.is_full:
                 await self._queue.wait()
-            builder = await self._means.buffers.take(max(size, self._capacity), self.log.config.compression)
+            builder = await self._context.buffers.take(max(size, self._capacity), self.log.config.compression)
             if not self._queue.is_full:
                 self._start(builder)
                 return
-            self._means.buffers.give_back(builder)
+            self._context.buffers.give_back(builder)
 
     @property
     def has_room(self) -> bool:
         """Whether `split` would take something now."""
         if not self._room.is_empty:
             return False
-        return self._open is not None or (not self._queue.is_full and self._means.buffers.has_room(self._capacity))
+        return self._open is not None or (not self._queue.is_full and self._context.buffers.has_room(self._capacity))
 
     def check(self, size: int, *, has_key: bool) -> None:
         """Raise OSError as `split` does when a record of about `size` bytes could not be taken, room or not."""
@@ -255,12 +261,12 @@ class Accumulator:
         batch = self._open
         if batch is not None and batch.builder.count > count:
             batch.note(writer, count, timestamp)
-            self._means.space.take(batch.builder.size - size, given)
+            self._context.space.take(batch.builder.size - size, given)
 
     # --- the open batch ----------------------------------------------------------------------------------------------
 
     @property
-    def open_batch(self) -> Batch | None:
+    def open_batch(self) -> AppendBatch | None:
         """The batch that fills, if one does."""
         return self._open
 
@@ -274,22 +280,22 @@ class Accumulator:
         return self._capacity_within(self.batch_bytes_max)
 
     def _capacity_within(self, bytes_max: int) -> int:
-        return min(self._options.batch_bytes, bytes_max, self._means.share.of(self.partition))
+        return min(self._options.batch_bytes, bytes_max, self._context.share.of(self.partition))
 
-    def _begin(self, capacity: int) -> Batch | None:
+    def _begin(self, capacity: int) -> AppendBatch | None:
         if self._queue.is_full:
             return None
-        builder = self._means.buffers.take_nowait(capacity, self.log.config.compression)
+        builder = self._context.buffers.take_nowait(capacity, self.log.config.compression)
         return None if builder is None else self._start(builder)
 
-    def _start(self, builder: BatchBuilder) -> Batch:
+    def _start(self, builder: BatchBuilder) -> AppendBatch:
         self._all.filling[self] = None
         self.batches_begun += 1
         if self._options.linger_ms:
-            batch = self._open = Batch(builder, trio.current_time() + self._options.linger_ms / 1000)
+            batch = self._open = AppendBatch(builder, trio.current_time() + self._options.linger_ms / 1000)
             self._all.seal_at(batch.due)
         else:
-            batch = self._open = Batch(builder)
+            batch = self._open = AppendBatch(builder)
         return batch
 
     def begin_anew(self, size: int) -> bool:
@@ -297,16 +303,16 @@ class Accumulator:
         self._seal()
         return size <= self.batch_bytes_max and self._begin(max(size, self._capacity)) is not None
 
-    def begin_if_free(self, size: int) -> Batch | None:
+    def begin_if_free(self, size: int) -> AppendBatch | None:
         """Begin a batch for a record of `size`, where none is open; None unless there is memory for it as it is.
 
         Other batches never give way for this one: they may be filling right now.
         """
         bytes_max = self.batch_bytes_max
         capacity = max(size, self._capacity_within(bytes_max))
-        if size > bytes_max or self._queue.is_full or not self._means.buffers.has_room(capacity):
+        if size > bytes_max or self._queue.is_full or not self._context.buffers.has_room(capacity):
             return None
-        builder = self._means.buffers.take_nowait(capacity, self.log.config.compression)
+        builder = self._context.buffers.take_nowait(capacity, self.log.config.compression)
         return None if builder is None else self._start(builder)
 
     def seal_unless_lingering(self) -> None:
@@ -326,7 +332,7 @@ class Accumulator:
 
     seal = _seal
 
-    def _surrender(self) -> Batch | None:
+    def _surrender(self) -> AppendBatch | None:
         batch, self._open = self._open, None
         self._all.filling.pop(self, None)
         return batch
@@ -363,11 +369,11 @@ class Accumulator:
         return self._open is not None or not self._room.is_empty or not self._queue.is_empty or self._sync.is_dirty
 
     @property
-    def left(self) -> Left:
+    def unsynced(self) -> Unsynced:
         """What was taken and is not yet on disk; also asked for by other threads, to which it is an estimate."""
         batch = self._open
-        opened = Left(1, batch.builder.size) if batch is not None and not batch.builder.is_empty else Left()
-        return opened + self._queue.left + self._sync.left
+        opened = Unsynced(1, batch.builder.size) if batch is not None and not batch.builder.is_empty else Unsynced()
+        return opened + self._queue.unsynced + self._sync.unsynced
 
     @property
     def oldest(self) -> float | None:
@@ -385,10 +391,10 @@ class Accumulators:
         nursery: trio.Nursery,
         on_append: Callable[[TopicPartition], None] = lambda partition: None,
         counters: Counters | None = None,
-        notes: Notes | None = None,
+        error_log: ErrorLog | None = None,
     ) -> None:
         """Work in `nursery` until `close`. `on_append` is called on the loop whenever a partition has grown."""
-        self.means = Means(
+        self.context = AppendContext(
             options,
             nursery,
             Buffers(options.buffer_bytes, self._give_way),
@@ -400,12 +406,12 @@ class Accumulators:
             trio.CapacityLimiter(min(SYNC_THREADS, options.threads_max)),
             on_append,
             counters or Counters(),
-            notes or Notes(),
+            error_log or ErrorLog(),
         )
-        self._means_at = {directory.directories[0].path: self.means}
+        self._context_at = {directory.directories[0].path: self.context}
         self._directory = directory
         self.refresh_config = directory.refresh_config
-        self.carried = Carried(max(options.buffer_bytes, CARRIED_BYTES_MIN))
+        self.unfinished = UnfinishedBytes(max(options.buffer_bytes, CARRIED_BYTES_MIN))
         self.closing = Closing()
         self.filling: dict[Accumulator, None] = {}  # those with an open batch, the oldest first
         self._is_seal_planned = False
@@ -422,13 +428,13 @@ class Accumulators:
             accumulator = self._of[partition] = Accumulator(self, self._directory.log(partition))
         return accumulator
 
-    def means_at(self, directory: str) -> Means:
+    def context_at(self, directory: str) -> AppendContext:
         """Return what the partitions in the log directory at this path share: the count of free bytes is its own."""
-        means = self._means_at.get(directory)
-        if means is None:
+        context = self._context_at.get(directory)
+        if context is None:
             space = FreeSpace(directory, self._give_back_room)
-            means = self._means_at[directory] = dataclasses.replace(self.means, space=space)
-        return means
+            context = self._context_at[directory] = dataclasses.replace(self.context, space=space)
+        return context
 
     def check(self, accumulators: Sequence[Accumulator], size: int, *, has_key: bool) -> None:
         """Raise OSError as `Accumulator.check` for the first one that could not take it. Each disk is asked once."""
@@ -458,7 +464,7 @@ class Accumulators:
         """Seal the open batches that have lingered for long enough, at this time: one deadline for all of them."""
         if not self._is_seal_planned:
             self._is_seal_planned = True
-            self.means.deadlines.at(due, self._seal_due)
+            self.context.deadlines.at(due, self._seal_due)
 
     def _seal_due(self) -> None:
         self._is_seal_planned = False
@@ -475,7 +481,7 @@ class Accumulators:
 
         If each shortage freed one batch, there would be one for each record; if it freed all, batches would be tiny.
         """
-        buffers = self.means.buffers
+        buffers = self.context.buffers
         sealed = buffers.lent_bytes - sum(each.open_bytes for each in self.filling)
         if sealed >= size:
             return  # enough comes back as it is
@@ -493,7 +499,7 @@ class Accumulators:
 
     async def _keep_time(self) -> None:
         with self._scope:
-            await self.means.deadlines.run()
+            await self.context.deadlines.run()
 
     async def release_all(self) -> None:
         """Release every writer that is still known, as if all files were closed: unfinished lines become records."""
@@ -515,14 +521,14 @@ class Accumulators:
                 nursery.start_soon(sync, accumulator)
         return failures
 
-    def left(self) -> Left:
+    def unsynced(self) -> Unsynced:
         """Return what was taken and is not yet on disk; from any thread."""
-        return sum((accumulator.left for accumulator in list(self._of.values())), Left())
+        return sum((accumulator.unsynced for accumulator in list(self._of.values())), Unsynced())
 
     def stop(self) -> None:
         """Take no more records, and send waiting writers away with ESHUTDOWN. What was taken is still written."""
         self.is_stopped = True
-        self.means.buffers.close()
+        self.context.buffers.close()
 
     async def close(self) -> dict[TopicPartition, OSError]:
         """Stop, write and sync everything but the unfinished lines of open files; return what failed, as `flush_all`.

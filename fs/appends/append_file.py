@@ -11,9 +11,9 @@ from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.framing import Framing, JsonLines, Lines, Whole
 from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.attributes import APPEND_MODE
+from offsetfs.fs.error_log import Fault
 from offsetfs.fs.inodes import Fixed, Kind
 from offsetfs.fs.nodes import Opened, Opening
-from offsetfs.fs.notes import Fault
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.names import INTERNAL_TOPICS
@@ -74,8 +74,10 @@ class AppendFile:
             raise FUSEError(errno.EROFS)
         name = self._partition.name
         if name.topic in INTERNAL_TOPICS:
-            self._shared.notes.tell(Fault(errno.EPERM, "open", self._path, _BROKERS_OWN, "write to another topic"))
+            self._shared.error_log.report(
+                Fault(errno.EPERM, "open", self._path, _BROKERS_OWN, "write to another topic")
+            )
             raise FUSEError(errno.EPERM)
 
     def _lost(self, error: OSError) -> None:
-        self._shared.notes.add(error, "write", self._path)
+        self._shared.error_log.add(error, "write", self._path)

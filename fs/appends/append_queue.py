@@ -24,14 +24,14 @@ from dataclasses import dataclass, field
 
 import trio
 
-from offsetfs.fs.appends.batches import AHEAD_MAX, Batch
+from offsetfs.fs.appends.batches import AHEAD_MAX, AppendBatch
 from offsetfs.fs.appends.buffers import Buffers, FairShare
 from offsetfs.fs.appends.deadlines import Deadlines
 from offsetfs.fs.appends.free_space import FreeSpace
-from offsetfs.fs.appends.shared_sync import Left, SharedSync
+from offsetfs.fs.appends.shared_sync import SharedSync, Unsynced
 from offsetfs.fs.counters import Counters
+from offsetfs.fs.error_log import ErrorLog
 from offsetfs.fs.errors import errno_of
-from offsetfs.fs.notes import Notes
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.threads import in_thread_or_here
 from offsetfs.storage.errors import StorageError
@@ -64,7 +64,7 @@ Many writers who take the processor away from this thread also make it late; tha
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class AppendContext:
     """What the partitions of a mount share."""
 
     options: MountOptions
@@ -78,23 +78,25 @@ class Means:
     sync_limiter: trio.CapacityLimiter
     on_append: Callable[[TopicPartition], None]
     counters: Counters = field(default_factory=Counters)
-    notes: Notes = field(default_factory=Notes)
+    error_log: ErrorLog = field(default_factory=ErrorLog)
 
 
 class AppendQueue:
     """The queue of one partition. `surrender` gives up the open batch when what is before it was lost."""
 
-    def __init__(self, log: Log, means: Means, sync: SharedSync, surrender: Callable[[], Batch | None]) -> None:
+    def __init__(
+        self, log: Log, context: AppendContext, sync: SharedSync, surrender: Callable[[], AppendBatch | None]
+    ) -> None:
         self._log = log
-        self._means = means
+        self._context = context
         self._sync = sync
         self._surrender = surrender
-        self._queue: deque[Batch] = deque()
+        self._queue: deque[AppendBatch] = deque()
         self._is_appending = False
         self._has_appended = False
         self._lacks_memory = False
         self._slow_until = 0.0
-        self._counts = means.counters.of(log.partition)
+        self._counts = context.counters.of(log.partition)
 
     @property
     def is_full(self) -> bool:
@@ -107,16 +109,16 @@ class AppendQueue:
         return not self._queue
 
     @property
-    def left(self) -> Left:
+    def unsynced(self) -> Unsynced:
         """What is queued; also asked for by other threads."""
         batches = list(self._queue)
-        return Left(len(batches), sum(batch.builder.size for batch in batches))
+        return Unsynced(len(batches), sum(batch.builder.size for batch in batches))
 
-    def put(self, batch: Batch) -> None:
+    def put(self, batch: AppendBatch) -> None:
         """Queue a batch that is not empty, and see that it is appended: now, when it is small and nothing waits."""
         self._queue.append(batch)
         if batch.is_worth_a_thread:
-            batch.seal_ahead(self._means.nursery, self._means.seal_limiter, self._means.buffers)
+            batch.seal_ahead(self._context.nursery, self._context.seal_limiter, self._context.buffers)
         if self._is_appending:
             return
         size = batch.size
@@ -124,7 +126,7 @@ class AppendQueue:
             self._finish(*self._append_here([batch]))
         if self._queue:
             self._is_appending = True
-            self._means.nursery.start_soon(self._append_all)
+            self._context.nursery.start_soon(self._append_all)
 
     async def wait(self) -> None:
         """Return when the first batch in the queue is done; there has to be one."""
@@ -135,10 +137,10 @@ class AppendQueue:
         if self._queue:
             await self._queue[-1].wait()
 
-    def let_go(self, batch: Batch) -> None:
+    def let_go(self, batch: AppendBatch) -> None:
         """A batch has come to its end, one way or another: its memory is free again."""
-        self._means.space.settle(batch.builder.size - HEADER_SIZE)
-        batch.finish(self._means.buffers)
+        self._context.space.settle(batch.builder.size - HEADER_SIZE)
+        batch.finish(self._context.buffers)
 
     def _may_append_here(self, size: int) -> bool:
         """Whether appending so many bytes is a mere write to the page cache: nothing to wait for, to sync, to roll."""
@@ -147,11 +149,11 @@ class AppendQueue:
             and time.perf_counter() >= self._slow_until
             and self._has_appended
             and not self._log.is_held
-            and self._means.options.flush_ms != 0
+            and self._context.options.flush_ms != 0
             and self._log.snapshot().active.size + size <= self._log.config.segment_bytes
         )
 
-    def _append_here(self, batches: list[Batch]) -> tuple[int, Exception | None]:
+    def _append_here(self, batches: list[AppendBatch]) -> tuple[int, Exception | None]:
         begun, waits = time.perf_counter(), _waits()
         outcome = self._append(batches)
         if time.perf_counter() - begun > SLOW_S and _waits() > waits:
@@ -170,24 +172,24 @@ class AppendQueue:
                         outcome = self._append_here(batches)
                     else:
                         work = functools.partial(self._append, batches)
-                        outcome = await in_thread_or_here(work, limiter=self._means.append_limiter)
+                        outcome = await in_thread_or_here(work, limiter=self._context.append_limiter)
                 self._finish(*outcome)
         finally:
             self._is_appending = False
 
-    async def _next(self) -> list[Batch]:
+    async def _next(self) -> list[AppendBatch]:
         """Return the first batch of the queue, once no thread seals it any more, and those behind that are as far."""
         await self._queue[0].sealed_ahead()
         return list(itertools.takewhile(lambda batch: not batch.is_in_work, self._queue))
 
-    def _append(self, batches: list[Batch]) -> tuple[int, Exception | None]:
+    def _append(self, batches: list[AppendBatch]) -> tuple[int, Exception | None]:
         """Append in order; return how many could be, and what stopped the next one. Any thread."""
         count = 0
         try:
             for batch in batches:
                 if batch.where is None:  # else only the sync lacked memory
                     batch.where = self._log.append(batch.seal())
-                if self._means.options.flush_ms == 0:
+                if self._context.options.flush_ms == 0:
                     self._log.flush()
                 count += 1
         except Exception as error:  # whatever it was, the writers must hear of it, and the mount goes on
@@ -199,7 +201,7 @@ class AppendQueue:
             batch = self._queue.popleft()
             assert batch.where is not None
             self._has_appended, self._lacks_memory = True, False
-            if self._means.options.flush_ms != 0:
+            if self._context.options.flush_ms != 0:
                 self._sync.note(batch.builder.count, batch.builder.size, batch.writers)
             self._count(batch)
             self._acknowledge(batch, batch.where)
@@ -207,15 +209,15 @@ class AppendQueue:
         if error is not None:
             self._postpone_or_fail(error)
         if count:
-            self._means.on_append(self._log.partition)
+            self._context.on_append(self._log.partition)
 
-    def _count(self, batch: Batch) -> None:
+    def _count(self, batch: AppendBatch) -> None:
         counts = self._counts
         counts.appended_batches += 1
         counts.appended_records += batch.builder.count
         counts.appended_bytes += batch.builder.size
 
-    def _acknowledge(self, batch: Batch, where: Appended) -> None:
+    def _acknowledge(self, batch: AppendBatch, where: Appended) -> None:
         if not batch.parts:
             return
         is_stamped = self._log.config.message_timestamp_type == "LogAppendTime"
@@ -228,7 +230,7 @@ class AppendQueue:
             self._fail(error)
         elif not self._lacks_memory:
             self._lacks_memory = True
-            self._means.notes.add(error, "append", str(self._log.partition))
+            self._context.error_log.add(error, "append", str(self._log.partition))
             _log.error("%s: accepted records wait, because there is no memory to write them", self._log.partition)
 
     def _fail(self, error: Exception) -> None:
@@ -238,7 +240,7 @@ class AppendQueue:
             lost.append(open_batch)
         records = sum(batch.builder.count for batch in lost)
         self._counts.lost_records += records
-        self._means.notes.add(error, "append", str(self._log.partition))
+        self._context.error_log.add(error, "append", str(self._log.partition))
         _log.error("%s: %d records were not written: %s", self._log.partition, records, error, exc_info=is_ours)
         for batch in lost:
             for writer in batch.writers:

@@ -28,7 +28,7 @@ AHEAD_BYTES_MIN = 64 << 10
 """Smaller batches are compressed by who appends them: several at a time cost one thread, not one each."""
 
 
-class Batch:
+class AppendBatch:
     """An open or sealed batch, and whose records are in it. All but `seal` is called on the event loop."""
 
     # A topic of a thousand partitions opens a thousand of these at once. What few of them need is made on demand: the

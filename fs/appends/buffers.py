@@ -36,7 +36,7 @@ class _Waiter:
     builder: BatchBuilder | None = None
 
 
-class Carried:
+class UnfinishedBytes:
     """The memory of all unfinished records of a mount: what was written of a line without its end, of a raw record.
 
     Nobody can be made to finish them, so nobody waits here: what would be too much is refused.

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Coroutine
 from typing import Any, NamedTuple, Protocol
 
-from offsetfs.fs.appends.buffers import Carried
+from offsetfs.fs.appends.buffers import UnfinishedBytes
 from offsetfs.fs.appends.closing import Closing
 from offsetfs.fs.appends.shared_sync import Writer
 from offsetfs.storage.names import TopicPartition
@@ -42,21 +42,21 @@ class Taken(NamedTuple):
     """What is wrong with the line there."""
 
 
-class WrongLine(OSError):
+class RefusedLine(OSError):
     """EINVAL: a line is no record, and why.
 
     Cure: fix this line, then append again from it; lines before it are stored.
     """
 
 
-class Target(Protocol):
+class AppendTarget(Protocol):
     """Where records go: an accumulator, or those of a topic's partitions. See `accumulator` for what each promises."""
 
     @property
     def batch_bytes_max(self) -> int: ...
 
     @property
-    def carried(self) -> Carried: ...
+    def unfinished(self) -> UnfinishedBytes: ...
 
     @property
     def closing(self) -> Closing: ...
@@ -100,11 +100,11 @@ class Framing(Protocol):
     def has_keys(self) -> bool:
         """Whether records may have keys."""
 
-    def unfinished_bytes_max(self, target: Target) -> int:
+    def unfinished_bytes_max(self, target: AppendTarget) -> int:
         """Return how many bytes an unfinished record may have, its newline not counted; -1: none at all."""
 
     def take(
-        self, target: Target, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer
+        self, target: AppendTarget, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer
     ) -> Taken:
         """Give the whole records of `data[start:end]` to `target`. Never waits; OSError as `Accumulator.split`."""
 
@@ -121,11 +121,11 @@ class Lines:
     is_whole = False
     has_keys = False
 
-    def unfinished_bytes_max(self, target: Target) -> int:
+    def unfinished_bytes_max(self, target: AppendTarget) -> int:
         return line_bytes_max(target.batch_bytes_max)
 
     def take(
-        self, target: Target, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer
+        self, target: AppendTarget, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer
     ) -> Taken:
         position = target.split(data, start, end, timestamp, writer)
         if position == end:
@@ -148,11 +148,11 @@ class JsonLines:
     def __init__(self) -> None:
         self._lines = 0
 
-    def unfinished_bytes_max(self, target: Target) -> int:
+    def unfinished_bytes_max(self, target: AppendTarget) -> int:
         return JSON_BYTES_A_BYTE * target.batch_bytes_max + JSON_BYTES_MORE
 
     def take(
-        self, target: Target, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer
+        self, target: AppendTarget, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer
     ) -> Taken:
         taken = target.split_json(data, start, end, timestamp, writer)
         self._lines += data.count(b"\n", start, taken.end)
@@ -172,11 +172,11 @@ class Whole:
     is_whole = True
     has_keys = False
 
-    def unfinished_bytes_max(self, target: Target) -> int:
+    def unfinished_bytes_max(self, target: AppendTarget) -> int:
         return line_bytes_max(target.batch_bytes_max)
 
     def take(
-        self, target: Target, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer
+        self, target: AppendTarget, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer
     ) -> Taken:
         if target.append_value(memoryview(data)[start:end], timestamp, writer):
             return Taken(end)

@@ -4,7 +4,7 @@ write(2) boundaries mean nothing: a record may come in any number of pieces, and
 one; what a record is, its framing says. FLUSH comes whenever somebody closes a copy of the descriptor, so it only
 drains what is complete; RELEASE comes once, at the end, and makes a record of what is still unfinished. Records of
 files that are closed one after the other keep that order: `close`, which never waits, gives the record to the batch or
-takes a place in the queue for room (`room_queue`); an open waits for the files that may be closed already (`closing`).
+takes a place in the queue of writers (`writer_queue`); an open waits for files that may be closed already (`closing`).
 
 What can be refused is refused in `write`: a record above the limit (EMSGSIZE), a line that is no JSON (EINVAL), a full
 disk, a read-only or fenced log. What fails later, after `write` returned, is remembered: every later write, flush and
@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import trio
 from pyfuse3 import PollHandle
 
-from offsetfs.fs.appends.framing import Framing, Lines, Taken, Target, WrongLine
+from offsetfs.fs.appends.framing import AppendTarget, Framing, Lines, RefusedLine, Taken
 from offsetfs.fs.waiting import READABLE, WRITABLE
 from offsetfs.storage.records.record_json import LineFault
 
@@ -56,7 +56,7 @@ class AppendHandle:
 
     def __init__(
         self,
-        target: Target,
+        target: AppendTarget,
         flags: int,
         framing: Framing | None = None,
         path: str = "append",
@@ -104,7 +104,7 @@ class AppendHandle:
             return self._put(data)
         try:
             taken = await self._take_lines(data, time.time_ns() // 1_000_000)
-        except WrongLine:
+        except RefusedLine:
             self._drop()
             self._framing.skip(data)
             if not data.endswith(b"\n"):  # the next bytes are the rest of a line, which alone might pass for one
@@ -144,7 +144,7 @@ class AppendHandle:
             except OSError as error:
                 if position == 0 or self.code is not None:
                     raise
-                if isinstance(error, WrongLine):
+                if isinstance(error, RefusedLine):
                     self._on_loss(error)  # the writer may take the short count for an answer
                 return position
 
@@ -157,7 +157,7 @@ class AppendHandle:
     def _refuse(self, fault: LineFault | None) -> None:
         """Raise for the line at which a framing stopped, if it did for that."""
         if fault is not None:
-            raise WrongLine(errno.EINVAL, self._framing.explain(fault), self._path)
+            raise RefusedLine(errno.EINVAL, self._framing.explain(fault), self._path)
 
     async def _make_room(self, needed: int) -> None:
         if needed > self._target.batch_bytes_max:
@@ -189,13 +189,13 @@ class AppendHandle:
     def _reserve(self, size: int) -> None:
         """Provide for an unfinished record of `size` bytes; OSError EMSGSIZE, ENOBUFS."""
         self._check_size(size)
-        self._target.carried.change(size - self._reserved)
+        self._target.unfinished.change(size - self._reserved)
         self._reserved = size
 
     def _drop(self) -> None:
         """Let go of the unfinished record."""
         self._carry.clear()
-        self._target.carried.change(-self._reserved)
+        self._target.unfinished.change(-self._reserved)
         self._reserved = 0
 
     def _check_size(self, size: int) -> None:
@@ -353,7 +353,7 @@ class AppendHandle:
             is_taken = True
         finally:
             if is_taken or self._refusal is not None:
-                self._target.carried.change(-reserved)
+                self._target.unfinished.change(-reserved)
             else:  # a later call may have more luck
                 self._carry[:0] = record
                 self._reserved += reserved

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from offsetfs.fs.appends.accumulator import Accumulator
 
 
-class Split(NamedTuple):
+class SplitResult(NamedTuple):
     """How far it came. `lane`: the partition that had no room; -1: it was not for that."""
 
     taken: Taken
@@ -41,7 +41,7 @@ def split(
     timestamp: int,
     *,
     honors_partition: bool = False,
-) -> Split:
+) -> SplitResult:
     """Take the lines of `data[start:end]` for the partitions of one topic; `Accumulator.split_json` for all of them.
 
     The caller has called `check` of each. `writers` are those of one handle, one for each partition. Records without a
@@ -66,7 +66,7 @@ def split(
             break
     for number in open_batches.touched:
         accumulators[number].seal_unless_lingering()
-    return Split(taken, open_batches.touched, lane)
+    return SplitResult(taken, open_batches.touched, lane)
 
 
 class _OpenBatches:

@@ -27,8 +27,8 @@ import trio
 
 from offsetfs.fs.appends.deadlines import Deadlines
 from offsetfs.fs.counters import Counters
+from offsetfs.fs.error_log import ErrorLog
 from offsetfs.fs.errors import errno_of
-from offsetfs.fs.notes import Notes
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.threads import in_thread_or_here
 from offsetfs.storage import files
@@ -38,14 +38,14 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Unsynced:
     """What was taken and is not yet on disk. `size`: bytes, before compression where it is not yet in a file."""
 
     batches: int = 0
     size: int = 0
 
-    def __add__(self, other: Left) -> Left:
-        return Left(self.batches + other.batches, self.size + other.size)
+    def __add__(self, other: Unsynced) -> Unsynced:
+        return Unsynced(self.batches + other.batches, self.size + other.size)
 
 
 class Writer(Protocol):
@@ -83,7 +83,7 @@ class SharedSync:
         deadlines: Deadlines,
         limiter: trio.CapacityLimiter,
         counters: Counters,
-        notes: Notes,
+        error_log: ErrorLog,
     ) -> None:
         self._log = log
         self._options = options
@@ -91,7 +91,7 @@ class SharedSync:
         self._deadlines = deadlines
         self._limiter = limiter
         self._counters = counters
-        self._notes = notes
+        self._error_log = error_log
         self._is_planned = False
         self._appended = 0
         self._synced = 0
@@ -110,9 +110,9 @@ class SharedSync:
         return self._synced < self._appended and self.code is None
 
     @property
-    def left(self) -> Left:
+    def unsynced(self) -> Unsynced:
         """What is appended and not yet on disk; also asked for by other threads."""
-        return Left(self._appended - self._synced, self._unsynced_bytes) if self.is_dirty else Left()
+        return Unsynced(self._appended - self._synced, self._unsynced_bytes) if self.is_dirty else Unsynced()
 
     @property
     def oldest(self) -> float | None:
@@ -191,7 +191,7 @@ class SharedSync:
     def _failed(self, error: Exception, writers: set[Writer]) -> None:
         self.code = errno_of(error)
         self._counters.sync_failures += 1
-        self._notes.add(error, "sync", str(self._log.partition))
+        self._error_log.add(error, "sync", str(self._log.partition))
         _log.error("%s: sync failed, nothing later is taken: %s", self._log.partition, error)
         for writer in writers | self._writers:
             writer.failed(self.code)

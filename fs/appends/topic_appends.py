@@ -17,7 +17,7 @@ import trio
 
 from offsetfs.fs.appends import json_batches
 from offsetfs.fs.appends.accumulator import Accumulator, Accumulators
-from offsetfs.fs.appends.buffers import Carried
+from offsetfs.fs.appends.buffers import UnfinishedBytes
 from offsetfs.fs.appends.closing import Closing
 from offsetfs.fs.appends.framing import Taken
 from offsetfs.fs.appends.shared_sync import Writer
@@ -85,8 +85,8 @@ class TopicTarget:
         return self._partitions[0].batch_bytes_max
 
     @property
-    def carried(self) -> Carried:
-        return self._all.carried
+    def unfinished(self) -> UnfinishedBytes:
+        return self._all.unfinished
 
     @property
     def closing(self) -> Closing:

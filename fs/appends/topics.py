@@ -25,7 +25,7 @@ from offsetfs.fs.attributes import APPEND_MODE
 from offsetfs.fs.inodes import Fixed, Kind, pack
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import Partitions
-from offsetfs.fs.places import Places
+from offsetfs.fs.permanent_numbers import PermanentNumbers
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.views.topic_follow import FollowOf, TopicFollow
 from offsetfs.fs.views.topic_keys import BY_KEY_NAME, KeysOf, TopicKeys
@@ -80,7 +80,7 @@ class _Topics:
         self._directory = shared.directory
         self._listing: list[TopicPartition] | None = None
         self._counts: Counter[str] = Counter()
-        self.places: Places[str] = Places()
+        self.places: PermanentNumbers[str] = PermanentNumbers()
 
     def counts(self) -> Counter[str]:
         """Return how many partitions each topic has."""
@@ -207,4 +207,4 @@ class TopicAppends:
         return self._sticky.setdefault(topic, Sticky())
 
     def _lost(self, error: OSError, path: str) -> None:
-        self._shared.notes.add(error, "write", path)
+        self._shared.error_log.add(error, "write", path)

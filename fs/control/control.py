@@ -23,7 +23,7 @@ from offsetfs.fs.attributes import APPEND_MODE
 from offsetfs.fs.control import config_text, stats
 from offsetfs.fs.control.report import Report, Reporter
 from offsetfs.fs.inodes import Fixed, Kind, pack
-from offsetfs.fs.nodes import File, Listing, Opened, Opening, ShortListing
+from offsetfs.fs.nodes import FileNode, Listing, Opened, Opening, ShortListing
 from offsetfs.fs.options import LOG_LEVELS
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.views.texts import Text
@@ -45,7 +45,7 @@ class ControlDirectory:
     ) -> None:
         self._shared = shared
         reporter = Reporter(shared, accumulators, open_files)
-        self.files: dict[int, File] = {
+        self.files: dict[int, FileNode] = {
             Fixed.ERRORS: texts[Fixed.ERRORS],
             Fixed.VERSION: texts[Fixed.VERSION],
             Fixed.STATS: _ReportFile(shared, reporter, Fixed.STATS, stats.text),

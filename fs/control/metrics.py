@@ -86,7 +86,7 @@ PARTITION_METRICS = (
     _of_log("size_bytes", "log_size_bytes", "Bytes of the segments."),
     _of_log("segments", "log_segments", "Segments of the log."),
     _of_log("is_fenced", "log_fenced", "1 when a write or a sync failed and nothing more is taken."),
-    _of_log("damaged", "log_damaged_places", "Places of the log that cannot be read."),
+    _of_log("damaged", "log_damaged_places", "PermanentNumbers of the log that cannot be read."),
 )
 
 

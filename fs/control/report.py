@@ -32,7 +32,7 @@ class LogReport:
     segments: int
     is_fenced: bool
     damaged: int
-    """Places that cannot be read."""
+    """PermanentNumbers that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Reporter:
         names = await self._shared.in_thread(lambda: set(self._shared.directory.partitions()))
         partitions = await self._partitions(used, names)
         shared, counters = self._shared, self._shared.counters
-        buffers = self._accumulators.means.buffers
+        buffers = self._accumulators.context.buffers
         return Report(
             version=offsetfs.__version__,
             mount_point=shared.mount_point,
@@ -130,7 +130,7 @@ class Reporter:
             open_files=self._open_files(),
             requests=dict(counters.requests),
             refusals={name_of(number): count for number, count in counters.refusals.items()},
-            faults=shared.notes.count,
+            faults=shared.error_log.count,
             unrecovered=tuple(sorted(map(str, shared.directory.failed))),
             sync_counts=tuple(counters.syncs.counts),
             sync_sum_s=counters.syncs.sum_s,
@@ -165,9 +165,9 @@ class Reporter:
         accumulator, copied = self._accumulators.known(name), dataclasses.replace(counts)
         if accumulator is None:
             return PartitionReport(name, copied, log=self._log(name))
-        left, oldest = accumulator.left, accumulator.oldest
+        unsynced, oldest = accumulator.unsynced, accumulator.oldest
         age_s = 0.0 if oldest is None else max(0.0, trio.current_time() - oldest)
-        return PartitionReport(name, copied, left.batches, left.size, age_s, self._log(name))
+        return PartitionReport(name, copied, unsynced.batches, unsynced.size, age_s, self._log(name))
 
     def _log(self, name: TopicPartition) -> LogReport | None:
         log = self._shared.directory.opened(name)

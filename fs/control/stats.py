@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from offsetfs.fs.control.report import PartitionReport, Report
 from offsetfs.fs.counters import DURATION_BOUNDS_S
-from offsetfs.fs.figures import columns, duration, size
+from offsetfs.fs.formatting import columns, duration, size
 
 _HEADINGS = ("PARTITION", "START", "NEXT", "SIZE", "APPENDED", "BYTES", "READ", "NOT ON DISK", "SINCE", "FOLLOWERS")
 

@@ -25,11 +25,11 @@ from pyfuse3 import EntryAttributes, FUSEError
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.encoded_names import decoded as group_of
 from offsetfs.fs.encoded_names import encoded as file_name
+from offsetfs.fs.error_log import Fault
 from offsetfs.fs.groups.group_commits import CommitFiles
 from offsetfs.fs.groups.known_groups import Groups
 from offsetfs.fs.inodes import Fixed, Kind, pack
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
-from offsetfs.fs.notes import Fault
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import TopicPartition
@@ -111,7 +111,7 @@ class GroupsDirectory:
         for group in await self._groups.names():
             name = file_name(group)
             if name is None:
-                self._shared.notes.tell(
+                self._shared.error_log.report(
                     Fault(
                         None, "readdir", "groups", "the name of a group is too long for a directory", "rename the group"
                     )

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import trio
 from pyfuse3 import FUSEError
 
-from offsetfs.fs.notes import Fault, Notes
-from offsetfs.fs.places import Places
+from offsetfs.fs.error_log import ErrorLog, Fault
+from offsetfs.fs.permanent_numbers import PermanentNumbers
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.coordinators.consumer_groups import Commit, ConsumerGroups, Lag
 from offsetfs.storage.coordinators.share_groups import ShareGroups, ShareProgress
@@ -26,19 +26,19 @@ class Groups:
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
-        self.engine = ConsumerGroups(shared.directory, functools.partial(_passed_over, shared.notes))
-        self.shares = ShareGroups(shared.directory, functools.partial(_passed_over, shared.notes))
+        self.engine = ConsumerGroups(shared.directory, functools.partial(_passed_over, shared.error_log))
+        self.shares = ShareGroups(shared.directory, functools.partial(_passed_over, shared.error_log))
         self.made: set[bytes] = set()
         """Groups that were made here and may have no commits yet."""
-        self.groups: Places[bytes] = Places()
-        self.partitions: Places[TopicPartition] = Places()
+        self.groups: PermanentNumbers[bytes] = PermanentNumbers()
+        self.partitions: PermanentNumbers[TopicPartition] = PermanentNumbers()
 
     async def refresh(self) -> None:
         """Return when all that was committed is known; EAGAIN when that takes longer than ten seconds."""
         deadline = trio.current_time() + WAIT_S
         while not (await self.shared.answer(_step, self.engine) and await self.shared.answer(_step, self.shares)):
             if trio.current_time() > deadline:
-                self.shared.notes.tell(
+                self.shared.error_log.report(
                     Fault(errno.EAGAIN, "lookup", "groups", "commits are still being read", "ask again")
                 )
                 raise FUSEError(errno.EAGAIN)
@@ -98,8 +98,8 @@ class Groups:
         return self.shares.progress(group, topics, nowait=nowait)
 
 
-def _passed_over(notes: Notes, sentence: str) -> None:
-    notes.tell(Fault(None, "read", "groups", sentence, "none needed, everything else is shown"))
+def _passed_over(error_log: ErrorLog, sentence: str) -> None:
+    error_log.report(Fault(None, "read", "groups", sentence, "none needed, everything else is shown"))
 
 
 def _step(engine: ConsumerGroups | ShareGroups, *, nowait: bool) -> bool:

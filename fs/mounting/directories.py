@@ -17,9 +17,9 @@ from offsetfs.fs.appends.topics import TopicsDirectory
 from offsetfs.fs.errors import is_fault
 from offsetfs.fs.groups.groups import GROUPS_NAME, GroupsDirectory
 from offsetfs.fs.inodes import ROOT, Fixed, Kind, pack
-from offsetfs.fs.looked_up import LookedUp
+from offsetfs.fs.lookup_numbers import LookupNumbers
 from offsetfs.fs.mounting.map_keeping import Kept
-from offsetfs.fs.nodes import Directory, File, Link, Listing, Reply
+from offsetfs.fs.nodes import DirectoryNode, FileNode, LinkNode, Listing, Reply
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.tree import TOPICS_NAME, parse_offset, parse_record_part
@@ -54,7 +54,7 @@ class PartitionTree:
         self.records = RecordFiles(shared, partition)
         self.values = GrowingFile(shared, partition, Kind.VALUES, VALUES)
         self.json = GrowingFile(shared, partition, Kind.RECORDS, JsonFormat(partition.name))
-        self.appends: dict[int, File] = {
+        self.appends: dict[int, FileNode] = {
             which: AppendFile(shared, partition, accumulators, which) for which in APPEND_FILES
         }
         self.start = StartFile(shared, partition, accumulators)
@@ -66,12 +66,12 @@ class PartitionTree:
         self._last = RangeDirectory(shared, partition, Fixed.LAST, self.ranges.find_last)
         self.keys = KeyDirectory(shared, partition, self.records, self.parts[JSON_SUFFIX])
         self._segments = SegmentFiles(shared, partition)
-        self.links: dict[int, Link] = {}
+        self.links: dict[int, LinkNode] = {}
         links = {kind: OffsetLinks(shared, partition, kind) for kind in (Kind.LINK, Kind.TIME_LINK, Kind.MINUTE_LINK)}
         self.links.update({key(kind, 0): link for kind, link in links.items()})
         self._ends = EndLinks(shared, partition, links[Kind.LINK])
         self._times = TimeDirectories(shared, partition, links[Kind.TIME_LINK], links[Kind.MINUTE_LINK])
-        self.directories: dict[int, Directory] = {
+        self.directories: dict[int, DirectoryNode] = {
             Fixed.SEGMENTS: self._segments,
             Fixed.BY_TIME: self._times,
             Fixed.BY_KEY: self.keys,
@@ -79,7 +79,7 @@ class PartitionTree:
             Fixed.LAST: self._last,
             key(Kind.TIME_DIRECTORY, 0): self._times,
         }
-        self.files: dict[int, File] = {
+        self.files: dict[int, FileNode] = {
             key(Kind.RECORD, 0): self.records,
             key(Kind.VALUES, 0): self.values,
             key(Kind.RECORDS, 0): self.json,
@@ -92,7 +92,7 @@ class PartitionTree:
             Fixed.START: self.start,
             **self.texts,
         }
-        self.looked_up: dict[int, LookedUp[Any]] = {Kind.FOLLOW: self.follow.names}
+        self.looked_up: dict[int, LookupNumbers[Any]] = {Kind.FOLLOW: self.follow.names}
         """What has numbers by name only, by `Kind`: the kernel says when it may be forgotten."""
         self.looked_up[Kind.RANGE] = self.ranges.looked_up
         self.looked_up[Kind.KEYED] = self.keys.files.looked_up
@@ -200,7 +200,7 @@ class PartitionDirectory:
                 entry = await attributes()
             except Exception as error:  # one entry that fails must not hide the others
                 if is_fault(error):
-                    self._shared.notes.add(error, "readdir", f"{self._partition.name}/{name.decode()}")
+                    self._shared.error_log.add(error, "readdir", f"{self._partition.name}/{name.decode()}")
                 continue
             if entry is not None:
                 entries.append((name, entry))

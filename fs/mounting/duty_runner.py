@@ -13,7 +13,7 @@ import math
 
 import trio
 
-from offsetfs.fs.notes import Fault
+from offsetfs.fs.error_log import Fault
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.threads import in_thread
 from offsetfs.storage.errors import StorageError
@@ -39,7 +39,7 @@ class DutyRunner:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._directories = shared.directory.directories
-        self._notes = shared.notes
+        self._error_log = shared.error_log
         self._duties = [BackgroundTasks(directory, self._done) for directory in shared.directory.directories]
         self._queues = [queue for duties in self._duties for queue in duties.queues]
         self._limiter = trio.CapacityLimiter(len(self._queues))
@@ -84,12 +84,12 @@ class DutyRunner:
         except Exception as error:
             is_ours = not isinstance(error, OSError | MemoryError | StorageError)
             _log.error("background tasks are postponed by %d s: %s", POSTPONED_S, error, exc_info=is_ours)
-            self._notes.add(error, "background tasks", "")
+            self._error_log.add(error, "background tasks", "")
             await trio.sleep(POSTPONED_S)
 
     def _tell_of_doubt(self) -> None:
         if any(directory.cautious_clock.doubt_ms > 0 for directory in self._directories):
-            self._notes.tell(_CLOCK_FAULT)
+            self._error_log.report(_CLOCK_FAULT)
 
     def _count(self, done: TaskResult) -> None:
         counts = self._shared.counters.duties[done.task]
@@ -109,6 +109,6 @@ class DutyRunner:
         if done.error is not None:
             is_ours = not isinstance(done.error, OSError | StorageError)
             _log.error("%s failed: %s", what, done.error, exc_info=done.error if is_ours else None)
-            self._notes.add(done.error, done.task, str(done.partition or ""))
+            self._error_log.add(done.error, done.task, str(done.partition or ""))
         else:
             _log.info("%s", done)

@@ -30,7 +30,7 @@ import pyfuse3
 import trio
 
 from offsetfs.fs.appends.accumulator import Accumulators
-from offsetfs.fs.appends.shared_sync import Left
+from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.control.control import set_level
 from offsetfs.fs.mounting import turns
 from offsetfs.fs.mounting.descriptor_limits import Reserve, limit, reserve_size, threads_max
@@ -57,7 +57,7 @@ DEBUG_SIGNAL, LEVEL_SIGNAL = signal.SIGUSR1, signal.SIGUSR2
 `.offsetfs/log-level`."""
 
 Ready = Callable[[int], None]
-Leaving = Callable[[str, Callable[[], Left]], None]
+Leaving = Callable[[str, Callable[[], Unsynced]], None]
 
 
 class MountError(Exception):
@@ -111,7 +111,7 @@ class _Session:
         self._mount_point = mount_point
         self._options = options
         self._leaving = leaving
-        self._left: Callable[[], Left] = Left
+        self._left: Callable[[], Unsynced] = Unsynced
         self._is_mounted = False
         self._device: int | None = None
         self._over = trio.Event()
@@ -125,7 +125,7 @@ class _Session:
             operations = Operations(self._directory, self._options, nursery)
             operations.shared.mount_point = self._mount_point
             for partition, cause in self._directory.failed.items():
-                operations.shared.notes.add(cause, "recovery", str(partition))
+                operations.shared.error_log.add(cause, "recovery", str(partition))
             try:
                 self._mount(operations)
             except MountError as error:
@@ -158,7 +158,7 @@ class _Session:
         self, operations: Operations, duties: DutyRunner | None, signals: AsyncIterator[int], ready: Ready
     ) -> None:
         accumulators = operations.accumulators
-        self._left = accumulators.left
+        self._left = accumulators.unsynced
         async with trio.open_nursery() as tasks:
             tasks.start_soon(self._answer)
             tasks.start_soon(self._announce, ready)

@@ -3,8 +3,8 @@
     mount point: texts, control, groups, topics      by kind and number
     partitions: a directory each                     made when somebody looks into it
 
-There is no table of inodes but of those that are reached by name only (see `looked_up`): a number says itself what it
-is (`inodes`), and here is who answers for it. Raises FUSEError ESTALE, ENOTDIR for numbers that mean nothing here.
+Only inodes that are found by name alone have a table (`lookup_numbers`). Any other inode number encodes what it is
+(`inodes`), and this module returns its node. Raises FUSEError ESTALE, ENOTDIR for numbers that mean nothing here.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from offsetfs.fs.control.control import ControlDirectory
 from offsetfs.fs.counters import PartitionCounts
 from offsetfs.fs.groups.groups import GroupsDirectory
 from offsetfs.fs.inodes import Fixed, Kind
-from offsetfs.fs.looked_up import LookedUp
+from offsetfs.fs.lookup_numbers import LookupNumbers
 from offsetfs.fs.mounting.directories import PartitionDirectory, PartitionTree, RootDirectory, key
 from offsetfs.fs.mounting.map_keeping import Kept
-from offsetfs.fs.nodes import Directory, File, Node
+from offsetfs.fs.nodes import DirectoryNode, FileNode, Node
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.paths import path_of
 from offsetfs.fs.shared import Shared
@@ -65,7 +65,7 @@ class NodeTable:
         topics = TopicsDirectory(
             shared, self.partitions, accumulators, self._keys_of, self._follow_of, self._growing_of
         )
-        self._directories: dict[int, Directory] = {
+        self._directories: dict[int, DirectoryNode] = {
             Fixed.DIRECTORY: RootDirectory(shared, self.partitions, texts, self.groups, topics, self.directory_of),
             Fixed.CONTROL: control,
             Fixed.GROUPS: self.groups,
@@ -74,7 +74,7 @@ class NodeTable:
             key(Kind.TOPIC_KEYS, 0): topics.keys,
             key(Kind.GROUP, 0): self.groups.directories,
         }
-        self._files: dict[int, File] = {
+        self._files: dict[int, FileNode] = {
             **texts,
             **control.files,
             key(Kind.GROUP_LAG, 0): self.groups.lags,
@@ -84,7 +84,7 @@ class NodeTable:
             key(Kind.TOPIC_FOLLOW, 0): topics.follow,
             key(Kind.TOPIC_SNAPSHOT, 0): topics.snapshots,
         }
-        self._looked_up: dict[int, LookedUp[Any]] = {
+        self._looked_up: dict[int, LookupNumbers[Any]] = {
             Kind.TOPIC_FOLLOW: topics.follow.names,
             Kind.TOPIC_SNAPSHOT: topics.snapshots.looked_up,
         }
@@ -145,7 +145,7 @@ class NodeTable:
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
-    async def directory(self, kind: int, partition: int, number: int) -> Directory:
+    async def directory(self, kind: int, partition: int, number: int) -> DirectoryNode:
         """Return what lists and looks up names; ENOTDIR for anything else."""
         if not partition:
             node = self._directories.get(key(kind, number))
@@ -157,7 +157,7 @@ class NodeTable:
             raise FUSEError(errno.ENOTDIR)
         return node
 
-    async def file(self, kind: int, partition: int, number: int) -> File:
+    async def file(self, kind: int, partition: int, number: int) -> FileNode:
         """Return what can be opened; ESTALE for anything else."""
         files = (await self.tree(partition)).files if partition else self._files
         node = files.get(key(kind, number))

@@ -33,6 +33,7 @@ from pyfuse3 import (
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.append_file import APPEND_FILES
 from offsetfs.fs.counters import PartitionCounts
+from offsetfs.fs.error_log import Fault
 from offsetfs.fs.errors import errno_of, is_fault, name_of
 from offsetfs.fs.inodes import Fixed, Kind, pack, unpack
 from offsetfs.fs.mounting.directories import key
@@ -50,7 +51,6 @@ from offsetfs.fs.nodes import (
     minds_places,
     takes_writes,
 )
-from offsetfs.fs.notes import Fault
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.waiting import ALWAYS_READY
@@ -116,7 +116,7 @@ class Operations(pyfuse3.Operations):
         self._maps = MapKeeper(self.shared, lambda name: self._nodes.kept(name))
         self.shared.look_for_maps = self._maps.look
         self.accumulators = Accumulators(
-            directory, options, nursery, self._grown, counters=self.shared.counters, notes=self.shared.notes
+            directory, options, nursery, self._grown, counters=self.shared.counters, error_log=self.shared.error_log
         )
         self._nodes = NodeTable(self.shared, self.accumulators, lambda: len(self._handles))
         self._handles: dict[int, bytes | Handle] = {}
@@ -132,7 +132,7 @@ class Operations(pyfuse3.Operations):
         if isinstance(error, UNREADABLE):
             self.shared.directory.note_damage(error)
         if is_fault(error):
-            self.shared.notes.add(error, handler, path)
+            self.shared.error_log.add(error, handler, path)
         return FUSEError(errno_of(error))
 
     def refused(self, refusal: FUSEError, handler: str, args: tuple[object, ...]) -> None:
@@ -291,7 +291,7 @@ class Operations(pyfuse3.Operations):
             return TopicPartition.parse(text)
         except InvalidName as error:
             remedy = "mkdir orders-0 makes partition 0 of the topic orders"
-            self.shared.notes.tell(Fault(errno.EINVAL, "mkdir", os.fsdecode(name), str(error), remedy))
+            self.shared.error_log.report(Fault(errno.EINVAL, "mkdir", os.fsdecode(name), str(error), remedy))
             raise FUSEError(errno.EINVAL) from None
 
     @guarded

@@ -206,7 +206,7 @@ class Tree:
         return [line for line in self._told() if not line.startswith("EAGAIN ")]
 
     def _told(self) -> list[str]:
-        lines = self._operations.shared.notes.text().decode().splitlines()
+        lines = self._operations.shared.error_log.text().decode().splitlines()
         return [line.partition(" ")[2] for line in lines]
 
 

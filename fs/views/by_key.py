@@ -31,7 +31,7 @@ from pyfuse3 import EntryAttributes, FUSEError
 from offsetfs.fs.attributes import FOREVER_S, NEVER_S
 from offsetfs.fs.encoded_names import decoded_key
 from offsetfs.fs.inodes import Fixed, Kind
-from offsetfs.fs.looked_up import LookedUp
+from offsetfs.fs.lookup_numbers import LookupNumbers
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared, Shown
@@ -166,13 +166,13 @@ def _is_key(key: bytes | None, wanted: bytes | KeyDigest) -> bool:
 
 
 class KeyedFiles:
-    """The records that were looked up by key. `number`: from `looked_up`."""
+    """The records that were looked up by key. `number`: from `lookup_numbers`."""
 
     def __init__(self, shared: Shared, partition: Partition, records: RecordFiles) -> None:
         self._shared = shared
         self._partition = partition
         self._records = records
-        self.looked_up: LookedUp[Keyed] = LookedUp()
+        self.looked_up: LookupNumbers[Keyed] = LookupNumbers()
 
     def entry(self, keyed: Keyed, shown: Shown) -> EntryAttributes:
         """Return the entry of a record, which the kernel is told of."""

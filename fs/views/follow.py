@@ -34,10 +34,10 @@ import trio
 from pyfuse3 import EntryAttributes, FUSEError, PollHandle
 
 from offsetfs.fs.attributes import PREFERRED_READ_BYTES
+from offsetfs.fs.error_log import Fault
 from offsetfs.fs.inodes import Kind
-from offsetfs.fs.looked_up import LookedUp
+from offsetfs.fs.lookup_numbers import LookupNumbers
 from offsetfs.fs.nodes import Buffer, Opened, Opening
-from offsetfs.fs.notes import Fault
 from offsetfs.fs.partitions import Partition
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.tree import parse_offset, parse_time, unreadable_time
@@ -123,14 +123,14 @@ def explain_silence(shared: Shared, opening: Opening, path: str) -> None:
     remedy = _READ_TO_THE_END.get(program)
     if remedy is not None:
         reason = f"{program.decode()} prints nothing before the end of its input, and a stream has no end"
-        shared.notes.tell(Fault(None, "open", path, reason, remedy))
+        shared.error_log.report(Fault(None, "open", path, reason, remedy))
 
 
 class FollowFiles:
     """The streams of one partition. `number`: the place of the name among those that the kernel knows."""
 
     def __init__(self, shared: Shared, partition: Partition) -> None:
-        self.names: LookedUp[Start] = LookedUp()
+        self.names: LookupNumbers[Start] = LookupNumbers()
         self._shared = shared
         self._partition = partition
         self._lines = JsonFormat(partition.name)

@@ -14,7 +14,7 @@ from typing import Protocol
 import trio
 from pyfuse3 import FUSEError
 
-from offsetfs.fs.notes import Fault
+from offsetfs.fs.error_log import Fault
 from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import WouldBlock
 
@@ -75,7 +75,7 @@ class MapMaking:
                 await self.begin(view).finish()
             return
         done = f"its maps are being made, {view.scanned_bytes} of {self._total_bytes()} bytes are read"
-        self._shared.notes.tell(Fault(errno.EAGAIN, "lookup", self._path, done, f"ask again{self._advice}"))
+        self._shared.error_log.report(Fault(errno.EAGAIN, "lookup", self._path, done, f"ask again{self._advice}"))
         raise FUSEError(errno.EAGAIN)
 
     def begin(self, view: Mapped) -> Run:

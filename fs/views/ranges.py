@@ -26,7 +26,7 @@ from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.attributes import FOREVER_S, PREFERRED_READ_BYTES
 from offsetfs.fs.inodes import Fixed, Kind
-from offsetfs.fs.looked_up import LookedUp
+from offsetfs.fs.lookup_numbers import LookupNumbers
 from offsetfs.fs.lru import Lru
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import Partition
@@ -55,7 +55,7 @@ class Stretch:
 
 
 class RangeFiles:
-    """The stretches of one partition that were asked for. `number`: from `looked_up`."""
+    """The stretches of one partition that were asked for. `number`: from `lookup_numbers`."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class RangeFiles:
         self._growing = growing
         self._now = now
         self._recent: Lru[Stretch] = Lru(RECENT_MAX)
-        self.looked_up: LookedUp[Stretch] = LookedUp()
+        self.looked_up: LookupNumbers[Stretch] = LookupNumbers()
 
     # --- what names mean -------------------------------------------------------------------------------------------
 

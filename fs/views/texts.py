@@ -114,7 +114,7 @@ def mount_texts(shared: Shared) -> dict[int, Text]:
         return f"{offsetfs.__version__}\n".encode()
 
     async def errors() -> bytes:
-        return shared.notes.text()
+        return shared.error_log.text()
 
     return {
         Fixed.README: Text(shared, pack(Kind.FIXED, 0, Fixed.README), readme, fixed=True),

@@ -20,7 +20,7 @@ from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.attributes import PREFERRED_READ_BYTES
 from offsetfs.fs.inodes import Kind, pack
-from offsetfs.fs.looked_up import LookedUp
+from offsetfs.fs.lookup_numbers import LookupNumbers
 from offsetfs.fs.nodes import Opened, Opening
 from offsetfs.fs.partitions import Partition, Partitions
 from offsetfs.fs.shared import Shared
@@ -76,7 +76,7 @@ class TopicFollow:
     """The streams of all topics. `number`: from `names`."""
 
     def __init__(self, shared: Shared, partitions: Partitions, follow_of: FollowOf) -> None:
-        self.names: LookedUp[TopicStart] = LookedUp()
+        self.names: LookupNumbers[TopicStart] = LookupNumbers()
         self._shared = shared
         self._partitions = partitions
         self._follow_of = follow_of
@@ -144,7 +144,7 @@ class JoiningPartitions:
                 try:
                     found.append(await (await self._follow_of(partition)).follower(self._start))
                 except (OSError, StorageError) as error:
-                    self._shared.notes.add(error, "read", f"{partition.name}/follow")
+                    self._shared.error_log.add(error, "read", f"{partition.name}/follow")
                 except FUSEError:
                     pass  # gone again
         return found

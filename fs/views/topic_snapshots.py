@@ -24,10 +24,10 @@ import trio
 from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.attributes import FOREVER_S, PREFERRED_READ_BYTES
+from offsetfs.fs.error_log import Fault
 from offsetfs.fs.inodes import Kind, pack
-from offsetfs.fs.looked_up import LookedUp
+from offsetfs.fs.lookup_numbers import LookupNumbers
 from offsetfs.fs.nodes import Buffer, Opened, Opening
-from offsetfs.fs.notes import Fault
 from offsetfs.fs.options import EIO
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.views.growing_file import FrozenFile, GrowingFile, ViewHandle, left_out
@@ -52,13 +52,13 @@ class TopicSnapshot:
 
 
 class TopicSnapshots:
-    """The snapshots of all topics. `number`: from `looked_up`."""
+    """The snapshots of all topics. `number`: from `lookup_numbers`."""
 
     def __init__(
         self, shared: Shared, partitions: Callable[[int], list[TopicPartition]], growing_of: GrowingOf
     ) -> None:
         """`partitions` returns those of the topic at a place, by number."""
-        self.looked_up: LookedUp[TopicSnapshot] = LookedUp()
+        self.looked_up: LookupNumbers[TopicSnapshot] = LookupNumbers()
         self._shared = shared
         self._partitions = partitions
         self._growing_of = growing_of
@@ -85,7 +85,7 @@ class TopicSnapshots:
         path = f"topics/{partition.topic}/{name.decode()}"
         cause = f"the line indexes of {done} partitions are complete, {partition} is next"
         cure = f"ask again, or use topics/{partition.topic}/follow or last/ of a partition, which need no whole index"
-        self._shared.notes.tell(Fault(errno.EAGAIN, "lookup", path, cause, cure))
+        self._shared.error_log.report(Fault(errno.EAGAIN, "lookup", path, cause, cure))
 
     async def attributes(self, number: int) -> EntryAttributes:
         return self._attributes(number)

@@ -17,7 +17,7 @@ from offsetfs.cli import exit_codes, preflight, run
 from offsetfs.cli.exit_codes import Failure
 from offsetfs.cli.journal import open_journal
 from offsetfs.cli.leaving import described
-from offsetfs.fs.appends.shared_sync import Left
+from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.mounting.mount_table import parse
 from offsetfs.storage.counted import counted
 from offsetfs.storage.directory.directory import LogDirectory
@@ -63,7 +63,7 @@ def said(capfd: pytest.CaptureFixture[str]) -> Said:
 
 def test_one_of_a_thing_is_singular() -> None:
     assert [counted(count, "segment") for count in (0, 1, 2)] == ["0 segments", "1 segment", "2 segments"]
-    assert described(Left(1, 5)).startswith("1 batch, ") and described(Left(2, 5)).startswith("2 batches, ")
+    assert described(Unsynced(1, 5)).startswith("1 batch, ") and described(Unsynced(2, 5)).startswith("2 batches, ")
     done = TaskResult("compaction", TopicPartition("users", 0), 1, 1, 3, 1, ("ratio",))
     assert str(done) == "users-0: removed 1 segment, freed 1 byte, kept 1 of 3 records (compaction: ratio)"
 

@@ -19,7 +19,7 @@ from offsetfs.cli.printable import printable
 from offsetfs.cli.progress import CLEAR_LINE, Line, bytes_text
 from offsetfs.cli.running import Daemon
 from offsetfs.cli.service_manager import ServiceManager
-from offsetfs.fs.appends.shared_sync import Left
+from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import NotALogDirectory
@@ -116,9 +116,9 @@ def test_while_a_mount_ends_it_tells_what_is_left(manager: Manager, monkeypatch:
         if text == "closing the logs":
             told.set()
 
-    lefts = iter([Left(3, 5_000_000), Left(1, 900)])
+    lefts = iter([Unsynced(3, 5_000_000), Unsynced(1, 900)])
     teller = LeavingTeller(ServiceManager(manager.environment), publish)
-    teller.begin("SIGTERM", lambda: next(lefts, Left()))
+    teller.begin("SIGTERM", lambda: next(lefts, Unsynced()))
     assert manager.heard()[:2] == ["STOPPING=1", "STATUS=ending (SIGTERM): 3 batches, 5.0 MB, not on disk yet"]
     assert manager.heard() == ["STATUS=ending: 1 batch, 900 bytes, not on disk yet", "EXTEND_TIMEOUT_USEC=60000000"]
     assert manager.heard()[0] == "STATUS=ending: closing the logs"

@@ -17,7 +17,7 @@ from offsetfs.fs.appends import append_queue
 from offsetfs.fs.appends.buffers import COUNT_S, KEPT_BYTES_MAX, SHARE_BYTES_MIN, Buffers, FairShare
 from offsetfs.fs.appends.framing import JsonLines
 from offsetfs.fs.appends.handles import AppendHandle
-from offsetfs.fs.appends.shared_sync import Left
+from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.errors import LogFenced, RecordTooLarge, UnknownPartition
@@ -283,7 +283,7 @@ async def test_all_partitions_together_take_no_more_than_buffer_bytes(appends) -
     world = appends(batch_bytes=KIB, buffer_bytes=4 * KIB)
     world.threads.hold()
     taken = [take(world.accumulator(number), b"line\n") for number in range(6)]
-    assert taken == [5, 5, 5, 5, 0, 0] and world.accumulators.means.buffers.lent_bytes == 4 * KIB
+    assert taken == [5, 5, 5, 5, 0, 0] and world.accumulators.context.buffers.lent_bytes == 4 * KIB
 
 
 async def test_a_batch_that_lingers_makes_way_for_a_writer_that_waits(appends, autojump_clock: MockClock) -> None:
@@ -395,7 +395,7 @@ async def test_an_idle_mount_lends_no_memory(appends) -> None:
     for number in range(10):
         take(world.accumulator(number), b"line\n")
     await world.accumulators.flush_all()
-    assert world.accumulators.means.buffers.lent_bytes == 0
+    assert world.accumulators.context.buffers.lent_bytes == 0
 
 
 async def test_a_record_larger_than_a_batch_makes_a_batch_of_its_own(appends) -> None:
@@ -452,7 +452,7 @@ async def test_nothing_accepted_before_the_failure_was_known_is_written_after_th
     world.log().append_failure = None
     await world.accumulator().drain()
     assert taken == 12 * 101 and writer.code == errno.ENOSPC and world.log().batches == []
-    assert world.accumulators.means.buffers.lent_bytes == 0
+    assert world.accumulators.context.buffers.lent_bytes == 0
 
 
 @pytest.mark.expect_log("records were not written")
@@ -736,7 +736,7 @@ async def test_a_partition_that_is_deleted_before_its_sync_is_stale_and_no_failu
     with pytest.raises(OSError) as caught:
         await accumulator.sync()
     assert (caught.value.errno, writer.code) == (errno.ESTALE, errno.ESTALE)
-    assert world.accumulators.means.counters.sync_failures == 0 and not accumulator.is_dirty
+    assert world.accumulators.context.counters.sync_failures == 0 and not accumulator.is_dirty
 
 
 async def test_a_sync_that_finds_no_descriptor_is_made_again_and_loses_nothing(appends) -> None:
@@ -822,17 +822,17 @@ async def test_close_does_not_lose_what_a_thread_is_just_writing(appends, nurser
 
 async def test_what_is_left_counts_down_as_it_comes_to_the_disk(appends) -> None:
     world = appends(flush_ms=None, linger_ms=60_000)
-    assert world.accumulators.left() == Left()
+    assert world.accumulators.unsynced() == Unsynced()
     for number in range(2):
         take(world.accumulator(number), b"line\n")
-    waiting = world.accumulators.left()
+    waiting = world.accumulators.unsynced()
     assert waiting.batches == 2 and waiting.size > 2 * len(b"line")
     await world.accumulator(0).drain()
-    assert world.accumulators.left() == waiting, "in the file is not on disk"
+    assert world.accumulators.unsynced() == waiting, "in the file is not on disk"
     await world.accumulator(0).sync()
-    assert (world.accumulators.left().batches, world.accumulators.left().size) == (1, waiting.size // 2)
+    assert (world.accumulators.unsynced().batches, world.accumulators.unsynced().size) == (1, waiting.size // 2)
     await world.accumulators.close()
-    assert world.accumulators.left() == Left()
+    assert world.accumulators.unsynced() == Unsynced()
 
 
 @pytest.mark.expect_log("sync failed")
@@ -841,7 +841,7 @@ async def test_nothing_is_left_of_what_is_lost(appends) -> None:
     take(world.accumulator(), b"line\n")
     world.log().flush_failure = OSError(errno.EIO, "disk")
     await world.accumulators.close()
-    assert world.accumulators.left() == Left()
+    assert world.accumulators.unsynced() == Unsynced()
 
 
 def test_the_defaults_are_those_of_the_documentation() -> None:

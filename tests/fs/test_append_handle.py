@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.fs.appends.buffers import Carried
+from offsetfs.fs.appends.buffers import UnfinishedBytes
 from offsetfs.fs.appends.closing import RELEASE_S, Closing
 from offsetfs.fs.appends.framing import JsonLines, Lines, Whole, line_bytes_max
 from offsetfs.fs.appends.handles import RANGES_MAX, AppendHandle
@@ -137,7 +137,7 @@ class Collector:
 
     batch_bytes_max = 1 << 20
     request_timeout_s = None
-    carried = Carried(1 << 20)
+    carried = UnfinishedBytes(1 << 20)
     closing = Closing()
     partitions = frozenset({TopicPartition("orders", 0)})
 
@@ -326,7 +326,7 @@ async def test_unfinished_lines_of_all_handles_together_are_bounded(appends) -> 
     assert await handles[-1].write(unfinished) == len(unfinished)
     for handle in handles[20:]:
         await handle.release()
-    assert world.accumulators.carried.bytes == 0
+    assert world.accumulators.unfinished.bytes == 0
     assert len(world.log().values) == 34
 
 
@@ -464,7 +464,7 @@ async def test_a_file_that_is_released_twice_has_its_record_once(appends, nurser
     world.threads.let_go()
     await world.accumulators.close()
     assert world.log().values == [b"%d" % number for number in range(9)]
-    assert not world.accumulators.writers and world.accumulators.carried.bytes == 0
+    assert not world.accumulators.writers and world.accumulators.unfinished.bytes == 0
 
 
 async def test_what_is_written_while_fsync_ends_a_raw_record_begins_the_next_one(
@@ -483,7 +483,7 @@ async def test_what_is_written_while_fsync_ends_a_raw_record_begins_the_next_one
     await wait_all_tasks_blocked()
     await handle.release()
     assert world.log().values[-2:] == [b"first", b"second"]
-    assert world.accumulators.carried.bytes == 0
+    assert world.accumulators.unfinished.bytes == 0
 
 
 async def raw(world, data: bytes) -> AppendHandle:
@@ -583,7 +583,7 @@ async def test_a_full_disk_is_told_by_write(appends, monkeypatch: pytest.MonkeyP
         raise OSError(errno.ENOSPC, "full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.accumulators.means.space, "check", full)
+        patch.setattr(world.accumulators.context.space, "check", full)
         assert await code_of(handle.write(b"line\n")) == errno.ENOSPC
     assert await handle.write(b"line\n") == 5
 

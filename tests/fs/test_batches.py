@@ -13,7 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from offsetfs.fs.appends import batches
 from offsetfs.fs.appends.append_queue import COMPRESSED_QUEUED_MAX
-from offsetfs.fs.appends.batches import AHEAD_MAX, Batch
+from offsetfs.fs.appends.batches import AHEAD_MAX, AppendBatch
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.records.batch_builder import BatchBuilder
 
@@ -42,7 +42,7 @@ class Sealing:
     """Threads that seal: each ends when the test says so."""
 
     def __init__(self) -> None:
-        self.gates: dict[Batch, trio.Event] = {}  # in the order in which they were queued
+        self.gates: dict[AppendBatch, trio.Event] = {}  # in the order in which they were queued
         self.is_over = False
 
     async def in_thread(self, work, *, limiter):
@@ -64,13 +64,13 @@ async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.Mon
     async with appends_in(nursery, tmp_path, monkeypatch) as make:
         threads = Sealing()
         monkeypatch.setattr(batches, "in_thread", threads.in_thread)
-        seal_ahead = Batch.seal_ahead
+        seal_ahead = AppendBatch.seal_ahead
 
-        def noted(batch: Batch, *means) -> None:
+        def noted(batch: AppendBatch, *means) -> None:
             threads.gates[batch] = trio.Event()
             seal_ahead(batch, *means)
 
-        monkeypatch.setattr(Batch, "seal_ahead", noted)
+        monkeypatch.setattr(AppendBatch, "seal_ahead", noted)
         world = make(topic={"compression.type": "zstd"}, batch_bytes=BATCH_BYTES, linger_ms=0)
         yield world, threads
         threads.is_over = True
@@ -136,13 +136,13 @@ async def test_drain_waits_for_what_is_compressed(appends, nursery: trio.Nursery
     assert not drained.is_set()
     await threads.end(1)
     assert drained.is_set() and held(world) == [0, 1, 2, 3]
-    assert world.accumulators.means.buffers.lent_bytes == 0
+    assert world.accumulators.context.buffers.lent_bytes == 0
 
 
 @pytest.mark.expect_log("records were not written")
 async def test_what_is_lost_while_a_thread_compresses_it_is_lent_to_nobody_before_that_has_ended(appends) -> None:
     world, threads = appends
-    writer, buffers = Writer(), world.accumulators.means.buffers
+    writer, buffers = Writer(), world.accumulators.context.buffers
     take(world, writer, range(4))
     await wait_all_tasks_blocked()
     world.log().append_failure = OSError(errno.ENOSPC, "full")

@@ -5,8 +5,8 @@ import inspect
 
 import pytest
 
+from offsetfs.fs.error_log import LINES_MAX, ErrorLog, Fault
 from offsetfs.fs.errors import ERRNO, cure_of, errno_of, is_fault
-from offsetfs.fs.notes import LINES_MAX, Fault, Notes
 from offsetfs.storage import errors
 
 pytestmark = pytest.mark.unit
@@ -56,14 +56,14 @@ def test_every_fault_has_a_cure(cls: type[errors.StorageError]) -> None:
 
 
 def test_a_line_has_op_path_cause_and_cure_whatever_went_wrong() -> None:
-    notes = Notes(now=lambda: 0.0)
-    notes.add(OSError(errno.ENOSPC, "No space left on device", "/log/a-0/0.log"), "write", "a-0/append")
-    notes.add(ZeroDivisionError("division by zero"), "getattr", "a-0/7")
-    notes.add(errors.MalformedBatch("size", path="/log/a-0/0.log", position=9), "read", "/log/a-0/0.log")
-    notes.tell(Fault(None, "retention", "a-0", "no clock", "wind it"))
-    notes.tell(Fault(None, "retention", "", "no clock", "wind it"))
-    assert notes.count == 5
-    assert notes.text().decode().replace("1970-01-01T00:00:00.000Z ", "").splitlines() == [
+    error_log = ErrorLog(now=lambda: 0.0)
+    error_log.add(OSError(errno.ENOSPC, "No space left on device", "/log/a-0/0.log"), "write", "a-0/append")
+    error_log.add(ZeroDivisionError("division by zero"), "getattr", "a-0/7")
+    error_log.add(errors.MalformedBatch("size", path="/log/a-0/0.log", position=9), "read", "/log/a-0/0.log")
+    error_log.report(Fault(None, "retention", "a-0", "no clock", "wind it"))
+    error_log.report(Fault(None, "retention", "", "no clock", "wind it"))
+    assert error_log.count == 5
+    assert error_log.text().decode().replace("1970-01-01T00:00:00.000Z ", "").splitlines() == [
         "ENOSPC write a-0/append: /log/a-0/0.log: No space left on device; make room on the disk of the log directory",
         "EIO getattr a-0/7: division by zero; the log of the mount says more",
         "EUCLEAN read /log/a-0/0.log: position 9: size; "
@@ -83,26 +83,28 @@ def fault(cause: str) -> Fault:
     return Fault(errno.EIO, "read", "a-0/7", cause, "wait")
 
 
-def notes_at(*seconds: float) -> Notes:
+def error_log_at(*seconds: float) -> ErrorLog:
     clock = iter(seconds)
-    return Notes(now=lambda: next(clock))
+    return ErrorLog(now=lambda: next(clock))
 
 
 def test_a_line_says_when_errno_place_and_cure() -> None:
-    notes = notes_at(1795253676.125)
-    number = notes.add(errors.CorruptBatch("checksum", path="/log/a-0/0.log", position=120, offset=7), "read", "a-0/7")
+    error_log = error_log_at(1795253676.125)
+    number = error_log.add(
+        errors.CorruptBatch("checksum", path="/log/a-0/0.log", position=120, offset=7), "read", "a-0/7"
+    )
     assert number == errno.EBADMSG
-    assert notes.text().decode() == (
+    assert error_log.text().decode() == (
         "2026-11-21T09:34:36.125Z EBADMSG read a-0/7: /log/a-0/0.log, position 120, offset 7: checksum; "
         "the raw bytes are in `segments/`; the records around it are readable\n"
     )
 
 
 def test_the_same_fault_again_is_counted_and_moves_to_the_end() -> None:
-    notes = notes_at(0, 1, 2)
+    error_log = error_log_at(0, 1, 2)
     for text in ("one", "two", "one"):
-        notes.tell(fault(text))
-    lines = [line.split(" ", 1) for line in notes.text().decode().splitlines()]
+        error_log.report(fault(text))
+    lines = [line.split(" ", 1) for line in error_log.text().decode().splitlines()]
     assert lines == [
         ["1970-01-01T00:00:01.000Z", "EIO read a-0/7: two; wait"],
         ["1970-01-01T00:00:02.000Z", "EIO read a-0/7: one; wait (2 times)"],
@@ -110,17 +112,17 @@ def test_the_same_fault_again_is_counted_and_moves_to_the_end() -> None:
 
 
 def test_only_the_newest_lines_are_kept() -> None:
-    notes = Notes(now=lambda: 0.0)
+    error_log = ErrorLog(now=lambda: 0.0)
     for number in range(LINES_MAX + 5):
-        notes.tell(fault(f"line {number}"))
-    lines = notes.text().decode().splitlines()
+        error_log.report(fault(f"line {number}"))
+    lines = error_log.text().decode().splitlines()
     assert len(lines) == LINES_MAX
     assert lines[0].endswith("line 5; wait") and lines[-1].endswith(f"line {LINES_MAX + 4}; wait")
 
 
 def test_control_characters_and_endless_names_do_not_reach_a_terminal() -> None:
-    notes = Notes(now=lambda: 0.0)
-    notes.tell(fault("a\x1b[31m\nb" + "x" * 5000))
-    text = notes.text().decode()
+    error_log = ErrorLog(now=lambda: 0.0)
+    error_log.report(fault("a\x1b[31m\nb" + "x" * 5000))
+    text = error_log.text().decode()
     assert text.count("\n") == 1 and "\x1b" not in text and "\\x1b[31m\\nb" in text
     assert len(text) < 1100

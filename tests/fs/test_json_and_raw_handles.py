@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from offsetfs.fs.appends.buffers import Carried
+from offsetfs.fs.appends.buffers import UnfinishedBytes
 from offsetfs.fs.appends.closing import Closing
 from offsetfs.fs.appends.framing import JSON_BYTES_A_BYTE, JSON_BYTES_MORE, JsonLines, Taken, Whole, line_bytes_max
 from offsetfs.fs.appends.handles import AppendHandle
@@ -94,10 +94,10 @@ def test_where_writes_are_cut_means_nothing(values: list[str], cuts: list[int]) 
     ends = sorted(min(cut, len(data)) for cut in cuts)
     builder = BatchBuilder(1 << 20)
 
-    class Target:
+    class AppendTarget:
         batch_bytes_max = 1 << 20
         request_timeout_s = None
-        carried = Carried(1 << 20)
+        carried = UnfinishedBytes(1 << 20)
         closing = Closing()
         partitions = frozenset({TopicPartition("orders", 0)})
 
@@ -118,7 +118,7 @@ def test_where_writes_are_cut_means_nothing(values: list[str], cuts: list[int]) 
             """Nothing waits."""
 
     async def run() -> None:
-        handle = AppendHandle(Target(), os.O_WRONLY, JsonLines())
+        handle = AppendHandle(AppendTarget(), os.O_WRONLY, JsonLines())
         for start, end in zip([0, *ends], [*ends, len(data)], strict=True):
             assert await handle.write(data[start:end]) == end - start
         await handle.release()

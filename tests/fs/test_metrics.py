@@ -14,7 +14,7 @@ from offsetfs.cli import samples, top
 from offsetfs.fs.control import metrics, stats
 from offsetfs.fs.control.report import CacheReport, LogReport, PartitionReport, Report
 from offsetfs.fs.counters import DURATION_BOUNDS_S, PARTITIONS_MAX, Counters, Durations, DutyCounts, PartitionCounts
-from offsetfs.fs.figures import columns, count, duration, size
+from offsetfs.fs.formatting import columns, count, duration, size
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.unit

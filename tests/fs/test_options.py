@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from offsetfs.fs.options import MountOptions, OptionError, takes_value
+from offsetfs.fs.options import MountOptionError, MountOptions, takes_value
 
 pytestmark = pytest.mark.unit
 
@@ -98,7 +98,7 @@ def test_what_is_not_said_is_the_caller_and_kafkas_defaults() -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(text: str, sentence: str) -> None:
-    with pytest.raises(OptionError) as caught:
+    with pytest.raises(MountOptionError) as caught:
         MountOptions.parse([text])
     assert sentence in str(caught.value)
 
@@ -121,11 +121,11 @@ def test_what_is_told_about_a_mount_can_be_said_again(text: str) -> None:
 def test_a_sloppy_reader_passes_over_what_it_does_not_know_and_nothing_else() -> None:
     options = MountOptions.parse(["suid,intr=3,list=5"], sloppy=True)
     assert options.listed_max == 5
-    with pytest.raises(OptionError, match="list=many"):
+    with pytest.raises(MountOptionError, match="list=many"):
         MountOptions.parse(["intr,list=many"], sloppy=True)
 
 
 def test_the_names_of_options_say_whether_they_take_a_value() -> None:
     for name, has_value in takes_value().items():
-        with pytest.raises(OptionError, match="needs a value" if has_value else "takes no value"):
+        with pytest.raises(MountOptionError, match="needs a value" if has_value else "takes no value"):
             MountOptions.parse([name if has_value else f"{name}=1"])

@@ -197,7 +197,7 @@ async def test_a_look_up_waits_ten_seconds_and_the_measuring_goes_on(
     begun = trio.current_time()
     assert await errno_of(world.look("range/3..8")) == "EAGAIN"
     assert map_making.WAIT_S <= trio.current_time() - begun < map_making.WAIT_S + 3
-    said = world.operations.shared.notes.text().decode()
+    said = world.operations.shared.error_log.text().decode()
     assert "orders-0/range/3..8: its maps are being made, 0 of" in said
     assert await errno_of(world.look("range/3..8")) == "EAGAIN"
     assert await world.numbers("range/3..8") == [3, 4, 5, 6, 7]

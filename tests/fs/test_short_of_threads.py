@@ -18,7 +18,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from offsetfs.cli.leaving import LeavingTeller
 from offsetfs.cli.service_manager import ServiceManager
 from offsetfs.fs.appends import append_queue
-from offsetfs.fs.appends.shared_sync import Left
+from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.mounting.duty_runner import POSTPONED_S, DutyRunner
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared import Shared
@@ -165,14 +165,14 @@ async def test_background_tasks_are_postponed_and_reported(
         with trio.move_on_after(POSTPONED_S / 2):
             await runner._keep(queue)
         assert runs == []
-        assert "no thread could be started" in shared.notes.text().decode()
+        assert "no thread could be started" in shared.error_log.text().decode()
 
 
 @pytest.mark.expect_log("ending without reports of progress")
 def test_a_mount_ends_without_reports_of_progress(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
     monkeypatch.setattr(_thread, "start_new_thread", _refuse)
     teller = LeavingTeller(ServiceManager({}), lambda text: None)
-    teller.begin("SIGTERM", Left)
+    teller.begin("SIGTERM", Unsynced)
     teller.end()
     assert "ending without reports of progress: no thread could be started" in caplog.text
 

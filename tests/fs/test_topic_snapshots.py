@@ -212,7 +212,7 @@ async def test_a_partition_that_does_not_open_makes_the_look_up_fail(
 
     monkeypatch.setattr(world.directory, "log", fails_for_one)
     assert await errno_of(lambda: world.look("values")) == errno.EUCLEAN
-    text = world.operations.shared.notes.text().decode()
+    text = world.operations.shared.error_log.text().decode()
     assert "orders-3: no log" in text
 
 
@@ -234,7 +234,7 @@ async def test_it_takes_ten_seconds_at_most_and_goes_on_from_there(
     begun = trio.current_time()
     assert await errno_of(lambda: world.look("values")) == errno.EAGAIN
     assert trio.current_time() - begun == topic_snapshots.WAIT_S
-    text = world.operations.shared.notes.text().decode()
+    text = world.operations.shared.error_log.text().decode()
     assert "topics/orders/values" in text and "3 of 11 partitions are complete, orders-3 is next" in text
     slow = False
     assert (await world.look("values")).st_size == 23
@@ -259,7 +259,7 @@ async def test_a_read_fails_at_a_damaged_batch_wherever_it_is(make: Callable[...
     assert bytes(await world.operations.read(handle, 4, 100)) == b"a\nb\nc\n" if damaged < 2 else True
     assert bytes(await world.operations.read(handle, 5, 100)) == b"\nb\nc\n"
     await world.operations.release(handle)
-    assert "orders-1/0" in world.operations.shared.notes.text().decode()
+    assert "orders-1/0" in world.operations.shared.error_log.text().decode()
 
 
 @pytest.mark.damages

@@ -16,11 +16,11 @@ from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs import NewRecord
 from offsetfs import open as open_log
+from offsetfs.fs.error_log import Fault
 from offsetfs.fs.inodes import ROOT
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.mounting.path_tree import Entry, Tree
 from offsetfs.fs.mounting.without_kernel import run
-from offsetfs.fs.notes import Fault
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory import LogDirectory
 
@@ -249,7 +249,7 @@ def test_what_is_being_made_is_waited_for_and_told_of(log: Path, monkeypatch: py
 
     async def busy(self: Operations, parent_inode: int, name: bytes, ctx: Any) -> EntryAttributes:
         if name == b"values" and len(told) < 2:
-            self.shared.notes.tell(Fault(errno.EAGAIN, "lookup", "orders-0/values", "half of it is read", "wait"))
+            self.shared.error_log.report(Fault(errno.EAGAIN, "lookup", "orders-0/values", "half of it is read", "wait"))
             raise FUSEError(errno.EAGAIN)
         return await lookup(self, parent_inode, name, ctx)
 

@@ -11,7 +11,7 @@ from pyfuse3 import FUSEError
 K = TypeVar("K", bound=Hashable)
 
 
-class Places(Generic[K]):
+class PermanentNumbers(Generic[K]):
     """Things by their numbers, from 0 on. They are as many as the log directory has; none is ever forgotten."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ class _Known(Generic[K]):
     lookups: int
 
 
-class LookedUp(Generic[K]):
+class LookupNumbers(Generic[K]):
     """The things of one kind that the kernel knows, by number. On the event loop alone."""
 
     def __init__(self) -> None:

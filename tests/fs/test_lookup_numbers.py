@@ -5,13 +5,13 @@ import errno
 import pytest
 from pyfuse3 import FUSEError
 
-from offsetfs.fs.looked_up import LookedUp
+from offsetfs.fs.lookup_numbers import LookupNumbers
 
 pytestmark = pytest.mark.unit
 
 
 def test_the_same_thing_has_the_same_number_as_long_as_the_kernel_knows_it() -> None:
-    known = LookedUp[str]()
+    known = LookupNumbers[str]()
     number = known.look_up("1..2")
     assert known.look_up("1..2") == number != known.look_up("1..3")
     known.forget(number, 1)
@@ -23,7 +23,7 @@ def test_the_same_thing_has_the_same_number_as_long_as_the_kernel_knows_it() -> 
 
 
 def test_a_number_is_never_given_again() -> None:
-    known = LookedUp[str]()
+    known = LookupNumbers[str]()
     numbers = []
     for _ in range(100):
         numbers.append(known.look_up("1..2"))
@@ -33,7 +33,7 @@ def test_a_number_is_never_given_again() -> None:
 
 
 def test_what_is_not_known_is_forgotten_without_a_word() -> None:
-    known = LookedUp[str]()
+    known = LookupNumbers[str]()
     number = known.look_up("1..2")
     known.forget(number + 6, 1)
     assert len(known) == 1 and known.at(number) == "1..2"

@@ -17,7 +17,7 @@ import trio
 from offsetfs.fs.appends.shared_sync import Writer
 
 
-class RoomQueue:
+class WriterQueue:
     """The queue of one partition."""
 
     def __init__(self) -> None:

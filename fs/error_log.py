@@ -38,7 +38,7 @@ class Fault:
         return f"{name} {self.op} {self.path or '-'}: {self.cause}; {self.cure}"
 
 
-class Notes:
+class ErrorLog:
     """A bounded memory of faults. Safe to use from several threads: each step is one dictionary operation."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
@@ -53,10 +53,10 @@ class Notes:
         cause = _text(error)
         if path and not cause.startswith(f"{path}/"):
             cause = cause.removeprefix(path).lstrip(",: ")  # no need to name it twice
-        self.tell(Fault(number, op, path, cause, cure_of(error) or UNKNOWN_CURE))
+        self.report(Fault(number, op, path, cause, cure_of(error) or UNKNOWN_CURE))
         return number
 
-    def tell(self, fault: Fault) -> None:
+    def report(self, fault: Fault) -> None:
         """Remember a fault."""
         line = _printable(str(fault))
         count = self._lines.pop(line, ("", 0))[1] + 1
