@@ -137,7 +137,7 @@ class Collector:
 
     batch_bytes_max = 1 << 20
     request_timeout_s = None
-    carried = UnfinishedBytes(1 << 20)
+    unfinished = UnfinishedBytes(1 << 20)
     closing = Closing()
     partitions = frozenset({TopicPartition("orders", 0)})
 

@@ -97,7 +97,7 @@ def test_where_writes_are_cut_means_nothing(values: list[str], cuts: list[int]) 
     class AppendTarget:
         batch_bytes_max = 1 << 20
         request_timeout_s = None
-        carried = UnfinishedBytes(1 << 20)
+        unfinished = UnfinishedBytes(1 << 20)
         closing = Closing()
         partitions = frozenset({TopicPartition("orders", 0)})
 
