@@ -1,1 +1,1 @@
-"""`.offsetfs`: what a mount does can be seen and steered there."""
+"""`.offsetfs`: the files that report the state of a mount and control it."""

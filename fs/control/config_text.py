@@ -1,10 +1,10 @@
-"""`.offsetfs/config`: what the mount goes by, as an INI file.
+"""`.offsetfs/config`: the options and settings in use, as an INI file.
 
-[mount]           every option of the mount, defaults included; NAME=VALUE as behind -o
-[directory]       Kafka's settings of a broker that are not at their defaults
-[without effect]  names of a broker's settings that change nothing here
-[left out]        settings in the metadata log that are illegal here
-[topic orders]    settings of a topic that are not at Kafka's defaults, wherever they come from
+[mount]           every option of the mount, defaults included; NAME=VALUE as after -o
+[directory]       Kafka's broker settings that differ from their defaults
+[without effect]  names of broker settings that have no effect on a mount
+[left out]        settings in the metadata log that are not valid
+[topic orders]    settings of a topic that differ from Kafka's defaults, from any source
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offsetfs.storage.settings.config import DEFAULTS
 
 
 def text(directory: AnyLogDirectory, options: MountOptions) -> bytes:
-    """Return the file. Looks at every topic, not at their logs."""
+    """Return the content of the file. Reads the settings of every topic and opens no log."""
     return "\n".join(_lines(directory, options)).encode("utf-8", "surrogateescape")
 
 

@@ -1,13 +1,13 @@
-"""`.offsetfs`: what a mount is doing, and how to tell it something. Everything by name, nothing listed.
+"""`.offsetfs`: the state of a mount, and commands to it. Its files are found by name; readdir returns none of them.
 
-    stats       a table for people               errors      what went wrong lately
+    stats       a table for users                errors      recent errors
     metrics     the same for Prometheus          version
     config      the options and settings in use
-    flush       a partition's name, or `*`, written here is on disk when write(2) returns
-    log-level   debug, info, warning or error; what is written here holds at once
+    flush       after write(2) of a partition's name, or of `*`, the partition is on disk, or all are
+    log-level   debug, info, warning or error; a level that is written here takes effect at once
 
-stats, metrics and config are made when they are opened and have the size 0, as files of /proc have: `cat` and `cp`
-read them whole. They are made in a thread, from a copy of the counters.
+The content of stats, metrics and config is made when the file is opened. Their size is 0, as that of files in /proc:
+`cat` and `cp` read such files to the end. The content is made in a thread, from a copy of the counters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EVERYTHING = b"*"
 
 
 class ControlDirectory:
-    """The directory and its files, which are found in `files` by their numbers."""
+    """The directory. `files` maps the number of each file to its node."""
 
     def __init__(
         self, shared: Shared, texts: dict[int, Text], accumulators: Accumulators, open_files: Callable[[], int]
@@ -68,7 +68,7 @@ class ControlDirectory:
 
 
 def number_name(number: int) -> bytes:
-    """Return the name of a file here: `log-level` for `LOG_LEVEL`."""
+    """Return the name of a file of this directory: `log-level` for `LOG_LEVEL`."""
     return Fixed(number).name.lower().replace("_", "-").encode()
 
 
@@ -79,7 +79,7 @@ def _attributes(shared: Shared, number: Fixed, mode: int | None = None, size: in
     return shared.attributes.file(inode, size, 0, mode=mode)
 
 
-# --- what is read ----------------------------------------------------------------------------------------------------
+# --- read files ------------------------------------------------------------------------------------------------------
 
 
 def _metrics(report: Report) -> bytes:
@@ -89,7 +89,7 @@ def _metrics(report: Report) -> bytes:
 
 
 class _ReportFile:
-    """stats and metrics: a report, as `show` puts it."""
+    """stats and metrics: a report, formatted by `show`."""
 
     def __init__(self, shared: Shared, reporter: Reporter, number: Fixed, show: Callable[[Report], bytes]) -> None:
         self._shared = shared
@@ -106,7 +106,7 @@ class _ReportFile:
 
 
 class _ConfigFile:
-    """config: the options in use, and what each topic has set."""
+    """config: the options in use, and the settings of each topic."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -121,11 +121,11 @@ class _ConfigFile:
         return Opened(made, direct=True)
 
 
-# --- what is written -------------------------------------------------------------------------------------------------
+# --- written files ---------------------------------------------------------------------------------------------------
 
 
 class FlushFile:
-    """flush: names of partitions, or `*`, each by itself or several with blanks between; on disk after write(2)."""
+    """flush: accepts names of partitions, or `*`, separated by blanks. After write(2) these partitions are on disk."""
 
     def __init__(self, shared: Shared, accumulators: Accumulators) -> None:
         self._shared = shared
@@ -144,7 +144,7 @@ class FlushFile:
             raise FUSEError(errno.EROFS)
 
     async def _flush(self, data: bytes) -> None:
-        """Return when what was accepted is on disk; EINVAL for what is no name, ENOENT, or the errno of the sync."""
+        """Return when the accepted records are on disk. EINVAL for a wrong name, ENOENT, or the errno of the sync."""
         names = data.split()
         if not names:
             raise FUSEError(errno.EINVAL)
@@ -163,7 +163,9 @@ class FlushFile:
         if accumulator is not None:
             await accumulator.sync()
         log = self._shared.directory.opened(partition)
-        if log is not None:  # what was not appended through this mount's files, a coordinator's records for example
+        if (
+            log is not None
+        ):  # the accumulator does not cover records that the mount appends itself, such as a coordinator's
             await self._shared.in_thread(log.flush)
 
     async def _flush_all(self) -> None:
@@ -173,7 +175,7 @@ class FlushFile:
 
 
 class LogLevelFile:
-    """log-level: how much the mount writes into its log."""
+    """log-level: the lowest level of the messages that the mount logs."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -185,7 +187,7 @@ class LogLevelFile:
         return Opened(_Commands(self._set, _content()), direct=True)
 
     def check_writable(self, number: int) -> None:
-        """Everybody who may write here, may."""
+        """Permit the write: the mode of the file is the only restriction."""
 
     async def _set(self, data: bytes) -> None:
         level = data.decode("ascii", "replace").strip().lower()
@@ -199,18 +201,18 @@ def _content() -> bytes:
 
 
 def level() -> str:
-    """Return what the log holds from: one of `LOG_LEVELS`."""
+    """Return the lowest level that is logged: one of `LOG_LEVELS`."""
     return logging.getLevelName(logging.getLogger(PACKAGE).getEffectiveLevel()).lower()
 
 
 def set_level(name: str) -> None:
-    """Have everything of ours from this level on in the log, from now on."""
+    """Log messages of offsetfs from this level on. Takes effect at once."""
     logging.getLogger(PACKAGE).setLevel(name.upper())
-    _log.info("the log holds everything from level %s on", name)
+    _log.info("log level is %s", name)
 
 
 class _Commands:
-    """An open file that takes commands, one a write(2), whose errno is the answer."""
+    """An open file that accepts commands: one per write(2), whose errno is the result."""
 
     def __init__(self, command: Callable[[bytes], Awaitable[None]], content: bytes = b"") -> None:
         self._command = command
@@ -224,6 +226,6 @@ class _Commands:
         return len(data)
 
     async def flush(self) -> None:
-        """Nothing waits."""
+        """Return at once: nothing is buffered."""
 
     fsync = release = flush

@@ -1,12 +1,13 @@
 """`.offsetfs/metrics`: a report in the text format of Prometheus.
 
-Two tables say what there is: `PARTITION_METRICS` has a sample for each partition that was used (labels `topic` and
-`partition`, at most a thousand of them; the rest is one sample with the topic `(others)`, as no topic can be called);
-`MOUNT_METRICS` has what the mount has as a whole. Every sample carries the label `mount`, so that the files of several
-mounts can be collected beside each other.
+Two tables declare the metrics. `PARTITION_METRICS` has a sample for each used partition, with the labels `topic` and
+`partition`. At most a thousand partitions have their own samples. The others are summed in one sample with the topic
+`(others)`, which is no valid name of a topic. `MOUNT_METRICS` has the samples of the whole mount. Every sample has the
+label `mount`, so that one Prometheus can collect the files of several mounts.
 
-Names and types follow the conventions of Prometheus: base units, `_total` for what only rises. docs/use/monitoring.md
-explains them; a test holds the two together. prometheus_client is loaded here alone, when somebody asks.
+Names and types follow the conventions of Prometheus: base units, and `_total` for counters. docs/use/monitoring.md
+describes each metric, and a test compares the page with the tables. Only this module imports prometheus_client, and
+only the first read of `metrics` imports this module.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetric:
-    """A number of each partition; None: there is none, and no sample."""
+    """A metric with a sample per partition. `value` returns None for a partition without a sample."""
 
     name: str
     family: _Family
@@ -46,7 +47,7 @@ class PartitionMetric:
 
 @dataclass(frozen=True, slots=True)
 class MountMetric:
-    """Numbers of the mount, by the value of `label`; by "" when there is no label."""
+    """A metric of the mount. `values` maps each value of `label` to a number; the key is "" without a label."""
 
     name: str
     family: _Family
@@ -74,18 +75,18 @@ PARTITION_METRICS = (
     _counted("appended_records", "Records written into the segment file."),
     _counted("appended_bytes", "Bytes of appended batches before compression."),
     _counted("appended_batches", "Batches written into the segment file."),
-    _counted("lost_records", "Records that write(2) took and that could not be written."),
+    _counted("lost_records", "Records that write(2) accepted and that could not be written."),
     _counted("reads", "Read requests of the kernel."),
-    _counted("read_bytes", "Bytes given to the kernel."),
+    _counted("read_bytes", "Bytes returned to the kernel."),
     PartitionMetric("followers", GAUGE, "Open follow files.", lambda report: report.counts.followers),
-    _unsynced("unsynced_batches", "unsynced_batches", "Batches taken and not yet on disk."),
-    _unsynced("unsynced_bytes", "unsynced_bytes", "Bytes taken and not yet on disk."),
+    _unsynced("unsynced_batches", "unsynced_batches", "Accepted batches that are not yet on disk."),
+    _unsynced("unsynced_bytes", "unsynced_bytes", "Accepted bytes that are not yet on disk."),
     _unsynced("unsynced_age_s", "unsynced_age_seconds", "Age of the oldest batch in the file that is not yet on disk."),
     _of_log("log_start_offset", "log_start_offset", "Offset of the oldest record."),
     _of_log("next_offset", "log_next_offset", "Offset that the next record gets."),
     _of_log("size_bytes", "log_size_bytes", "Bytes of the segments."),
     _of_log("segments", "log_segments", "Segments of the log."),
-    _of_log("is_fenced", "log_fenced", "1 when a write or a sync failed and nothing more is taken."),
+    _of_log("is_fenced", "log_fenced", "1 if a write or a sync failed and the log accepts no more writes."),
     _of_log("damaged", "log_damaged_places", "PermanentNumbers of the log that cannot be read."),
 )
 
@@ -101,20 +102,20 @@ def _of_cache(name: str, family: _Family, help_text: str, attribute: str) -> Mou
     return MountMetric(name, family, help_text, "cache", values)
 
 
-def _of_duty(name: str, help_text: str, attribute: str) -> MountMetric:
+def _of_task(name: str, help_text: str, attribute: str) -> MountMetric:
     def values(report: Report) -> Mapping[str, float]:
-        return {duty: getattr(each, attribute) for duty, each in report.duties.items()}
+        return {task: getattr(each, attribute) for task, each in report.duties.items()}
 
     return MountMetric(name, COUNTER, help_text, "duty", values)
 
 
 MOUNT_METRICS = (
-    _single("start_time_seconds", GAUGE, "When the mount was made, since 1970.", "started_s"),
+    _single("start_time_seconds", GAUGE, "Time at which the mount started, since 1970.", "started_s"),
     _single("partitions", GAUGE, "Partitions in the log directory.", "partitions_count"),
-    _single("open_files", GAUGE, "Files of the mount that somebody has open.", "open_files"),
+    _single("open_files", GAUGE, "Open files of the mount.", "open_files"),
     MountMetric("requests", COUNTER, "Requests of the kernel.", "operation", lambda report: report.requests),
     MountMetric("request_errors", COUNTER, "Requests answered with an errno.", "errno", lambda report: report.refusals),
-    _single("faults", COUNTER, "Faults noted in .offsetfs/errors.", "faults"),
+    _single("faults", COUNTER, "Faults recorded in .offsetfs/errors.", "faults"),
     MountMetric(
         "unrecovered_partitions",
         GAUGE,
@@ -124,20 +125,25 @@ MOUNT_METRICS = (
     ),
     _single("sync_failures", COUNTER, "Syncs that failed.", "sync_failures"),
     _single("buffer_bytes", GAUGE, "Memory of open batches.", "buffer_bytes"),
-    _single("buffer_limit_bytes", GAUGE, "Memory that open batches may take; writers wait there.", "buffer_bytes_max"),
-    _of_cache("cache_hits", COUNTER, "Look-ups in a cache that found what they wanted.", "hits"),
-    _of_cache("cache_misses", COUNTER, "Look-ups in a cache that did not.", "misses"),
+    _single(
+        "buffer_limit_bytes",
+        GAUGE,
+        "Limit of the memory of open batches; at the limit writers wait.",
+        "buffer_bytes_max",
+    ),
+    _of_cache("cache_hits", COUNTER, "Look-ups that found an entry in the cache.", "hits"),
+    _of_cache("cache_misses", COUNTER, "Look-ups that found no entry in the cache.", "misses"),
     _of_cache("cache_bytes", GAUGE, "Bytes in a cache.", "bytes"),
-    _of_cache("cache_limit_bytes", GAUGE, "Bytes that a cache may take.", "bytes_max"),
-    _of_duty("duty_runs", "Times that a duty did something to a log.", "runs"),
-    _of_duty("duty_failures", "Times that a duty failed.", "failures"),
-    _of_duty("duty_freed_bytes", "Bytes of segments that a duty freed.", "bytes_freed"),
-    _of_duty("duty_removed_segments", "Segments that a duty removed.", "segments_removed"),
+    _of_cache("cache_limit_bytes", GAUGE, "Limit of the bytes in a cache.", "bytes_max"),
+    _of_task("duty_runs", "Runs of a background task that changed a log.", "runs"),
+    _of_task("duty_failures", "Failed runs of a background task.", "failures"),
+    _of_task("duty_freed_bytes", "Bytes of segments that a background task freed.", "bytes_freed"),
+    _of_task("duty_removed_segments", "Segments that a background task removed.", "segments_removed"),
 )
 
 
 def text(report: Report) -> bytes:
-    """Return the report as Prometheus reads it. Takes milliseconds, and more for many partitions: for a thread."""
+    """Return the report in the text format of Prometheus. Runs in a thread: it takes milliseconds or more."""
     return generate_latest(_Collected(report))
 
 
@@ -197,5 +203,5 @@ def _labels(partition: PartitionReport) -> list[str]:
 
 
 def clean(path: str) -> str:
-    """Return a path as UTF-8 can say it, and one line holds it."""
+    """Return a path as valid UTF-8: bytes that are not UTF-8 become escapes."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,7 +1,7 @@
-"""What a mount is doing, at one moment: a copy of its counters and gauges that may leave the event loop.
+"""The state of a mount at one moment: a copy of its counters and gauges that other threads may read.
 
-Only partitions that were used since the mount was made are in it, one by one for the first thousand (see counters); the
-others are in a sum. Taking a copy costs microseconds a partition and opens no log.
+The report contains only partitions that were used since the mount started. The first thousand are separate entries (see
+`counters`), the others are summed. A copy costs microseconds per partition and opens no log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LogReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """One partition that was used. `name` is None for the sum of all that have no place of their own."""
+    """One partition that was used. `name` is None for the sum of all partitions without their own counters."""
 
     name: TopicPartition | None
     counts: PartitionCounts
@@ -49,7 +49,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class CacheReport:
-    """A cache. `bytes_max`: its bound."""
+    """A cache. `bytes_max`: its limit."""
 
     hits: int
     misses: int
@@ -58,7 +58,7 @@ class CacheReport:
 
     @property
     def hit_share(self) -> float | None:
-        """Return the part of the look-ups that found something, from 0 to 1; None before the first."""
+        """Return the share of look-ups that found an entry, from 0 to 1. None before the first look-up."""
         total = self.hits + self.misses
         return self.hits / total if total else None
 
@@ -97,11 +97,11 @@ class Report:
     duties: Mapping[str, DutyCounts]
 
 
-PARTITIONS_AT_ONCE = 50  # half a millisecond; then others have their turn
+PARTITIONS_AT_ONCE = 50  # half a millisecond; then other tasks of the event loop run
 
 
 class Reporter:
-    """Takes reports of one mount. On the event loop alone."""
+    """Makes the reports of one mount. Runs on the event loop only."""
 
     def __init__(self, shared: Shared, accumulators: Accumulators, open_files: Callable[[], int]) -> None:
         self._shared = shared
@@ -109,10 +109,11 @@ class Reporter:
         self._open_files = open_files
 
     async def report(self) -> Report:
-        """Return how things stand now, or did a moment ago."""
+        """Return the current state."""
         for name in await self._shared.in_thread(self._shared.directory.damaged_partitions):
-            self._shared.counters.of(name)  # so that damage is reported of a partition that no file was opened of
-        # First what was used, then what there is: a partition that comes meanwhile must not be taken for a removed one.
+            self._shared.counters.of(name)  # damage is reported also for a partition without an opened file
+        # The used partitions are read before the existing ones. Otherwise a partition that is created between the two
+        # steps would be taken for a removed one.
         used = sorted(self._shared.counters.partitions.items(), key=lambda item: item[0])
         names = await self._shared.in_thread(lambda: set(self._shared.directory.partitions()))
         partitions = await self._partitions(used, names)
@@ -152,7 +153,7 @@ class Reporter:
         counters, found = self._shared.counters, []
         for place, (name, counts) in enumerate(used):
             if name not in names and not counts.followers:
-                counters.forget(name)  # a broker, or `offsetfs delete`, has removed it
+                counters.forget(name)  # a broker or `offsetfs delete` has removed it
                 continue
             found.append(self._partition(name, counts))
             if place % PARTITIONS_AT_ONCE == 0:

@@ -1,4 +1,4 @@
-"""`.offsetfs/stats`: a report for people."""
+"""`.offsetfs/stats`: the report as a table for users."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _mount(report: Report) -> Iterator[str]:
     for name, cache in report.caches.items():
         share = "" if cache.hit_share is None else f", {cache.hit_share:.0%} of {cache.hits + cache.misses} found"
         yield f"cache       {name}: {size(cache.bytes)} of {size(cache.bytes_max)}{share}"
-    for duty, counts in sorted(report.duties.items()):
-        yield f"duty        {duty}: {counts.runs} times, {counts.failures} failed, {size(counts.bytes_freed)} freed"
+    for task, counts in sorted(report.duties.items()):
+        yield f"task        {task}: {counts.runs} times, {counts.failures} failed, {size(counts.bytes_freed)} freed"
 
 
 def _most(counts: Mapping[str, int]) -> str:

@@ -1,1 +1,1 @@
-"""`groups`: what consumer groups have committed, and committing for them."""
+"""`groups`: the committed offsets of consumer groups, and commits on their behalf."""

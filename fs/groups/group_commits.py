@@ -1,12 +1,12 @@
-"""`groups/<group>/<partition>`: the offset that a group has committed. A number written to it commits that one.
+"""`groups/<group>/<partition>`: the committed offset of a group. Writing a number commits that offset.
 
-    echo 42 > groups/billing/orders-0     the group goes on reading at 42
-    rm groups/billing/orders-0            it has no commit there any more
+    echo 42 > groups/billing/orders-0     the group continues at offset 42
+    rm groups/billing/orders-0            the group has no commit for this partition any more
 
-One write(2) is one commit, and its errno is the answer: EINVAL for what is no offset, EPERM where there is no topic to
-hold it and none may be made. Any offset is taken that there can be, below the start and beyond the end of the log too,
-as by Kafka. When the call returns, the commit is in the segment file of `__consumer_offsets`, seen by everybody; it is
-on disk like any other record, at once with fsync or O_SYNC (storage.coordinators.commit_records).
+One write(2) is one commit, and its errno is the result: EINVAL if the data is no offset or the partition does not
+exist, ERANGE for an offset beyond the end of the log. EPERM if `__consumer_offsets` is missing and may not be created.
+After return the commit is in the segment file of `__consumer_offsets`, visible to every reader. It is on disk like any
+other record, at once with fsync or O_SYNC (storage.coordinators.commit_records).
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _OFFSET = re.compile(rb"\s*([0-9]{1,19})\s*")
 
 
 class CommitFiles:
-    """The commits. `number`: the place of the group, and that of the partition below it."""
+    """The commits. `number`: the number of the group, and in the low 20 bits that of the partition."""
 
     def __init__(self, groups: Groups, accumulators: Accumulators) -> None:
         self._groups = groups
         self._accumulators = accumulators
-        self._awaited: Counter[int] = Counter()  # files that were created and are open: they are there without a commit
+        self._awaited: Counter[int] = Counter()  # open files that were created: they exist without a commit
 
     def number(self, group: bytes, partition: TopicPartition) -> int:
-        place = self._groups.partitions.of(partition)
-        if place >> _PARTITION_BITS:
+        low_bits = self._groups.partitions.of(partition)
+        if low_bits >> _PARTITION_BITS:
             raise OverflowError("commits of more than a million partitions")
-        return self._groups.groups.of(group) << _PARTITION_BITS | place
+        return self._groups.groups.of(group) << _PARTITION_BITS | low_bits
 
     def group(self, number: int) -> bytes:
         return self._groups.groups.at(number >> _PARTITION_BITS)
@@ -100,7 +100,7 @@ class CommitFiles:
         return Opened(CommitHandle(self, number, opening.flags, content), direct=True)
 
     async def create(self, group: bytes, partition: TopicPartition, opening: Opening) -> tuple[EntryAttributes, Opened]:
-        """Open a file that has no commit yet. Without a write there will be none."""
+        """Open a file without a commit. The first write commits; a file that is closed without one disappears."""
         number = self.number(group, partition)
         self.check_writable(number)
         self._awaited[number] += 1
@@ -108,7 +108,7 @@ class CommitFiles:
         return await self.attributes(number), Opened(handle, direct=True)
 
     def released(self, number: int) -> None:
-        """A handle of `open` or `create` is gone."""
+        """Forget a closed handle of `open` or `create`."""
         self._awaited[number] -= 1
         if not self._awaited[number]:
             del self._awaited[number]
@@ -118,7 +118,7 @@ class CommitFiles:
             raise self._groups.shared.refusal()
 
     async def check(self, number: int, offset: int) -> None:
-        """Raise OSError for a commit that no consumer could use: EINVAL where the partition is missing, ERANGE."""
+        """Raise OSError for a commit that no consumer could use: EINVAL if the partition is missing, else ERANGE."""
         shared, partition = self._groups.shared, self.partition(number)
         if not shared.directory.has(partition):
             raise OSError(errno.EINVAL, f"there is no partition {partition} in this mount", self.path(number))
@@ -127,7 +127,7 @@ class CommitFiles:
             raise OSError(errno.ERANGE, f"offset {offset} is beyond the end of {partition}, {end}", self.path(number))
 
     async def remove(self, group: bytes, partition: TopicPartition) -> None:
-        """Delete a commit; ENOENT when there is none."""
+        """Delete a commit. ENOENT if it does not exist."""
         number = self.number(group, partition)
         if await self._commit(number) is None:
             raise FUSEError(errno.ENOENT)
@@ -136,7 +136,7 @@ class CommitFiles:
     # --- commits -----------------------------------------------------------------------------------------------------
 
     async def write(self, number: int, offset: int | None) -> Accumulator:
-        """Commit `offset`, None: delete the commit. It is in the segment file after return; see the accumulator."""
+        """Commit `offset`, or delete the commit if it is None. After return this is in the segment file."""
         shared, group = self._groups.shared, self.group(number).decode()
         home = await shared.in_thread(
             lambda: commit_records.home_of(shared.directory, group, may_create=self._groups.may_create)
@@ -150,7 +150,7 @@ class CommitFiles:
 
 
 async def _append(accumulator: Accumulator, key: bytes, value: bytes | None, timestamp: int) -> None:
-    """Append one record and see it in the segment file; OSError when it is not."""
+    """Append one record. After return it is in the segment file; OSError if it was not written."""
     size, writer = accumulator.batch_size(key, value, ()), _Writer()
     if size > accumulator.batch_bytes_max:
         raise OSError(
@@ -171,7 +171,7 @@ async def _append(accumulator: Accumulator, key: bytes, value: bytes | None, tim
 
 
 class _Writer:
-    """Hears whether one record was lost."""
+    """The writer of one record: it keeps the errno if the record was lost."""
 
     wants_offsets = False
 
@@ -182,14 +182,14 @@ class _Writer:
         self.code = self.code or code
 
     def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
-        """It does not matter where."""
+        """Ignore the offset of the record."""
 
     async def release(self) -> None:
-        """Nothing is held."""
+        """Return at once: there is no unfinished record."""
 
 
 class CommitHandle:
-    """An open commit. What is read is the offset as it was when the file was opened, or as it was written here."""
+    """An open commit. A read returns the offset at open, or the last offset written through this handle."""
 
     def __init__(self, file: CommitFiles, number: int, flags: int, content: bytes) -> None:
         self._file = file
@@ -202,7 +202,7 @@ class CommitHandle:
         return self._content[position : position + size]
 
     async def write(self, data: bytes) -> int:
-        """Commit the offset that `data` names; EINVAL when it names none. Errors as those of an append."""
+        """Commit the offset in `data`. EINVAL if there is none; other errors as those of an append."""
         match = _OFFSET.fullmatch(data)
         offset = int(match[1]) if match else -1
         if not 0 <= offset <= commit_records.OFFSET_MAX:
@@ -215,7 +215,7 @@ class CommitHandle:
         return len(data)
 
     async def flush(self) -> None:
-        """Nothing waits."""
+        """Return at once: `write` has appended the commit."""
 
     async def fsync(self) -> None:
         for accumulator in self._written:

@@ -1,19 +1,19 @@
-"""`groups`: what consumer groups have committed and share groups have read, as a broker would answer them.
+"""`groups`: the commits of consumer groups and the progress of share groups, as a broker would return them.
 
-    groups/<group>/orders-0     the committed offset and a newline; its mtime is when that was committed (group_commits)
-    groups/<group>/state        type, state and members of the group as JSON, where its coordinator has written of them
-    groups/<group>/lag          a line for each partition: committed offset, log end, and how far apart they are
+    groups/<group>/orders-0     the committed offset and a newline; mtime is the time of the commit (`group_commits`)
+    groups/<group>/state        type, state and members of the group as JSON, if its coordinator has written them
+    groups/<group>/lag          one line per partition: committed offset, next offset, and the lag
 
-Of a share group `state` has the progress in each partition, and `lag` the start offset in the place of the commit.
+For a share group `state` contains the progress in each partition, and `lag` the start offset instead of the commit.
 
-There when the log directory has partitions of `__consumer_offsets` or `__share_group_state`. They are read when the
-first of these names is asked for, in a thread, and then as they grow. A request that comes meanwhile waits ten seconds
-and then gets EAGAIN; the next one goes on from there.
+The directory exists if the log directory has partitions of `__consumer_offsets` or `__share_group_state`. The first
+look-up reads these partitions in a thread; later look-ups read the records that were added. A request waits at most ten
+seconds for this and then fails with EAGAIN; the next request continues at the same position.
 
-With -o create `groups` can be reached where there is none yet, and mkdir makes a group: it has a name until it has
-commits, and is gone with the mount if it never gets any.
+With -o create `groups` can be looked up before these partitions exist, and mkdir creates a group without commits. Only
+the mount remembers such a group: if it gets no commit, it disappears with the mount.
 
-A group's name is its bytes, with percent signs for those that no file name may hold (`encoded_names`).
+A directory's name is the name of the group; bytes that no file name can contain are percent-encoded (`encoded_names`).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from offsetfs.storage.names import TopicPartition
 
 GROUPS_NAME = b"groups"
 STATE_NAME = b"state"
-LAG_NAME = b"lag"  # as of `state`: no partition has this name: it does not end in a number
+LAG_NAME = b"lag"  # no partition has this name, nor `state`: the name of a partition ends in a number
 
 
 def is_text(group: bytes) -> bool:
-    """Whether the name is UTF-8, as all that Kafka's clients can send."""
+    """Whether the name is UTF-8: Kafka's clients can send no other name."""
     try:
         group.decode()
     except UnicodeDecodeError:
@@ -60,11 +60,11 @@ class GroupsDirectory:
         self.directories = GroupDirectories(self._groups, self.lags, self.states, self.commits)
 
     def entry(self) -> EntryAttributes | None:
-        """Return the attributes for a look-up by name, None when there are no groups and none can be made."""
+        """Return the attributes for a look-up. None if there are no groups and none can be created."""
         return self._attributes() if self._groups.is_there or self._groups.may_create else None
 
     def listed(self) -> EntryAttributes | None:
-        """Return the attributes for a listing, None when there are no groups."""
+        """Return the attributes for a listing. None if there are no groups."""
         return self._attributes() if self._groups.is_there or self._groups.made else None
 
     def _attributes(self) -> EntryAttributes:
@@ -72,7 +72,7 @@ class GroupsDirectory:
         return self._shared.attributes.directory(number, writable=self._groups.is_writable)
 
     async def make(self, name: bytes) -> EntryAttributes:
-        """Make a group that has no commits yet, as mkdir does; EEXIST, EINVAL, EROFS."""
+        """Create a group without commits, as mkdir does. EEXIST, EINVAL, EROFS."""
         group = group_of(name)
         if not self._groups.is_writable:
             raise self._shared.refusal()
@@ -84,7 +84,7 @@ class GroupsDirectory:
         return self.directories.entry(group)
 
     async def remove(self, name: bytes) -> None:
-        """Remove a group that was made and has no commits, as rmdir does; ENOENT, ENOTEMPTY, EPERM, EROFS."""
+        """Remove a group that mkdir created and that has no commits. ENOENT, ENOTEMPTY, EPERM, EROFS."""
         group = group_of(name)
         if not self._groups.is_writable:
             raise self._shared.refusal()
@@ -93,7 +93,7 @@ class GroupsDirectory:
             raise FUSEError(errno.ENOENT)
         if commits:
             raise FUSEError(errno.ENOTEMPTY)
-        if group not in self._groups.made:  # it has members, of which its coordinator knows
+        if group not in self._groups.made:  # its coordinator knows the group, for example its members
             raise FUSEError(errno.EPERM)
         self._groups.made.discard(group)
 
@@ -129,7 +129,7 @@ def _partition_of(name: bytes) -> TopicPartition | None:
 
 
 class GroupDirectories:
-    """`groups/<group>`. `number`: the place of the group."""
+    """`groups/<group>`. `number`: the number of the group."""
 
     def __init__(self, groups: Groups, lags: LagFiles, states: StateFiles, commits: CommitFiles) -> None:
         self._groups = groups
@@ -153,14 +153,14 @@ class GroupDirectories:
         return None if partition is None else await self._commits.lookup(self._groups.groups.at(number), partition)
 
     async def create(self, number: int, name: bytes, opening: Opening) -> tuple[EntryAttributes, Opened]:
-        """Open the commit of a partition that may have none yet; EINVAL for what names no partition."""
+        """Open the file of a partition without a commit. EINVAL if the name is not that of a partition."""
         partition = _partition_of(name)
         if partition is None:
             raise FUSEError(errno.EINVAL if self._groups.is_writable else errno.EROFS)
         return await self._commits.create(self._groups.groups.at(number), partition, opening)
 
     async def remove(self, number: int, name: bytes) -> None:
-        """Delete a commit; on its way as `CommitHandle.write` says. ENOENT, EPERM, EROFS."""
+        """Delete a commit, with the durability of `CommitFiles.write`. ENOENT, EPERM, EROFS."""
         partition = _partition_of(name)
         if not self._groups.is_writable or partition is None:
             raise self._groups.shared.refusal()
@@ -178,7 +178,7 @@ class GroupDirectories:
 
 
 class LagFiles:
-    """`groups/<group>/lag`. `number`: the place of the group."""
+    """`groups/<group>/lag`. `number`: the number of the group."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
@@ -192,13 +192,13 @@ class LagFiles:
 
 
 class StateFiles:
-    """`groups/<group>/state`. `number`: the place of the group."""
+    """`groups/<group>/state`. `number`: the number of the group."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
 
     async def entry(self, number: int) -> EntryAttributes | None:
-        """Return the attributes; None where nothing but commits is known of the group."""
+        """Return the attributes. None if only commits of the group are known."""
         content = await self._groups.state(self._groups.groups.at(number))
         if content is None:
             return None

@@ -1,4 +1,4 @@
-"""The consumer groups and share groups of a mount, up to date at each request (`groups` has their tree)."""
+"""The consumer groups and share groups of a mount, refreshed by each request (`groups` has the tree)."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ WAIT_S = 10.0
 
 
 class Groups:
-    """The groups of a mount, up to date whenever they are asked for, and the numbers they have in inodes."""
+    """The groups of a mount, refreshed by each request, and their numbers in inodes."""
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
-        self.engine = ConsumerGroups(shared.directory, functools.partial(_passed_over, shared.error_log))
-        self.shares = ShareGroups(shared.directory, functools.partial(_passed_over, shared.error_log))
+        self.engine = ConsumerGroups(shared.directory, functools.partial(_report_skipped, shared.error_log))
+        self.shares = ShareGroups(shared.directory, functools.partial(_report_skipped, shared.error_log))
         self.made: set[bytes] = set()
-        """Groups that were made here and may have no commits yet."""
+        """Groups that mkdir created in this mount; they may have no commits."""
         self.groups: PermanentNumbers[bytes] = PermanentNumbers()
         self.partitions: PermanentNumbers[TopicPartition] = PermanentNumbers()
 
     async def refresh(self) -> None:
-        """Return when all that was committed is known; EAGAIN when that takes longer than ten seconds."""
+        """Return when all commits have been read. EAGAIN if that takes longer than ten seconds."""
         deadline = trio.current_time() + WAIT_S
         while not (await self.shared.answer(_step, self.engine) and await self.shared.answer(_step, self.shares)):
             if trio.current_time() > deadline:
                 self.shared.error_log.report(
-                    Fault(errno.EAGAIN, "lookup", "groups", "commits are still being read", "ask again")
+                    Fault(errno.EAGAIN, "lookup", "groups", "commits are still being read", "try again")
                 )
                 raise FUSEError(errno.EAGAIN)
 
     @property
     def is_there(self) -> bool:
-        """Whether the log directory has partitions of a topic that groups are in."""
+        """Whether the log directory has partitions of `__consumer_offsets` or `__share_group_state`."""
         return self.engine.is_there or self.shares.is_there
 
     @property
@@ -55,7 +55,7 @@ class Groups:
 
     @property
     def may_create(self) -> bool:
-        """Whether the topic may be made that holds commits."""
+        """Whether the mount may create the topic of the commits."""
         return self.shared.options.create and not self.shared.is_read_only
 
     async def names(self) -> list[bytes]:
@@ -64,7 +64,7 @@ class Groups:
         return sorted({*committed, *shares, *self.made})
 
     async def commits(self, group: bytes) -> list[Commit] | None:
-        """Return the group's commits, None when there is no such group."""
+        """Return the group's commits. None if the group does not exist."""
         await self.refresh()
         commits = await self.shared.answer(self.engine.commits, group)
         if commits is None and (group in self.made or await self.shared.answer(self.shares.knows, group)):
@@ -72,7 +72,7 @@ class Groups:
         return commits
 
     async def state(self, group: bytes) -> bytes | None:
-        """Return type, state, members and progress of a group as JSON; None where only its commits are known."""
+        """Return type, state, members and progress of a group as JSON. None if only its commits are known."""
         await self.refresh()
         return await self.shared.answer(self._state, group)
 
@@ -93,13 +93,13 @@ class Groups:
         return b"".join([*tables, _of_shares(progress)] if progress else tables)
 
     def _progress(self, group: bytes, nowait: bool) -> list[ShareProgress]:
-        """Return what a share group has read, as of the last `refresh`; nothing for other groups."""
+        """Return the progress of a share group as of the last `refresh`; empty for other groups."""
         topics = self.engine.share_topics(group, nowait=nowait)
         return self.shares.progress(group, topics, nowait=nowait)
 
 
-def _passed_over(error_log: ErrorLog, sentence: str) -> None:
-    error_log.report(Fault(None, "read", "groups", sentence, "none needed, everything else is shown"))
+def _report_skipped(error_log: ErrorLog, sentence: str) -> None:
+    error_log.report(Fault(None, "read", "groups", sentence, "no action needed, everything else is shown"))
 
 
 def _step(engine: ConsumerGroups | ShareGroups, *, nowait: bool) -> bool:
@@ -129,7 +129,7 @@ def _of_shares(progress: list[ShareProgress]) -> bytes:
 
 
 def _table(head: tuple[str, ...], numbers: Sequence[tuple[str, *tuple[int | None, ...]]]) -> bytes:
-    """Return lines in columns; what is not known is a minus."""
+    """Return the rows as aligned columns, with a minus for each unknown value."""
     rows = [head, *((name, *("-" if each is None else str(each) for each in row)) for name, *row in numbers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [

@@ -211,7 +211,7 @@ def test_stats_say_what_is_in_the_report() -> None:
     assert told["requests"] == "13: lookup 9, read 4" and told["errnos"] == "2: ENOENT 2"
     assert told["syncs"] == "3, mean 0.567 ms, the longest under 1 ms, 1 FAILED"
     assert "cache       blocks: 10 B of 20 B, 75% of 4 found" in lines
-    assert "duty        retention: 2 times, 1 failed, 300 B freed" in lines
+    assert "task        retention: 2 times, 1 failed, 300 B freed" in lines
     assert [" ".join(line.split()) for line in lines[-3:]] == [
         "PARTITION START NEXT SIZE APPENDED BYTES READ NOT ON DISK SINCE FOLLOWERS",
         "orders-0 FENCED 3 13 5 kB 10 2.5 kB 999 B 1.25 kB 500 ms 0",
