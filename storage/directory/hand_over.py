@@ -114,8 +114,9 @@ def _check_ready(log: Log, broker: str, target: str) -> None:
 def _is_known_to(broker: str, target: str) -> bool:
     """Whether the broker created the partition: it has a topic id, or the broker's version has no topic ids.
 
-    Kafka before 2.8, or with inter.broker.protocol.version below it, writes no partition.metadata. Such a broker keeps
-    its topics in ZooKeeper (meta.properties version 0) and does not set unknown directories aside.
+    Kafka 2.8 and older versions write no partition.metadata, nor do later ones with an inter.broker.protocol.version
+    below 2.8. Such a broker keeps its topics in ZooKeeper (meta.properties version 0) and does not set unknown
+    directories aside.
     """
     path = os.path.join(target, PARTITION_METADATA)
     if checkpoint.read_topic_id(path) is not None:
