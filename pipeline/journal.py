@@ -19,10 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from offsetfs.pipeline.staging import Staged, StagedBatch
-from offsetfs.storage import files
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage import LogDirectory, TopicPartition, files
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.names import TopicPartition
 
 JOURNAL = ".offsetfs-published.json"
 INTENT = ".offsetfs-publishing.json"

@@ -10,9 +10,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from offsetfs.pipeline.read_options import OptionError
-from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.log import Log
+from offsetfs.storage import Log, LogDirectory, TopicPartition
 
 
 class LogDirectories:

@@ -38,13 +38,8 @@ from offsetfs.pipeline.journal import (
     read_intent,
 )
 from offsetfs.pipeline.staging import PREFIX, Staged, StagedBatch, remove_staged
-from offsetfs.storage import files
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage import Batch, BatchBuilder, Log, LogDirectory, SealedBatch, TopicPartition, files, read_batch
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import HEADER_SIZE, Batch, read_batch
-from offsetfs.storage.records.batch_builder import SealedBatch
 
 SWEEP_SECONDS = 7 * 24 * 3600
 """How old a staged file is when no job can refer to it any more."""
@@ -206,7 +201,7 @@ def _is_same(found: Batch, offset: int, staged: Batch) -> bool:
         found.header.base_offset == offset
         and found.header.count == staged.header.count
         and found.header.base_timestamp == staged.header.base_timestamp
-        and found.data[HEADER_SIZE:] == staged.data[HEADER_SIZE:]
+        and found.data[BatchBuilder.OVERHEAD_BYTES :] == staged.data[BatchBuilder.OVERHEAD_BYTES :]
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED
+from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED
 
 EARLIEST, LATEST = -2, -1
 """What stands for the two ends of a partition among offsets, in JSON as in here."""

@@ -14,14 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from offsetfs.pipeline.schema import CORRUPT, HEADERS
+from offsetfs.storage import CREATE_TIME, LOG_APPEND_TIME, Batch, BatchSlice, Record, TopicPartition
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.log_reader import BatchSlice
 from offsetfs.storage.records import columns
-from offsetfs.storage.records.batch import MAGIC, Batch
 from offsetfs.storage.records.codec import COLUMNS
 from offsetfs.storage.records.columns import Column
-from offsetfs.storage.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
 
 ARROW_BYTES = 1 << 20
 """About how many bytes of payload a record batch has: smaller ones cost calls, larger ones memory in every task."""
@@ -72,7 +69,7 @@ def _between(batch: Batch, made: pa.RecordBatch, start: int, end: int) -> pa.Rec
 
 def record_batch(batch: Batch, name: TopicPartition, schema: pa.Schema) -> pa.RecordBatch:
     """Return all records of one batch, with the columns of `schema`."""
-    if batch.header.magic < MAGIC:
+    if batch.header.is_old:
         return _from_records(batch.records(), name, schema)
     rows = batch.rows()
     count = len(rows) // COLUMNS

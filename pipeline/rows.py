@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from offsetfs.pipeline.staging import Staged, StagingFile, Target, TopicShape
+from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import PolicyViolation, UnknownPartition
-from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.records.columns import Column, HeaderColumns, RecordColumns, encode_columns, spread_keys
 
 NO_TIMESTAMP = -1

@@ -19,10 +19,8 @@ from offsetfs.pipeline.read_options import DROPMALFORMED, FAILFAST, PERMISSIVE, 
 from offsetfs.pipeline.record_batches import record_batches
 from offsetfs.pipeline.scan_range import DataLoss, Range
 from offsetfs.pipeline.schema import CORRUPT
+from offsetfs.storage import READ_COMMITTED, READ_UNCOMMITTED, LogReader, TopicPartition
 from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED
-from offsetfs.storage.partition.log_reader import LogReader
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from offsetfs.pipeline.log_directories import LogDirectories
 from offsetfs.pipeline.read_options import EARLIEST, Bound, ByPartition, OptionError, ReadOptions, Selection
-from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition
-from offsetfs.storage.partition.isolation import LogView
+from offsetfs.storage import INTERNAL_TOPICS, LogView, TopicPartition
 
 
 class DataLoss(Exception):

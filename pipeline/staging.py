@@ -14,10 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offsetfs.storage import files
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.batch_writer import BatchLimit, BatchWriter
+from offsetfs.storage import BatchBuilder, BatchLimit, BatchWriter, SealedBatch, TopicPartition, files
 
 PREFIX = ".offsetfs-staged-"
 BATCH_BYTES = 1 << 20

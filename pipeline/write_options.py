@@ -18,12 +18,8 @@ from offsetfs.pipeline.journal import INTENT
 from offsetfs.pipeline.publication import GRACE_SECONDS, open_when_published
 from offsetfs.pipeline.read_options import KNOWN, WITHOUT_TABLES, OptionError, is_of_a_table
 from offsetfs.pipeline.staging import TopicShape
-from offsetfs.storage import files
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage import INTERNAL_TOPICS, BatchLimit, LogDirectory, TopicPartition, check_topic, files
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
-from offsetfs.storage.lock import holder
-from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition, check_topic
-from offsetfs.storage.records.batch_writer import BatchLimit
 
 _KNOWN = ("path", "topic", "partitions", "txnAppId", "txnVersion", "includeHeaders")
 _OF_STREAMS = ("checkpointLocation", "queryName")
@@ -145,7 +141,7 @@ def topic_shapes(options: WriteOptions) -> dict[str, TopicShape]:
 def _check_free(path: str) -> None:
     """Raise `LogDirectoryLocked` where a mount, a broker or a command holds the directory; a publication soon ends."""
     begun = time.monotonic()
-    while (pid := holder(path)) is not None and not files.exists(os.path.join(path, INTENT)):
+    while (pid := LogDirectory.holder(path)) is not None and not files.exists(os.path.join(path, INTENT)):
         if time.monotonic() - begun > GRACE_SECONDS:
             reason = f"in use by process {pid}: unmount it or stop the broker, or append through it"
             raise LogDirectoryLocked(reason, path=path, pid=pid)

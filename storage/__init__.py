@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from offsetfs.storage.clock import Clock
     from offsetfs.storage.directory.directory import LogDirectory
-    from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition
+    from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition, check_topic
     from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED, LogView
     from offsetfs.storage.partition.log import Log
     from offsetfs.storage.partition.log_reader import RAW, BatchSlice, LogReader
     from offsetfs.storage.partition.log_values import Appended, Damage
-    from offsetfs.storage.records.batch import Batch, BatchHeader
-    from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch, record_size
+    from offsetfs.storage.records.batch import Batch, BatchHeader, read_batch
+    from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch, record_size, spread_json
     from offsetfs.storage.records.batch_writer import BatchLimit, BatchWriter
     from offsetfs.storage.records.json_values import JSON_VALUES
-    from offsetfs.storage.records.record import Record
+    from offsetfs.storage.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
     from offsetfs.storage.settings.config import LogConfig
 
 __all__ = [
+    "CREATE_TIME",
     "INTERNAL_TOPICS",
     "JSON_VALUES",
+    "LOG_APPEND_TIME",
     "RAW",
     "READ_COMMITTED",
     "READ_UNCOMMITTED",
@@ -47,12 +49,17 @@ __all__ = [
     "Record",
     "SealedBatch",
     "TopicPartition",
+    "check_topic",
+    "read_batch",
     "record_size",
+    "spread_json",
 ]
 
 _MODULES = {
+    "CREATE_TIME": "records.record",
     "INTERNAL_TOPICS": "names",
     "JSON_VALUES": "records.json_values",
+    "LOG_APPEND_TIME": "records.record",
     "RAW": "partition.log_reader",
     "READ_COMMITTED": "partition.isolation",
     "READ_UNCOMMITTED": "partition.isolation",
@@ -73,7 +80,10 @@ _MODULES = {
     "Record": "records.record",
     "SealedBatch": "records.batch_builder",
     "TopicPartition": "names",
+    "check_topic": "names",
+    "read_batch": "records.batch",
     "record_size": "records.batch_builder",
+    "spread_json": "records.batch_builder",
 }
 
 

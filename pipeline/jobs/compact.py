@@ -20,12 +20,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
-from offsetfs.storage import files
+from offsetfs.storage import Log, LogDirectory, TopicPartition, files
 from offsetfs.storage.compaction.compaction import clean, find_dirty_range
-from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import UnknownPartition
-from offsetfs.storage.names import TopicPartition, segment_name
-from offsetfs.storage.partition.log import Log
+from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition.swap import CLEANED
 from offsetfs.storage.recovery.log_loader import OpenOptions, open_log
 from offsetfs.storage.segments.open_files import FilePool

@@ -33,8 +33,7 @@ from offsetfs.pipeline.journal import Job, Published, find_published
 from offsetfs.pipeline.publication import publish, withdraw
 from offsetfs.pipeline.staging import Staged, Target
 from offsetfs.pipeline.write_options import WriteOptions, topic_shapes
-from offsetfs.storage import files
-from offsetfs.storage.records.json_values import JSON_VALUES, REFUSE, TEXT
+from offsetfs.storage import JSON_VALUES, files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,7 +80,7 @@ def import_files(
     format: str = "text",
     partitions: int | None = None,
     rejects_max: int = 0,
-    json_values: str = REFUSE,
+    json_values: str = "refuse",
 ) -> ImportResult:
     """Append the records of files, directories of them, or patterns, to a topic; on disk after return.
 
@@ -93,7 +92,7 @@ def import_files(
         raise JobFailed(f"{format} is none of {', '.join(FORMATS)}")
     if json_values not in JSON_VALUES:
         raise JobFailed(f"json_values is {json_values!r}, but must be one of {', '.join(JSON_VALUES)}")
-    if json_values != REFUSE and format != "ndjson":
+    if json_values != "refuse" and format != "ndjson":
         raise JobFailed(f"json_values={json_values} is for the format ndjson, not for {format}")
     paths = input_files([source] if isinstance(source, str) else source)
     options = WriteOptions.parse({"path": destination, "topic": topic, **_made(partitions)})
@@ -106,7 +105,7 @@ def import_files(
         return _through_a_frame(spark, paths, options, application)
     check_sight(spark, options.path, is_to_write=True)
     target = Target(options.path, uuid.uuid4().hex, shapes, topic)
-    stage = functools.partial(_stage, target, format, rejects_max, json_values == TEXT)
+    stage = functools.partial(_stage, target, format, rejects_max, json_values == "text")
     return _by_lines(spark, paths, target, application, format, rejects_max, stage)
 
 

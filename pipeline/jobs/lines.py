@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from offsetfs.pipeline.staging import Staged, StagingFile, Target, TopicShape
-from offsetfs.storage import files
+from offsetfs.storage import TopicPartition, files, record_size, spread_json
 from offsetfs.storage.errors import RecordTooLarge
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import RECORD_OVERHEAD_MAX, spread_json
 
 BLOCK_BYTES = 4 << 20
 LINE_BYTES_MAX = 64 << 20
@@ -154,8 +152,8 @@ class _Text:
         builder = self.staging.builder(partition, self.shape)
         behind = builder.split(block, position, len(block), _now_ms())
         if behind == position:
-            size = block.index(b"\n", position) - position
-            self.staging.make_room(partition, self.shape, size + RECORD_OVERHEAD_MAX + 11)  # sizes and a count besides
+            line = memoryview(block)[position : block.index(b"\n", position)]
+            self.staging.make_room(partition, self.shape, record_size(None, line))
             return behind, None
         if behind < len(block):
             self.staging.flush(partition)

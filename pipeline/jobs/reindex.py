@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offsetfs.pipeline.jobs.workers import Answer, check_sight, spread
-from offsetfs.storage import files
-from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage import LogDirectory, TopicPartition, files
 from offsetfs.storage.errors import UnknownPartition
-from offsetfs.storage.names import TopicPartition, parse_segment_name
+from offsetfs.storage.names import parse_segment_name
 from offsetfs.storage.records import row_walk
 from offsetfs.storage.segments import segment_indexes
 from offsetfs.storage.segments.open_files import FilePool

@@ -32,8 +32,7 @@ from offsetfs.pipeline.scan_range import Range, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.pipeline.staging import Staged, StagingFile, Target
 from offsetfs.pipeline.write_options import WriteOptions, topic_shapes
-from offsetfs.storage import files
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage import TopicPartition, files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,7 +23,6 @@ from offsetfs.pipeline.scan import log_left_out, reader_of
 from offsetfs.pipeline.scan_range import Range, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.records.compression import CODECS
 from offsetfs.storage.views.key_hash import SEED_SIZE, deltas_of, hash_rows
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def _count_range(directory: Any, wanted: Range, options: ReadOptions) -> Answer:
             continue
         if header.last_offset < wanted.end:  # a batch that a cut runs through belongs to the task of its end
             batches, size = batches + 1, size + header.size
-            codecs[CODECS[header.codec]] += 1
+            codecs[header.codec_name] += 1
         count = len(kept) // 8
         records, keyed = records + count, keyed + len(hashes)
         _note(np.frombuffer(hashes, np.uint64) if hashes else np.zeros(0, np.uint64), registers, groups)

@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from offsetfs.pipeline.jobs.workers import Answer, check_sight, spread
-from offsetfs.storage import files
-from offsetfs.storage.names import TopicPartition, parse_segment_name, segment_name
+from offsetfs.storage import TopicPartition, files
+from offsetfs.storage.names import parse_segment_name, segment_name
 from offsetfs.storage.verify.finding import DAMAGE, Finding
 from offsetfs.storage.verify.partition_context import VerificationCounts
 from offsetfs.storage.verify.segment_inspection import InspectedChunk, SegmentInspection, chunk_starts, inspect_chunk

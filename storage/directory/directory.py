@@ -38,7 +38,7 @@ from offsetfs.storage.errors import (
     StorageError,
     UnknownPartition,
 )
-from offsetfs.storage.lock import DirectoryLock
+from offsetfs.storage.lock import DirectoryLock, holder
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Damage, Log
@@ -156,6 +156,11 @@ class LogDirectory:
             directory._lock.release()
             raise
         return directory
+
+    @staticmethod
+    def holder(path: str) -> int | None:
+        """Return the pid of the process that writes to the directory `path`; None if there is none, or it is hidden."""
+        return holder(path)
 
     @property
     def directories(self) -> tuple[LogDirectory]:

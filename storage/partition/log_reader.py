@@ -19,8 +19,10 @@ from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
 from offsetfs.storage.errors import MalformedBatch, OffsetOutOfRange, StorageError, UnknownPartition
+from offsetfs.storage.partition import range_size
 from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED, LogView
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.range_size import Piece
 from offsetfs.storage.partition.segment_retry import SegmentRetry
 from offsetfs.storage.records.batch import MAGIC, Batch
 from offsetfs.storage.records.batch_json import joined_json
@@ -187,6 +189,32 @@ class LogReader:
                     reason = "the partition was deleted or made anew while it was read"
                     self._lose(UnknownPartition(reason, path=log.path))
                     return
+
+    # --- how much it is ----------------------------------------------------------------------------------------------
+
+    def size_bytes(self) -> int:
+        """Return about how many bytes of segments the range takes, exact to an interval of the offset index.
+
+        Reads indexes only, and reports no loss. OSError as the iterators.
+        """
+        return range_size.size_between(self._log, *self._offsets())
+
+    def cut(self, piece_bytes: int) -> list[Piece]:
+        """Return contiguous pieces of about `piece_bytes` bytes that cover the range, as (start, stop, bytes).
+
+        A range of up to one and a half times `piece_bytes` is one piece. A piece is larger than that only if the index
+        has no entry to cut at. Reads indexes only; OSError as the iterators.
+        """
+        return range_size.cut(self._log, *self._offsets(), piece_bytes)
+
+    def _offsets(self) -> tuple[int, int]:
+        """Return the offsets that were asked for, with the ends of the log where none were."""
+        start, stop = self._start, self._stop
+        if start is None:
+            start = self._log.log_start_offset
+        if stop is None:
+            stop = self._log.next_offset if self._view is None else self._view.end_offset()
+        return start, stop
 
     # --- policies ----------------------------------------------------------------------------------------------------
 

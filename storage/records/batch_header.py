@@ -132,6 +132,11 @@ class BatchHeader:
         return CODECS[codec_id] if codec_id < len(CODECS) else f"unknown-{codec_id}"
 
     @property
+    def is_old(self) -> bool:
+        """Whether this is of format v0 or v1."""
+        return self.magic < MAGIC
+
+    @property
     def is_wrapper(self) -> bool:
         """Whether this is a compressed set of v0 or v1, of which only what is inside knows first offset and count."""
         return self.magic < MAGIC and bool(self.attributes & CODEC_MASK)

@@ -22,11 +22,14 @@ from offsetfs.storage.partition.log_reader import RAW, LogReader
 from offsetfs.storage.partition.producers import ABORT
 from offsetfs.storage.records import batch_chain
 from offsetfs.storage.records.batch import seal_checksum, stamp
+from offsetfs.storage.records.batch_builder import BatchBuilder
 from offsetfs.storage.segments.segment import Segment
 
 pytestmark = [pytest.mark.unit, pytest.mark.damages]
 
 BASES = (0, 30, 60)
+BATCH_BYTES = 61 + 10 * 109
+"""A batch of ten records with values of 100 bytes."""
 
 
 def value(offset: int) -> bytes:
@@ -133,6 +136,50 @@ def test_isolation_levels_show_what_a_consumer_of_them_sees(tmp_path: Path) -> N
     assert [record.offset for record in LogReader(log).records()] == [0, 2, 3]
     assert [record.offset for record in LogReader(log, isolation=READ_COMMITTED).records()] == [2]
     assert [each.base_offset for each in LogReader(log, isolation=RAW).batches()] == [0, 1, 2, 3]
+
+
+# --- size and pieces --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def indexed(tmp_path: Path) -> Log:
+    """Forty batches of ten records, all of one size, five in a segment, with an index entry for each but the first."""
+    sealed = BatchBuilder(1 << 16)
+    directory = LogDirectory.open(
+        str(tmp_path), defaults={"segment.bytes": str(5 * BATCH_BYTES), "index.interval.bytes": "0"}
+    )
+    log = directory.create_partition(PARTITION)
+    for _ in range(40):
+        for _ in range(10):
+            sealed.append(None, b"x" * 100, (), 1000)
+        log.append(sealed.seal())
+        sealed.reset()
+    directory.close()
+    return opened(tmp_path)
+
+
+def test_the_size_of_a_range_is_that_of_its_batches(indexed: Log) -> None:
+    assert indexed.size_bytes == 40 * BATCH_BYTES
+    assert LogReader(indexed).size_bytes() == 40 * BATCH_BYTES
+    for start, stop in ((0, 400), (10, 20), (30, 70), (45, 390)):
+        taken = -(-stop // 10) - start // 10
+        assert abs(LogReader(indexed, start=start, stop=stop).size_bytes() - taken * BATCH_BYTES) <= 2 * BATCH_BYTES
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 400), (17, 303), (399, 400)])
+@pytest.mark.parametrize("batches", [1, 3, 7, 100])
+def test_pieces_cover_a_range_and_have_about_the_size(indexed: Log, start: int, stop: int, batches: int) -> None:
+    whole = LogReader(indexed, start=start, stop=stop)
+    pieces = whole.cut(batches * BATCH_BYTES)
+    assert [first for first, _, _ in pieces] + [stop] == [start] + [end for _, end, _ in pieces]
+    assert sum(size for _, _, size in pieces) == whole.size_bytes()
+    assert max(size for _, _, size in pieces) <= (batches + max(batches // 2, 1)) * BATCH_BYTES
+    read = [offset for first, end, _ in pieces for offset in offsets_of(indexed, first, end)]
+    assert read == list(range(start, stop))
+
+
+def offsets_of(log: Log, start: int, stop: int) -> list[int]:
+    return [record.offset for record in LogReader(log, start=start, stop=stop).records()]
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------
