@@ -264,7 +264,7 @@ def test_a_wrong_query_is_refused_with_one_sentence(spark: Any, tmp_path: Path) 
         assert sentence in str(caught.value), name
     for path, sentence in (
         (tmp_path / "nowhere", "there is no such directory"),
-        (tmp_path / "orders-0", "holds neither"),
+        (tmp_path / "orders-0", "is the directory of a partition; give its log directory"),
     ):
         with pytest.raises(Exception, match=sentence):
             read(spark, path).collect()
