@@ -26,6 +26,8 @@ from offsetfs.pipeline.log_directories import LogDirectories, opened
 from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.reader import read, splits_of
 from offsetfs.pipeline.scan_range import DataLoss, Range, check_named, selected, start_of, view_of
+from offsetfs.storage import TopicPartition
+from offsetfs.storage.errors import UnknownPartition
 
 Offsets = dict[str, dict[str, int]]
 
@@ -92,14 +94,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _begins(self, directory: LogDirectories, start: Offsets, end: Offsets) -> Offsets:
-        """Return where each partition of `end` goes on: where it was left, and at its beginning when it is new."""
+        """Return the offset from which each partition of `end` is read next: a new one from its log start.
+
+        A new partition that was deleted since has nothing left to read; `partitions` reports it.
+        """
         begins: Offsets = {}
         for topic, numbers in end.items():
-            for number in numbers:
+            for number, stop in numbers.items():
                 left = start.get(topic, {}).get(number)
                 if left is None:
-                    wanted = next(each for each in directory.partitions() if str(each) == f"{topic}-{number}")
-                    left = directory.log(wanted).log_start_offset
+                    try:
+                        left = directory.log(TopicPartition(topic, int(number))).log_start_offset
+                    except UnknownPartition:
+                        left = stop
                 begins.setdefault(topic, {})[number] = left
         return begins
 
@@ -115,15 +122,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return splits_of(directory, [each for each in ranges if each.start < each.end], self._options)
 
     def _check_none_is_gone(self, start: Offsets, end: Offsets) -> None:
-        gone = [
-            f"{topic}-{number}" for topic, each in start.items() for number in each if number not in end.get(topic, {})
-        ]
-        if gone and self._options.fails_on_data_loss:
-            raise DataLoss(f"{gone[0]} was deleted while it was followed; failOnDataLoss=false goes on")
+        for topic, each in start.items():
+            for number in each:
+                if number not in end.get(topic, {}):
+                    self._lose(TopicPartition(topic, int(number)))
+
+    def _lose(self, partition: TopicPartition) -> None:
+        """Raise `DataLoss` for a partition that was deleted, unless the query permits losses."""
+        if self._options.fails_on_data_loss:
+            raise DataLoss(f"{partition} was deleted while it was followed; failOnDataLoss=false goes on")
 
     def _range(self, directory: LogDirectories, wanted: Range) -> Range:
-        """Return what is left of a range. `DataLoss` when retention was faster, or the log was cut or made anew."""
-        log = directory.log(wanted.name)
+        """Return what is left of a range.
+
+        `DataLoss` if retention removed records, or if the log was cut, deleted or created again.
+        """
+        try:
+            log = directory.log(wanted.name)
+        except UnknownPartition:
+            self._lose(wanted.name)
+            return Range(wanted.topic, wanted.partition, wanted.end, wanted.end)
         start = max(wanted.start, log.log_start_offset)
         end = min(wanted.end, log.next_offset)
         if (start > wanted.start or end < wanted.end) and self._options.fails_on_data_loss:

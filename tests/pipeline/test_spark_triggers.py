@@ -76,6 +76,30 @@ def test_a_micro_batch_waits_for_the_least_but_not_for_ever(logs: Path) -> None:
     assert end(7) == 8
 
 
+@pytest.mark.parametrize("start", [{"orders": {"0": 0}}, {"orders": {"0": 0, "1": 1}}], ids=["new", "followed"])
+def test_a_partition_that_was_deleted_before_its_micro_batch_is_a_loss(logs: Path, start: Any) -> None:
+    from offsetfs.pipeline.scan_range import DataLoss
+    from offsetfs.pipeline.schema import schema_of
+    from offsetfs.pipeline.stream_reader import StreamReader
+
+    def reader_of(fails: str) -> StreamReader:
+        options = ReadOptions.parse({"path": str(logs), "failOnDataLoss": fails}, is_stream=True)
+        return StreamReader(options, schema_of(options))
+
+    end = {"orders": {"0": 2, "1": 3}}  # of the checkpoint of a stream that ended before it read orders-1
+    with pytest.raises(DataLoss, match="orders-1 was deleted while it was followed; failOnDataLoss=false goes on"):
+        reader_of("true").partitions(start, end)
+    splits: Any = reader_of("false").partitions(start, end)
+    assert [(each.partition, each.start, each.end) for split in splits for each in split.ranges] == [(0, 0, 2)]
+    with contextlib.closing(LogDirectory.open(str(logs))) as directory:
+        directory.create_partition(TopicPartition("orders", 1))
+    append(logs, 3, "orders-1")
+    stopping = reader_of("false")
+    stopping.prepareForTriggerAvailableNow()
+    shutil.rmtree(logs / "orders-1")
+    assert stopping.latestOffset(start, stopping.getDefaultReadLimit()) == end
+
+
 def test_a_stream_of_spark_waits_as_well(spark: Any, logs: Path, tmp_path: Path) -> None:
     frame = spark.readStream.format("offsetfs").option("minOffsetsPerTrigger", 5).load(str(logs))
     writer = frame.writeStream.format("memory").queryName("waited").option("checkpointLocation", str(tmp_path / "c"))
