@@ -1,7 +1,7 @@
-"""What stat(2) shows: modes, owners, sizes, times, and how long the kernel may believe them.
+"""The attributes that stat(2) returns: mode, owner, size, times, and how long the kernel may cache them.
 
-Sizes are exact. Derived files have no blocks, so that du counts what is on disk and nothing twice. What cannot change
-is believed for ever, what can change is asked for each time.
+Sizes are exact. Derived files have no blocks, so that du counts each byte on disk once. The kernel caches attributes
+that cannot change without a limit, and requests all others each time.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pyfuse3 import EntryAttributes
 
 FOREVER_S = 1e9  # 31 years; the kernel adds it to its clock without overflow
 NEVER_S = 0.0
-DIRECTORY_S = 1.0  # every path is walked through them: asking each time costs two requests more for each open
+DIRECTORY_S = 1.0  # every path leads through directories: without a cache each open costs two more requests
 REMOVABLE_S = 1.0
-"""How long the name of a record or a sealed segment is believed. What it names never changes; but retention, compaction
-and a running broker remove it, and no later than this the name is gone for everybody. A `cat` pays nothing for it, or,
-when the last one is longer ago than this, one request in twenty times its own length."""
+"""How long the kernel caches the name of a record or a sealed segment. The file never changes, but retention,
+compaction or a running broker may remove it. After this time at most no process finds the name. The limit costs a `cat`
+at most one request, a twentieth of its duration."""
 
 PREFERRED_READ_BYTES = 1 << 20
-"""What st_blksize says of long files: cat and cp then read a megabyte at a time, in an eighth of the requests."""
+"""st_blksize of long files: it makes cat and cp read a megabyte at a time, with an eighth of the requests."""
 
 RECORD_MODE = 0o444
 APPEND_MODE = 0o220
@@ -50,7 +50,7 @@ class Attributes:
         entry_timeout_s: float = NEVER_S,
         blocks: int = 0,
     ) -> EntryAttributes:
-        """Return those of a regular file; `blocks` of 512 bytes are what it takes on disk."""
+        """Return the attributes of a regular file. `blocks`: its size on disk, in units of 512 bytes."""
         entry = self._entry(inode, stat.S_IFREG | (mode & self._kept_bits), size, mtime_ns)
         entry.attr_timeout = attr_timeout_s
         entry.entry_timeout = entry_timeout_s
@@ -58,9 +58,9 @@ class Attributes:
         return entry
 
     def directory(self, inode: int, mtime_ns: int = 0, *, writable: bool = False) -> EntryAttributes:
-        """Return those of a directory; `writable`: mkdir or rmdir works in it.
+        """Return the attributes of a directory. `writable`: mkdir or rmdir works in it.
 
-        One link: the count says nothing, as in btrfs.
+        The link count is 1, as in btrfs: it does not count subdirectories.
         """
         mode = WRITABLE_DIRECTORY_MODE if writable else DIRECTORY_MODE
         entry = self._entry(inode, stat.S_IFDIR | (mode & self._kept_bits), 0, mtime_ns)
@@ -68,7 +68,7 @@ class Attributes:
         return entry
 
     def link(self, inode: int, target: bytes) -> EntryAttributes:
-        """Return those of a symbolic link: never changing itself, its name asked for each time."""
+        """Return the attributes of a symbolic link. The link never changes; the kernel looks its name up each time."""
         entry = self._entry(inode, stat.S_IFLNK | 0o777, len(target), 0)
         entry.attr_timeout = FOREVER_S
         entry.entry_timeout = NEVER_S
@@ -86,7 +86,7 @@ class Attributes:
 
 
 def set_times(entry: EntryAttributes, mtime_ns: int) -> None:
-    """Set all three times: nothing here is changed or read apart from being written."""
+    """Set all three times to the time of the last write."""
     entry.st_mtime_ns = mtime_ns
     entry.st_ctime_ns = mtime_ns
     entry.st_atime_ns = mtime_ns

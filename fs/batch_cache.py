@@ -1,4 +1,4 @@
-"""Batches that were read lately, found by any offset in them. For use on the event loop alone."""
+"""A cache of recently read batches, found by any offset in them. For the event loop only."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Hashable
 from offsetfs.storage.records.batch import Batch
 
 Source = Hashable
-"""What a batch was read from: a partition, as long as its segments stay."""
+"""The source of a batch: a partition, until one of its segments is replaced."""
 
 
 class BatchCache:
-    """At most `bytes_max` bytes of batches, inflated records included; what was used longest ago goes first."""
+    """An LRU cache of at most `bytes_max` bytes of batches, inflated records included."""
 
     __slots__ = ("_bases", "_batches", "bytes", "bytes_max", "hits", "misses")
 
@@ -23,10 +23,10 @@ class BatchCache:
         self.hits = 0
         self.misses = 0
         self._batches: OrderedDict[tuple[Source, int], tuple[Batch, int]] = OrderedDict()
-        self._bases: dict[Source, list[int]] = {}  # base offsets of what is kept, sorted
+        self._bases: dict[Source, list[int]] = {}  # base offsets of the cached batches, sorted
 
     def find(self, source: Source, offset: int) -> Batch | None:
-        """Return the kept batch of that source whose range holds `offset`."""
+        """Return the cached batch of `source` that contains `offset`, None if there is none."""
         batch = self._find(source, offset)
         if batch is None:
             self.misses += 1
@@ -49,7 +49,7 @@ class BatchCache:
         return batch
 
     def keep(self, source: Source, batch: Batch) -> None:
-        """Keep a batch. Its buffer counts with its inflated records; one larger than all room is not kept."""
+        """Add a batch. Its size is that of buffer and inflated records. A batch above `bytes_max` is not cached."""
         key, size = (source, batch.base_offset), _memory(batch)
         if key in self._batches or size > self.bytes_max:
             return
@@ -69,6 +69,6 @@ class BatchCache:
 
 
 def _memory(batch: Batch) -> int:
-    owner = batch.data.obj  # a look-up reads ahead: the buffer may be longer than the batch
+    owner = batch.data.obj  # the buffer may be longer than the batch, because look-ups read ahead
     buffered = len(owner) if isinstance(owner, bytes | bytearray) else len(batch.data)
     return buffered + (len(batch.payload()) if batch.header.codec else 0)

@@ -1,11 +1,10 @@
-"""What a mount counts while it works, for `.offsetfs/stats` and `.offsetfs/metrics`.
+"""The counters of a mount, for `.offsetfs/stats` and `.offsetfs/metrics`.
 
-Plain integers that only rise (but for `followers`), touched on the event loop alone: a request pays for two or three
-additions, a batch for as many. Nothing here is made into text; what shows it takes a copy (see report) and leaves the
-loop.
+Plain integers that only increase, except `followers`. Only the event loop changes them: a request costs two or three
+additions, a batch as many. `report` copies them; other threads format the copy.
 
-Partitions beyond the first thousand that are used share one place, so that neither memory nor what is scraped grows
-with the number of partitions; sums over all places stay right.
+The first thousand used partitions have their own counters, all others share one set. This bounds the memory and the
+size of the metrics, and sums stay correct.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ DURATION_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
 
 @dataclass(slots=True)
 class PartitionCounts:
-    """What was done with one partition. Bytes appended are those of batches before compression."""
+    """The counters of one partition. `appended_bytes` counts batches before compression."""
 
     appended_records: int = 0
     appended_bytes: int = 0
     appended_batches: int = 0
     lost_records: int = 0
-    """Records that were taken, and could not be written."""
+    """Records that were accepted and could not be written."""
     reads: int = 0
-    """Requests of the kernel; what it has in its page cache it does not ask for."""
+    """Read requests of the kernel. Reads from its page cache cause none."""
     read_bytes: int = 0
     followers: int = 0
-    """Open `follow` files. Rises and falls."""
+    """The number of open `follow` files now."""
 
 
 @dataclass(slots=True)
 class DutyCounts:
-    """How often a duty did something, or failed, and what it freed."""
+    """The counters of one background task: runs that changed a log, failed runs, and what they freed."""
 
     runs: int = 0
     failures: int = 0
@@ -47,7 +46,7 @@ class DutyCounts:
 
 
 class Durations:
-    """How long something took, as a histogram: `counts[i]` took at most `DURATION_BOUNDS_S[i]`, the last one longer."""
+    """A histogram of durations: `counts[i]` took at most `DURATION_BOUNDS_S[i]`, the last count longer."""
 
     __slots__ = ("counts", "sum_s")
 
@@ -66,7 +65,7 @@ class Durations:
 
 @dataclass(slots=True, eq=False)
 class Counters:
-    """Everything that one mount counts."""
+    """All counters of one mount."""
 
     requests: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     """By handler: lookup, read, …"""
@@ -77,12 +76,12 @@ class Counters:
     sync_failures: int = 0
     partitions: dict[TopicPartition, PartitionCounts] = field(default_factory=dict)
     others: PartitionCounts = field(default_factory=PartitionCounts)
-    """Of all partitions for which there was no place of their own."""
+    """The sum of all partitions without their own counters."""
     elsewhere: PartitionCounts = field(default_factory=PartitionCounts)
-    """Of files outside the partitions."""
+    """The counters of files outside the partitions."""
 
     def of(self, partition: TopicPartition) -> PartitionCounts:
-        """Return where to count what is done with `partition`. To be kept: the next call may cost a look-up only."""
+        """Return the counters of `partition`. Callers keep them, so that a request costs no look-up."""
         counts = self.partitions.get(partition)
         if counts is None:
             if len(self.partitions) >= PARTITIONS_MAX:
@@ -91,5 +90,5 @@ class Counters:
         return counts
 
     def forget(self, partition: TopicPartition) -> None:
-        """The partition was deleted: its place is free for another one."""
+        """Drop the counters of a deleted partition; another partition may then have its own."""
         self.partitions.pop(partition, None)

@@ -1,11 +1,11 @@
-"""Any bytes as a name in a directory, and back: of groups and of keys.
+"""Encodes any bytes as a file name, and back: the names of groups and keys.
 
-A key that is too long for a name has a digest as name: `%sha256-` and 64 hexadecimal digits, in lower case. This is no
-percent-encoded name, so the two cannot meet.
+Bytes that no file name can contain are percent-encoded: `/`, control characters, and `%` itself. `.` and `..` become
+`%2E` and `%2E%2E`, and the empty string becomes `%`. The encoding is canonical: a name that encodes a byte without need
+is not valid.
 
-What no file name may hold is written with percent signs: `/`, control characters, and `%` itself. `.` and `..` are
-`%2E` and `%2E%2E`, and what has no bytes is `%`. Everything has exactly one name, so that a name that says more than it
-must is nobody's.
+The name of a key that is too long for a file name is a digest: `%sha256-` and 64 hexadecimal digits in lower case.
+This is no valid percent-encoding, so it cannot collide with one.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _WHOLE = {b"": b"%", b".": b"%2E", b"..": b"%2E%2E"}  # names that no file can h
 
 
 def encoded(data: bytes) -> bytes | None:
-    """Return the name of `data`; None when it would be too long for one."""
+    """Return the name of `data`. None if the name would be too long."""
     name = _WHOLE.get(data) or _UNSAFE.sub(lambda match: b"%%%02X" % match[0][0], data)
     return name if len(name) <= NAME_BYTES_MAX else None
 
 
 def decoded_key(name: bytes) -> bytes | KeyDigest | None:
-    """Return the key, or the digest of a long key, that has this name; None when nothing has.
+    """Return the key, or the digest of a long key, with this name. None if the name is not valid.
 
-    As `decoded`, with bytes from 128 on also as `%FF`, for shells and scripts.
+    Unlike `decoded`, this accepts bytes from 128 on also percent-encoded (`%FF`), for shells and scripts.
     """
     if digest := _DIGEST.fullmatch(name):
         return KeyDigest(bytes.fromhex(digest[1].decode()))
@@ -40,6 +40,6 @@ def decoded_key(name: bytes) -> bytes | KeyDigest | None:
 
 
 def decoded(name: bytes) -> bytes | None:
-    """Return what has this name, None when nothing has."""
+    """Return the bytes with this name. None if the name is not valid."""
     data = b"" if name == _WHOLE[b""] else _ENCODED.sub(lambda match: bytes([int(match[1], 16)]), name)
     return data if encoded(data) == name else None

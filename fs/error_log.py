@@ -1,12 +1,11 @@
-"""What `.offsetfs/errors` shows: the last thousand different faults, each with its place and its cure.
+"""The recent errors: the content of `.offsetfs/errors`, at most a thousand different faults with path and remedy.
 
     2026-11-21T13:05:07.123Z EBADMSG read orders-0/42: …0000.log, position 120: checksum; CURE (3 times)
     when                     errno   op   path         cause                              cure
 
-The same fault again only moves its line to the end and counts: a `grep -r` over a damaged segment must not push
-everything else out. Lines hold no record contents, and control characters in names are escaped. Where no system call
-was answered with an errno, as when a duty failed that nobody asked for, a minus stands in its place, and where there is
-no path as well.
+A repeated fault moves its line to the end and increments its count, because a `grep -r` over a damaged segment must not
+displace all other lines. Lines contain no record contents, and control characters in names are escaped. A minus stands
+for a missing errno, as of a failed background task, and for a missing path.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ UNKNOWN_CURE = "the log of the mount says more"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One line. `op`: the system call or duty; `path`: in the mount; `cure`: what helps."""
+    """One line. `op`: the system call or background task. `path`: in the mount. `cure`: the remedy."""
 
     errno: int | None
     op: str
@@ -39,25 +38,25 @@ class Fault:
 
 
 class ErrorLog:
-    """A bounded memory of faults. Safe to use from several threads: each step is one dictionary operation."""
+    """A bounded list of faults. Safe for several threads, because each step is one dictionary operation."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._lines: OrderedDict[str, tuple[str, int]] = OrderedDict()  # text → (when last, how often)
         self.count = 0
-        """How many faults were noted since the beginning."""
+        """How many faults were recorded since the mount started, repeated ones included."""
 
     def add(self, error: BaseException, op: str, path: str) -> int:
-        """Remember `error`, met by `op` on `path`; return its errno."""
+        """Record `error`, which `op` raised for `path`; return its errno."""
         number = errno_of(error)
         cause = _text(error)
         if path and not cause.startswith(f"{path}/"):
-            cause = cause.removeprefix(path).lstrip(",: ")  # no need to name it twice
+            cause = cause.removeprefix(path).lstrip(",: ")  # the line names the path already
         self.report(Fault(number, op, path, cause, cure_of(error) or UNKNOWN_CURE))
         return number
 
     def report(self, fault: Fault) -> None:
-        """Remember a fault."""
+        """Record a fault."""
         line = _printable(str(fault))
         count = self._lines.pop(line, ("", 0))[1] + 1
         self._lines[line] = (_stamp(self._now()), count)

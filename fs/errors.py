@@ -1,6 +1,6 @@
-"""Which errno each error of the engine becomes: one table, used by every handler of the mount.
+"""Maps each error of the engine to an errno: one table for all handlers of the mount.
 
-The errno names the cause in the only word a system call has; the story (path, position, offset, cure) goes to
+A system call returns only the errno. The details (path, position, offset, remedy) go to
 `.offsetfs/errors` (see `error_log`). An error class that is not listed takes the errno of its nearest listed ancestor.
 """
 
@@ -11,18 +11,18 @@ import errno
 from offsetfs.storage import errors
 
 ERRNO: dict[type[BaseException], int] = {
-    # a directory is opened
+    # opening a directory
     errors.NotALogDirectory: errno.ENOTDIR,
     errors.LogDirectoryLocked: errno.EBUSY,
     errors.DuplicatePartition: errno.EEXIST,
     errors.InvalidCheckpoint: errno.EUCLEAN,
     errors.InvalidSnapshot: errno.EUCLEAN,
-    # something is named
+    # names and settings
     errors.InvalidName: errno.EINVAL,
     errors.InvalidConfig: errno.EINVAL,
     errors.UnknownPartition: errno.ENOENT,
     errors.PartitionExists: errno.EEXIST,
-    # a log is read
+    # reading a log
     errors.OffsetOutOfRange: errno.ENOENT,
     errors.CorruptBatch: errno.EBADMSG,
     errors.MalformedBatch: errno.EUCLEAN,
@@ -30,7 +30,7 @@ ERRNO: dict[type[BaseException], int] = {
     errors.DecompressionLimit: errno.EFBIG,
     errors.RecordsLeftOut: errno.EIO,
     errors.WouldBlock: errno.EAGAIN,
-    # a log is written
+    # writing a log
     errors.RecordTooLarge: errno.EMSGSIZE,
     errors.ReadOnlyLog: errno.EROFS,
     errors.UnrecoveredLog: errno.EUCLEAN,
@@ -38,7 +38,7 @@ ERRNO: dict[type[BaseException], int] = {
     errors.PolicyViolation: errno.EPERM,
     errors.NoOffsetsTopic: errno.EPERM,
     errors.SegmentsChanged: errno.EAGAIN,
-    # anything else of the engine's
+    # any other error of the engine
     errors.StorageError: errno.EIO,
     MemoryError: errno.ENOMEM,
     OverflowError: errno.EOVERFLOW,  # an inode number that does not fit
@@ -51,14 +51,14 @@ _ANSWER_ERRNOS = frozenset({errno.ENOENT, errno.EAGAIN, errno.EINTR, errno.ESTAL
 
 
 def is_fault(error: BaseException) -> bool:
-    """Whether `error` belongs into `.offsetfs/errors`; others only say that something is not there, or not yet."""
+    """Whether `error` belongs into `.offsetfs/errors`. Others only report that something does not exist, or not yet."""
     if isinstance(error, OSError):
         return error.errno not in _ANSWER_ERRNOS
     return type(error) not in _ANSWERS
 
 
 def errno_of(error: BaseException) -> int:
-    """Return the errno that a system call answers for `error`; EIO for what nobody foresaw."""
+    """Return the errno that a system call returns for `error`. EIO for an unexpected error."""
     if isinstance(error, OSError):
         return error.errno or errno.EIO
     for ancestor in type(error).__mro__:
@@ -68,7 +68,7 @@ def errno_of(error: BaseException) -> int:
 
 
 def name_of(number: int) -> str:
-    """Return the name of an errno; of the two names that EOPNOTSUPP has, the one in use here."""
+    """Return the name of an errno. Linux has two names for one number; this returns EOPNOTSUPP, not ENOTSUP."""
     return "EOPNOTSUPP" if number == errno.EOPNOTSUPP else errno.errorcode.get(number, str(number))
 
 
@@ -91,7 +91,7 @@ _CURES = {
 
 
 def cure_of(error: BaseException) -> str | None:
-    """Return what helps, as the docstring of the error's class or a table of errnos says it; None: nothing is known."""
+    """Return the remedy, from the docstring of the error's class or the table of errnos. None if there is none."""
     if isinstance(error, OSError):
         return _CURES.get(error.errno or 0)
     if not isinstance(error, errors.StorageError):

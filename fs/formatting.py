@@ -1,4 +1,4 @@
-"""Numbers as people read them, and tables of them."""
+"""Formats numbers, sizes, durations and tables for users."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows of the same length as lines: the first column to the left, all others to the right."""
+    """Return rows of equal length as lines, the first column aligned left and all others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -17,7 +17,7 @@ def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def count(number: float) -> str:
-    """Return a number with three digits or so: `7`, `1.21 k`, `64.2 M`."""
+    """Return a number with about three digits: `7`, `1.21 k`, `64.2 M`."""
     for unit in ("", " k", " M", " G"):
         if number < 999.5 or unit == " G":
             break

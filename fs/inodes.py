@@ -1,16 +1,16 @@
-"""Inode numbers that say what they name, so that no table grows with what was looked up.
+"""Inode numbers that encode which file they belong to, so that no table grows with the look-ups.
 
     63      59 58              40 39                                     0
     +---------+------------------+----------------------------------------+
     |  kind   |    partition     |                 number                 |
     +---------+------------------+----------------------------------------+
 
-`partition` is the place of a partition in the list of those seen so far, from 1 on and never given again; 0 is the
-mount itself. `number` depends on the kind: for a record it is the offset less the partition's anchor, the base offset
-of its first segment when it was first opened. An inode never changes what it means: a symbolic link's carries its
-target, a growing view's its generation.
+`partition` is the number of a partition in order of first access, from 1 on and never reused; 0 is the mount itself.
+`number` depends on the kind: for a record it is the offset minus the partition's anchor, the base offset of its first
+segment at the first open. An inode always belongs to the same file: that of a symbolic link encodes its target, that
+of a growing file its generation.
 
-The root is 1, because FUSE says so: kind `FIXED`, partition 0, number `Fixed.DIRECTORY`.
+The root is 1, as FUSE requires: kind `FIXED`, partition 0, number `Fixed.DIRECTORY`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _KIND_SHIFT = NUMBER_BITS + PARTITION_BITS
 
 
 class Kind(IntEnum):
-    """What a number means. At most 32."""
+    """The kind of a file, which defines the meaning of the number. At most 32 kinds."""
 
     FIXED = 0
     """One of `Fixed`: there is one in the mount, or one in each partition."""
     RECORD = 1
     """The offset of a record."""
     VALUES = 2
-    """The generation of `values`: retention and compaction begin a new one."""
+    """The generation of `values`: retention and compaction start a new one."""
     SEGMENT = 3
-    """The place of a file among those of this partition's segments that were seen so far: compaction and retention put
-    other files under the same names."""
+    """The number of a segment's file, in order of first access. The name would not suffice: compaction and retention
+    replace files by others with the same names."""
     LINK = 4
     """`first`, `latest`: the offset they point to."""
     TIME_LINK = 5
@@ -48,11 +48,11 @@ class Kind(IntEnum):
     TIME_DIRECTORY = 7
     """A year, month, day or hour: minutes since 1970 × 4 + level."""
     GROUP = 8
-    """`groups/<group>`: the place of the group among those seen so far. Partition 0, as the next two."""
+    """`groups/<group>`: the number of the group, in order of first access. Partition 0, as the next two."""
     GROUP_LAG = 9
     """`groups/<group>/lag`: the same."""
     GROUP_COMMIT = 10
-    """`groups/<group>/<partition>`: the group's place, and 20 bits for that of the partition among those committed."""
+    """`groups/<group>/<partition>`: the group's number, and 20 bits for that of the partition."""
     RECORDS = 11
     """The generation of `records.ndjson`, as for `values`."""
     RECORD_JSON = 12
@@ -62,21 +62,21 @@ class Kind(IntEnum):
     RECORD_HEADERS = 14
     """`<offset>.headers`: the offset."""
     RANGE = 15
-    """`range/A..B`, `last/N`: the place among those that the kernel still knows (see `lookup_numbers`)."""
+    """`range/A..B`, `last/N`: the number that the look-up assigned (`lookup_numbers`)."""
     FOLLOW = 16
     """`follow@A`: the same."""
     KEYED = 17
     """`by-key/<key>`: the same."""
     TOPIC = 18
-    """`topics/<topic>`: the place of the topic among those seen so far. Partition 0, as the next."""
+    """`topics/<topic>`: the number of the topic, in order of first access. Partition 0, as the next."""
     TOPIC_APPEND = 19
-    """`topics/<topic>/append[.ndjson]`: the place of the topic × 2, and 1 for lines of JSON."""
+    """`topics/<topic>/append[.ndjson]`: the number of the topic × 2, plus 1 for JSON lines."""
     TOPIC_KEYS = 20
-    """`topics/<topic>/by-key`: the place of the topic. What is found there has an inode of its partition."""
+    """`topics/<topic>/by-key`: the number of the topic. The files in it have inodes of their partition."""
     GROUP_STATE = 21
-    """`groups/<group>/state`: the place of the group."""
+    """`groups/<group>/state`: the number of the group."""
     TOPIC_FOLLOW = 22
-    """`topics/<topic>/follow[@A]`: the place among those that the kernel still knows (see `lookup_numbers`)."""
+    """`topics/<topic>/follow[@A]`: the number that the look-up assigned (`lookup_numbers`)."""
     TOPIC_SNAPSHOT = 23
     """`topics/<topic>/values`, `records.ndjson`: the same."""
 
@@ -110,7 +110,7 @@ class Fixed(IntEnum):
 
 
 class Inode(NamedTuple):
-    """The parts of an inode number. `kind` is a plain int: the number may come from anywhere."""
+    """The parts of an inode number. `kind` is a plain int: a number from the kernel may have an unknown kind."""
 
     kind: int
     partition: int
@@ -118,14 +118,14 @@ class Inode(NamedTuple):
 
 
 def pack(kind: int, partition: int, number: int) -> int:
-    """Return the inode number; OverflowError when a part has no room (a partition of over 10¹² records)."""
+    """Return the inode number. OverflowError if a part is too large (a partition of over 10¹² records)."""
     if not (0 <= number <= NUMBER_MAX and 0 <= partition <= PARTITION_MAX):
         raise OverflowError(f"no inode number for partition {partition}, number {number}")
     return kind << _KIND_SHIFT | partition << _PARTITION_SHIFT | number
 
 
 def unpack(inode: int) -> Inode:
-    """Return what `pack` was given."""
+    """Return the parts of an inode number, the inverse of `pack`."""
     return Inode(inode >> _KIND_SHIFT, inode >> _PARTITION_SHIFT & PARTITION_MAX, inode & NUMBER_MAX)
 
 

@@ -1,12 +1,12 @@
-"""Whether a process that waits for us has a signal to die of.
+"""Detects in /proc that a process which waits for a reply of the mount has a pending signal.
 
-The kernel does not let a process go that waits for an answer of the mount, not even for SIGKILL, and pyfuse3 hands on
-no word of it. But it shows in /proc: a reader that was sent a signal has it pending, because it cannot take it. Who
-waits for an answer stands in `request_wait_answer`, so it can be told whether the process that opened a file is the
-one that reads it, or another of its threads, or one of its children, to which a shell has passed the descriptor on.
+The kernel keeps a process waiting until the daemon replies, even after SIGKILL, and pyfuse3 does not pass the kernel's
+INTERRUPT requests on. /proc shows the signal: it stays pending, because the process cannot handle it. A process that
+waits for a reply has the wait channel `request_wait_answer`. This identifies the reader: the process that opened the
+file, another of its threads, or a child that inherited the descriptor from a shell.
 
-A reader without a signal sleeps where a signal would wake it; the kernel then puts it to a sleep that nothing ends. So
-one letter tells most of the time, and a look costs about 12 µs; `waiting` looks a few times a second.
+A reader without a signal is in interruptible sleep (state S); after a signal the kernel puts it into uninterruptible
+sleep (state D). So one letter suffices in most cases. A check costs about 12 µs, and `waiting` makes a few per second.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import os
 from collections.abc import Iterator
 
 _WAITS_HERE = (b"request_wait_answer", b"0", b"")
-"""Where a reader stands; the latter two where the kernel does not tell us."""
+"""The wait channels of a reader; the kernel shows the latter two if it hides wait channels."""
 
 _FAMILY_MAX = 64
-"""How many threads are looked at for one reader: bounds a look at a shell with many children."""
+"""How many threads one check reads: bounds the cost for a shell with many children."""
 
 _BYTES_MAX = 16 << 10
 
 
 class Seen(enum.Enum):
-    """What is seen of a reader."""
+    """The result of a check."""
 
-    WAITS = "it waits, and has no signal to take"
-    INTERRUPTED = "a signal waits for it"
-    NOTHING = "no process is seen that waits: it is gone, or hidden, or passed the file on to a stranger"
+    WAITS = "the reader waits and has no pending signal"
+    INTERRUPTED = "the reader has a pending signal"
+    NOTHING = "no waiting process is visible: it ended, is hidden, or passed the file to an unrelated process"
 
 
 def look(pid: int, proc: str = "/proc") -> Seen:
-    """Return what is seen of the process or thread `pid` (0: hidden), which opened a file that somebody reads now."""
+    """Check the process or thread `pid` (0: hidden), which opened a file with a blocked read."""
     seen = _look_at(pid, proc) if pid > 0 else Seen.NOTHING
     if seen is not Seen.NOTHING or pid <= 0:
         return seen
@@ -49,7 +49,7 @@ def _look_at(pid: int, proc: str) -> Seen:
     if _read(f"{proc}/{pid}/wchan") not in _WAITS_HERE:
         return Seen.NOTHING
     state = (_read(f"{proc}/{pid}/stat") or b"").rpartition(b")")[2][1:2]
-    if state == b"D":  # the sleep that nothing ends begins with a signal
+    if state == b"D":  # uninterruptible sleep begins with a signal
         return Seen.INTERRUPTED if _has_signal(pid, proc) else Seen.WAITS
     return Seen.WAITS if state == b"S" else Seen.NOTHING
 
@@ -67,7 +67,7 @@ def _has_signal(pid: int, proc: str) -> bool:
 def _family(pid: int, proc: str) -> Iterator[int]:
     """Yield the threads of a process, then those of its children, and so on."""
     processes = [pid]
-    for process in processes:  # grows meanwhile
+    for process in processes:  # the loop appends to the list
         try:
             threads = [int(name) for name in os.listdir(f"{proc}/{process}/task")]
         except OSError:
@@ -84,7 +84,7 @@ def _read(path: str) -> bytes | None:
         return None
     try:
         return os.read(fd, _BYTES_MAX)
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return None
     finally:
         os.close(fd)

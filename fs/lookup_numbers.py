@@ -1,8 +1,7 @@
-"""Numbers for what is reached by name only and has no number of its own: `range/A..B`, `follow@A`, `by-key/<key>`.
+"""Inode numbers of files that exist by name only: `range/A..B`, `follow@A`, `by-key/<key>`.
 
-A number is given when a name is looked up, and kept until the kernel has forgotten it as often as it was told: what
-was looked up once and never again takes no memory. A number is never given again, so an inode never means another
-thing.
+A look-up assigns a number. The number is kept until the kernel has sent FORGET for as many look-ups as it got replies,
+so that a name that is not used any more takes no memory. Numbers are never reused: an inode always means the same file.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class _Known(Generic[K]):
 
 
 class LookupNumbers(Generic[K]):
-    """The things of one kind that the kernel knows, by number. On the event loop alone."""
+    """The files of one kind that the kernel knows, by number. For the event loop only."""
 
     def __init__(self) -> None:
         self._known: dict[int, _Known[K]] = {}
@@ -35,7 +34,7 @@ class LookupNumbers(Generic[K]):
         return len(self._known)
 
     def look_up(self, thing: K) -> int:
-        """Return the number of `thing`, and count that the kernel is told of it. Only for replies to LOOKUP."""
+        """Return the number of `thing` and count one look-up. Only for replies to LOOKUP."""
         number = self._numbers.get(thing)
         if number is None:
             self._last = number = self._last + 1
@@ -45,14 +44,14 @@ class LookupNumbers(Generic[K]):
         return number
 
     def at(self, number: int) -> K:
-        """Return what has this number; ESTALE for one that was never given, or is forgotten."""
+        """Return the thing with this number. ESTALE for a number that was never assigned, or is forgotten."""
         known = self._known.get(number)
         if known is None:
             raise FUSEError(errno.ESTALE)
         return known.thing
 
     def forget(self, number: int, lookups: int) -> None:
-        """The kernel forgets so many of the look-ups that it was told of."""
+        """Count FORGET for so many look-ups; drop the number after the last one."""
         known = self._known.get(number)
         if known is None:
             return

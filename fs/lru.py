@@ -1,4 +1,4 @@
-"""A cache bounded by bytes: what was used longest ago goes first. For use on the event loop alone."""
+"""An LRU cache that is bounded by bytes. For the event loop only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class Lru(Generic[V]):
-    """Values by key, at most `bytes_max` bytes of them; a value larger than that is not kept at all."""
+    """Values by key, at most `bytes_max` bytes in total. A value above `bytes_max` is not cached."""
 
     __slots__ = ("_entries", "bytes", "bytes_max", "hits", "misses")
 
@@ -31,7 +31,7 @@ class Lru(Generic[V]):
         return entry[0]
 
     def put(self, key: Hashable, value: V, size: int) -> None:
-        """Keep `value`, which holds about `size` bytes of memory."""
+        """Add `value`, which takes about `size` bytes of memory."""
         self.drop(key)
         if size > self.bytes_max:
             return

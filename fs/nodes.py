@@ -1,4 +1,4 @@
-"""What a file, a link and a directory of the mount can do. One class a kind; the `number` says which one of its kind.
+"""The interfaces of files, links and directories of the mount. One class per kind; `number` selects one of its kind.
 
 directories     /, orders-0                  views          values, records.ndjson
 record_listing  the records in `ls`          segment_files  segments/*
@@ -22,7 +22,7 @@ from typing import Protocol, TypeGuard, runtime_checkable
 from pyfuse3 import EntryAttributes, PollHandle
 
 Reply = Callable[[bytes, EntryAttributes, int], bool]
-"""Called with name, attributes, and the place after the entry; False: no room, this entry comes first next time."""
+"""Called with name, attributes, and the position after the entry. False: the reply is full; resume with this entry."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -42,13 +42,13 @@ class Sink(Handle, Protocol):
     """An open file that takes writes."""
 
     async def write(self, data: bytes) -> int:
-        """Take `data`, or the beginning of it; return how many bytes were taken. OSError when it was none of them."""
+        """Accept `data` or the beginning of it; return how many bytes. OSError if none was accepted."""
 
     async def flush(self) -> None:
         """A copy of the descriptor was closed."""
 
     async def fsync(self) -> None:
-        """Return when what was taken is on disk."""
+        """Return when the accepted bytes are on disk."""
 
 
 @runtime_checkable
@@ -61,13 +61,13 @@ class Closable(Handle, Protocol):
 
 @runtime_checkable
 class PlacedSink(Sink, Protocol):
-    """One that may mind where in the file bytes are written, and how long the file is."""
+    """A sink that may depend on the position of a write and on the length of the file."""
 
     def place(self, position: int) -> None:
-        """The next write is meant for this position."""
+        """Set the position of the next write."""
 
     def resize(self, size: int) -> None:
-        """Let the file end at `size`; OSError EINVAL where it cannot."""
+        """Set the length of the file. OSError EINVAL if that is not possible."""
 
 
 @runtime_checkable
@@ -75,9 +75,9 @@ class Pollable(Handle, Protocol):
     """An open file that is not always ready."""
 
     async def poll(self, number: int, poll: PollHandle | None) -> int:
-        """Return the events of poll(2) that hold now, and notify `poll` when they may be others.
+        """Return the current events of poll(2), and notify `poll` when they may have changed.
 
-        `number` is the handle's: the kernel forgets the last `poll` when it brings another one.
+        `number` is that of the handle. The kernel drops the previous `poll` of a handle when it sends a new one.
         """
 
 
@@ -101,7 +101,7 @@ def is_pollable(handle: bytes | Handle) -> TypeGuard[Pollable]:
     return _is_pollable(type(handle))
 
 
-# Asked at each write and each close, and looking for the methods of a protocol takes longer than a read does.
+# Cached, because each write and close needs it, and a check of a protocol's methods takes longer than a read.
 _is_sink: Callable[[type], bool] = functools.cache(lambda kind: issubclass(kind, Sink))
 _is_placed_sink: Callable[[type], bool] = functools.cache(lambda kind: issubclass(kind, PlacedSink))
 _is_closable: Callable[[type], bool] = functools.cache(lambda kind: issubclass(kind, Closable))
@@ -110,14 +110,14 @@ _is_pollable: Callable[[type], bool] = functools.cache(lambda kind: issubclass(k
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How a file is opened: the flags of open(2), and the process that asks (0: it cannot be seen from here)."""
+    """The arguments of open: the flags of open(2), and the calling process (0: it is not visible to the daemon)."""
 
     flags: int
     pid: int = 0
 
     @property
     def writes(self) -> bool:
-        """Whether something is to be changed; by O_TRUNC also where nothing is to be written."""
+        """Whether the caller may change the file: it opens for writing, or with O_TRUNC."""
         return self.flags & os.O_ACCMODE != os.O_RDONLY or bool(self.flags & os.O_TRUNC)
 
     @property
@@ -127,9 +127,9 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What open(2) gives: a handle, or the whole content.
+    """The result of open(2): a handle, or the whole content.
 
-    `direct`: past the page cache, so that sizes may change. `is_stream`: without a position, so that nobody seeks.
+    `direct`: reads bypass the page cache, so that sizes may change. `is_stream`: the file has no position and no seek.
     """
 
     handle: Handle | bytes
@@ -141,49 +141,49 @@ class Listing(Protocol):
     """An open directory."""
 
     async def reply(self, start: int, reply: Reply) -> None:
-        """Reply entries from place `start` on, until there are no more or there is no room."""
+        """Reply the entries from position `start` on, until the last one or until the reply is full."""
 
 
 class Node(Protocol):
-    """Anything with an inode number, of which `number` is the part that its kind gives a meaning."""
+    """A file, link or directory. `number` is the part of the inode number that the kind defines."""
 
     async def attributes(self, number: int) -> EntryAttributes:
-        """Return what stat(2) shows; ESTALE for a number that was never given, or means nothing any more."""
+        """Return the attributes for stat(2). ESTALE for a number that was never assigned, or is not valid any more."""
 
 
 class FileNode(Node, Protocol):
-    """What is opened and read."""
+    """A file that can be opened and read."""
 
     async def open(self, number: int, opening: Opening) -> Opened:
-        """Open; for writing only what is a `WritableFile`."""
+        """Open the file; for writing only if it is a `WritableFile`."""
 
 
 class WritableFile(FileNode, Protocol):
-    """A file that may be opened for writing, and be cut to nothing, which does nothing: `>` does both."""
+    """A file that may be opened for writing. Truncation to 0 has no effect: the shell's `>` truncates and writes."""
 
     def check_writable(self, number: int) -> None:
-        """Raise EROFS or EPERM where nothing is to be written."""
+        """Raise EROFS or EPERM if the file may not be written."""
 
 
 class LinkNode(Node, Protocol):
     """A symbolic link."""
 
     def target(self, number: int) -> bytes:
-        """Return the path that it holds, relative to where it lies."""
+        """Return the target, relative to the directory of the link."""
 
 
 class DirectoryNode(Node, Protocol):
-    """What holds names."""
+    """A directory."""
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
-        """Return the entry of that name, None when there is none."""
+        """Return the entry with that name, None if there is none."""
 
     async def listing(self, number: int) -> Listing:
-        """Open it for readdir(3); what is reached by name only is not in there."""
+        """Open the directory for readdir(3). Files that exist by name only are left out."""
 
 
 class ShortListing:
-    """A directory whose entries are all known when it is opened."""
+    """A listing whose entries are all known at open."""
 
     def __init__(self, entries: list[tuple[bytes, EntryAttributes]]) -> None:
         self._entries = entries

@@ -1,4 +1,4 @@
-"""Which indexes of keys a mount holds open: each has a file, and memory for it."""
+"""The open key indexes of a mount: each takes a file descriptor and memory."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ OPEN_MAX = 16
 
 
 class OpenIndexes:
-    """The indexes that were used last; the others are closed, and opened again when they are needed.
+    """The most recently used key indexes. Others are closed, and opened again at their next use.
 
-    On the event loop alone.
+    For the event loop only.
     """
 
     def __init__(self) -> None:
         self._used: OrderedDict[KeyIndex, None] = OrderedDict()
 
     def use(self, index: KeyIndex) -> list[KeyIndex]:
-        """Note that an index is used; return those to be closed for it: of deleted partitions, and used longest ago."""
+        """Record the use of an index; return those to close: of deleted partitions, and the least recently used one."""
         closing = self.take_gone()
         self._used[index] = None
         self._used.move_to_end(index)
@@ -28,7 +28,7 @@ class OpenIndexes:
         return closing
 
     def take_gone(self) -> list[KeyIndex]:
-        """Return those to be closed because their partition was deleted: the room of an open file is not free."""
+        """Return the indexes of deleted partitions, to be closed: an open file keeps its disk space."""
         gone = [index for index in self._used if index.is_gone]
         for index in gone:
             del self._used[index]

@@ -1,14 +1,13 @@
-"""What `-o` may say: the options of a mount, checked when they are built.
+"""The options of a mount (`-o`), validated when they are built.
 
-`MountOptions` is plain values with defaults; `parse` reads the texts that follow `-o` on a command line or stand in
-the fourth field of fstab. Names with a minus (`flush-ms`) steer the mount, names with dots are Kafka's: topic settings
-(`flush.ms`), taken as defaults for topics of this directory, and a broker's (`log.retention.hours`), one by one or,
-with lower precedence, from a file (`config=PATH`). An unknown name is an error that offers the nearest legal one; a
-broker's setting without effect here is accepted and listed. Options that only concern mount(8) and systemd are passed
-over.
+`MountOptions` has plain values with defaults. `parse` reads the texts after `-o` on a command line or in the fourth
+field of fstab. Names with a minus (`flush-ms`) configure the mount; names with dots are Kafka's. Topic settings
+(`flush.ms`) are the defaults for topics of this directory. Broker settings (`log.retention.hours`) are given one by
+one or, with lower precedence, in a file (`config=PATH`). An unknown name is an error that suggests the closest name.
+A broker setting without effect on a mount is accepted and listed. Options of mount(8) and systemd are ignored.
 
-Not here: what mount(2) is told (mount), the settings of one topic (storage.settings.config), those of a directory
-(storage.settings.directory_config).
+Defined elsewhere: the options of mount(2) (`mount`), the settings of a topic (storage.settings.config), those of a
+directory (storage.settings.directory_config).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from offsetfs.storage.records.json_values import JSON_VALUES, REFUSE
 from offsetfs.storage.settings import broker_settings, config, directory_config, properties_file
 
 LISTED_MAX = 10_000
-BATCH_BYTES_MIN = 1 << 10  # below this the 61 bytes of a batch header are no longer small
+BATCH_BYTES_MIN = 1 << 10  # below this the 61 bytes of a batch header are a large share
 BATCH_BYTES_LIMIT = 1 << 30
 LOG_LEVELS = ("debug", "info", "warning", "error")
 CHECKPOINT, LOG_END = "checkpoint", "log-end"
@@ -67,7 +66,7 @@ _IGNORED_PREFIXES = ("x-", "X-", "comment=", "user=")
 
 
 EIO, SKIP = "eio", "skip"
-"""What `-o damage` takes."""
+"""The values of `-o damage`."""
 
 
 class MountOptionError(ValueError):
@@ -75,7 +74,7 @@ class MountOptionError(ValueError):
 
 
 def own_cache_directory(environment: Mapping[str, str]) -> str | None:
-    """Return the directory of this program in the user's cache (XDG base directories); None when there is no home."""
+    """Return offsetfs' directory in the user cache (XDG base directories). None if there is no home directory."""
     home = environment.get("HOME", "")
     cache = environment.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")
     return os.path.join(cache, "offsetfs") if os.path.isabs(cache) else None
@@ -106,11 +105,11 @@ class MountOptions:
     listed_max: int | None = LISTED_MAX
     """How many of the newest records `ls` of a partition shows; None: all of them."""
     linger_ms: int = 5
-    """How long a record waits in an open batch for company."""
+    """How long an open batch waits for more records."""
     batch_bytes: int = 1 << 20
-    """Size at which a batch is written, before compression; `max.message.bytes` of the topic caps it."""
+    """Size at which a batch is written, before compression; `max.message.bytes` of the topic limits it."""
     buffer_bytes: int = 32 << 20
-    """All batches in memory, over the whole mount; a writer waits when they are full."""
+    """Limit of all batches in memory, over the whole mount; at the limit writers wait."""
     flush_messages: int | None = None
     """Records of a partition after which it is synced."""
     flush_ms: int | None = 1000
@@ -126,13 +125,13 @@ class MountOptions:
     damage: str = EIO
     """What reading `values` and `records.ndjson` does at a batch that cannot be read: fails (eio), or skips it."""
     json_values: str = REFUSE
-    """What a line of JSON does whose `value` is no string: it is refused (refuse), or the value is its text (text)."""
+    """How a JSON `value` that is no string is handled: the line is refused (refuse), or its text is stored (text)."""
     log_level: str = "info"
-    """What the mount's log holds from: debug, info, warning or error."""
+    """The lowest level that is logged: debug, info, warning or error."""
     log_file: str | None = None
-    """Where the mount's log goes; None: to the journal, syslog, or a file of its own (cli.journal)."""
+    """The file of the mount's log. None: the journal, syslog, or a default file (cli.journal)."""
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
-    """Kafka's topic settings by Kafka's names, for topics that say nothing themselves."""
+    """Kafka's topic settings by Kafka's names, for topics that do not set them."""
     directory_settings: Mapping[str, str] = field(default_factory=dict)
     """Kafka's settings of a broker by Kafka's names, as far as they concern logs."""
     broker_settings: Mapping[str, str] = field(default_factory=dict)
@@ -175,8 +174,8 @@ class MountOptions:
     def parse(cls, texts: Iterable[str], *, sloppy: bool = False) -> MountOptions:
         """Read option lists such as `ro,linger-ms=10`; a value with commas stands in double quotes. Last one wins.
 
-        Sizes take a suffix k, m or g (powers of 1024). With `sloppy` unknown options are passed over, as mount(8) -s
-        wants it. Raises `MountOptionError`.
+        Sizes take a suffix k, m or g (powers of 1024). With `sloppy` unknown options are ignored, as mount(8) -s
+        requires. Raises `MountOptionError`.
         """
         items = list(_items(texts))
         values: dict[str, Any] = {}
@@ -414,7 +413,7 @@ def words(name: str) -> list[str]:
 
 # --- reading the list ------------------------------------------------------------------------------------------------
 
-# An option: anything but commas and quotes, or whole quoted stretches.
+# An option: any characters except commas and quotes, and quoted strings.
 _ITEM = re.compile(r'(?:[^,"]|"[^"]*")+')
 
 

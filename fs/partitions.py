@@ -1,4 +1,4 @@
-"""The partitions that a mount has seen, numbered in the order of first sight; numbers are never given again."""
+"""The partitions of a mount, numbered in order of first access; numbers are never reused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What it depends on where the newest `count` records begin."""
+    """The inputs that determine where the newest `count` records begin; a cache key."""
 
     segments: Segments
     start_offset: int
@@ -33,18 +33,18 @@ class Bounds:
 
 
 class Partition:
-    """A partition with its number and, once something in it was asked for, its log."""
+    """A partition with its number and, after the first access, its log."""
 
     def __init__(self, shared: Shared, number: int, name: TopicPartition) -> None:
         self.number = number
         self.name = name
         self.anchor = 0
         self.map_cache: LineIndexCache | None = None
-        """Where view maps are kept of a log that may not be written to. Of an open partition."""
+        """The cache of line indexes of a read-only log. Set when the partition is open."""
         self.listed: tuple[Bounds, int] | None = None
-        """The offset at which the last listing began. Finding it walks over headers, and over what is damaged."""
+        """The offset at which the last listing began. Finding it reads batch headers and skips damage."""
         self.named_at = -math.inf
-        """When the kernel was last told the name of a record, on trio's clock."""
+        """When the kernel last got the name of a record, on trio's clock."""
         self._shared = shared
         self._log: Log | None = None
         self._was_removed = False
@@ -55,8 +55,10 @@ class Partition:
 
     @property
     def path(self) -> str:
-        """Where the partition's files are: that of its log once it is open, else in the first directory that
-        holds it. FileNotFoundError when none does."""
+        """The directory of the partition: that of its open log, else that in the first log directory with it.
+
+        FileNotFoundError if none has it.
+        """
         if self._log is not None:
             return self._log.path
         having = (each for each in self._shared.directory.directories if each.has(self.name))
@@ -67,37 +69,37 @@ class Partition:
 
     @property
     def log(self) -> Log:
-        """The log, which `open` has opened."""
+        """The log, after `open`."""
         assert self._log is not None
         return self._log
 
     @property
     def view(self) -> LogView:
-        """The log as this mount's isolation level shows it."""
+        """The log with this mount's isolation level."""
         assert self._view is not None
         return self._view
 
     @property
     def is_gone(self) -> bool:
-        """Whether the log below was deleted or made anew: its name stands for another partition then."""
+        """Whether the log was deleted or recreated: the name then belongs to another partition."""
         return self._was_removed or (self._log is not None and self._log.is_gone)
 
     @property
     def state(self) -> tuple[int, int, bool]:
-        """What readers wait for to change: log start, log end, and whether the partition is gone."""
+        """The state whose change readers wait for: log start offset, next offset, and whether the partition is gone."""
         return self.log.log_start_offset, self.log.next_offset, self.is_gone
 
     def refresh(self) -> None:
-        """Look at the files of the log, which is open."""
+        """Read the current state of the log's files. The log must be open."""
         self.log.refresh()
 
     def removed(self) -> None:
-        """Take note that the partition was deleted, which a log that was never opened could not tell."""
+        """Record that the partition was deleted: a log that was never opened has no state for that."""
         self._was_removed = True
 
     @property
     def source(self) -> tuple[int, int]:
-        """Names what is read from the log: another one after each compaction, lest caches show what it removed."""
+        """The cache key of the log. It changes with each compaction, so that no cache returns removed records."""
         snapshot = self.log.snapshot()
         if snapshot is not self._seen:
             self._replacements += has_replaced(self._seen, snapshot)
@@ -105,9 +107,9 @@ class Partition:
         return self.number, self._replacements
 
     async def open(self) -> None:
-        """Open the log, in a thread; what is wrong with it is raised here, each time. ESTALE when it is gone.
+        """Open the log in a thread. Raises the errors of the log at each call; ESTALE if it is gone.
 
-        Offsets in inode numbers count from the base offset of the first segment as it is now.
+        Offsets in inode numbers count from the current base offset of the first segment.
         """
         async with self._opening:
             if self._log is None:
@@ -121,19 +123,19 @@ class Partition:
                 self._log = log
 
     async def recover(self) -> None:
-        """Recover the log first where that failed, so that it can be appended to. Raises what prevents it.
+        """Recover the log if its recovery failed, so that it accepts appends. Raises the error that prevents this.
 
-        The log of this partition is gone after that: the kernel asks for its names again.
+        The log of this object is gone after that: the kernel looks the names up again.
         """
         if self.log.unrecovered is not None and not self.is_gone:
             await self._shared.in_thread(lambda: self._shared.directory.writable_log(self.name))
-            _log.info("%s: recovered, takes writes again", self.name)
+            _log.info("%s: recovered, accepts writes again", self.name)
 
     def inode(self, kind: Kind, number: int) -> int:
         return pack(kind, self.number, number)
 
     def offset_inode(self, kind: Kind, offset: int) -> int:
-        """Return the inode number of something that an offset names; OverflowError 10¹² records after the first."""
+        """Return the inode number of a file that is named by an offset. OverflowError 10¹² records after the first."""
         return pack(kind, self.number, offset - self.anchor)
 
     def has_inode(self, offset: int) -> bool:
@@ -142,7 +144,7 @@ class Partition:
 
 
 def has_replaced(old: Segments, new: Segments) -> bool:
-    """Whether `new` has other segments than `old` has where both hold offsets: those that follow the old are growth."""
+    """Whether a segment of `old` was replaced in `new`. Segments behind the end of `old` are growth."""
     if not len(old):
         return False
     known, end = {id(segment) for segment in old}, old.active.base_offset
@@ -150,7 +152,7 @@ def has_replaced(old: Segments, new: Segments) -> bool:
 
 
 class Partitions:
-    """All partitions seen so far, by number (from 1 on) and by name."""
+    """All partitions that were accessed, by number (from 1 on) and by name."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -161,7 +163,7 @@ class Partitions:
         return self._seen[number - 1] if 0 < number <= len(self._seen) else None
 
     def find(self, name: bytes) -> Partition | None:
-        """Return the partition of that name, None when the log directory has none."""
+        """Return the partition with that name, None if the log directory has none."""
         try:
             parsed = TopicPartition.parse(name.decode("ascii", "replace"))
         except InvalidName:
@@ -176,10 +178,10 @@ class Partitions:
         return partition
 
     def seen(self, name: TopicPartition) -> Partition | None:
-        """Return the partition of that name when somebody has asked for it, and it is there."""
+        """Return the partition with that name if it was accessed before and exists."""
         partition = self._by_name.get(name)
         return None if partition is None or partition.is_gone else partition
 
     def refresh(self) -> list[Partition]:
-        """Look at the log directory; return the partitions in it by number."""
+        """Read the log directory; return its partitions, ordered by number."""
         return sorted(map(self.of, self._shared.directory.partitions()), key=lambda partition: partition.number)

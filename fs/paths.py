@@ -1,7 +1,7 @@
-"""What an inode is called in the tree, for people who read `.offsetfs/errors` and the log.
+"""The path of an inode in the tree, for messages in `.offsetfs/errors` and the log.
 
-An inode number does not hold a whole name: of what is reached by a time, by a key or by a range only the directory is
-said, of a segment's file `segments`.
+An inode number does not contain a whole name. For files that are found by a time, a key or a range the result is only
+the directory, for a segment's file `segments`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PLACES = {
 
 
 def path_of(inode: int, partitions: Partitions, name: bytes = b"") -> str:
-    """Return the path below the mount point, of `name` in it where one is given; a minus for the root."""
+    """Return the path below the mount point, with `name` appended if it is given. A minus for the root."""
     kind, partition, number = unpack(inode)
     known = partitions.numbered(partition)
     parts = ["" if known is None else str(known.name), _within(kind, number, known)]

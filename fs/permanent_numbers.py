@@ -1,4 +1,4 @@
-"""Numbers for things that are seen, given once and for all: what an inode says of a group, a topic, a partition."""
+"""Numbers that are assigned at first access and never reused: groups, topics and partitions in inode numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class PermanentNumbers(Generic[K]):
-    """Things by their numbers, from 0 on. They are as many as the log directory has; none is ever forgotten."""
+    """Things by number, from 0 on. None is forgotten: their count is bounded by the content of the log directory."""
 
     def __init__(self) -> None:
         self._seen: list[K] = []
@@ -25,7 +25,7 @@ class PermanentNumbers(Generic[K]):
         return place
 
     def at(self, place: int) -> K:
-        """Return what has this number; ESTALE for one that was never given."""
+        """Return the thing with this number. ESTALE for a number that was never assigned."""
         if place >= len(self._seen):
             raise FUSEError(errno.ESTALE)
         return self._seen[place]

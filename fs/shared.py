@@ -1,4 +1,4 @@
-"""What the files of one mount share: the log directory, options, caches, threads, and the memory of faults."""
+"""The shared state of one mount: the log directory, options, caches, threads, and the error log."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ _log = logging.getLogger(__name__)
 RECORD_BYTES_MAX = 8 << 20
 BATCH_BYTES_MAX = 16 << 20
 BLOCK_BYTES_MAX = 8 << 20
-STRETCH_BYTES_MAX = 8 << 20
+CHUNK_BYTES_MAX = 8 << 20
 OPEN_MAPS_MAX = 64
 READ_THREADS = 16
 WAITING_THREADS_MAX = 64
-"""How many threads that wait to inflate a large batch do not count as reading. Bounds the threads of a mount."""
+"""How many threads that wait to inflate a large batch do not occupy a reading slot. Bounds the threads of a mount."""
 
 
 T = TypeVar("T")
 
 
 class Shown(NamedTuple):
-    """A record as its file shows it, and the batch it came in."""
+    """The content of a record's file, with the record and its batch header."""
 
     value: bytes
     mtime_ns: int
@@ -60,7 +60,7 @@ class Shown(NamedTuple):
 
 
 class Shared:
-    """One for each mount. Caches are touched on the event loop alone."""
+    """One object per mount. Only the event loop uses the caches."""
 
     def __init__(self, directory: AnyLogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
         self.directory = directory
@@ -71,29 +71,29 @@ class Shared:
         self.counters = Counters()
         self.started_s = time.time()
         self.mount_point = ""
-        """Where it is mounted; nowhere yet, or not by a kernel."""
+        """The mount point; empty before mounting, and without a kernel."""
         self.records: Lru[Shown] = Lru(RECORD_BYTES_MAX)  # by inode, and what it was read from
         self.batches = BatchCache(BATCH_BYTES_MAX)
         self.blocks: Lru[Buffer] = Lru(BLOCK_BYTES_MAX)  # joined lines, see views.py
-        self.stretches: Lru[RecordChunk] = Lru(STRETCH_BYTES_MAX)  # joined records, see follow.py
+        self.chunks: Lru[RecordChunk] = Lru(CHUNK_BYTES_MAX)  # joined records, see follow.py
         self.maps: Maps = FilePool(OPEN_MAPS_MAX, finds_held=True)
         files.reclaim_with(self.maps.evict_all)
         self.key_indexes = OpenIndexes()
         self._note_directories()
         self.damage_found = 0
-        """How many damaged places readers have met, each counted once."""
+        """How many damaged places readers have found, each counted once."""
         self.announce_damage: Callable[[StorageError], None] = lambda error: None
-        """Called from any thread with the error of each damaged place, once for each place."""
+        """Called from any thread with the error of each damaged place, once per place."""
         directory.subscribe_damage(self._report_damage)
         for cut in directory.cuts():
             self.error_log.report(Fault(None, "recovery", cut.path, cut.reason, f"`offsetfs dump {cut.kept}` shows it"))
         self._config_problem: Exception | None = None
         self.wake_duties: Callable[[], None] = lambda: None
-        """Called when something was done that leaves a duty behind, sooner than the next is due."""
+        """Called when a request has left work for a background task, so that the task runs early."""
         self.look_for_maps: Callable[[TopicPartition], None] = lambda name: None
-        """Called when the segments of a partition may be others. On the event loop."""
+        """Called on the event loop when the segments of a partition may have changed."""
         self.hand_over: Callable[[int, bytes], None] = lambda inode, content: None
-        """Called with the whole content of an inode that nobody reads yet, so that no kernel has to ask for it."""
+        """Called with the whole content of an inode before it is read, so that the kernel needs no READ request."""
         self.waiting = Waiting(
             nursery,
             others_write=options.read_only or directory.read_only,
@@ -122,7 +122,7 @@ class Shared:
             self.error_log.report(fault)
 
     def refresh_config(self) -> None:
-        """Take in what `offsetfs config` changed; tell once why something that was written there does not hold."""
+        """Read the changes of `offsetfs config`; record once why a setting that was written there has no effect."""
         problem = self.directory.refresh_config()
         if problem is not None and problem is not self._config_problem:
             self.error_log.add(problem, "config", ".offsetfs/config")
@@ -133,18 +133,18 @@ class Shared:
         return self.options.read_only or self.directory.read_only
 
     async def answer(self, ask: Callable[..., T], *args: object) -> T:
-        """Return `ask(*args, nowait=…)`: here when nothing has to be waited for, else from a thread."""
+        """Return `ask(*args, nowait=…)`, called on the event loop if it need not wait, else in a thread."""
         try:
             return ask(*args, nowait=True)
         except WouldBlock:
             return await self.in_thread(functools.partial(ask, *args, nowait=False))
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns in a thread; OSError ENOMEM when none can be started."""
+        """Return what `work` returns in a thread. OSError ENOMEM if no thread can be started."""
         return await threads.in_thread(functools.partial(self._bounded, work), limiter=self._limiter)
 
     def _bounded(self, work: Callable[[], T]) -> T:
-        """Do `work` in this thread, which is one of `READ_THREADS`; while it waits to inflate another one may begin."""
+        """Do `work` in this thread, one of `READ_THREADS`. While it waits to inflate, another thread may start."""
         with inflation.scope(self._waiting_to_inflate):
             return work()
 
@@ -175,7 +175,7 @@ class Shared:
         self.announce_damage(error)
 
     def lacking(self, option: str, op: str, path: str) -> FUSEError:
-        """Return what to raise when a mount option is missing, and tell which."""
+        """Return the error for a missing mount option, and record which one is missing."""
         if not self.is_read_only:
             self.error_log.report(
                 Fault(errno.EPERM, op, path, f"the option {option} was not given", f"use -o {option}")
@@ -183,5 +183,5 @@ class Shared:
         return self.refusal()
 
     def refusal(self) -> FUSEError:
-        """Return what to raise when something would be changed that cannot be."""
+        """Return the error for a change that is not possible."""
         return FUSEError(errno.EROFS if self.is_read_only else errno.EPERM)

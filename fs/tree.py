@@ -1,8 +1,7 @@
 """The grammar of names in the mounted tree: offsets, times, calendar directories, segment files.
 
-Pure functions from names to what they mean; nothing here looks at a log. Everything is UTC: a time without a zone is
-UTC, and so are the directories of `by-time`. A name that is not exactly in the grammar means nothing (ENOENT): no
-signs, no blanks, no digits of other scripts.
+Pure functions that parse names; none of them opens a log. All times are UTC: a time without a zone, and the directories
+of `by-time`. A name outside the grammar does not exist (ENOENT): no signs, no blanks, no digits of other scripts.
 
     offset   42 | 00000000000000000042            without leading zeros, or with all twenty digits
     T        2026-11-21[T13:05[:07[.123]][Z|±hh:mm]] | @1795253676[.123] | -15m | -1h30m | now
@@ -48,7 +47,7 @@ _AGO_PART = re.compile(r"(\d+)([smhdw])", re.ASCII)
 
 
 def parse_offset(name: bytes) -> int | None:
-    """Return the offset that a name means, or None."""
+    """Return the offset with this name, or None."""
     if not name.isdigit() or (name[0] == 48 and len(name) not in (1, 20)) or len(name) > 20:
         return None
     offset = int(name)
@@ -74,7 +73,7 @@ def parse_segment_file(name: bytes) -> tuple[int, int] | None:
 
 
 def parse_time(name: bytes, now: int) -> int | None:
-    """Return the milliseconds since 1970 that a time expression means, not before 0; None when it is none.
+    """Return the time of a time expression, in milliseconds since 1970, at least 0. None if the name is no time.
 
     `now` is the time that `now` and `-15m` start from, in milliseconds.
     """
@@ -92,7 +91,7 @@ def parse_time(name: bytes, now: int) -> int | None:
 
 
 def unreadable_time(name: bytes) -> OSError:
-    """Return what to raise for a name that stands where a time belongs, and is none."""
+    """Return the error for a name that should be a time and is not."""
     shown = name.decode("utf-8", "backslashreplace")
     return OSError(
         errno.EINVAL, f"{shown!r} is not a time; write 2026-11-20T18:40:01, @1795253676, -15m, -1h30m, -1w or now"
@@ -123,7 +122,7 @@ def _timestamp(instant: datetime) -> int:
     return (instant - _EPOCH_START) // timedelta(milliseconds=1)
 
 
-# --- stretches of a log ---------------------------------------------------------------------------------------------
+# --- ranges of a log ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class RangeName:
-    """What `A..B` says; None: from the beginning, to the end."""
+    """The parsed name `A..B`. None: from the beginning, or to the end."""
 
     start: Point | None
     end: Point | None
@@ -144,7 +143,7 @@ class RangeName:
 
 
 def parse_point(name: bytes, now: int) -> Point | None:
-    """Return the place that an offset or a time names, or None. `now` as for `parse_time`."""
+    """Return the point that an offset or a time denotes, or None. `now` as for `parse_time`."""
     offset = parse_offset(name)
     if offset is not None:
         return Point(offset)
@@ -153,9 +152,9 @@ def parse_point(name: bytes, now: int) -> Point | None:
 
 
 def parse_range(name: bytes, now: int) -> RangeName | None:
-    """Return what `A..B` or `A..B.ndjson` says, or None."""
-    stretch, is_json = name.removesuffix(JSON_SUFFIX), name.endswith(JSON_SUFFIX)
-    first, dots, last = stretch.partition(b"..")
+    """Parse `A..B` or `A..B.ndjson`; None if the name is no range."""
+    endpoints, is_json = name.removesuffix(JSON_SUFFIX), name.endswith(JSON_SUFFIX)
+    first, dots, last = endpoints.partition(b"..")
     start, end = parse_point(first, now), parse_point(last, now)
     if not dots or (first and start is None) or (last and end is None):
         return None
@@ -163,7 +162,7 @@ def parse_range(name: bytes, now: int) -> RangeName | None:
 
 
 def unreadable_range(name: bytes) -> OSError:
-    """Return what to raise for a name with two dots whose ends are neither offsets nor times."""
+    """Return the error for a name with two dots whose ends are neither offsets nor times."""
     shown = name.decode("utf-8", "backslashreplace")
     return OSError(
         errno.EINVAL, f"{shown!r} is not a range; write A..B, where A and B are offsets or times, such as -1h.."

@@ -1,15 +1,15 @@
-"""Waiting for partitions to change: blocked readers, and files that are polled. A reader may wait for several at once.
+"""Blocks readers, and notifies polls, until partitions change. A reader may wait for several partitions at once.
 
     AppendQueue ── grown ──┐
     rmdir, end of mount ───┼→ Waiting ─→ readers wake, polls are notified
-    a look at the log ─────┘   └─ while somebody blocks: his signals, his time
+    a check of the log ────┘   └─ while a reader is blocked: its signals, its time
 
-What this mount appends wakes at once. What somebody else changes (a broker that writes the directory below a read-only
-mount, retention) is found by looking, a hundred times a second where others write, else five times; and only while
-somebody waits. A wake-up says that something has changed, not what: who is woken looks for himself.
+An append through this mount wakes its readers at once. Changes of other processes (a broker that writes the directory
+of a read-only mount) and retention are found by polling, and only while a reader waits: a hundred times a second if
+others write, else five times. A wake-up reports that something changed, not what: the reader checks the state again.
 
-A blocked reader is let go, with EINTR, when a signal waits for him (`interrupts`), when he cannot be seen and has
-waited for two seconds, and before the kernel's request timeout would end the mount. Everything is on the event loop.
+A blocked read ends with EINTR if its process has a pending signal (`interrupts`), or if the process is not visible for
+two seconds. It also ends before the kernel's request timeout, which would end the mount. All runs on the event loop.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ from pyfuse3 import FUSEError, PollHandle
 from offsetfs.fs import interrupts
 
 READERS_MAX = 3072
-"""How many may be blocked at a time: each keeps a task and a request of the kernel's. Those beyond get EAGAIN."""
+"""How many readers may be blocked: each takes a task and a request of the kernel. Further readers get EAGAIN."""
 
-LOOK_S = 0.01  # at a log that somebody else writes: as often as it looks at its files at all
-SIGNALS_S = 0.2  # from look to look at a blocked reader
-LOOKED_AT_ONCE = 8  # readers: a fraction of a millisecond
-LOOKS = 20  # in the time from look to look, when there are many: a hundred wake-ups a second
-UNSEEN_S = 2.0  # what a reader that cannot be seen waits at most
-TIMEOUT_SHARE = 0.5  # of what the kernel lets a request wait before it ends the mount
+LOOK_S = 0.01  # the pause between checks of a log that another process writes
+SIGNALS_S = 0.2  # the pause between checks of a blocked reader
+LOOKED_AT_ONCE = 8  # readers per step: a fraction of a millisecond
+LOOKS = 20  # steps in SIGNALS_S if there are many readers: a hundred wake-ups a second
+UNSEEN_S = 2.0  # the longest wait of a reader whose process is not visible
+TIMEOUT_SHARE = 0.5  # of the kernel's request timeout, after which it ends the mount
 
-AGAIN_S = 0.2  # from answer to answer to who polls and has to be asked to look again
+AGAIN_S = 0.2  # the pause after which a restless poll is notified
 
 READABLE = select.POLLIN | select.POLLRDNORM
 WRITABLE = select.POLLOUT | select.POLLWRNORM
 ALWAYS_READY = READABLE | WRITABLE
-"""What poll(2) is told of a file that nobody has to wait for."""
+"""The events of poll(2) for a file that never blocks."""
 
 State = Hashable
 
 
 class Watched(Protocol):
-    """Something that a reader waits for to change: a partition, or the set of partitions of a topic."""
+    """An object whose change a reader waits for: a partition, or the set of partitions of a topic."""
 
     @property
     def name(self) -> Hashable: ...
 
     @property
     def state(self) -> State:
-        """What changes, as of the last `refresh`."""
+        """The state as of the last `refresh`."""
 
     def refresh(self) -> None:
-        """Look at the files below, which another process may have changed."""
+        """Read the files again, which another process may have changed."""
 
 
 Observation = tuple[Watched, State]
-"""What a reader waits for, and its state when the reader found nothing there."""
+"""A watched object, and its state when the reader found no data."""
 
 
 def observe(watched: Watched) -> Observation:
-    """Return `watched` with its state, after a look at its files."""
+    """Refresh `watched`; return it with its state."""
     watched.refresh()
     return watched, watched.state
 
@@ -84,7 +84,7 @@ class _Reader:
         self.code = 0
 
     async def sleep(self) -> None:
-        """Return when woken; what an Event does, at a third of the cost."""
+        """Return after `wake`. A trio.Event does the same at three times the cost."""
         self.task = trio.lowlevel.current_task()
 
         def abort(_: object) -> trio.lowlevel.Abort:
@@ -101,7 +101,7 @@ class _Reader:
 
 
 class _Group:
-    """The readers and polls that wait for one partition, or topic. `seen`: its state when they began to."""
+    """The readers and polls that wait for one partition or topic. `seen`: its state when they started to wait."""
 
     __slots__ = ("polls", "readers", "restless", "seen", "watched")
 
@@ -129,21 +129,21 @@ class _Group:
 
 
 def notify(poll: PollHandle) -> None:
-    """Wake who polls; the kernel may have let go of him."""
+    """Notify a poll. OSError is ignored: the kernel may have dropped the poll already."""
     with contextlib.suppress(OSError):
         poll.notify()
 
 
 def notify_all(polls: dict[int, PollHandle]) -> None:
-    """Wake all who poll, and forget them: they ask again."""
-    told = list(polls.values())
+    """Notify all polls and forget them: the kernel sends a poll again."""
+    pending = list(polls.values())
     polls.clear()
-    for poll in told:
+    for poll in pending:
         notify(poll)
 
 
 class Waiting:
-    """All who wait, of one mount."""
+    """The blocked readers and the polls of one mount."""
 
     def __init__(self, nursery: trio.Nursery, *, others_write: bool, request_timeout_s: float | None) -> None:
         """`others_write`: the logs may grow without `grown` being called."""
@@ -154,13 +154,13 @@ class Waiting:
         self._groups: dict[Hashable, _Group] = {}
         self.followers = 0
         """Open streams, blocked or not."""
-        self._known: dict[int, tuple[float, interrupts.Seen]] = {}  # what was seen of a process, and when
-        self._rooms: dict[int, PollHandle] = {}  # those who wait to append
+        self._known: dict[int, tuple[float, interrupts.Seen]] = {}  # the last check of each process, and its time
+        self._rooms: dict[int, PollHandle] = {}  # polls of append files that wait for free buffers
         self._polled: dict[int, list[_Group]] = {}  # the last groups of each handle that polls
-        self._readers: dict[_Reader, None] = {}  # blocked, in the order in which they are to be looked at
+        self._readers: dict[_Reader, None] = {}  # blocked readers, in the order of their next check
         self._is_looking = False
         self.is_over = False
-        """Whether the mount ends: nobody waits any more."""
+        """Whether the mount ends: no reader may block any more."""
 
     @property
     def blocked(self) -> int:
@@ -170,7 +170,7 @@ class Waiting:
     # --- waking ------------------------------------------------------------------------------------------------------
 
     def grown(self, name: Hashable) -> None:
-        """Wake those who wait for a partition, to which something was appended, or for a topic."""
+        """Wake the readers and polls of a partition that has changed, or of a topic."""
         group = self._groups.pop(name, None)
         if group is not None:
             group.wake()
@@ -178,7 +178,7 @@ class Waiting:
             notify_all(self._rooms)
 
     def close(self) -> None:
-        """Let everybody go, now and from now on, with ENODEV: the mount ends."""
+        """End all waits with ENODEV, now and from now on: the mount ends."""
         self.is_over = True
         for reader in self._readers:
             reader.wake(errno.ENODEV)
@@ -189,9 +189,9 @@ class Waiting:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     async def wait(self, seen: Sequence[Observation], pid: int) -> None:
-        """Return when one of those in `seen` no longer has that state.
+        """Return when an object in `seen` no longer has that state.
 
-        `pid` opened the file. FUSEError EINTR when the reader is to be let go, EAGAIN when too many wait, ENODEV when
+        `pid` opened the file. FUSEError EINTR if the wait must end early, EAGAIN if too many readers wait, ENODEV if
         the mount ends.
         """
         if self.is_over or len(self._readers) >= READERS_MAX:
@@ -214,9 +214,9 @@ class Waiting:
             raise FUSEError(reader.code)
 
     def poll(self, seen: Sequence[Observation], handle: int, poll: PollHandle, *, is_restless: bool = False) -> None:
-        """Notify `poll` when one of those in `seen` no longer has that state; it replaces the handle's last one.
+        """Notify `poll` when an object in `seen` no longer has that state. It replaces the handle's previous poll.
 
-        `is_restless`: and else after a fifth of a second.
+        `is_restless`: notify after a fifth of a second even without a change.
         """
         groups = None if self.is_over else self._unchanged(seen)
         if groups is None:
@@ -236,7 +236,7 @@ class Waiting:
         self._begin_looking()
 
     def forget(self, handle: int) -> None:
-        """A handle was closed: nobody polls it any more."""
+        """Forget the polls of a closed handle."""
         self._rooms.pop(handle, None)
         self._forget_poll(handle)
 
@@ -245,7 +245,7 @@ class Waiting:
             group.polls.pop(handle, None)
 
     def _unchanged(self, seen: Sequence[Observation]) -> list[_Group] | None:
-        """Return the groups to wait in; None when one of the states is another already."""
+        """Return the groups to wait in. None if one of the states has changed already."""
         if any(watched.state != state for watched, state in seen):
             return None
         return [self._group(watched, state) for watched, state in seen]
@@ -260,7 +260,7 @@ class Waiting:
             group = self._groups[watched.name] = _Group(watched, seen)
         return group
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------------
 
     def _begin_looking(self) -> None:
         if not self._is_looking:
@@ -268,13 +268,13 @@ class Waiting:
             self._nursery.start_soon(self._look)
 
     async def _look(self) -> None:
-        """Look at the logs and at the readers, as long as somebody waits."""
+        """Check the logs and the readers, as long as a reader or poll waits."""
         begun = trio.current_time()
         next_logs, next_readers, next_polls = begun + LOOK_S, begun + SIGNALS_S, begun + AGAIN_S
         try:
             while (self._groups or self._rooms) and not self.is_over:
                 now = trio.current_time()
-                with contextlib.suppress(MemoryError):  # the next look sees what this one did not
+                with contextlib.suppress(MemoryError):  # the next check repeats this one
                     if now >= next_logs:
                         next_logs = now + SIGNALS_S
                         self._look_at_logs()
@@ -305,17 +305,17 @@ class Waiting:
             group.wake_restless()
 
     def _look_at_some(self, now: float) -> float:
-        """Look at the readers whose turn it is; return after how many seconds to look at the next ones."""
+        """Check the next few readers; return the seconds until the next check."""
         count = max(LOOKED_AT_ONCE, len(self._readers) // LOOKS)
         for reader in list(itertools.islice(self._readers, count)):
             del self._readers[reader]
-            self._readers[reader] = None  # the last one to be looked at again
+            self._readers[reader] = None  # moves it to the end of the order
             self._look_at(reader, now)
         return SIGNALS_S * count / max(len(self._readers), count)
 
     def _look_at(self, reader: _Reader, now: float) -> None:
         waited = now - reader.since
-        if reader.pid == self._own_pid:  # no kernel asks us for it: nobody has to be let go
+        if reader.pid == self._own_pid:  # a read without a kernel, inside this process, cannot be interrupted
             return
         seen = self._seen(reader.pid, now)
         is_lost = seen is interrupts.Seen.NOTHING and waited >= UNSEEN_S
@@ -323,7 +323,7 @@ class Waiting:
             reader.wake(errno.EINTR)
 
     def _seen(self, pid: int, now: float) -> interrupts.Seen:
-        """Look at a process, once for all who wait in its threads."""
+        """Check a process; the result is shared by all readers of its threads."""
         when, seen = self._known.get(pid, (-math.inf, interrupts.Seen.WAITS))
         if now - when >= SIGNALS_S / 2:
             if len(self._known) >= READERS_MAX:

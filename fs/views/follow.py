@@ -184,7 +184,7 @@ class FollowFiles:
         """
         key = (self._partition.source, is_json, place.offset, place.position)
         while True:
-            stretch = self._shared.stretches.get(key)
+            stretch = self._shared.chunks.get(key)
             coming = self._coming.get(key)
             if stretch is not None or coming is None:
                 break
@@ -197,7 +197,7 @@ class FollowFiles:
                 del self._coming[key]
                 done.set()
             if stretch is not None:
-                self._shared.stretches.put(key, stretch, len(stretch.data) + STRETCH_OVERHEAD_BYTES)
+                self._shared.chunks.put(key, stretch, len(stretch.data) + STRETCH_OVERHEAD_BYTES)
         return stretch
 
     async def _read(self, place: ReadPosition, form: ViewFormat) -> RecordChunk | None:
