@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from left_mounts import UMOUNT, unmount
+
 READY = b" is mounted at "
 SECONDS_MAX = 60
 """What takes longer hangs, and is a finding."""
@@ -68,7 +70,7 @@ class Daemon:
 
     def unmount(self) -> int:
         """Unmount in order; return its exit code."""
-        subprocess.run(["umount", self.path], check=True, timeout=SECONDS_MAX)
+        unmount(self.path, UMOUNT)
         return self.wait()
 
     def wait(self) -> int:

@@ -227,7 +227,7 @@ MUTANTS = (
         "compaction leaves records out for later ones that are not on disk",
         "storage/compaction/compaction.py",
         _POWER + "test_compaction_leaves_nothing_out_for_a_record_that_a_power_cut_takes",
-        (("        log.flush()\n        log.context.before_change()\n", "        log.home.before_change()\n"),),
+        (("        log.flush()\n        log.context.before_change()\n", "        log.context.before_change()\n"),),
     ),
     Mutant(
         "a kept map of values is used although the log is another",
