@@ -80,6 +80,7 @@ def _work(daemon: Daemon, scratch: Path, chance: random.Random) -> list[str]:
         followers = {name: _start(stack, command, daemon, scratch, name) for name, command in FOLLOWERS.items()}
         working = [_start(stack, _command(name, scratch), daemon, scratch) for name in (*WRITERS, "looking-1")]
         time.sleep(SECONDS * chance.uniform(0.8, 1.2))
+        _until(lambda: int((daemon.path / crowd.TOPIC / "start").read_text()) > 0, "retention has removed nothing")
         (scratch / "stop").touch()
         for program in working:
             assert program.wait() == "", f"{program.command}"
