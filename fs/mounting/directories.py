@@ -169,7 +169,7 @@ class PartitionDirectory:
 
     @property
     def kept(self) -> Kept | None:
-        """The partition with its growing views, when somebody has looked into it."""
+        """The partition with its growing views, None until a request has opened it."""
         return None if self._tree is None else Kept(self._partition, (self._tree.values, self._tree.json))
 
     def forget(self, kind: int, number: int, lookups: int) -> None:

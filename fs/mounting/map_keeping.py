@@ -1,12 +1,12 @@
-"""A mount that writes keeps the view maps of its segments, so that nobody waits for those of what it wrote itself.
+"""Line indexes of the segments that this mount writes, made in advance so that readers need not wait for them.
 
-When a segment was rolled, or compaction put another in its place, its maps of `values` and `records.ndjson` are made in
-a thread and put beside it, while the kernel still has its pages: about a second for each gigabyte, for both. Writers
-come first: maps are made in the pauses between appends. What a growing view that somebody looked at knows already is
-only written down. Segments that somebody else wrote get theirs when they are asked for (`map_making`), and small ones
-as well, for which a map saves nothing.
+When a segment was rolled or replaced by compaction, a thread makes its line indexes of `values` and `records.ndjson`
+and stores them beside it. The page cache still has the segment then: both take about a second for each gigabyte.
+Appends have priority: line indexes are made in the pauses between them. Lines that an open growing view has measured
+already are only written. Segments of other writers, and small segments, get their line indexes on demand
+(`map_making`).
 
-A map that cannot be made costs time later, and nothing else: no failure is told.
+If a line index cannot be made, a later read takes longer; no failure is reported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SEGMENT_BYTES_MIN = 1 << 20
 """Below that a segment is measured as soon as its map is read."""
 
 PAUSE_SECONDS = 0.5
-"""How long nobody has to have written for maps to be made."""
+"""How long appends must pause before line indexes are made."""
 
 _STEP_BYTES = 32 << 20
 _WAITING_MAX = 1000
@@ -41,7 +41,7 @@ _WAITING_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A partition that somebody looked into, and its growing views."""
+    """An open partition and its growing views."""
 
     partition: Partition
     growing: tuple[GrowingFile, ...]
@@ -51,7 +51,7 @@ class MapKeeper:
     """Keeps the maps of one mount, one segment at a time. On the event loop."""
 
     def __init__(self, shared: Shared, find: Callable[[TopicPartition], Kept | None]) -> None:
-        """`find` returns what is known of a partition; None when nobody has looked into it yet."""
+        """`find` returns what is known of a partition; None when no request has opened it yet."""
         self._shared = shared
         self._find = find
         self._seen: dict[TopicPartition, Segments] = {}
@@ -61,7 +61,7 @@ class MapKeeper:
         self._is_idle_for_good = shared.is_read_only or shared.options.is_committed_only
 
     def look(self, name: TopicPartition) -> None:
-        """See whether a partition has sealed segments that it had not when it was looked at before."""
+        """Queue the segments of a partition that were sealed or replaced since the last call."""
         self._last_growth = trio.current_time()
         kept = None if self._is_idle_for_good else self._find(name)
         if kept is None:
@@ -110,6 +110,6 @@ class MapKeeper:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Return when nobody has written for a while."""
+        """Return when appends have paused for `PAUSE_SECONDS`."""
         while (passed := trio.current_time() - self._last_growth) < PAUSE_SECONDS:
             await trio.sleep(PAUSE_SECONDS - passed)

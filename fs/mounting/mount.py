@@ -1,4 +1,4 @@
-"""A log directory, served at a mount point until it is unmounted or told to end.
+"""A log directory, served at a mount point until it is unmounted or ended by a signal.
 
     mounted ── requests ──┬─ umount(8): the kernel ends the session ─┐
                           └─ SIGTERM, SIGINT, SIGHUP ────────────────┴→ take nothing more → drain → sync
@@ -32,9 +32,9 @@ import trio
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.control.control import set_level
-from offsetfs.fs.mounting import turns
+from offsetfs.fs.mounting import reader_hand_off
 from offsetfs.fs.mounting.descriptor_limits import Reserve, limit, reserve_size, threads_max
-from offsetfs.fs.mounting.duty_runner import DutyRunner
+from offsetfs.fs.mounting.maintenance_runner import MaintenanceRunner
 from offsetfs.fs.mounting.mount_table import MountTable
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.options import MountOptions
@@ -53,7 +53,7 @@ THREADS_KEPT = 2
 TIMEOUT_MIN_S = 15  # the kernel rounds a shorter request timeout up to this
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DEBUG_SIGNAL, LEVEL_SIGNAL = signal.SIGUSR1, signal.SIGUSR2
-"""Have everything in the log, and again what the mount was told: a mount that is read only takes no writes to
+"""Log at level debug, and at the level of the options again. A read-only mount needs them because it rejects writes to
 `.offsetfs/log-level`."""
 
 Ready = Callable[[int], None]
@@ -133,11 +133,11 @@ class _Session:
             else:
                 operations.shared.hand_over = _hand_over
                 operations.shared.announce_damage = _log_damage
-                duties = None
+                maintenance = None
                 if not self._directory.read_only:
-                    duties = DutyRunner(operations.shared)
-                    operations.shared.wake_duties = duties.wake
-                await self._serve(operations, duties, signals, ready)
+                    maintenance = MaintenanceRunner(operations.shared)
+                    operations.shared.wake_duties = maintenance.wake
+                await self._serve(operations, maintenance, signals, ready)
             nursery.cancel_scope.cancel()
 
     def _mount(self, operations: Operations) -> None:
@@ -155,7 +155,7 @@ class _Session:
         self._is_mounted = True
 
     async def _serve(
-        self, operations: Operations, duties: DutyRunner | None, signals: AsyncIterator[int], ready: Ready
+        self, operations: Operations, maintenance: MaintenanceRunner | None, signals: AsyncIterator[int], ready: Ready
     ) -> None:
         accumulators = operations.accumulators
         self._left = accumulators.unsynced
@@ -163,11 +163,11 @@ class _Session:
             tasks.start_soon(self._answer)
             tasks.start_soon(self._announce, ready)
             tasks.start_soon(self._listen, signals)
-            if duties is not None:
-                tasks.start_soon(duties.run)
+            if maintenance is not None:
+                tasks.start_soon(maintenance.run)
             await self._over.wait()
-            if duties is not None:
-                duties.stop()
+            if maintenance is not None:
+                maintenance.stop()
             pyfuse3.terminate()
             operations.shared.waiting.close()
             await self._drain(accumulators)
@@ -177,7 +177,7 @@ class _Session:
 
     async def _answer(self) -> None:
         try:
-            await turns.answer(REQUESTS_MAX)
+            await reader_hand_off.answer(REQUESTS_MAX)
             self._end("unmounted" if self._is_gone() else "the kernel ended the session")
         except Exception as error:
             _log.exception("requests are no longer read")
@@ -246,11 +246,11 @@ class _Session:
             subprocess.run([*command, self._mount_point], check=False)
 
 
-# --- what the kernel is told, and tells ------------------------------------------------------------------------------
+# --- options and state of the kernel's mount -------------------------------------------------------------------------
 
 
 def mount_options(directories: Sequence[str], options: MountOptions) -> set[str]:
-    """Return what mount(2) and libfuse are told. Nothing a user wrote gets in but as `[A-Za-z0-9._/-]+`."""
+    """Return the options for mount(2) and libfuse. Text from a user gets in only as `[A-Za-z0-9._/-]+`."""
     fixed = {"default_permissions", "nosuid", "nodev", "noexec", f"fsname={source(directories)}", "subtype=offsetfs"}
     chosen = {"ro": options.read_only, "allow_other": options.allow_other}
     return fixed | {name for name, is_set in chosen.items() if is_set}

@@ -1,7 +1,7 @@
 """From an inode number to its node, and back to a path: what there is in a mount.
 
     mount point: texts, control, groups, topics      by kind and number
-    partitions: a directory each                     made when somebody looks into it
+    partitions: a directory each                     made when a request opens it
 
 Only inodes that are found by name alone have a table (`lookup_numbers`). Any other inode number encodes what it is
 (`inodes`), and this module returns its node. Raises FUSEError ESTALE, ENOTDIR for numbers that mean nothing here.
@@ -124,7 +124,7 @@ class NodeTable:
         return await self.numbered(number).tree()
 
     def kept(self, name: TopicPartition) -> Kept | None:
-        """Return the growing views of a partition, when somebody has looked into it."""
+        """Return the growing views of a partition, None until a request has opened it."""
         partition = self.partitions.seen(name)
         directory = None if partition is None else self._of_partitions.get(partition.number)
         return None if directory is None else directory.kept

@@ -1,8 +1,8 @@
-"""What the kernel asks, and who answers: the handlers of pyfuse3, by inode.
+"""The request handlers of pyfuse3, by inode.
 
 Handlers find the node that an inode number names (`node_table`) and let it do the work; what a node raises becomes an
 errno by the table in `errors`, and a line in `.offsetfs/errors`. Nothing but FUSEError ever leaves a handler, for
-pyfuse3 would end the mount; what nobody foresaw is EIO and a traceback in the log.
+pyfuse3 would end the mount; any other exception becomes EIO, with a traceback in the log.
 
 Nothing here waits for the disk: nodes ask the engine for what the page cache has and leave the rest to threads.
 """
@@ -121,12 +121,12 @@ class Operations(pyfuse3.Operations):
         self._nodes = NodeTable(self.shared, self.accumulators, lambda: len(self._handles))
         self._handles: dict[int, bytes | Handle] = {}
         self._counted: dict[int, PartitionCounts] = {}  # by handle: where reads of it count
-        self._inodes: dict[int, int] = {}  # by handle, of directories too: what faults are told of
+        self._inodes: dict[int, int] = {}  # by handle, of directories too: for error reports
         self._listings: dict[int, Listing] = {}
         self._last_handle = 0
 
     def failed(self, error: Exception, handler: str, path: str) -> FUSEError:
-        """Return what to answer for `error`, met on `path` of the mount, having told the story."""
+        """Return what to answer for `error`, met on `path` of the mount, after recording it in the error log."""
         if not isinstance(error, StorageError | OSError):
             _log.error("%s %s failed", handler, path, exc_info=error)
         if isinstance(error, UNREADABLE):
@@ -238,7 +238,7 @@ class Operations(pyfuse3.Operations):
         return await (await self._nodes.tree(partition)).described[kind].xattrs(number)
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
-        """Let go of what the kernel no longer knows. There is nobody to tell of an error, and none comes."""
+        """Let go of what the kernel no longer knows. The kernel takes no error here, and none occurs."""
         for inode, lookups in inode_list:
             kind, partition, number = unpack(inode)
             self._nodes.forget(kind, partition, number, lookups)
@@ -260,7 +260,7 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def entries(self, fh: int, start: int, reply: Reply) -> None:
-        """Reply the entries of an open directory from a place on, to the kernel or to whoever stands in for it."""
+        """Reply the entries of an open directory from a place on, to the kernel or to `path_tree`."""
         await self._listings[fh].reply(start, reply)
 
     @guarded
@@ -270,7 +270,7 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
-        """Names of this tree are made on disk before anybody sees them."""
+        """Do nothing: names of this tree are on disk before they are visible."""
 
     @guarded
     async def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
@@ -376,7 +376,7 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def poll(self, inode: int, fh: int, poll_handle: PollHandle | None, ctx: RequestContext) -> int:
-        """Answer poll, select and epoll; what nobody waits for is ready always, like any regular file."""
+        """Answer poll, select and epoll; a file without wait semantics is always ready, like any regular file."""
         handle = self._handles[fh]
         if not is_pollable(handle):
             return ALWAYS_READY

@@ -1,4 +1,4 @@
-"""The tree of a mount by path, without a kernel between: who calls gets what system calls would give.
+"""The tree of a mount by path, without the kernel: callers get the results of the system calls.
 
 `Tree` asks `Operations` what the kernel would ask, so names, sizes, bytes and errnos are those of a mount. What the
 kernel does by itself is done here: paths are taken apart, symbolic links followed, writes repeated until all is taken,
@@ -225,7 +225,7 @@ class OpenFile:
                 with _named(self._path):
                     return await self._operations.read(self._handle, position, size)
             except InterruptedError:
-                await trio.lowlevel.checkpoint()  # a request is not to last for ever; nobody minds here
+                await trio.lowlevel.checkpoint()  # a request is not to last for ever; no kernel request waits here
 
     async def write(self, data: bytes) -> None:
         """Take all of `data`, waiting for room; on an error what came before it was taken."""

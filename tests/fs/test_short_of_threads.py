@@ -19,7 +19,7 @@ from offsetfs.cli.leaving import LeavingTeller
 from offsetfs.cli.service_manager import ServiceManager
 from offsetfs.fs.appends import append_queue
 from offsetfs.fs.appends.shared_sync import Unsynced
-from offsetfs.fs.mounting.duty_runner import POSTPONED_S, DutyRunner
+from offsetfs.fs.mounting.maintenance_runner import POSTPONED_S, MaintenanceRunner
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.shared import Shared
 from offsetfs.fs.threads import RETRIES_S, in_thread, in_thread_or_here
@@ -158,7 +158,7 @@ async def test_background_tasks_are_postponed_and_reported(
 ) -> None:
     with contextlib.closing(LogDirectory.open(os.fspath(tmp_path))) as directory:
         shared = Shared(directory, MountOptions(), nursery)
-        runner, runs = DutyRunner(shared), list[float]()
+        runner, runs = MaintenanceRunner(shared), list[float]()
         queue = runner._queues[0]
         monkeypatch.setattr(queue, "next_due", lambda: 0.0)
         monkeypatch.setattr(queue, "run_due", lambda: runs.append(trio.current_time()) or [])

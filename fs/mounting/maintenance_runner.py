@@ -1,9 +1,9 @@
-"""The duties of the mounted log directories, in threads of their own: retention, compaction, checkpoints, removals.
+"""Background maintenance of the mounted log directories, in threads: retention, compaction, checkpoints, removals.
 
-Each queue of `storage.maintenance.background_tasks` sleeps until its next duty is due and then runs it in a thread, so
-that a long compaction holds up neither the mount nor the checkpoints; an idle mount wakes a few times a minute, for
+Each queue of `storage.maintenance.background_tasks` sleeps until its next task is due and then runs it in a thread. So
+a long compaction delays neither the mount nor the checkpoints. An idle mount wakes a few times a minute, for
 microseconds.
-What a duty did goes to the log, what failed to the log and to `.offsetfs/errors`; no failure ends the mount.
+Results are logged. Failures are logged and listed in `.offsetfs/errors`; no failure ends the mount.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ _CLOCK_FAULT = Fault(
 )
 
 
-class DutyRunner:
-    """Runs the duties of directories that are open for writing, from `run` to `stop`."""
+class MaintenanceRunner:
+    """Runs the background tasks of directories that are open for writing, from `run` to `stop`."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._directories = shared.directory.directories
         self._error_log = shared.error_log
-        self._duties = [BackgroundTasks(directory, self._done) for directory in shared.directory.directories]
-        self._queues = [queue for duties in self._duties for queue in duties.queues]
+        self._tasks = [BackgroundTasks(directory, self._done) for directory in shared.directory.directories]
+        self._queues = [queue for tasks in self._tasks for queue in tasks.queues]
         self._limiter = trio.CapacityLimiter(len(self._queues))
         self._wakes: dict[TaskQueue, trio.Event] = {}
         self._token: trio.lowlevel.TrioToken | None = None
 
     async def run(self) -> None:
-        """Run all lanes until cancelled; what is running then is waited for, so `stop` should have been called."""
+        """Run all queues until cancelled. Running tasks are awaited then, so call `stop` first."""
         self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
             for queue in self._queues:
                 nursery.start_soon(self._keep, queue)
 
     def wake(self) -> None:
-        """Look again what is due: somebody left a duty behind that may come before all others."""
+        """Check again which task is due: a new one may come before all others. From the event loop."""
         for event in self._wakes.values():
             event.set()
 
     def stop(self) -> None:
-        """Have what is running end soon: a compaction leaves its log as it was, or as far as it got."""
-        for duties in self._duties:
-            duties.cancel()
+        """Make running tasks end soon: a compaction leaves its log unchanged, or compacted in part."""
+        for tasks in self._tasks:
+            tasks.cancel()
 
     async def _keep(self, queue: TaskQueue) -> None:
         while True:
@@ -73,12 +73,12 @@ class DutyRunner:
                 continue
             await self._run_due(queue)
             await trio.lowlevel.checkpoint()
-            self._tell_of_doubt()
+            self._report_doubt()
 
     async def _run_due(self, queue: TaskQueue) -> None:
-        """Run what is due in a thread, or later when that cannot be done, for want of memory for instance."""
+        """Run the due tasks in a thread; postpone them if that fails, for instance because memory is short."""
         try:
-            self._shared.refresh_config()  # here, so that somebody hears what is wrong with the settings
+            self._shared.refresh_config()  # here, so that errors in the settings are logged
             with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
                 await in_thread(queue.run_due, limiter=self._limiter)
         except Exception as error:
@@ -87,7 +87,7 @@ class DutyRunner:
             self._error_log.add(error, "background tasks", "")
             await trio.sleep(POSTPONED_S)
 
-    def _tell_of_doubt(self) -> None:
+    def _report_doubt(self) -> None:
         if any(directory.cautious_clock.doubt_ms > 0 for directory in self._directories):
             self._error_log.report(_CLOCK_FAULT)
 
@@ -99,7 +99,7 @@ class DutyRunner:
         counts.bytes_freed += done.bytes_freed
 
     def _done(self, done: TaskResult) -> None:
-        """Tell of what a duty did, which may leave files to be removed by another lane. From any thread."""
+        """Log and count a result, and wake the queues, which may have files to remove. From any thread."""
         if self._token is not None:
             self._token.run_sync_soon(self.wake, idempotent=True)
             self._token.run_sync_soon(self._count, done)

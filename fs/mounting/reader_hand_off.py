@@ -1,23 +1,23 @@
-"""Who reads requests from the kernel: one task after the other, and the same one as long as it need not wait.
+"""Hand-off of the request reader: a task that need not wait reads and handles one request after the other.
 
-pyfuse3 keeps a task ready to read while another handles what it has read, and hands its lock over for each request,
-because a handler may have to wait. Most here never do. So the turn to read stays with a task until it waits for
-something else than the next request, or ends: then the next task has it at once.
+pyfuse3 keeps a task ready to read while another handles a request, and passes its lock on after each request, because
+a handler may wait. Most handlers here never wait. So a task keeps the lock until it ends or waits for anything but the
+next request. Then the next task gets the lock at once.
 
     read → handle → reply → read → handle …     no other task is woken
-    read → handle ┄ waits ┄                     the turn passes on; this task asks for it again after its reply
+    read → handle ┄ waits ┄                     the lock passes on; this task requests it again after its reply
 
-Promises: as long as a task is ready, requests are read; a handler that waits delays no other. Saves a third of the
-processor time of a small request, half a turn of trio's loop.
+Promises: while a task is ready, requests are read; a handler that waits delays no other. This saves a third of the
+processor time of a small request, half a pass of trio's loop.
 
-libfuse gives each task a buffer of its own when it reads for the first time, a megabyte. When there is no memory for it
-(ENOMEM), the request stays in the kernel. The task then tries again after a pause, and until it has read a request the
-tasks that have a buffer read before it and those that have none wait, so that a shortage makes no more tasks.
+libfuse allocates a buffer of a megabyte for each task at its first read. If memory is short (ENOMEM), the request stays
+in the kernel. The task then retries after a pause. Until it has read a request, tasks with a buffer read before it, and
+tasks without one wait, so that a shortage makes no more tasks.
 
     read ┄ ENOMEM ┄ pause ┄ read …              tasks with a buffer read meanwhile, others wait for this one
 
-What pyfuse3 knows as `trio` is put in its place while requests are answered, which is how its own asyncio mode works;
-whatever is not told of here is trio's.
+While requests are answered, `HandOffTrio` replaces the module that pyfuse3 knows as `trio`. pyfuse3's own asyncio mode
+works the same way. Every name that is not defined here comes from trio.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ REQUEST_BYTES = 4 << 20
 async def answer(tasks_max: int) -> None:
     """Do what `pyfuse3.main` does, at most `tasks_max` requests at once, until the session ends."""
     pyfuse3_globals = vars(pyfuse3)
-    pyfuse3_globals["trio"] = TrioInTurns()
+    pyfuse3_globals["trio"] = HandOffTrio()
     try:
         await pyfuse3.main(max_tasks=tasks_max)
     finally:
         pyfuse3_globals["trio"] = trio
 
 
-class Turn:
-    """The right to read requests. A lock that its holder keeps until it waits; see the module."""
+class ReaderLock:
+    """The right to read requests: a lock that its holder keeps until it waits; see the module."""
 
     def __init__(self) -> None:
         self.holder: Task | None = None
@@ -94,7 +94,7 @@ class Turn:
         return self.starving is None or self.starving is task or task in self._have_read
 
     async def __aexit__(self, *exception: object) -> None:
-        """Keep it: what comes now is handling the request, and the next `async with`."""
+        """Keep the lock: the task now handles the request and then enters the next `async with`."""
 
     async def _park(self, task: Task) -> None:
         def abort(raise_cancel: RaiseCancelT) -> Abort:
@@ -105,7 +105,7 @@ class Turn:
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     async def wait_readable(self, fd: int) -> None:
-        """Wait for a request. Only for the holder, who stays it."""
+        """Wait for a request. Only for the holder, which keeps the lock."""
         self.is_reading, self._last = True, trio.lowlevel.current_task()
         try:
             await trio.lowlevel.wait_readable(fd)
@@ -114,12 +114,12 @@ class Turn:
             self.is_reading = False
 
     def waits(self, task: Task) -> None:
-        """Take note that `task` is about to wait: for a request, or for something else."""
+        """Record that `task` is about to wait, for a request or for anything else."""
         if self.holder is task and not self.is_reading:
             self.pass_on(task)
 
     def pass_on(self, task: Task) -> None:
-        """Give the turn to the next task, if `task` has it."""
+        """Pass the lock to the next task, if `task` holds it."""
         if self._last is task and not self.is_reading:  # it waits for something else, so it has read
             self._has_read(task)
         if self.holder is task:
@@ -127,7 +127,7 @@ class Turn:
             self._give_away()
 
     def _give_away(self) -> None:
-        """Give the turn, which no task has, to the first one that may read."""
+        """Pass the lock, which no task holds, to the first task that may read."""
         found = next(filter(self._may_read, self._parked), None)
         if found is not None:
             self._parked.remove(found)
@@ -135,13 +135,13 @@ class Turn:
             trio.lowlevel.reschedule(found)
 
     def has_not_read(self, task: Task) -> None:
-        """Take note that `task` failed: whatever it waited for, it cannot be said that it has a buffer."""
+        """Record that `task` failed: it may have no buffer."""
         self._have_read.discard(task)
         if self._last is task:
             self._last = None
 
     async def starve(self, task: Task, error: OSError | MemoryError) -> None:
-        """Return when `task` may read again, which could not for want of memory and has let go of the turn."""
+        """Return after a pause, when `task` may read again. It lacked memory and has released the lock."""
         if self.starving is None:
             _log.error("requests wait in the kernel, because none can be read: %s", error)
             self.starving = task
@@ -175,41 +175,41 @@ def _has_memory() -> bool:
     return True
 
 
-class TrioInTurns(ModuleType):
-    """What pyfuse3 takes for trio: its lock is a turn, and whoever its nursery starts takes turns."""
+class HandOffTrio(ModuleType):
+    """The module that pyfuse3 uses as `trio`: its lock is a `ReaderLock`, which the tasks of its nursery share."""
 
     def __init__(self) -> None:
         super().__init__("trio")
-        self._turn = Turn()
-        self.lowlevel = _Lowlevel(self._turn)
+        self._lock = ReaderLock()
+        self.lowlevel = _Lowlevel(self._lock)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(trio, name)
 
-    def Lock(self) -> Turn:  # noqa: N802
-        return self._turn
+    def Lock(self) -> ReaderLock:  # noqa: N802
+        return self._lock
 
     @asynccontextmanager
     async def open_nursery(self) -> AsyncIterator[_Nursery]:
         async with trio.open_nursery() as nursery:
-            yield _Nursery(nursery, self._turn)
+            yield _Nursery(nursery, self._lock)
 
 
 class _Lowlevel(ModuleType):
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, lock: ReaderLock) -> None:
         super().__init__("trio.lowlevel")
-        self.wait_readable = turn.wait_readable
+        self.wait_readable = lock.wait_readable
 
     def __getattr__(self, name: str) -> Any:
         return getattr(trio.lowlevel, name)
 
 
 class _Nursery:
-    """A nursery whose tasks take turns."""
+    """A nursery whose tasks share the reader lock."""
 
-    def __init__(self, nursery: trio.Nursery, turn: Turn) -> None:
+    def __init__(self, nursery: trio.Nursery, lock: ReaderLock) -> None:
         self._nursery = nursery
-        self._turn = turn
+        self._lock = lock
 
     def start_soon(self, work: Work, *args: object, name: object = None) -> None:
         self._nursery.start_soon(self._run, work, args, name=name)
@@ -221,30 +221,30 @@ class _Nursery:
             while await self._fails(work, args, task):
                 pass
         finally:
-            self._turn.leave(task)
+            self._lock.leave(task)
 
     async def _fails(self, work: Work, args: tuple[object, ...], task: Task) -> bool:
         """Do `work`; return after a pause whether a request could not be read and can be later."""
         try:
-            await _watched(work(*args), self._turn)
+            await _watched(work(*args), self._lock)
         except (OSError, MemoryError) as error:
             if isinstance(error, OSError) and error.errno not in TRANSIENT:
                 raise
-            await self._turn.starve(task, error)
+            await self._lock.starve(task, error)
             return True
         return False
 
 
 @coroutine
-def _watched(work: Coroutine[Any, Any, None], turn: Turn) -> Generator[Any, Any, None]:
-    """Await `work`, and tell the turn each time before it waits, and when it has ended."""
+def _watched(work: Coroutine[Any, Any, None], lock: ReaderLock) -> Generator[Any, Any, None]:
+    """Await `work`, and notify the lock each time before it waits, and when it has ended."""
     task = trio.lowlevel.current_task()
     step: Callable[[Any], Any] = work.send
     answer: object = None
     try:
         while True:
             trap = step(answer)
-            turn.waits(task)
+            lock.waits(task)
             try:
                 step, answer = work.send, (yield trap)
             except BaseException as error:
@@ -252,7 +252,7 @@ def _watched(work: Coroutine[Any, Any, None], turn: Turn) -> Generator[Any, Any,
     except StopIteration:
         pass
     except (OSError, MemoryError):
-        turn.has_not_read(task)
+        lock.has_not_read(task)
         raise
     finally:
-        turn.pass_on(task)
+        lock.pass_on(task)

@@ -12,7 +12,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from offsetfs.fs.mounting.turns import TrioInTurns
+from offsetfs.fs.mounting.reader_hand_off import HandOffTrio
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +26,7 @@ class Session:
         self.handled: list[tuple[str, bytes]] = []
         self._fd = fd
         self._handle = handle
-        self._trio: Any = TrioInTurns()
+        self._trio: Any = HandOffTrio()
         self._lock = self._trio.Lock()
         self._ready = 0
         self._started = 0
@@ -117,7 +117,7 @@ async def test_a_task_that_waits_more_than_once_takes_the_turn_from_nobody() -> 
 
 
 async def test_who_gives_up_waiting_for_the_turn_is_passed_over() -> None:
-    turn, order = TrioInTurns().Lock(), list[str]()
+    turn, order = HandOffTrio().Lock(), list[str]()
 
     async def take(name: str, scope: trio.CancelScope) -> None:
         with scope:
@@ -149,7 +149,7 @@ async def test_a_task_that_ends_leaves_the_turn_to_others() -> None:
 
 
 async def test_what_is_not_told_of_is_trios() -> None:
-    stand_in: Any = TrioInTurns()
+    stand_in: Any = HandOffTrio()
     assert stand_in.ClosedResourceError is trio.ClosedResourceError
     assert stand_in.lowlevel.notify_closing is trio.lowlevel.notify_closing
 
