@@ -69,7 +69,7 @@ def parse_segment_file(name: bytes) -> tuple[int, int] | None:
     return parsed[0], SEGMENT_SUFFIXES.index(parsed[1])
 
 
-# --- points in time ------------------------------------------------------------------------------------------------
+# --- points in time --------------------------------------------------------------------------------------------------
 
 
 def parse_time(name: bytes, now: int) -> int | None:
@@ -122,7 +122,7 @@ def _timestamp(instant: datetime) -> int:
     return (instant - _EPOCH_START) // timedelta(milliseconds=1)
 
 
-# --- ranges of a log ------------------------------------------------------------------------------------------------
+# --- ranges of a log -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def parse_last(name: bytes) -> tuple[int, bool] | None:
     return int(number), name.endswith(JSON_SUFFIX)
 
 
-# --- calendar directories ------------------------------------------------------------------------------------------
+# --- calendar directories --------------------------------------------------------------------------------------------
 
 
 class Level(IntEnum):

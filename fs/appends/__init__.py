@@ -1,1 +1,1 @@
-"""What is written: lines, JSON and whole files on their way into the logs."""
+"""Appends: framing of lines, JSON lines and whole files, batching, and group commit."""

@@ -1,16 +1,17 @@
-"""Records on their way into the logs: one open batch per partition, written when it is full, old or wanted.
+"""Batches appended records, one open batch per partition; writes a batch if it is full, old enough, or on flush.
 
     write(2) → AppendHandle → Accumulator.split → open batch → AppendQueue → Log.append, in a thread → segment file
                                                                    └→ SharedSync → on disk
 
-A writer's lines are encoded straight into the open batch, on the event loop, by compiled code. A batch that is full,
-or waited `linger-ms`, or is asked for by `drain`, is sealed and queued, and the next one fills while it is written.
+Compiled code encodes lines directly into the open batch, on the event loop. A batch is sealed and queued if it is
+full, if `linger-ms` has passed, or by `drain`. The next batch fills while the queue is written.
 
-Promises: records keep the order in which they were given; after `drain` they are in the segment file; after `sync` on
-disk. What is lost is told to every writer it touches; the partition goes on, unless the engine fenced its log.
+Guarantees: records keep the order of the calls. After `drain` they are in the segment file, after `sync` on disk. A
+loss is reported to every writer that has records in the lost batch. The partition accepts further records, unless the
+engine has failed its log.
 
-Leaves to others: framing (handles), writing in order and its failures (append_queue), the bound on memory (buffers),
-what a sync covers (shared_sync). Errors are OSError. Follows the purpose of Kafka's RecordAccumulator and Sender.
+Other modules: framing (handles), ordered writing and its failures (append_queue), the limit on memory (buffers), the
+scope of a sync (shared_sync). Errors are OSError. Corresponds to Kafka's RecordAccumulator and Sender.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ from offsetfs.storage.records.json_values import TEXT
 APPEND_THREADS = 4
 SYNC_THREADS = 16
 GIVEN_WAY_SHARE = 8
-"""Which part of the memory of open batches is freed at once, one in so many."""
-CARRIED_BYTES_MIN = 16 << 20
-"""Unfinished records may take as much as open batches, and this where that is little: one line of JSON for a record of
-a megabyte takes twelve at most."""
+"""A shortage frees this fraction of the memory of open batches: one part in so many."""
+UNFINISHED_BYTES_MIN = 16 << 20
+"""Unfinished records may take as much memory as open batches, but at least this: a line of JSON for a record of a
+megabyte takes at most twelve."""
 
 
 class Accumulator:
-    """The way into one partition. Everything here runs on the event loop."""
+    """Accepts the records of one partition. All methods run on the event loop."""
 
     def __init__(self, accumulators: Accumulators, log: Log) -> None:
         self.partition = log.partition
@@ -66,7 +67,7 @@ class Accumulator:
         self._options = context.options
         self._open: AppendBatch | None = None
         self.batches_begun = 0
-        """How many there were so far, the open one included."""
+        """How many batches were started so far, the open one included."""
         self._sync = SharedSync(
             log,
             context.options,
@@ -79,7 +80,7 @@ class Accumulator:
         self._queue = AppendQueue(log, context, self._sync, self._surrender)
         self._room = WriterQueue()
 
-    # --- what a record may be ----------------------------------------------------------------------------------------
+    # --- limits of a record ------------------------------------------------------------------------------------------
 
     @property
     def batch_bytes_max(self) -> int:
@@ -89,17 +90,17 @@ class Accumulator:
         return bytes_max_within(config.compression, *sizes)
 
     def batch_size(self, key: Buffer | None, value: Buffer | None, headers: Sequence[tuple[str, Buffer | None]]) -> int:
-        """Return the size of a batch of this one record, in bytes, to be compared with `batch_bytes_max`."""
+        """Return the size of a batch with this one record, in bytes. Callers compare it with `batch_bytes_max`."""
         return HEADER_SIZE + record_size(key, value, headers)
 
     @property
     def space(self) -> FreeSpace:
-        """The count of free bytes where the log lies."""
+        """The free space of the log directory that contains the log."""
         return self._context.space
 
     @property
     def unfinished(self) -> UnfinishedBytes:
-        """The memory of what is unfinished."""
+        """The memory of unfinished records."""
         return self._all.unfinished
 
     @property
@@ -109,12 +110,12 @@ class Accumulator:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """Where records may go."""
+        """The partitions that records may go to."""
         return frozenset((self.partition,))
 
     @property
     def values_as_text(self) -> bool:
-        """Whether a JSON value that is no string is taken as its text."""
+        """Whether a JSON value that is no string is stored as its text."""
         return self._options.json_values == TEXT
 
     @property
@@ -122,7 +123,7 @@ class Accumulator:
         """How long the kernel lets a request wait, in seconds."""
         return self._options.request_timeout_s
 
-    # --- taking records ----------------------------------------------------------------------------------------------
+    # --- accepting records -------------------------------------------------------------------------------------------
 
     def split(
         self,
@@ -134,12 +135,12 @@ class Accumulator:
         *,
         is_one_batch: bool = False,
     ) -> int:
-        """Take the complete lines of `data[start:end]` as records; return where the first one begins that was not.
+        """Append the complete lines of `data[start:end]`; return the position of the first line that was not accepted.
 
-        Never waits. Less than `end` means: there is no room now (`make_room`), or the line there is larger than
-        `batch_bytes_max`. OSError EROFS, EIO (fenced), EINVAL (a compacted log takes no record without a key), ENOSPC,
-        ESHUTDOWN, ESTALE (deleted) before anything is taken. `timestamp`: milliseconds. With `is_one_batch` it stops
-        when a batch is full, too.
+        Never waits. A result below `end` means that there is no free buffer (`make_room`), or that the line there is
+        larger than `batch_bytes_max`. OSError before any line is accepted: EROFS, EIO (failed log), EINVAL (a compacted
+        log requires keys), ENOSPC, ESHUTDOWN, ESTALE (deleted). `timestamp`: milliseconds. With `is_one_batch` it also
+        stops when a batch is full.
         """
         self.check(end - start, has_key=False)
         while start < end and not self.must_wait(writer):
@@ -158,22 +159,22 @@ class Accumulator:
             start = rest
             if start < end:
                 self._seal()
-                if is_one_batch or writer.code is not None:  # appended at once, and failed: nothing may follow the gap
+                if is_one_batch or writer.code is not None:  # the append at once failed: no record may follow the gap
                     break
         self.seal_unless_lingering()
         return start
 
     def split_json(self, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer) -> Taken:
-        """Take the lines of `data[start:end]`, each a JSON object; return how far it came, and what is in the way.
+        """Append the lines of `data[start:end]`, each a JSON object; return how far it got, and why it stopped.
 
-        As `split`; a line that is no record is a `fault`, and so is one without a key where the log is compacted.
-        `timestamp`: of records that name none.
+        As `split`. A line that is no record is a `fault`; in a compacted log also a line without a key.
+        `timestamp`: for records without their own.
         """
         self.check(end - start, has_key=True)
         return json_batches.split([self], [writer], 0, data, start, end, timestamp).taken
 
     def append_value(self, value: Buffer, timestamp: int, writer: Writer) -> bool:
-        """Take one record without a key, as `append`; False also when it is larger than `batch_bytes_max`."""
+        """Append one record without a key, as `append`. False also if it is larger than `batch_bytes_max`."""
         if self.batch_size(None, value, ()) > self.batch_bytes_max:
             return False
         return self.append(None, value, (), timestamp, writer)
@@ -186,7 +187,7 @@ class Accumulator:
         timestamp: int,
         writer: Writer,
     ) -> bool:
-        """Take one record; False when there is no room now (`make_room`). Errors as in `split`.
+        """Append one record. False if there is no free buffer (`make_room`). Errors as in `split`.
 
         The caller has compared `batch_size` with `batch_bytes_max`.
         """
@@ -205,14 +206,14 @@ class Accumulator:
         return False
 
     def must_wait(self, writer: Writer) -> bool:
-        """Whether other writers wait for room here, and came before `writer`."""
+        """Whether earlier writers than `writer` wait for a buffer."""
         return self._room.is_ahead_of(writer)
 
     def make_room(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]:
-        """Take a place behind all writers that wait for room now; return what waits for its turn and for room.
+        """Join the queue of waiting writers now; return a coroutine that waits for the turn and for a free buffer.
 
-        Then a batch is open that has room for a record that alone makes a batch of `size` bytes. Call `split` or
-        `append` again, before anything else is awaited. OSError ESHUTDOWN when the mount ends.
+        After it an open batch can hold a record that alone makes a batch of `size` bytes. Call `split` or `append`
+        again before any other await, or another writer may use the space. OSError ESHUTDOWN if the mount ends.
         """
         return self._room.join(writer, functools.partial(self._find_room, size))
 
@@ -229,17 +230,17 @@ class Accumulator:
 
     @property
     def has_room(self) -> bool:
-        """Whether `split` would take something now."""
+        """Whether `split` would accept a record now."""
         if not self._room.is_empty:
             return False
         return self._open is not None or (not self._queue.is_full and self._context.buffers.has_room(self._capacity))
 
     def check(self, size: int, *, has_key: bool) -> None:
-        """Raise OSError as `split` does when a record of about `size` bytes could not be taken, room or not."""
+        """Raise OSError as `split` if a record of about `size` bytes cannot be accepted. Ignores free buffers."""
         self._all.check([self], size, has_key=has_key)
 
     def check_state(self, *, has_key: bool) -> None:
-        """Raise OSError when the partition takes no such record, whatever its size. Costs nothing: asks no disk."""
+        """Raise OSError if the partition accepts no such record of any size. Cheap: it makes no system call."""
         if self.log.is_gone:
             raise OSError(errno.ESTALE, "the partition was deleted", str(self.partition))
         if self.log.unrecovered is not None:
@@ -257,7 +258,7 @@ class Accumulator:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.partition))
 
     def note(self, writer: Writer, count: int, size: int, given: int, timestamp: int) -> None:
-        """Book what the open batch took out of `given` bytes, when it had `count` records and `size` bytes before."""
+        """Record what the open batch accepted of `given` bytes. Before, it had `count` records and `size` bytes."""
         batch = self._open
         if batch is not None and batch.builder.count > count:
             batch.note(writer, count, timestamp)
@@ -267,12 +268,12 @@ class Accumulator:
 
     @property
     def open_batch(self) -> AppendBatch | None:
-        """The batch that fills, if one does."""
+        """The open batch, if there is one."""
         return self._open
 
     @property
     def open_bytes(self) -> int:
-        """The memory that the open batch takes."""
+        """The memory of the open batch."""
         return 0 if self._open is None else self._open.builder.bytes_max
 
     @property
@@ -299,14 +300,14 @@ class Accumulator:
         return batch
 
     def begin_anew(self, size: int) -> bool:
-        """Queue the open batch and begin one for a record of `size`; False when there can be none, or not now."""
+        """Queue the open batch and start one for a record of `size`. False if that is not possible, or not now."""
         self._seal()
         return size <= self.batch_bytes_max and self._begin(max(size, self._capacity)) is not None
 
     def begin_if_free(self, size: int) -> AppendBatch | None:
-        """Begin a batch for a record of `size`, where none is open; None unless there is memory for it as it is.
+        """Start a batch for a record of `size` if none is open. None if there is no free memory.
 
-        Other batches never give way for this one: they may be filling right now.
+        This never seals other batches to free memory: compiled code may be filling them.
         """
         bytes_max = self.batch_bytes_max
         capacity = max(size, self._capacity_within(bytes_max))
@@ -316,12 +317,12 @@ class Accumulator:
         return None if builder is None else self._start(builder)
 
     def seal_unless_lingering(self) -> None:
-        """Queue the open batch now, where nothing waits for company."""
+        """Queue the open batch now if `linger-ms` is 0."""
         if not self._options.linger_ms:
             self._seal()
 
     def _seal(self) -> None:
-        """Queue the open batch, if it holds anything."""
+        """Queue the open batch if it has records."""
         batch = self._surrender()
         if batch is None:
             return
@@ -337,17 +338,17 @@ class Accumulator:
         self._all.filling.pop(self, None)
         return batch
 
-    # --- into the file, onto the disk --------------------------------------------------------------------------------
+    # --- drain and sync ----------------------------------------------------------------------------------------------
 
     async def drain(self) -> None:
-        """Return when everything taken so far is in the segment file, or was lost and its writers told."""
+        """Return when all accepted records are in the segment file, or were lost and reported to their writers."""
         self._seal()
         await self._queue.drain()
 
     async def sync(self) -> None:
-        """Return when everything taken so far is on disk. OSError when it is not, now or since an earlier sync.
+        """Return when all accepted records are on disk. OSError if this or an earlier sync failed.
 
-        The unfinished records of files that were closed count as taken.
+        This includes the unfinished records of closed files.
         """
         await self.closing.wait_released(self.partitions)
         await self.drain()
@@ -355,34 +356,34 @@ class Accumulator:
         await self._sync.sync()
 
     def enter(self, writer: Writer) -> None:
-        """Know a writer, until it leaves."""
+        """Register a writer, until `leave`."""
         self._all.writers.add(writer)
 
     def leave(self, writer: Writer) -> None:
-        """Keep no reference to a writer that is gone."""
+        """Drop all references to a closed writer."""
         self._all.writers.discard(writer)
         self._sync.forget(writer)
 
     @property
     def is_dirty(self) -> bool:
-        """Whether something taken is not yet on disk."""
+        """Whether an accepted record is not yet on disk."""
         return self._open is not None or not self._room.is_empty or not self._queue.is_empty or self._sync.is_dirty
 
     @property
     def unsynced(self) -> Unsynced:
-        """What was taken and is not yet on disk; also asked for by other threads, to which it is an estimate."""
+        """The accepted records that are not yet on disk. From other threads it is an estimate."""
         batch = self._open
         opened = Unsynced(1, batch.builder.size) if batch is not None and not batch.builder.is_empty else Unsynced()
         return opened + self._queue.unsynced + self._sync.unsynced
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest of what is in the file and not yet on disk came there, on trio's clock; None: nothing is."""
+        """The time at which the oldest unsynced batch was written, on trio's clock. None if all is on disk."""
         return self._sync.oldest
 
 
 class Accumulators:
-    """All accumulators of a mount, and what they share: memory, clock, threads, the count of free bytes."""
+    """All accumulators of a mount, and their shared state: memory, clock, threads, free space."""
 
     def __init__(
         self,
@@ -393,7 +394,7 @@ class Accumulators:
         counters: Counters | None = None,
         error_log: ErrorLog | None = None,
     ) -> None:
-        """Work in `nursery` until `close`. `on_append` is called on the loop whenever a partition has grown."""
+        """Work in `nursery` until `close`. `on_append` is called on the loop after each append to a partition."""
         self.context = AppendContext(
             options,
             nursery,
@@ -411,9 +412,9 @@ class Accumulators:
         self._context_at = {directory.directories[0].path: self.context}
         self._directory = directory
         self.refresh_config = directory.refresh_config
-        self.unfinished = UnfinishedBytes(max(options.buffer_bytes, CARRIED_BYTES_MIN))
+        self.unfinished = UnfinishedBytes(max(options.buffer_bytes, UNFINISHED_BYTES_MIN))
         self.closing = Closing()
-        self.filling: dict[Accumulator, None] = {}  # those with an open batch, the oldest first
+        self.filling: dict[Accumulator, None] = {}  # accumulators with an open batch, the oldest first
         self._is_seal_planned = False
         self.writers: set[Writer] = set()  # open handles, for the end of the mount
         self.is_stopped = False
@@ -422,14 +423,14 @@ class Accumulators:
         nursery.start_soon(self._keep_time)
 
     def of(self, partition: TopicPartition) -> Accumulator:
-        """Return the accumulator of `partition`; errors of `LogDirectory.log` when it is asked for the first time."""
+        """Return the accumulator of `partition`. The first call raises as `LogDirectory.log`."""
         accumulator = self._of.get(partition)
         if accumulator is None or accumulator.log.is_gone:
             accumulator = self._of[partition] = Accumulator(self, self._directory.log(partition))
         return accumulator
 
     def context_at(self, directory: str) -> AppendContext:
-        """Return what the partitions in the log directory at this path share: the count of free bytes is its own."""
+        """Return the context of the partitions in the log directory at this path, which has its own free space."""
         context = self._context_at.get(directory)
         if context is None:
             space = FreeSpace(directory, self._give_back_room)
@@ -437,7 +438,7 @@ class Accumulators:
         return context
 
     def check(self, accumulators: Sequence[Accumulator], size: int, *, has_key: bool) -> None:
-        """Raise OSError as `Accumulator.check` for the first one that could not take it. Each disk is asked once."""
+        """Raise OSError as `Accumulator.check` for the first one that cannot accept it. Measures each disk once."""
         self.refresh_config()
         for each in accumulators:
             each.check_state(has_key=has_key)
@@ -450,18 +451,18 @@ class Accumulators:
             space.check(size)
 
     def known(self, partition: TopicPartition) -> Accumulator | None:
-        """Return the accumulator of `partition` when something was to be appended there, else None."""
+        """Return the accumulator of `partition` if it was opened for appending, else None."""
         return self._of.get(partition)
 
     async def forget(self, partition: TopicPartition) -> None:
-        """Write what was taken for a partition that is about to be deleted, and let go of it."""
+        """Write the accepted records of a partition that is about to be deleted, and drop its accumulator."""
         accumulator = self._of.pop(partition, None)
         if accumulator is not None:
             await self.closing.wait_released(accumulator.partitions)
             await accumulator.drain()
 
     def seal_at(self, due: float) -> None:
-        """Seal the open batches that have lingered for long enough, at this time: one deadline for all of them."""
+        """Plan to seal the open batches whose linger time is over. One deadline serves all of them."""
         if not self._is_seal_planned:
             self._is_seal_planned = True
             self.context.deadlines.at(due, self._seal_due)
@@ -477,14 +478,14 @@ class Accumulators:
             accumulator.seal()
 
     def _give_way(self, size: int) -> None:
-        """Seal open batches, the largest and oldest first, that take `size` bytes and some more: memory is short.
+        """Seal open batches, the largest and oldest first, to free at least `size` bytes of memory.
 
-        If each shortage freed one batch, there would be one for each record; if it freed all, batches would be tiny.
+        If each shortage freed one batch, each record would cause one; if it freed all, batches would be tiny.
         """
         buffers = self.context.buffers
         sealed = buffers.lent_bytes - sum(each.open_bytes for each in self.filling)
         if sealed >= size:
-            return  # enough comes back as it is
+            return  # the queued batches free enough
         wanted = max(size, buffers.bytes_max // GIVEN_WAY_SHARE) - sealed
         by_size = sorted(self.filling, key=lambda each: each.open_bytes, reverse=True)
         for accumulator in by_size:
@@ -502,12 +503,12 @@ class Accumulators:
             await self.context.deadlines.run()
 
     async def release_all(self) -> None:
-        """Release every writer that is still known, as if all files were closed: unfinished lines become records."""
+        """Release every registered writer, as if all files were closed: unfinished lines become records."""
         for writer in list(self.writers):
             await writer.release()
 
     async def flush_all(self) -> dict[TopicPartition, OSError]:
-        """Return when everything taken so far is on disk, with the partitions of which that cannot be said."""
+        """Return when all accepted records are on disk; the result has the partitions for which that failed."""
         failures: dict[TopicPartition, OSError] = {}
 
         async def sync(accumulator: Accumulator) -> None:
@@ -522,11 +523,11 @@ class Accumulators:
         return failures
 
     def unsynced(self) -> Unsynced:
-        """Return what was taken and is not yet on disk; from any thread."""
+        """Return the accepted records that are not yet on disk. From any thread."""
         return sum((accumulator.unsynced for accumulator in list(self._of.values())), Unsynced())
 
     def stop(self) -> None:
-        """Take no more records, and send waiting writers away with ESHUTDOWN. What was taken is still written."""
+        """Accept no more records, and end waiting writers with ESHUTDOWN. Accepted records are still written."""
         self.is_stopped = True
         self.context.buffers.close()
 

@@ -1,4 +1,4 @@
-"""`append`, `append.ndjson`, `append.raw`: where records are written. Their size is 0; what is opened is a stream."""
+"""`append`, `append.ndjson`, `append.raw`: files that accept records. Their size is 0; an open file is a stream."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from offsetfs.storage.names import INTERNAL_TOPICS
 _BROKERS_OWN = "a broker keeps its own state there, records are refused"
 
 PREFERRED_WRITE_BYTES = 1 << 20
-"""What st_blksize says: cat then writes a megabyte at a time, in an eighth of the requests."""
+"""st_blksize: it makes cat write a megabyte at a time, with an eighth of the requests."""
 
 APPEND_FILES: dict[Fixed, tuple[bytes, Callable[[], Framing]]] = {
     Fixed.APPEND: (b"append", Lines),
     Fixed.APPEND_NDJSON: (b"append.ndjson", JsonLines),
     Fixed.APPEND_RAW: (b"append.raw", Whole),
 }
-"""Their names, and what a record is in each."""
+"""The names, and the framing of each."""
 
 
 class AppendFile:
-    """One of `APPEND_FILES`, of one partition. `number` says nothing more."""
+    """One of `APPEND_FILES`, of one partition. `number` is not used."""
 
     def __init__(self, shared: Shared, partition: Partition, accumulators: Accumulators, which: Fixed) -> None:
         self._shared = shared
@@ -49,11 +49,11 @@ class AppendFile:
         return entry
 
     async def open(self, number: int, opening: Opening) -> Opened:
-        """Open; EROFS for a writer where nothing can be written, EPERM where nothing may be.
+        """Open the file. For writing: EROFS if the log is read-only, EPERM for an internal topic.
 
-        A log that could not be recovered is recovered first; ENOSPC, or what else prevents it.
+        A log whose recovery failed is recovered first; errors as of recovery, such as ENOSPC.
 
-        A compacted topic takes no record without a key: `write` refuses it, for the topic's settings may change.
+        Whether a compacted topic requires keys is checked by `write`, because settings may change while it is open.
         """
         if opening.writes:
             await self._partition.recover()
@@ -64,11 +64,11 @@ class AppendFile:
         handle = AppendHandle(
             accumulator, opening.flags, self._framing(), self._path, self._lost, self._shared.waiting.poll_room
         )
-        # What is told of appended records is a stream: a shell that could seek would read on and seek back.
+        # Acknowledgments are a stream: a shell reads ahead and seeks back in a file that allows seeks.
         return Opened(handle, direct=True, is_stream=handle.wants_offsets)
 
     def check_writable(self, number: int) -> None:
-        """Refuse a broker's own topics, too: it does not start over a record of its own state that it cannot parse."""
+        """Refuse internal topics too: a broker does not start if it cannot parse a record of its own state."""
         log = self._partition.log
         if self._shared.is_read_only or (log.read_only and log.unrecovered is None):
             raise FUSEError(errno.EROFS)

@@ -1,13 +1,13 @@
-"""Sealed batches of one partition on their way into the log, in order, one thread at a time.
+"""Writes the sealed batches of one partition to the log, in order, one thread at a time.
 
-What is queued is appended together with what was queued meanwhile, on the event loop where that is a mere write to the
-page cache: handing it to a thread would cost more. A batch that cannot be written takes with it everything behind it
-that was accepted (else a writer's records would have a gap), and every writer that had records in it is told. A batch
-that cannot be written for want of memory stays in the queue and is tried again, for as long as it takes: nothing was
-asked of the disk. Large batches that are compressed are so in threads, before their turn (batches).
+All queued batches are appended together. An append that only writes to the page cache runs on the event loop, because
+the hand-off to a thread would cost more. If a batch cannot be written, all accepted batches behind it are lost as well,
+because the records of a writer must not have a gap; every writer of a lost batch gets the errno. If only memory is
+short, the batch stays in the queue and is retried without a limit: the disk has not failed. Threads compress large
+batches before their turn (`batches`).
 
-Durability: `drain` returns when all is in the segment file; when it is on disk is `shared_sync`'s to say. With
-`flush_ms` 0 both are one: each batch is on disk before the next is written.
+Durability: `drain` returns when all batches are in the segment file; `shared_sync` puts them on disk. With `flush_ms` 0
+each batch is on disk before the next is written.
 """
 
 from __future__ import annotations
@@ -43,29 +43,30 @@ _log = logging.getLogger(__name__)
 
 QUEUED_MAX = 2  # batches: one is written, one waits; a third one fills
 COMPRESSED_QUEUED_MAX = 3 * AHEAD_MAX
-"""Where they are compressed: as many as are at once, and more that wait for it, or for their turn to be written: while
-every core compresses, it takes a while until the loop and the writer have made the next one."""
+"""The limit for compressed batches: those in compression, and as many that wait for a thread or for their turn to be
+written. While every core compresses, the event loop and the writer need a while to make the next batch."""
 
 HERE_BYTES_MAX = 2 << 20
-"""A batch up to this size is appended on the event loop: a megabyte takes 0.2 ms, and handing it to a thread as long
-again (500 MB of lines: 0.31 s instead of 0.38 s)."""
+"""A batch up to this size is appended on the event loop: a megabyte takes 0.2 ms, and the hand-off to a
+thread takes as long again (500 MB of lines: 0.31 s instead of 0.38 s)."""
 
 AT_ONCE_BYTES_MAX = 64 << 10
-"""A larger one is so in a moment, by a task: its writer has the answer first, and prepares what comes next on another
-core (500 MB of lines: 0.30 s instead of 0.33 s)."""
+"""A batch up to this size is appended within `write`. A task appends a larger one, so that the writer gets its reply
+first and prepares the next bytes on another core (500 MB of lines: 0.30 s instead of 0.33 s)."""
 
 SHORTAGE_S = 0.1
-"""The pause before a batch is tried again that could not be appended for want of memory."""
+"""The pause before a retry of an append that failed for lack of memory."""
 
 SLOW_S = 0.005
 THREAD_FOR_S = 1.0
-"""Unless the kernel makes writers wait because the disk cannot keep up: then threads wait, for this long at least.
-Many writers who take the processor away from this thread also make it late; that is no waiting, and no reason."""
+"""An append on the loop that took longer than `SLOW_S` and blocked moves appends to threads for `THREAD_FOR_S`: the
+kernel blocks writers if the disk cannot keep up. A late append that did not block only lost the processor to other
+processes, which is no reason to use a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppendContext:
-    """What the partitions of a mount share."""
+    """The shared state of the partitions of a mount."""
 
     options: MountOptions
     nursery: trio.Nursery
@@ -82,7 +83,7 @@ class AppendContext:
 
 
 class AppendQueue:
-    """The queue of one partition. `surrender` gives up the open batch when what is before it was lost."""
+    """The queue of one partition. `surrender` returns the open batch, which is lost with a batch before it."""
 
     def __init__(
         self, log: Log, context: AppendContext, sync: SharedSync, surrender: Callable[[], AppendBatch | None]
@@ -100,7 +101,7 @@ class AppendQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether no batch should be begun now, for want of a place when it is sealed."""
+        """Whether no batch may be started now, because the queue would have no place for it."""
         count = len(self._queue)
         return count >= QUEUED_MAX and (not self._log.config.compression.codec or count >= COMPRESSED_QUEUED_MAX)
 
@@ -110,12 +111,12 @@ class AppendQueue:
 
     @property
     def unsynced(self) -> Unsynced:
-        """What is queued; also asked for by other threads."""
+        """The queued batches. From any thread."""
         batches = list(self._queue)
         return Unsynced(len(batches), sum(batch.builder.size for batch in batches))
 
     def put(self, batch: AppendBatch) -> None:
-        """Queue a batch that is not empty, and see that it is appended: now, when it is small and nothing waits."""
+        """Queue a batch that is not empty. A small batch is appended at once if the queue is empty, else by a task."""
         self._queue.append(batch)
         if batch.is_worth_a_thread:
             batch.seal_ahead(self._context.nursery, self._context.seal_limiter, self._context.buffers)
@@ -133,17 +134,17 @@ class AppendQueue:
         await self._queue[0].wait()
 
     async def drain(self) -> None:
-        """Return when all that is queued is in the segment file, or was lost and its writers told."""
+        """Return when all queued batches are in the segment file, or were lost and reported to their writers."""
         if self._queue:
             await self._queue[-1].wait()
 
     def let_go(self, batch: AppendBatch) -> None:
-        """A batch has come to its end, one way or another: its memory is free again."""
+        """Free the memory of a batch that was written or lost."""
         self._context.space.settle(batch.builder.size - HEADER_SIZE)
         batch.finish(self._context.buffers)
 
     def _may_append_here(self, size: int) -> bool:
-        """Whether appending so many bytes is a mere write to the page cache: nothing to wait for, to sync, to roll."""
+        """Whether appending `size` bytes only writes to the page cache: without a wait for a lock, a sync or a roll."""
         return (
             size <= HERE_BYTES_MAX
             and time.perf_counter() >= self._slow_until
@@ -165,7 +166,7 @@ class AppendQueue:
             while self._queue:
                 if self._lacks_memory:
                     await trio.sleep(SHORTAGE_S)
-                with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled: hear what it did
+                with trio.CancelScope(shield=True):  # a thread cannot be cancelled: wait for its outcome
                     batches = await self._next()
                     is_quick = all(batch.is_quickly_sealed for batch in batches)
                     if is_quick and self._may_append_here(sum(batch.size for batch in batches)):
@@ -178,21 +179,21 @@ class AppendQueue:
             self._is_appending = False
 
     async def _next(self) -> list[AppendBatch]:
-        """Return the first batch of the queue, once no thread seals it any more, and those behind that are as far."""
+        """Wait until no thread seals the first batch; return it and the ready batches behind it."""
         await self._queue[0].sealed_ahead()
         return list(itertools.takewhile(lambda batch: not batch.is_in_work, self._queue))
 
     def _append(self, batches: list[AppendBatch]) -> tuple[int, Exception | None]:
-        """Append in order; return how many could be, and what stopped the next one. Any thread."""
+        """Append in order; return how many were appended, and the error of the next one. Any thread."""
         count = 0
         try:
             for batch in batches:
-                if batch.where is None:  # else only the sync lacked memory
+                if batch.where is None:  # otherwise the append succeeded and only the sync lacked memory
                     batch.where = self._log.append(batch.seal())
                 if self._context.options.flush_ms == 0:
                     self._log.flush()
                 count += 1
-        except Exception as error:  # whatever it was, the writers must hear of it, and the mount goes on
+        except Exception as error:  # any error must reach the writers, and the mount must continue
             return count, error
         return count, None
 
@@ -225,7 +226,7 @@ class AppendQueue:
             writer.acknowledged(where.base_offset + first, count, where.timestamp if is_stamped else timestamp)
 
     def _postpone_or_fail(self, error: Exception) -> None:
-        """Leave the queue as it is when only memory lacks; else give up what is in it."""
+        """Keep the queue if only memory is short; else drop its batches as lost."""
         if errno_of(error) != errno.ENOMEM or self._log.fenced is not None:
             self._fail(error)
         elif not self._lacks_memory:
@@ -249,5 +250,5 @@ class AppendQueue:
 
 
 def _waits() -> int:
-    """How often this thread gave the processor up by itself."""
+    """Return how often this thread has blocked (voluntary context switches)."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw

@@ -1,8 +1,8 @@
-"""A batch on its way: open, then sealed, then done, and whose records are in it.
+"""A batch of appended records: open, then sealed, then done; and the writers of its records.
 
-Sealing a compressed batch takes ten times as long as writing it, so a thread does it ahead of its turn, several at
-once; what order they are appended in is append_queue's to keep. A builder is given back when neither the queue nor such
-a thread needs it any more.
+Sealing a compressed batch takes ten times as long as writing it, so threads seal several batches in parallel, before
+their turn; `append_queue` keeps the order of the appends. A builder returns to the pool when neither the queue nor a
+thread uses it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
 
 CORES = len(os.sched_getaffinity(0))
 AHEAD_MAX = min(CORES, 4)
-"""How many batches of one partition are compressed at once; all partitions together: one on each core."""
+"""How many batches of one partition are compressed in parallel. All partitions together: one per core."""
 
 AHEAD_BYTES_MIN = 64 << 10
-"""Smaller batches are compressed by who appends them: several at a time cost one thread, not one each."""
+"""Smaller batches are compressed during the append: several of them then take one thread, not one each."""
 
 
 class AppendBatch:
-    """An open or sealed batch, and whose records are in it. All but `seal` is called on the event loop."""
+    """An open or sealed batch, and the writers of its records. All methods but `seal` run on the event loop."""
 
     # A topic of a thousand partitions opens a thousand of these at once. What few of them need is made on demand: the
     # garbage collector visits each object that lives for some milliseconds several times (25 % of the time, measured).
@@ -38,7 +38,7 @@ class AppendBatch:
     def __init__(self, builder: BatchBuilder, due: float = math.inf) -> None:
         self.builder = builder
         self.due = due
-        """When it has lingered for `linger-ms`, on trio's clock."""
+        """The time at which `linger-ms` is over, on trio's clock."""
         self.writers: set[Writer] = set()
         self.is_done = False
         """Whether it is in the log, or lost."""
@@ -47,10 +47,10 @@ class AppendBatch:
         self._ahead: trio.Event | None = None  # set when the thread that seals it has ended
         self._sealed: SealedBatch | None = None
         self.where: Appended | None = None
-        """Where it is in the log, once it is there."""
+        """The position in the log, after the append."""
 
     def note(self, writer: Writer, first: int, timestamp: int) -> None:
-        """The records from number `first` on are the writer's."""
+        """Record that `writer` has added the records from number `first` on."""
         self.writers.add(writer)
         if writer.wants_offsets:
             if self._parts is None:
@@ -59,7 +59,7 @@ class AppendBatch:
 
     @property
     def parts(self) -> Sequence[tuple[Writer, int, int, int]]:
-        """Writer, first record, count and timestamp of the records whose writers want to know their offsets."""
+        """Writer, first record, count and timestamp of the records whose writers want acknowledgments."""
         return self._parts or ()
 
     async def wait(self) -> None:
@@ -70,10 +70,10 @@ class AppendBatch:
             await self._end.wait()
 
     def seal(self) -> SealedBatch:
-        """Return the finished batch, made now unless that was done ahead. Any thread.
+        """Return the sealed batch; seal it now unless a thread has done so. Any thread.
 
-        Raises what compressing raises, but for a MemoryError: then the batch is stored without compression. A
-        MemoryError leaves the batch as it was.
+        Raises the errors of compression, except MemoryError: then the batch is stored uncompressed. If that raises
+        MemoryError as well, the batch stays as it was.
         """
         if self._sealed is None:
             try:
@@ -84,35 +84,35 @@ class AppendBatch:
 
     @property
     def size(self) -> int:
-        """The bytes that it takes in the file, as far as that is known: before compression where it is not sealed."""
+        """The size in the file; before it is sealed, the size before compression."""
         return self.builder.size if self._sealed is None else self._sealed.size
 
     @property
     def is_quickly_sealed(self) -> bool:
-        """Whether `seal` costs no more than a checksum: it was done, or nothing is to be compressed."""
+        """Whether `seal` costs at most a checksum: it is done already, or the batch is not compressed."""
         return self._sealed is not None or not self.builder.compression.codec
 
-    # --- ahead of its turn -------------------------------------------------------------------------------------------
+    # --- early sealing -----------------------------------------------------------------------------------------------
 
     @property
     def is_worth_a_thread(self) -> bool:
-        """Whether sealing it ahead pays."""
+        """Whether early sealing in a thread is worth its cost."""
         return self.builder.compression.codec != 0 and self.builder.size >= AHEAD_BYTES_MIN
 
     @property
     def is_in_work(self) -> bool:
-        """Whether a thread seals it, or is about to: nobody else may touch it now."""
+        """Whether a thread seals the batch or will do so: no other code may use it now."""
         return self._ahead is not None and not self._ahead.is_set()
 
     def seal_ahead(self, nursery: trio.Nursery, limiter: trio.CapacityLimiter, buffers: Buffers) -> None:
-        """Begin to seal it in a thread. It may be done, for the writers, before that has ended: its log failed."""
+        """Start to seal the batch in a thread. The batch may be done earlier than the thread if its log fails."""
         self._ahead = trio.Event()
         nursery.start_soon(self._seal_ahead, self._ahead, limiter, buffers)
 
     async def _seal_ahead(self, ahead: trio.Event, limiter: trio.CapacityLimiter, buffers: Buffers) -> None:
         try:
-            # What is raised here is raised again where it is appended, and told there; without a thread it is sealed
-            # there.
+            # An error is ignored here, because the append seals again, raises it again and reports it. Without a thread
+            # the append seals the batch.
             with trio.CancelScope(shield=True), contextlib.suppress(Exception):
                 await in_thread(self._seal_unless_done, limiter=limiter)
         finally:
@@ -125,12 +125,12 @@ class AppendBatch:
             self.seal()
 
     async def sealed_ahead(self) -> None:
-        """Return when no thread seals it any more."""
+        """Return when no thread seals the batch."""
         if self._ahead is not None:
             await self._ahead.wait()
 
     def finish(self, buffers: Buffers) -> None:
-        """It is in the log, or lost: give the builder back as soon as no thread works in it."""
+        """Mark the batch as written or lost; return the builder as soon as no thread uses it."""
         self.is_done = True
         if self._end is not None:
             self._end.set()

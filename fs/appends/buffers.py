@@ -1,8 +1,8 @@
-"""The memory of all open batches of a mount: batch builders that are lent, returned and lent again.
+"""The buffer pool of a mount: the batch builders of all open batches.
 
-What is lent never adds up to more than `bytes_max` (`buffer-bytes`); that is the bound on what appends may take,
-whatever the number of partitions and writers. Who finds nothing waits in line, first come, first served, and is handed
-its builder directly, so that nobody who comes later gets ahead. Follows the purpose of Kafka's producer BufferPool.
+The builders in use never exceed `bytes_max` (`buffer-bytes`). This bounds the memory of appends for any number of
+partitions and writers. A task that finds no memory waits, first come, first served. It gets its builder directly from
+the task that returns one, so that no later task overtakes it. Corresponds to Kafka's producer BufferPool.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from offsetfs.storage.records.batch_builder import BatchBuilder
 from offsetfs.storage.records.compression import Compression
 
 KEPT_BYTES_MAX = 8 << 20
-"""Of free builders kept for the next batches; a write at full speed turns three over, more when they are compressed."""
+"""Limit of the free builders. A write at full speed uses three in turn, more if batches are compressed."""
 
 SHARE_BYTES_MIN = 4 << 10
 COUNT_S = 1.0
@@ -37,9 +37,9 @@ class _Waiter:
 
 
 class UnfinishedBytes:
-    """The memory of all unfinished records of a mount: what was written of a line without its end, of a raw record.
+    """The memory of all unfinished records of a mount: lines without their end, and raw records.
 
-    Nobody can be made to finish them, so nobody waits here: what would be too much is refused.
+    A write beyond the limit fails and does not wait, because no event is certain to finish the other records.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -47,17 +47,17 @@ class UnfinishedBytes:
         self.bytes = 0
 
     def change(self, size: int) -> None:
-        """Count `size` bytes more, or fewer; OSError ENOBUFS when that would be too many in all."""
+        """Add `size` bytes, which may be negative. OSError ENOBUFS if the total would exceed the limit."""
         if size > 0 and self.bytes + size > self.bytes_max:
             raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
         self.bytes += size
 
 
 class FairShare:
-    """How large a batch may be, so that all partitions that are written to have room for two of them.
+    """The batch size at which every active partition has memory for two batches.
 
-    The partitions that begin a batch are counted, those of the last `COUNT_S` to twice that. A batch takes at least
-    `SHARE_BYTES_MIN`: with more partitions than that gives room for, batches are written before they are full.
+    Counts the partitions that started a batch in the last `COUNT_S` to twice that time. A batch has at least
+    `SHARE_BYTES_MIN`. With too many partitions for that, batches are written before they are full.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -67,7 +67,7 @@ class FairShare:
         self._since = -math.inf
 
     def of(self, partition: object) -> int:
-        """Return the bytes that the next batch of a partition may take: a power of two, so that buffers fit again."""
+        """Return the size of the next batch of a partition: a power of two, so that free builders fit again."""
         now = trio.current_time()
         if now - self._since > COUNT_S:
             is_recent = now - self._since <= 2 * COUNT_S
@@ -79,7 +79,7 @@ class FairShare:
 
 
 class Buffers:
-    """Builders on loan. `on_shortage` is called with the bytes that are missing: whoever can give back soon, should."""
+    """The pool of builders. `on_shortage` is called with the missing bytes; it should free builders soon."""
 
     def __init__(self, bytes_max: int, on_shortage: Callable[[int], None]) -> None:
         self.bytes_max = bytes_max
@@ -91,17 +91,17 @@ class Buffers:
         self._is_closed = False
 
     def has_room(self, capacity: int) -> bool:
-        """Whether `take_nowait` would lend."""
+        """Whether `take_nowait` would return a builder."""
         return not self._line and not self._is_closed and self._fits(capacity)
 
     def take_nowait(self, capacity: int, compression: Compression) -> BatchBuilder | None:
-        """Lend a builder of `capacity` bytes, or None when that would be too much or others wait for theirs."""
+        """Return a builder of `capacity` bytes. None if the limit is reached or other tasks wait."""
         if not self._line and not self._is_closed and not self._fits(capacity):
             self._report_shortage(capacity)
         return self._lend(capacity, compression) if self.has_room(capacity) else None
 
     async def take(self, capacity: int, compression: Compression) -> BatchBuilder:
-        """Lend a builder, after waiting for it if need be; OSError ESHUTDOWN when `close` comes first."""
+        """Return a builder; wait for it if necessary. OSError ESHUTDOWN if `close` is called first."""
         builder = self.take_nowait(capacity, compression)
         if builder is not None:
             return builder
@@ -121,14 +121,14 @@ class Buffers:
         return waiter.builder
 
     def give_back(self, builder: BatchBuilder) -> None:
-        """Take a builder back; its content is gone."""
+        """Return a builder to the pool; its content is discarded."""
         builder.reset()
         self.lent_bytes -= builder.bytes_max
         self._keep(builder)
         self._serve()
 
     def _keep(self, builder: BatchBuilder) -> None:
-        """Keep a builder for the next batches; those of a kind that came back longest ago give way to it."""
+        """Keep a builder for the next batches; drop free builders of the least recently returned kind for it."""
         kind, bytes_max = _kind_of(builder), min(KEPT_BYTES_MAX, self.bytes_max - self.lent_bytes)
         kept = self._free.pop(kind, [])
         while self._free and self._free_bytes + builder.bytes_max > bytes_max:
@@ -140,7 +140,7 @@ class Buffers:
             self._free[kind] = kept  # the last one
 
     def close(self) -> None:
-        """Lend nothing any more, and send everybody in line away."""
+        """Hand out no more builders, and end all waiting tasks with ESHUTDOWN."""
         self._is_closed = True
         self._free.clear()
         self._free_bytes = 0
@@ -151,7 +151,7 @@ class Buffers:
         self._on_shortage(self.lent_bytes + sum(each.capacity for each in self._line) + capacity - self.bytes_max)
 
     def _fits(self, capacity: int) -> bool:
-        # A builder above the whole bound is lent only alone; callers refuse such records beforehand.
+        # A builder above the limit is handed out only alone; callers refuse such records earlier.
         return self.lent_bytes + capacity <= self.bytes_max or self.lent_bytes == 0
 
     def _lend(self, capacity: int, compression: Compression) -> BatchBuilder:
@@ -165,7 +165,7 @@ class Buffers:
         return BatchBuilder(capacity, compression)
 
     def _forget_one(self) -> None:
-        """Let go of a builder that is kept, of the kind that came back longest ago."""
+        """Drop a free builder of the least recently returned kind."""
         kind, kept = next(iter(self._free.items()))
         if kept:
             self._free_bytes -= kept.pop(0).bytes_max

@@ -1,4 +1,4 @@
-"""Files that were closed with an unfinished record, until that record is in a batch.
+"""Tracks files that were closed with an unfinished record, until that record is in a batch.
 
 close(2) returns when the daemon has answered FLUSH; RELEASE follows without an answer. The kernel queues RELEASE before
 close(2) returns, but it sends at most 12 background requests at once (RELEASE and read-ahead together), and later
@@ -46,7 +46,7 @@ class Closing:
         self._files.setdefault(file, _Closing(partitions)).is_certain = True
 
     def settled(self, file: object) -> None:
-        """`file` is open still, or its record is in a batch, or is lost."""
+        """Forget `file`: it is still open, or its record is in a batch or lost."""
         closing = self._files.pop(file, None)
         if closing is not None:
             closing.over.set()

@@ -1,7 +1,7 @@
-"""Things to be done at a time on trio's clock: one heap and one task for a whole mount, however many partitions.
+"""Callbacks at times of trio's clock: one heap and one task per mount, for any number of partitions.
 
-A callback runs on the event loop and must be short. What is no longer wanted is not taken back: its callback finds
-that out when its time comes.
+A callback runs on the event loop and must be short. Deadlines are not cancelled: a callback that is not needed any more
+finds that out when it runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import trio
 
 
 class Deadlines:
-    """`at` may be called at any time on the loop; nothing happens unless `run` runs."""
+    """The deadlines of a mount. `at` may be called at any time on the loop; callbacks run only while `run` runs."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
@@ -39,4 +39,4 @@ class Deadlines:
             self._wake = trio.Event()
             with trio.move_on_at(self._sleeping_until):
                 await self._wake.wait()
-            self._sleeping_until = -math.inf  # while awake nobody needs to wake us
+            self._sleeping_until = -math.inf  # while this task is awake, `at` need not wake it

@@ -1,11 +1,11 @@
-"""What a record is in the bytes that are written to a file: a line, a line of JSON, or all of it.
+"""Splits the bytes that are written to a file into records: lines, JSON lines, or the whole content.
 
     append          Lines        the newline is stripped, a CR before it is kept
     append.ndjson   JsonLines    one JSON object a line (docs/internals/format/records-ndjson.md)
-    append.raw      Whole        everything from open to close
+    append.raw      Whole        all bytes from open to close
 
-A framing takes whole records out of a buffer and gives them to a target, as many as there is room for. Where a record
-ends that comes in pieces, what is refused, and who waits is the handle's to know (handles).
+A framing passes complete records of a buffer to a target, as many as the target accepts. The handle (`handles`) joins
+records that arrive in pieces, reports refused ones and waits for free buffers.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ JSON_BYTES_A_BYTE = 12
 `{"key":"","value":null},`."""
 
 JSON_BYTES_MORE = 64 << 10
-"""And for what is ignored: topic, offset, blanks, fields of other people."""
+"""An allowance for ignored text: topic, offset, blanks, unknown fields."""
 
 
 class Taken(NamedTuple):
-    """How far a framing came."""
+    """The result of a framing step."""
 
     end: int
-    """Where the first byte is that was not taken."""
+    """The position of the first byte that was not accepted."""
     needed: int = 0
-    """The bytes of the batch that the record there makes alone, when it found no room; 0: any batch will do."""
+    """The size of a batch with the record there, if it found no free buffer. 0: any batch suffices."""
     fault: LineFault | None = None
-    """What is wrong with the line there."""
+    """The error of the line there."""
 
 
 class RefusedLine(OSError):
-    """EINVAL: a line is no record, and why.
+    """EINVAL: a line is not a valid record; the message has the reason.
 
     Cure: fix this line, then append again from it; lines before it are stored.
     """
 
 
 class AppendTarget(Protocol):
-    """Where records go: an accumulator, or those of a topic's partitions. See `accumulator` for what each promises."""
+    """The destination of records: one accumulator, or those of a topic. `Accumulator` documents the methods."""
 
     @property
     def batch_bytes_max(self) -> int: ...
@@ -90,33 +90,33 @@ class AppendTarget(Protocol):
 
 
 class Framing(Protocol):
-    """One way to cut records out of bytes; an object for each open file."""
+    """A way to split bytes into records. One object per open file."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that is written is one record; else one ends with each newline."""
+        """Whether the whole content is one record; else each newline ends one."""
 
     @property
     def has_keys(self) -> bool:
         """Whether records may have keys."""
 
     def unfinished_bytes_max(self, target: AppendTarget) -> int:
-        """Return how many bytes an unfinished record may have, its newline not counted; -1: none at all."""
+        """Return the size limit of an unfinished record without its newline. -1: no record is accepted."""
 
     def take(
         self, target: AppendTarget, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer
     ) -> Taken:
-        """Give the whole records of `data[start:end]` to `target`. Never waits; OSError as `Accumulator.split`."""
+        """Pass the complete records of `data[start:end]` to `target`. Never waits. OSError as `Accumulator.split`."""
 
     def skip(self, data: bytes) -> None:
-        """These lines were refused, and the writer knows."""
+        """Count lines that were refused."""
 
     def explain(self, fault: LineFault) -> str:
         """Return a sentence about the line at which `take` stopped."""
 
 
 class Lines:
-    """One record a line."""
+    """One record per line."""
 
     is_whole = False
     has_keys = False
@@ -133,14 +133,14 @@ class Lines:
         return Taken(position, HEADER_SIZE + _line_size(data.index(b"\n", position) - position))
 
     def skip(self, data: bytes) -> None:
-        """Nobody counts."""
+        """Do nothing: lines are not counted."""
 
     def explain(self, fault: LineFault) -> str:
         raise AssertionError("no line is wrong")
 
 
 class JsonLines:
-    """One JSON object a line. Lines are counted, so that the wrong one can be named."""
+    """One JSON object per line. Lines are counted for error messages."""
 
     is_whole = False
     has_keys = True
@@ -167,7 +167,7 @@ class JsonLines:
 
 
 class Whole:
-    """One record in all."""
+    """One record per file."""
 
     is_whole = True
     has_keys = False
@@ -183,14 +183,14 @@ class Whole:
         return Taken(start, HEADER_SIZE + _line_size(end - start))
 
     def skip(self, data: bytes) -> None:
-        """Nobody counts."""
+        """Do nothing: lines are not counted."""
 
     def explain(self, fault: LineFault) -> str:
         raise AssertionError("no record is wrong")
 
 
 def _line_size(value_size: int) -> int:
-    """Return the size of a record of one line, as the first of its batch."""
+    """Return the size of a record of one line as the first of its batch."""
     body = 5 + varint.size(value_size) + value_size  # 5: attributes, two deltas of 0, no key, no headers
     return varint.size(body) + body
 

@@ -1,21 +1,22 @@
-"""An open `append`, `append.ndjson` or `append.raw`: bytes in, records out.
+"""The open files `append`, `append.ndjson` and `append.raw`: they turn written bytes into records.
 
-write(2) boundaries mean nothing: a record may come in any number of pieces, and each handle carries its own unfinished
-one; what a record is, its framing says. FLUSH comes whenever somebody closes a copy of the descriptor, so it only
-drains what is complete; RELEASE comes once, at the end, and makes a record of what is still unfinished. Records of
-files that are closed one after the other keep that order: `close`, which never waits, gives the record to the batch or
-takes a place in the queue of writers (`writer_queue`); an open waits for files that may be closed already (`closing`).
+The boundaries of write(2) have no meaning: a record may arrive in any number of pieces, and each handle buffers its own
+unfinished record. The framing defines what a record is. The kernel sends FLUSH for each closed copy of the descriptor,
+so FLUSH only drains complete records. It sends RELEASE once, at the end, and this completes the unfinished record.
+Records of files that are closed one after the other keep that order: `close` never waits, and adds the record to the
+batch or takes a place in the queue of writers (`writer_queue`). An open waits for files that may be closed already
+(`closing`).
 
-What can be refused is refused in `write`: a record above the limit (EMSGSIZE), a line that is no JSON (EINVAL), a full
-disk, a read-only or fenced log. What fails later, after `write` returned, is remembered: every later write, flush and
-sync of the handle reports it.
+`write` refuses what it can detect: a record above the limit (EMSGSIZE), a line that is no JSON (EINVAL), a full disk,
+a read-only or failed log. A later failure, after `write` returned, is returned by every later write, flush and sync of
+the handle.
 
-`append.raw` minds where bytes are written: until its record ends it is a file in memory, so that programs may seek,
-as cp does over holes. Its record ends with the last close, or with fsync: that promises the disk, and the disk has
-whole records only (docs/internals/decisions/0012-fsync-ends-a-raw-record.md).
+`append.raw` uses the position of each write: until its record ends it is a file in memory, so that programs may seek,
+as cp does over holes. Its record ends with the last close, or with fsync, because the disk holds complete records only
+(docs/internals/decisions/0012-fsync-ends-a-raw-record.md).
 
-Raises OSError and the engine's errors. The kernel lets one write at a time into an inode, so writes of a handle never
-overlap; flush and sync may run beside one.
+Raises OSError and the engine's errors. The kernel serializes the writes of an inode, so writes of a handle never
+overlap; flush and sync may run during a write.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ from offsetfs.storage.records.record_json import LineFault
 
 _log = logging.getLogger(__name__)
 
-RANGES_MAX = 65_536  # acknowledged and not yet read, per handle; beyond, the oldest are forgotten
-WAIT_SHARE = 0.5  # of what the kernel lets a request wait before it ends the mount
+RANGES_MAX = 65_536  # acknowledged and not yet read, per handle; above it the oldest are dropped
+WAIT_SHARE = 0.5  # of the kernel's request timeout, after which it ends the mount
 
 
 @dataclass(slots=True)
 class _Ending:
-    """The unfinished record of a closed file, on its way into a batch."""
+    """The unfinished record of a closed file, until it is in a batch."""
 
     record: bytes
     room: Awaitable[None] | None = None
-    """Returns when there is room for the record; None: it is in a batch, or lost."""
+    """Waits for a free buffer for the record. None: the record is in a batch, or lost."""
 
 
 class AppendHandle:
-    """One open file description. `flags` are those of open(2); `on_loss` hears of what nobody else does any more."""
+    """One open file description. `flags` are those of open(2). `on_loss` gets losses that no system call can return."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class AppendHandle:
         on_loss: Callable[[OSError], object] = lambda error: None,
         on_poll: Callable[[int, PollHandle], None] = lambda number, poll: None,
     ) -> None:
-        """`on_poll` keeps who polls, to be notified when there may be room again."""
+        """`on_poll` stores a poll, to be notified when a buffer may be free again."""
         self.wants_offsets = flags & os.O_ACCMODE == os.O_RDWR
         self.code: int | None = None
         self._target = target
@@ -122,7 +123,7 @@ class AppendHandle:
         return self._carry_on(data, taken) if taken >= end else taken
 
     async def _complete_line(self, data: bytes, timestamp: int) -> int:
-        """Take the carried line if `data` ends it; return where the next one begins, 0 if it goes on."""
+        """Append the unfinished line if `data` ends it; return where the next line begins, 0 if it continues."""
         end = data.find(b"\n") + 1
         if end:
             self._check_size(len(self._carry) + end - 1)
@@ -145,7 +146,7 @@ class AppendHandle:
                 if position == 0 or self.code is not None:
                     raise
                 if isinstance(error, RefusedLine):
-                    self._on_loss(error)  # the writer may take the short count for an answer
+                    self._on_loss(error)  # the writer may ignore a short count
                 return position
 
     def _take_now(self, data: bytes, start: int, end: int, timestamp: int) -> Taken:
@@ -176,7 +177,7 @@ class AppendHandle:
         if start == len(data):
             return start
         try:
-            # When the line ends, nobody may listen any more.
+            # Checked now, because the line may end with the close of the file, whose errors programs ignore.
             self._target.check(len(data) - start, has_key=self._framing.has_keys)
             self._reserve(len(self._carry) + len(data) - start)
         except OSError:
@@ -193,7 +194,7 @@ class AppendHandle:
         self._reserved = size
 
     def _drop(self) -> None:
-        """Let go of the unfinished record."""
+        """Drop the unfinished record."""
         self._carry.clear()
         self._target.unfinished.change(-self._reserved)
         self._reserved = 0
@@ -214,10 +215,10 @@ class AppendHandle:
         if self.code is not None:
             raise _error(self.code)
 
-    # --- one record in all -------------------------------------------------------------------------------------------
+    # --- one record per file -----------------------------------------------------------------------------------------
 
     def place(self, position: int) -> None:
-        """The next write is meant for this position of the file; only a record that is whole minds."""
+        """Set the position of the next write. Only `append.raw` uses it."""
         self._place = position
 
     def _put(self, data: bytes) -> int:
@@ -367,18 +368,18 @@ class AppendHandle:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     async def read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes of `offset timestamp` lines, one for each record in the file since the last read.
+        """Return up to `size` bytes of `offset timestamp` lines, one per record since the last read.
 
         Of a topic's file they are `partition offset timestamp`, those of one partition in the order of its records.
-        A stream: what was returned is gone, and the position says nothing. b"" when there is nothing more to tell, and
-        always when the file was not opened O_RDWR.
+        A stream: each line is returned once, and `position` is ignored. b"" if there are no more lines, and always if
+        the file was not opened O_RDWR.
         """
         if self.wants_offsets:
             await self.flush()
         return self._receipts.read(size)
 
     async def poll(self, number: int, poll: PollHandle | None) -> int:
-        """Answer poll(2): writable when a write would not wait, readable when a read has something to tell."""
+        """Return the events of poll(2): writable if a write would not wait, readable if a read has lines."""
         if poll is not None:
             self._on_poll(number, poll)
         events = select.POLLERR if self.code is not None else 0
@@ -387,12 +388,12 @@ class AppendHandle:
         return events | READABLE if self._receipts or not self.wants_offsets else events
 
     def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
-        """Remember where records came to lie, for `read`."""
+        """Store the offsets of written records, for `read`."""
         self._receipts.add(offset, count, timestamp, "" if partition is None else f"{partition} ")
 
 
 class Receipts:
-    """Where records came to lie, and nobody has read yet."""
+    """The acknowledgments that were not read yet."""
 
     def __init__(self) -> None:
         self._ranges: deque[tuple[str, int, int, int]] = deque(maxlen=RANGES_MAX)  # prefix, offset, count, timestamp
@@ -414,10 +415,10 @@ class Receipts:
         """Return up to `size` bytes of lines, and forget them."""
         while self._ranges and len(self._unread) < size:
             prefix, offset, count, timestamp = self._ranges.popleft()
-            told = min(count, size // len("0 0\n") + 1)
-            if told < count:
-                self._ranges.appendleft((prefix, offset + told, count - told, timestamp))
-            lines = [f"{prefix}{each} {timestamp}\n" for each in range(offset, offset + told)]
+            shown = min(count, size // len("0 0\n") + 1)
+            if shown < count:
+                self._ranges.appendleft((prefix, offset + shown, count - shown, timestamp))
+            lines = [f"{prefix}{each} {timestamp}\n" for each in range(offset, offset + shown)]
             self._unread += "".join(lines).encode()
         answer = bytes(memoryview(self._unread)[:size])
         del self._unread[:size]

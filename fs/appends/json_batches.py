@@ -1,9 +1,9 @@
-"""Lines of JSON into the open batches of one partition, or of all partitions of a topic at once.
+"""Encodes JSON lines into the open batches of one partition, or of all partitions of a topic at once.
 
-One call of compiled code takes lines in their order, each into the batch of its key's partition. It asks for the batch
-of a partition when the first record for it comes, and for another one when that is full, so that a call costs what its
-lines touch, whatever the number of partitions. It ends where a line is wrong, or where a batch can only begin when
-memory or a place in a queue is free. So what was taken is always a beginning of what was given.
+One call of compiled code encodes lines in order, each into the batch of its key's partition. It requests the batch of a
+partition at the first record for it, and another one when that is full. So the cost of a call depends on its lines, not
+on the number of partitions. A call stops at a wrong line, or if a new batch needs memory or a place in a queue that is
+not free. The accepted lines are always a prefix of the data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SplitResult(NamedTuple):
-    """How far it came. `lane`: the partition that had no room; -1: it was not for that."""
+    """The result of `split`. `lane`: the partition without a free buffer; -1 if it stopped for another reason."""
 
     taken: Taken
     touched: set[int]
@@ -42,7 +42,7 @@ def split(
     *,
     honors_partition: bool = False,
 ) -> SplitResult:
-    """Take the lines of `data[start:end]` for the partitions of one topic; `Accumulator.split_json` for all of them.
+    """Append the lines of `data[start:end]` to the partitions of one topic; as `Accumulator.split_json`.
 
     The caller has called `check` of each. `writers` are those of one handle, one for each partition. Records without a
     key go to number `keyless`; with `honors_partition` those that name their `partition` go there.
@@ -51,7 +51,7 @@ def split(
     none: list[Lane | None] = [None] * len(accumulators)
     taken, lane = Taken(start), -1
     while start < end:
-        # Who wants to know where each record is hears its timestamp, too, and each has its own.
+        # A writer with acknowledgments gets the timestamp of each record, so each call encodes one line.
         until = data.index(b"\n", start) + 1 if writers[0].wants_offsets else end
         open_batches.given.clear()
         spread = spread_json(data, start, until, none, keyless, timestamp, lane_for=open_batches.lane_for, **rules)
@@ -81,9 +81,9 @@ class _OpenBatches:
         """The partitions whose batches records may have come into, in any call."""
 
     def lane_for(self, number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
-        """Return a batch for a record, None where there can be none now, or only when other batches give way.
+        """Return a batch for a record. None if there is none now, or only if other batches are sealed.
 
-        The open one when it is asked for first, then another one.
+        The first call for a partition returns the open batch, later calls a new one.
         """
         accumulator, writer = self._accumulators[number], self._writers[number]
         if filled is not None:
@@ -93,7 +93,7 @@ class _OpenBatches:
         batch = accumulator.open_batch
         if batch is not None and number in self.given:
             accumulator.seal()
-            if writer.code is not None:  # appended at once, and failed: nothing may follow the gap
+            if writer.code is not None:  # the append at once failed: no record may follow the gap
                 return None
             batch = None
         if batch is None:
@@ -105,7 +105,7 @@ class _OpenBatches:
         return batch.builder.lane
 
     def grown(self, spread: JsonSpread, given: int) -> None:
-        """Take over what `given` bytes of lines became."""
+        """Update the open batches after a call that consumed `given` bytes of lines."""
         batches = [self._accumulators[number].open_batch for number in spread.lanes]
         sizes = [batch.builder.size for batch in batches if batch is not None]
         growth = sum(lane.position for lane in spread.lanes.values()) - sum(sizes)
@@ -113,7 +113,7 @@ class _OpenBatches:
             self._take_over(number, lane, given / growth)
 
     def _take_over(self, number: int, lane: Lane, given_per_byte: float = 1.0) -> None:
-        """Let the open batch of a partition have what became of it, of so many bytes of lines for each of its own."""
+        """Update the open batch of a partition from its lane. `given_per_byte`: bytes of lines per byte of records."""
         accumulator = self._accumulators[number]
         batch = accumulator.open_batch
         assert batch is not None
@@ -124,18 +124,18 @@ class _OpenBatches:
         accumulator.note(self._writers[number], count, size, given, lane.max_timestamp)
 
     def begin(self, number: int, size: int) -> bool:
-        """Queue the batch of a partition, and begin one for a record of `size`; False when there can be none now."""
+        """Queue the batch of a partition, and start one for a record of `size`. False if that is not possible now."""
         accumulator, writer = self._accumulators[number], self._writers[number]
         if accumulator.must_wait(writer):
             return False
         accumulator.seal()
         self.touched.add(number)
-        # When it was appended at once, and failed, nothing may follow the gap.
+        # If the batch was appended at once and failed, no record may follow the gap.
         return writer.code is None and accumulator.begin_anew(size)
 
 
 class _Rules(TypedDict):
-    """What the topic asks of a record. See `spread_json`."""
+    """The requirements of the topic for a record (`spread_json`)."""
 
     needs_key: bool
     earliest: int
@@ -145,7 +145,7 @@ class _Rules(TypedDict):
 
 
 def _rules(accumulator: Accumulator, now_ms: int, honors_partition: bool) -> _Rules:
-    """Return the rules that hold now; whose own time the log stamps may name any other."""
+    """Return the current rules. With LogAppendTime a record may have any timestamp, because the log replaces it."""
     log, config = accumulator.log, accumulator.log.config
     earliest: int = NO_TIMESTAMP
     latest = TIMESTAMP_MAX

@@ -1,17 +1,16 @@
-"""One sync for all who wait: the way of one partition's records to the disk.
+"""Group commit: one fsync of a partition serves every writer that waits for it.
 
-A caller needs a sync that began after its records were in the file. When one is running that began earlier, it waits
-for the next, together with everybody else who came meanwhile: any number of callers cost at most two syncs (group
-commit). Syncs run in a thread; appends go on beside them.
+A caller needs a sync that began after its records were in the file. If an earlier sync is running, it waits for the
+next one together with all other callers. So any number of callers cost at most two syncs. Syncs run in a thread, and
+appends continue meanwhile.
 
-Nobody has to ask: after `flush-messages` records, or `flush-ms` milliseconds after the first one, it syncs by itself;
-the shorter of the mount's and the topic's setting counts.
+Syncs also run automatically, after `flush-messages` records, or `flush-ms` milliseconds after the first one. The lower
+value of the mount's and the topic's setting applies.
 
-A sync that cannot open a file at the limit of open files, or that lacks memory, asks nothing of the disk: its callers
-get EMFILE or ENOMEM, and a later one covers all of it. Where no thread can be started, it runs on the event
-loop. Any other failed sync stands: the errno is reported to everybody whose records it should have
-covered, and to every later caller. The log is fenced by then, and nobody may claim that a second sync had saved what
-the first one lost.
+A sync that reaches the limit of open files, or that lacks memory, has not reached the disk: its callers get EMFILE or
+ENOMEM, and a later sync covers its records. If no thread can be started, the sync runs on the event loop. Any other
+failure is final: every writer with unsynced records gets the errno, and so does every later caller. The engine has
+failed the log by then, because a second fsync may succeed although the first one lost data.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Unsynced:
-    """What was taken and is not yet on disk. `size`: bytes, before compression where it is not yet in a file."""
+    """The accepted records that are not yet on disk. `size`: bytes, before compression if not yet in a file."""
 
     batches: int = 0
     size: int = 0
@@ -49,31 +48,31 @@ class Unsynced:
 
 
 class Writer(Protocol):
-    """Whoever gives records: an open handle."""
+    """The source of records: an open handle."""
 
     wants_offsets: bool
-    """Whether `acknowledged` is to be called."""
+    """Whether the writer needs calls of `acknowledged`."""
     code: int | None
-    """The errno with which records were lost after they had been taken, if any were."""
+    """The errno with which accepted records were lost, if any were."""
 
     def failed(self, code: int) -> None:
-        """Records were lost, with this errno; the first one stays in `code`."""
+        """Record that accepted records were lost; `code` keeps the first errno."""
 
     def acknowledged(self, offset: int, count: int, timestamp: int, partition: int | None = None) -> None:
-        """The next `count` records are in the file, from `offset` on, all with this timestamp.
+        """Record that the next `count` records are in the file, from `offset` on, all with this timestamp.
 
-        `partition` is told to those who write to all partitions of a topic.
+        `partition` is passed to writers that write to all partitions of a topic.
         """
 
     async def release(self) -> None:
-        """The file is closed."""
+        """Return when the records of the closed file are written or lost."""
 
 
-_NEVER = 2**63 - 1  # Kafka's way to switch a topic's setting off
+_NEVER = 2**63 - 1  # the value with which Kafka switches a topic's setting off
 
 
 class SharedSync:
-    """Counts what was appended and what of it is on disk, in batches and bytes."""
+    """The syncs of one partition; counts appended and synced batches and bytes."""
 
     def __init__(
         self,
@@ -97,8 +96,8 @@ class SharedSync:
         self._synced = 0
         self._unsynced_bytes = 0
         self._oldest: float | None = None  # when the first batch after the last sync began was noted, trio's clock
-        self._oldest_in_sync: float | None = None  # the same of what the running sync covers
-        self._writers: set[Writer] = set()  # of what is appended and not yet synced
+        self._oldest_in_sync: float | None = None  # the same for the batches that the running sync covers
+        self._writers: set[Writer] = set()  # the writers of unsynced records
         self._running: trio.Event | None = None
         self.code: int | None = None
         """The errno of the sync that failed, if one did."""
@@ -106,23 +105,23 @@ class SharedSync:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether something is appended and not on disk, and still can be brought there."""
+        """Whether appended records are not on disk, and a sync is still possible."""
         return self._synced < self._appended and self.code is None
 
     @property
     def unsynced(self) -> Unsynced:
-        """What is appended and not yet on disk; also asked for by other threads."""
+        """The appended records that are not yet on disk. From any thread."""
         return Unsynced(self._appended - self._synced, self._unsynced_bytes) if self.is_dirty else Unsynced()
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest of what is not yet on disk came into the file, on trio's clock; None when all of it is."""
+        """The time at which the oldest unsynced batch was written, on trio's clock. None if all is on disk."""
         if not self.is_dirty:
             return None
         return self._oldest if self._oldest_in_sync is None else self._oldest_in_sync
 
     def note(self, records: int, size: int, writers: Iterable[Writer]) -> None:
-        """One more batch of `size` bytes is in the file, with records of `writers`."""
+        """Count a batch of `size` bytes that is now in the file, with records of `writers`."""
         self._appended += 1
         self._unsynced_bytes += size
         self._records_since += records
@@ -132,11 +131,11 @@ class SharedSync:
         self._plan()
 
     def forget(self, writer: Writer) -> None:
-        """The writer is gone; nobody is left to tell."""
+        """Drop a closed writer: it needs no reports."""
         self._writers.discard(writer)
 
     async def sync(self) -> None:
-        """Return when everything noted before this call is on disk; OSError when a sync failed, now or ever."""
+        """Return when all batches counted before this call are on disk. OSError if this or an earlier sync failed."""
         target = self._appended
         while self._synced < target or self.code is not None:
             if self.code is not None:
@@ -153,7 +152,7 @@ class SharedSync:
         self._oldest_in_sync, self._oldest = self._oldest, None
         begun = trio.current_time()
         try:
-            # Others wait for the outcome: it is not one caller's to cancel. A thread cannot be cancelled anyway.
+            # Shielded, because other callers wait for the outcome. A thread cannot be cancelled anyway.
             with trio.CancelScope(shield=True):
                 await in_thread_or_here(self._log.flush, limiter=self._limiter)
             self._synced = target
@@ -177,13 +176,13 @@ class SharedSync:
             done.set()
 
     def _postpone(self, writers: set[Writer]) -> None:
-        """Leave what the sync should have covered to a later one: nothing was asked of the disk."""
+        """Leave the batches to a later sync: this one has not reached the disk."""
         self._writers |= writers
         self._oldest = self._oldest_in_sync
         self._plan()
 
     def _ended(self, writers: set[Writer]) -> None:
-        """End because the partition was deleted: that is no failure, but an `fsync` of its records is ESTALE."""
+        """End because the partition was deleted. This is no failure, but an `fsync` of its records returns ESTALE."""
         self.code = errno.ESTALE
         for writer in writers | self._writers:
             writer.failed(self.code)
@@ -192,16 +191,16 @@ class SharedSync:
         self.code = errno_of(error)
         self._counters.sync_failures += 1
         self._error_log.add(error, "sync", str(self._log.partition))
-        _log.error("%s: sync failed, nothing later is taken: %s", self._log.partition, error)
+        _log.error("%s: sync failed, no more records are accepted: %s", self._log.partition, error)
         for writer in writers | self._writers:
             writer.failed(self.code)
 
-    # --- unasked -----------------------------------------------------------------------------------------------------
+    # --- automatic syncs ---------------------------------------------------------------------------------------------
 
     def _plan(self) -> None:
         config, options = self._log.config, self._options
         if self._records_since >= min(options.flush_messages or _NEVER, config.flush_messages):
-            self._nursery.start_soon(self._sync_unasked)
+            self._nursery.start_soon(self._sync_automatically)
         flush_ms = min(_NEVER if options.flush_ms is None else options.flush_ms, config.flush_ms)
         if flush_ms < _NEVER and not self._is_planned:
             self._is_planned = True
@@ -210,12 +209,12 @@ class SharedSync:
     def _is_due(self) -> None:
         self._is_planned = False
         if self.is_dirty:
-            self._nursery.start_soon(self._sync_unasked)
+            self._nursery.start_soon(self._sync_automatically)
 
-    async def _sync_unasked(self) -> None:
+    async def _sync_automatically(self) -> None:
         try:
             await self.sync()
         except OSError:
-            return  # told to the writers, and logged
+            return  # reported to the writers and logged
         if self.is_dirty:
-            self._plan()  # for what was appended while it ran
+            self._plan()  # for batches that were appended while it ran

@@ -1,11 +1,11 @@
 """`start`: the log start offset; with `-o delete-records` an offset written to it deletes the records below.
 
-    echo 1234 > orders-0/start        from now on the log begins at 1234
-    echo -1 > orders-0/start          nothing that is there now stays
+    echo 1234 > orders-0/start        the log starts at 1234
+    echo -1 > orders-0/start          all current records are deleted
 
-One write(2) is one command, and its errno is the answer: EINVAL for what is no offset, ERANGE for one that lies beyond
-the end, EPERM where the topic only compacts. When it returns, the new start is on disk, and nobody finds a record below
-it any more: what the kernel was told of names a moment ago has run out. Follows DeleteRecords
+One write(2) is one command, and its errno is the result: EINVAL if the data is no offset, ERANGE for an offset beyond
+the end, EPERM if the topic is only compacted. After return the new start is on disk, and no process finds a record
+below it: the names that the kernel has cached are expired. Corresponds to Kafka's DeleteRecords
 (storage.partition.record_deletion).
 """
 
@@ -26,12 +26,12 @@ from offsetfs.fs.shared import Shared
 from offsetfs.storage.errors import OffsetOutOfRange
 
 WRITABLE_MODE = 0o644
-REPLY_S = 0.1  # what a reply may take to the kernel, whose time begins then
+REPLY_S = 0.1  # the time of a reply to reach the kernel, whose cache time starts then
 _OFFSET = re.compile(rb"\s*(-1|[0-9]{1,19})\s*")
 
 
 class StartFile:
-    """`start` of one partition. `number` says nothing more."""
+    """`start` of one partition. `number` is not used."""
 
     def __init__(self, shared: Shared, partition: Partition, accumulators: Accumulators) -> None:
         self._shared = shared
@@ -58,7 +58,7 @@ class StartFile:
         )
 
     async def open(self, number: int, opening: Opening) -> Opened:
-        """Open; EPERM or EROFS for a writer where no records are deleted."""
+        """Open the file. For writing: EPERM or EROFS if records may not be deleted."""
         if opening.writes:
             await self._partition.recover()
             if self._partition.is_gone:
@@ -73,16 +73,16 @@ class StartFile:
             raise self._shared.refusal()
 
     async def delete_records(self, offset: int) -> None:
-        """Let the log begin at `offset`, -1: at its end, with everything that was accepted until now."""
+        """Delete the records below `offset`. -1: all records that were accepted until now."""
         log = self._partition.log
         await self._accumulators.of(self._partition.name).drain()
         await self._shared.in_thread(lambda: log.delete_records(offset))
-        # The kernel may have been told names a moment ago, and goes on to show them until their time is over.
+        # The kernel may have cached names of deleted records, and returns them until their cache time is over.
         await trio.sleep_until(self._partition.named_at + REMOVABLE_S + REPLY_S)
 
 
 class StartHandle:
-    """An open `start`. What is read is the offset as it was when the file was opened."""
+    """An open `start`. A read returns the offset at open."""
 
     def __init__(self, file: StartFile, content: bytes) -> None:
         self._file = file
@@ -92,7 +92,7 @@ class StartHandle:
         return self._content[position : position + size]
 
     async def write(self, data: bytes) -> int:
-        """Take an offset; on disk after return. EINVAL when `data` is none, ERANGE when it lies beyond the end."""
+        """Delete the records below an offset; durable on return. EINVAL if it is no offset, ERANGE beyond the end."""
         match = _OFFSET.fullmatch(data)
         if match is None:
             raise FUSEError(errno.EINVAL)
@@ -103,6 +103,6 @@ class StartHandle:
         return len(data)
 
     async def flush(self) -> None:
-        """Nothing waits."""
+        """Return at once: `write` is durable."""
 
     fsync = release = flush

@@ -1,10 +1,10 @@
-"""Records on their way into all partitions of a topic, as Kafka's own producer sends them.
+"""Distributes records over the partitions of a topic, as Kafka's producer does.
 
-A line of JSON that names its `partition` goes there. Any other record with a key goes to the partition of its key
-(storage.records.partitioner), so that records of one key keep their order. Those without one fill a batch of one
-partition, then of the next (`Sticky`), which makes few batches of many records. How many partitions there are is seen
-when the file is opened, as a producer sees it now and then. Follows KafkaProducer, RecordAccumulator and
-BuiltInPartitioner; partitions take turns where Kafka draws lots.
+A JSON line with a `partition` goes to that partition. Any other record with a key goes to the partition of its key
+(storage.records.partitioner), so that records of one key keep their order. Records without a key fill a batch of one
+partition, then of the next (`Sticky`), which makes few and large batches. The number of partitions is read at open; a
+producer refreshes it periodically. Corresponds to KafkaProducer, RecordAccumulator and BuiltInPartitioner; partitions
+are used in turn, while Kafka chooses them at random.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from offsetfs.storage.records.batch_builder import Buffer
 
 
 class Sticky:
-    """Which partition records without a key go to: one for a whole batch. Shared by all writers of a topic."""
+    """Selects the partition of records without a key, one per batch. Shared by all writers of a topic."""
 
     def __init__(self) -> None:
-        self._number = random.randrange(1 << 16)  # else the first partition would get all single records
+        self._number = random.randrange(1 << 16)  # random, or the first partition would get all single records
         self._accumulator: Accumulator | None = None
-        self._batch = 0  # which one of the accumulator's is to be filled
+        self._batch = 0  # the number of the accumulator's batch to fill
 
     def choose(self, accumulators: Sequence[Accumulator]) -> int:
-        """Return the number of the partition: the same one until a batch there was filled, or sent away."""
+        """Return the number of the partition: the same one until its batch is sealed."""
         chosen = self._accumulator
         if chosen is not None and chosen.batches_begun + (chosen.open_batch is None) > self._batch:
             self._number += 1
@@ -46,7 +46,7 @@ class Sticky:
 
 
 class _PartWriter:
-    """A handle as the writer of one partition: what it hears there it hears with the partition's number."""
+    """A handle as the writer of one partition: adds the partition's number to acknowledgments."""
 
     def __init__(self, handle: Writer, number: int) -> None:
         self._handle = handle
@@ -62,7 +62,7 @@ class _PartWriter:
         self._handle.acknowledged(offset, count, timestamp, self._number)
 
     async def release(self) -> None:
-        """The handle itself is released."""
+        """Return at once: the handle itself is released."""
 
 
 class TopicTarget:
@@ -75,8 +75,8 @@ class TopicTarget:
         self._sticky = sticky
         self._writers: list[Writer] = []
         self._touched: set[Accumulator] = set()
-        self._full = 0  # the number of the one that had no room
-        self._kept: int | None = None  # the one that has room now, for the record that waited for it
+        self._full = 0  # the number of the partition without a free buffer
+        self._kept: int | None = None  # the partition that has a buffer now, for the record that waited
 
     # --- as Accumulator ----------------------------------------------------------------------------------------------
 
@@ -102,11 +102,11 @@ class TopicTarget:
 
     @property
     def has_room(self) -> bool:
-        """Whether a record would be taken now, whichever partition it belongs to."""
+        """Whether a record of any partition would be accepted now."""
         return all(each.has_room for each in self._partitions)
 
     def check(self, size: int, *, has_key: bool) -> None:
-        """Raise as `Accumulator.check` for the first partition, of those it may belong to, that could not take it."""
+        """Raise as `Accumulator.check` for the first possible partition of the record that cannot accept it."""
         keyless = self._sticky.choose(self._partitions)
         asked = self._partitions if has_key else [self._partitions[keyless]]
         self._all.check(asked, size, has_key=has_key)
@@ -137,13 +137,13 @@ class TopicTarget:
         return self._partitions[number].append_value(value, timestamp, self._writers[number])
 
     def _choose(self) -> int:
-        """Return the partition of records without a key: the one whose room one of them waited for, else any."""
+        """Return the partition of records without a key: the one whose buffer a record waited for, else by `Sticky`."""
         kept, self._kept = self._kept, None
         self._full = self._sticky.choose(self._partitions) if kept is None else kept
         return self._full
 
     def make_room(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]:
-        """Take a place in the partition that had no room; return what waits for its turn and for room."""
+        """Join the queue of the partition without a free buffer; return a coroutine that waits for a buffer."""
         number = self._full
         return self._wait(number, self._partitions[number].make_room(self._writers[number], size))
 
@@ -152,14 +152,14 @@ class TopicTarget:
         self._kept = number
 
     async def drain(self) -> None:
-        """Return when everything taken is in the segment files, or was lost and its writers told."""
+        """Return when all accepted records are in the segment files, or were lost and reported to their writers."""
         for each in self._touched:
             each.seal()
         for each in list(self._touched):
             await each.drain()
 
     async def sync(self) -> None:
-        """Return when everything taken is on disk, in all partitions at once. OSError when it is not."""
+        """Return when all accepted records are on disk; syncs all partitions in parallel. OSError if a sync failed."""
         failures: list[OSError] = []
 
         async def sync(accumulator: Accumulator) -> None:

@@ -1,13 +1,13 @@
-"""`topics`: topics as a whole: appended to as Kafka's own producer does it, searched for a key, followed, and read.
+"""`topics`: whole topics: appends as from Kafka's producer, look-ups by key, follow files, and snapshots.
 
-    topics/<topic>/append           one record a line, without key: a batch to one partition, the next to the next
-    topics/<topic>/append.ndjson    lines of JSON: to the `partition` they name, else by the hash of the key
+    topics/<topic>/append           one record per line, without a key: each batch goes to the next partition
+    topics/<topic>/append.ndjson    JSON lines: to their `partition`, else by the hash of the key
     topics/<topic>/by-key/<key>     see `topic_keys`
     topics/<topic>/follow           see `topic_follow`
     topics/<topic>/values           see `topic_snapshots`, as for records.ndjson
 
-What is opened O_RDWR tells `partition offset timestamp` of each record. Where partitions of the topic are missing
-below the highest, nobody can know which one a key belongs to, and nothing is taken (EINVAL).
+A file that is opened O_RDWR returns `partition offset timestamp` of each record. If a partition below the highest is
+missing, the partition of a key is unknown, and appends fail with EINVAL.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from offsetfs.fs.views.topic_keys import BY_KEY_NAME, KeysOf, TopicKeys
 from offsetfs.fs.views.topic_snapshots import SNAPSHOT_NAMES, GrowingOf, TopicSnapshots
 from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition
 
-_FILES = (Fixed.APPEND, Fixed.APPEND_NDJSON)  # number: the place of the topic × 2, and which of these
+_FILES = (Fixed.APPEND, Fixed.APPEND_NDJSON)  # number: that of the topic × 2, plus the index in this tuple
 
 
 class TopicsDirectory:
-    """`topics` itself; `directories`, `appends`, `keys`, `follow` and `snapshots` are the nodes below."""
+    """`topics` itself; `directories`, `appends`, `keys`, `follow` and `snapshots` are the nodes in it."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class TopicsDirectory:
         self.directories = TopicDirectories(shared, self._topics, self.appends, self.keys, self.follow, self.snapshots)
 
     def entry(self) -> EntryAttributes | None:
-        """Return the attributes, None where there is no topic."""
+        """Return the attributes. None if there is no topic."""
         return self._attributes() if self._topics.counts() else None
 
     def _attributes(self) -> EntryAttributes:
@@ -74,34 +74,34 @@ class TopicsDirectory:
 
 
 class _Topics:
-    """The topics of the log directory, as it is now."""
+    """The current topics of the log directory."""
 
     def __init__(self, shared: Shared) -> None:
         self._directory = shared.directory
         self._listing: list[TopicPartition] | None = None
         self._counts: Counter[str] = Counter()
-        self.places: PermanentNumbers[str] = PermanentNumbers()
+        self.numbers: PermanentNumbers[str] = PermanentNumbers()
 
     def counts(self) -> Counter[str]:
-        """Return how many partitions each topic has."""
+        """Return the number of partitions of each topic."""
         listing = self._directory.partitions()
         if listing is not self._listing:
             self._listing, self._counts = listing, Counter(each.topic for each in listing)
         return self._counts
 
-    def all_at(self, place: int) -> list[TopicPartition]:
-        """Return the partitions of the topic at a place that there are, by number."""
-        topic = self.places.at(place)
+    def all_at(self, number: int) -> list[TopicPartition]:
+        """Return the existing partitions of the topic with this number, in order."""
+        topic = self.numbers.at(number)
         return [each for each in self._directory.partitions() if each.topic == topic]
 
     def partitions(self, topic: str) -> list[TopicPartition] | None:
-        """Return the partitions from 0 on; None where some are missing, or all."""
+        """Return the partitions from 0 on. None if some are missing, or all."""
         wanted = [TopicPartition(topic, number) for number in range(self.counts()[topic])]
         return wanted if wanted and all(map(self._directory.has, wanted)) else None
 
 
 class TopicDirectories:
-    """`topics/<topic>`. `number`: the place of the topic."""
+    """`topics/<topic>`. `number`: the number of the topic."""
 
     def __init__(
         self,
@@ -120,10 +120,10 @@ class TopicDirectories:
         self._snapshots = snapshots
 
     def entry(self, topic: str) -> EntryAttributes:
-        return self._shared.attributes.directory(pack(Kind.TOPIC, 0, self._topics.places.of(topic)))
+        return self._shared.attributes.directory(pack(Kind.TOPIC, 0, self._topics.numbers.of(topic)))
 
     async def attributes(self, number: int) -> EntryAttributes:
-        return self.entry(self._topics.places.at(number))
+        return self.entry(self._topics.numbers.at(number))
 
     def _entries(self, number: int) -> list[tuple[bytes, EntryAttributes]]:
         return [
@@ -132,19 +132,19 @@ class TopicDirectories:
         ]
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
-        if name == BY_KEY_NAME:  # by name only: what is in it answers a question
+        if name == BY_KEY_NAME:  # found by name only
             return self._keys.entry(number)
         if name in SNAPSHOT_NAMES:
             return await self._snapshots.lookup(number, name)
         entry = dict(self._entries(number)).get(name)
-        return self._follow.lookup(self._topics.places.at(number), name) if entry is None else entry
+        return self._follow.lookup(self._topics.numbers.at(number), name) if entry is None else entry
 
     async def listing(self, number: int) -> Listing:
         return ShortListing(self._entries(number))
 
 
 class TopicAppends:
-    """`topics/<topic>/append[.ndjson]`. `number`: the place of the topic × 2, and 1 for lines of JSON."""
+    """`topics/<topic>/append[.ndjson]`. `number`: that of the topic × 2, plus 1 for JSON lines."""
 
     def __init__(self, shared: Shared, topics: _Topics, partitions: Partitions, accumulators: Accumulators) -> None:
         self._shared = shared
@@ -162,10 +162,10 @@ class TopicAppends:
         return self.entry(number)
 
     def _topic(self, number: int) -> str:
-        return self._topics.places.at(number // len(_FILES))
+        return self._topics.numbers.at(number // len(_FILES))
 
     async def open(self, number: int, opening: Opening) -> Opened:
-        """Open, with the logs of all partitions; EROFS, EPERM, or EINVAL where partitions are missing."""
+        """Open the file and the logs of all partitions. EROFS, EPERM, or EINVAL if partitions are missing."""
         if not opening.writes:
             return Opened(b"", direct=True)
         self.check_writable(number)
@@ -187,7 +187,7 @@ class TopicAppends:
         return Opened(handle, direct=True, is_stream=handle.wants_offsets)
 
     def check_writable(self, number: int) -> None:
-        """Refuse a broker's own topics, too."""
+        """Raise EROFS, or EPERM for an internal topic."""
         if self._shared.is_read_only:
             raise FUSEError(errno.EROFS)
         if self._topic(number) in INTERNAL_TOPICS:
@@ -196,7 +196,9 @@ class TopicAppends:
     async def _opened(self, topic: str, path: str) -> list[Accumulator]:
         names = self._topics.partitions(topic)
         if names is None:
-            raise OSError(errno.EINVAL, "partitions of the topic are missing: whose a key is cannot be known", path)
+            raise OSError(
+                errno.EINVAL, "partitions of the topic are missing, so the partition of a key is unknown", path
+            )
         for name in names:
             partition = self._partitions.of(name)
             await partition.open()

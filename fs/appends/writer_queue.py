@@ -1,9 +1,9 @@
-"""The writers that wait for room in one partition: first come, first served.
+"""The writers that wait for a free buffer of one partition: first come, first served.
 
 A writer that closed file A before it opened file B must find A's record before B's. RELEASE requests reach the daemon
-in the order of close(2), but trio wakes the tasks that wait for one event in any order. So a writer that finds no room
-takes a place in this queue when it asks, not when it runs, and while the queue holds a place no other writer takes
-room. Everything runs on the event loop.
+in the order of close(2), but trio wakes the tasks that wait for one event in any order. So a writer that finds no
+buffer takes a place in this queue when it asks, not when it runs. While the queue is not empty, no other writer gets a
+buffer. Everything runs on the event loop.
 """
 
 from __future__ import annotations
