@@ -15,7 +15,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from offsetfs.fs.options import MountOptions, OptionError
+from offsetfs.fs.options import MountOptionError, MountOptions
 from offsetfs.storage.checkpoint import CleanShutdown
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import _codec, _messages, chain, codec_pure, message_set_pure, varint
@@ -97,7 +97,7 @@ def settings(data: bytes) -> None:
             file.write(data)
     TopicSettings(_PLACE).config_of("orders")
     CleanShutdown.read(_PLACE)
-    with contextlib.suppress(OptionError):
+    with contextlib.suppress(MountOptionError):
         options = MountOptions.parse([data.decode("utf-8", "surrogateescape")])
         assert all(isinstance(text, str) for text in options.texts().values())
 
