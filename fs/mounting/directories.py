@@ -32,7 +32,7 @@ from offsetfs.fs.views.ranges import RangeDirectory, RangeFiles
 from offsetfs.fs.views.record_listing import RecordListing
 from offsetfs.fs.views.record_parts import record_parts
 from offsetfs.fs.views.records import RecordFiles
-from offsetfs.fs.views.segment_files import SegmentFiles
+from offsetfs.fs.views.segment_files import SegmentFileNodes
 from offsetfs.fs.views.texts import Text, partition_texts
 from offsetfs.storage.views.view_format import VALUES, JsonFormat
 
@@ -65,7 +65,7 @@ class PartitionTree:
         self._range = RangeDirectory(shared, partition, Fixed.RANGES, self.ranges.find_range)
         self._last = RangeDirectory(shared, partition, Fixed.LAST, self.ranges.find_last)
         self.keys = KeyDirectory(shared, partition, self.records, self.parts[JSON_SUFFIX])
-        self._segments = SegmentFiles(shared, partition)
+        self._segments = SegmentFileNodes(shared, partition)
         self.links: dict[int, LinkNode] = {}
         links = {kind: OffsetLinks(shared, partition, kind) for kind in (Kind.LINK, Kind.TIME_LINK, Kind.MINUTE_LINK)}
         self.links.update({key(kind, 0): link for kind, link in links.items()})

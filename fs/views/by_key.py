@@ -9,11 +9,11 @@
 A key that itself ends in `.json` comes first: its value has the name `a.json`, its line of JSON `a.json.json`. By name
 only, never listed: keys may be any number. ENOENT for a key that no record has, and where the latest is a
 tombstone. A name is looked up each time it is used, so a new value is there at once; an inode is one record under one
-name, and never changes. Whoever has it open reads on when a newer one comes.
+name, and never changes. A reader that has it open reads on when a newer one comes.
 
-Where a key lies is what an index says (storage.views.key_index), which is made in threads when it is first needed: who
-asks meanwhile waits ten seconds and then gets EAGAIN, and the making goes on. The record itself is read like any other,
-and its key compared: an index that lies is made anew.
+An index maps keys to offsets (storage.views.key_index). Threads build it when it is first needed. A look-up waits up to
+ten seconds for it and then fails with EAGAIN, while the build continues. The record is read like any other and its key
+is compared: if the index is inconsistent with the log, it is rebuilt.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ JSON_SUFFIX = b".json"
 ATTEMPTS_MAX = 5
 """How often a key is looked for while compaction, truncation or other look-ups take away what was found."""
 
-TOLD_AFTER_S = 2.0
+LOG_INTERVAL_S = 2.0
 
 
 class Keyed(NamedTuple):
@@ -69,7 +69,7 @@ class KeyDirectory:
         self._partition = partition
         self._records = records
         self._lines = lines
-        self._index: ToldIndex | None = None
+        self._index: LoggedKeyIndex | None = None
         name = f"{partition.name}/by-key"
         advice = ", or look through last/, range/ or follow, which need no index"
         self._making = MapMaking(shared, name, lambda: partition.log.size_bytes, advice)
@@ -127,7 +127,7 @@ class KeyDirectory:
             if self._index is None:
                 index = KeyIndex(self._partition.view, place, self._shared.damaged)
                 self._shared.directory.directory_of(self._partition.name).closing.append(index.close)
-                self._index = ToldIndex(index, f"{self._partition.name}/by-key", self._partition)
+                self._index = LoggedKeyIndex(index, f"{self._partition.name}/by-key", self._partition)
         for idle in self._shared.key_indexes.use(self._index.index):
             await self._shared.in_thread(idle.close)
         await self._making.complete(self._index)
@@ -175,7 +175,7 @@ class KeyedFiles:
         self.looked_up: LookupNumbers[Keyed] = LookupNumbers()
 
     def entry(self, keyed: Keyed, shown: Shown) -> EntryAttributes:
-        """Return the entry of a record, which the kernel is told of."""
+        """Return the entry of a record, and count the look-up as the kernel does."""
         return self._attributes(self.looked_up.look_up(keyed), shown)
 
     async def attributes(self, number: int) -> EntryAttributes:
@@ -201,15 +201,15 @@ class KeyedFiles:
         )
 
 
-class ToldIndex:
-    """An index whose making the log of the mount tells of, when it takes long."""
+class LoggedKeyIndex:
+    """A key index whose build is logged when it takes longer than `LOG_INTERVAL_S`."""
 
     def __init__(self, index: KeyIndex, name: str, partition: Partition) -> None:
         self.index = index
         self._name = name
         self._partition = partition
         self._begun_s: float | None = None
-        self._told_s = 0.0
+        self._logged_s = 0.0
 
     @property
     def scanned_bytes(self) -> int:
@@ -217,18 +217,18 @@ class ToldIndex:
 
     def refresh(self, *, nowait: bool = False, bytes_max: int | None = None, in_whole: bool = False) -> bool:
         is_complete = self.index.refresh(nowait=nowait, bytes_max=bytes_max)
-        self.tell(time.monotonic(), is_complete)
+        self.log_progress(time.monotonic(), is_complete)
         return is_complete
 
-    def tell(self, now_s: float, is_complete: bool) -> None:
-        """Take note of how far it is at a time; write a line of it every two seconds, and one at the end."""
-        if is_complete and self._begun_s is not None and self._told_s > self._begun_s:
+    def log_progress(self, now_s: float, is_complete: bool) -> None:
+        """Log the progress of the build every two seconds, and its end."""
+        if is_complete and self._begun_s is not None and self._logged_s > self._begun_s:
             _log.info("%s: the index is complete after %.0f s", self._name, now_s - self._begun_s)
         if is_complete:
             self._begun_s = None
         elif self._begun_s is None:
-            self._begun_s = self._told_s = now_s
-        elif now_s - self._told_s >= TOLD_AFTER_S:
-            self._told_s = now_s
+            self._begun_s = self._logged_s = now_s
+        elif now_s - self._logged_s >= LOG_INTERVAL_S:
+            self._logged_s = now_s
             total = self._partition.log.size_bytes
             _log.info("%s: the index is being made, %d of %d bytes are read", self._name, self.scanned_bytes, total)

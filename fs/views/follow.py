@@ -7,8 +7,9 @@
     ….ndjson           lines as in `records.ndjson` instead of values
 
 What is opened is a stream: past the page cache, without a size. A read returns whole records, as many as fit, and waits
-until there is one (`waiting`); with O_NONBLOCK it answers EAGAIN. Where retention overtakes the reader, EPIPE tells him
-once that records are missing, and he reads on at the log start. When the partition is deleted, ESTALE.
+until there is one (`waiting`); with O_NONBLOCK it answers EAGAIN. Where retention overtakes the reader, one read
+fails with EPIPE because records are missing, and the next continues at the log start. When the
+partition is deleted, ESTALE.
 
 Programs that take lines from a regular file read more than they need and seek back to what they leave (head, the `read`
 of bash): so what the last read gave can be read again. Any other place is ESPIPE.
@@ -48,15 +49,15 @@ from offsetfs.storage.names import OFFSET_MAX
 from offsetfs.storage.views.record_chunk import ReadPosition, RecordChunk, read_chunk
 from offsetfs.storage.views.view_format import VALUES, JsonFormat, ViewFormat
 
-STRETCH_BYTES_MIN, STRETCH_BYTES_MAX = 64 << 10, 1 << 20
-STRETCHES_BYTES_MAX = 64 << 20
+CHUNK_BYTES_MIN, CHUNK_BYTES_MAX = 64 << 10, 1 << 20
+CHUNKS_BYTES_MAX = 64 << 20
 """What all open followers of a mount hold together, each at a place of its own, unless batches are larger."""
 
 SPLIT_READ_BYTES = 64 << 10
 """A read of so much may be a part of a longer one, and only an answer that does not fill it makes the kernel hand it
 over before it asks for the next part, which may be long in coming."""
 
-STRETCH_OVERHEAD_BYTES = 500
+CHUNK_OVERHEAD_BYTES = 500
 
 _INSTEAD_OF_TAIL = "use `cat follow`, or `tail -f values`; `follow@-10` begins with the newest ten records"
 _INSTEAD_OF_A_COUNT = "use `values` for the records that exist, or `head -n 10 follow` for the next ten"
@@ -134,7 +135,7 @@ class FollowFiles:
         self._shared = shared
         self._partition = partition
         self._lines = JsonFormat(partition.name)
-        self._coming: dict[object, trio.Event] = {}  # stretches that somebody reads just now
+        self._coming: dict[object, trio.Event] = {}  # chunks that a follower reads now
 
     def lookup(self, name: bytes) -> EntryAttributes | None:
         """Return the entry of a stream, None when the name is of something else."""
@@ -177,32 +178,32 @@ class FollowFiles:
 
     # --- what all of them read ---------------------------------------------------------------------------------------
 
-    async def stretch(self, place: ReadPosition, *, is_json: bool) -> RecordChunk | None:
-        """Return what comes at `place`, joined once for all who follow; None when nothing is there yet.
+    async def chunk(self, place: ReadPosition, *, is_json: bool) -> RecordChunk | None:
+        """Return the chunk at `place`, joined once for all followers; None when there are no records yet.
 
         Raises what `read_chunk` does.
         """
         key = (self._partition.source, is_json, place.offset, place.position)
         while True:
-            stretch = self._shared.chunks.get(key)
+            chunk = self._shared.chunks.get(key)
             coming = self._coming.get(key)
-            if stretch is not None or coming is None:
+            if chunk is not None or coming is None:
                 break
             await coming.wait()
-        if stretch is None:
+        if chunk is None:
             self._coming[key] = done = trio.Event()
             try:
-                stretch = await self._read(place, self._lines if is_json else VALUES)
+                chunk = await self._read(place, self._lines if is_json else VALUES)
             finally:
                 del self._coming[key]
                 done.set()
-            if stretch is not None:
-                self._shared.chunks.put(key, stretch, len(stretch.data) + STRETCH_OVERHEAD_BYTES)
-        return stretch
+            if chunk is not None:
+                self._shared.chunks.put(key, chunk, len(chunk.data) + CHUNK_OVERHEAD_BYTES)
+        return chunk
 
     async def _read(self, place: ReadPosition, form: ViewFormat) -> RecordChunk | None:
-        share = STRETCHES_BYTES_MAX // max(self._shared.waiting.followers, 1)
-        size = min(max(share, STRETCH_BYTES_MIN), STRETCH_BYTES_MAX)
+        share = CHUNKS_BYTES_MAX // max(self._shared.waiting.followers, 1)
+        size = min(max(share, CHUNK_BYTES_MIN), CHUNK_BYTES_MAX)
         return await self._shared.answer(read_chunk, self._partition.view, place, form, size, self._shared.damaged)
 
 
@@ -217,7 +218,7 @@ class Follower:
         self._files = files
         self._place = place
         self._is_json = is_json
-        self._stretch: RecordChunk | None = None  # what was read and not handed out, from `_done` on
+        self._chunk: RecordChunk | None = None  # what was read and not handed out, from `_done` on
         self._done = 0
         shared.waiting.followers += 1
         self._counts = shared.counters.of(partition.name)
@@ -226,7 +227,7 @@ class Follower:
     @property
     def has_records(self) -> bool:
         """Whether records were read that `hand_out` has not returned yet."""
-        return self._stretch is not None
+        return self._chunk is not None
 
     @property
     def is_overtaken(self) -> bool:
@@ -238,7 +239,7 @@ class Follower:
 
         FUSEError EPIPE, once, when records were removed before they could be read.
         """
-        while self._stretch is None:
+        while self._chunk is None:
             place = self._place
             if self.is_overtaken:
                 self._place = ReadPosition(self.partition.log.log_start_offset)
@@ -246,7 +247,7 @@ class Follower:
             if place.is_end_of(self.partition.log):
                 return False
             try:
-                stretch = await self._files.stretch(place, is_json=self._is_json)
+                chunk = await self._files.chunk(place, is_json=self._is_json)
             except OffsetOutOfRange:
                 continue  # just now
             except OSError:
@@ -255,23 +256,23 @@ class Follower:
                 raise
             if self._place is not place:
                 continue  # another reader of this handle was faster
-            if stretch is None:
+            if chunk is None:
                 return False
-            self._place, self._done = stretch.following, 0
-            if stretch.data:
-                self._stretch = stretch
+            self._place, self._done = chunk.following, 0
+            if chunk.data:
+                self._chunk = chunk
             else:  # control batches, or damage
                 await trio.lowlevel.checkpoint()
         return True
 
     def hand_out(self, size: int) -> Buffer:
         """Return whole records, at most `size` bytes; a part of one where it is larger. `has_records` must hold."""
-        stretch = self._stretch
-        assert stretch is not None
-        begin, self._done = self._done, stretch.cut(self._done, size)
-        if self._done == len(stretch.data):
-            self._stretch = None
-        return memoryview(stretch.data)[begin : self._done]
+        chunk = self._chunk
+        assert chunk is not None
+        begin, self._done = self._done, chunk.cut(self._done, size)
+        if self._done == len(chunk.data):
+            self._chunk = None
+        return memoryview(chunk.data)[begin : self._done]
 
     def release(self) -> None:
         """End: followers are counted."""

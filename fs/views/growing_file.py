@@ -4,9 +4,9 @@ The size is a sum over all records, which view maps know (storage.views.partitio
 are made in threads (`map_making`); the name is listed only when all of them are there.
 
 The inode carries a generation. When retention cuts the head, or compaction replaces segments, the name gets the next
-one; whoever has the old one open keeps its numbering and reads on: `file.delete.delay.ms` longer than the segments
-last, and the one it is at to its end. Then it reads ESTALE. As long as somebody reads on, stat(2) shows the number of
-his inode for the name, too: `tail -F` takes another one for another file, and would begin anew (decision 0019).
+one; a reader of the old one keeps its numbering and reads on: `file.delete.delay.ms` longer than the segments
+last, and the one it is at to its end. Then it reads ESTALE. While such a reader remains, stat(2) shows the number of
+its inode for the name, too: `tail -F` takes another one for another file, and would begin anew (decision 0019).
 
 What grows is read past the page cache: it would show zeros where records have just come (decision 0023).
 
@@ -249,7 +249,7 @@ class ViewHandle:
         """Return the bytes `[position, end)`: a view into one block, or a copy from several."""
         pieces: list[memoryview] = []
         start, known_end, block = self._current
-        output_max = AHEAD_BYTES if is_sequential and position else 0  # who reads the beginning may want no more
+        output_max = AHEAD_BYTES if is_sequential and position else 0  # a reader of the beginning may need no more
         if start <= position < known_end:
             pieces.append(block[position - start : end - start])
             position = known_end
@@ -314,7 +314,7 @@ class ViewHandle:
         try:
             self._keep(located, await self._shared.in_thread(functools.partial(self._view.read, located)))
         except (StorageError, OSError, MemoryError):
-            pass  # whoever wants the block reads it again, and is told
+            pass  # the reader that needs the block reads it again and gets the error
         finally:
             self._coming.pop(located.start).set()
 

@@ -1,7 +1,7 @@
 """`first` and `latest`, and what every symbolic link of the mount has in common.
 
 A link's inode number carries the offset it points to, so it never points anywhere else: when `latest` moves on, the
-name gets another inode. Names are asked for each time, targets are believed for ever.
+name gets another inode. The kernel looks each name up again, and caches targets without a time limit.
 """
 
 from __future__ import annotations

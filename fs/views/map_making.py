@@ -1,7 +1,7 @@
-"""The maps of one derived file are made in threads, and whoever looks it up waits for them, ten seconds at most.
+"""Builds the indexes of one derived file in threads; a look-up waits for them, ten seconds at most.
 
-Then the look-up answers EAGAIN, `.offsetfs/errors` tells how far it is and what needs no whole map, and the making goes
-on: it is there for who asks again.
+Then the look-up fails with EAGAIN, and `.offsetfs/errors` reports the progress and the files that need no whole index.
+The build continues, so that a later look-up succeeds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from offsetfs.storage.errors import WouldBlock
 
 WAIT_S = 10.0
 AT_ONCE_BYTES = 16 << 20
-"""How much log is read in a thread for somebody who waits: some milliseconds."""
+"""How much log is read in a thread while a request waits: some milliseconds."""
 
 _STEP_BYTES = 64 << 20
 
@@ -36,7 +36,7 @@ class Mapped(Protocol):
 
 
 class Run:
-    """Somebody makes maps, others wait for them."""
+    """A build of indexes that requests can wait for."""
 
     def __init__(self) -> None:
         self.done = trio.Event()
@@ -60,7 +60,7 @@ class MapMaking:
 
     @property
     def is_running(self) -> bool:
-        """Whether maps are being made for somebody, be he gone meanwhile."""
+        """Whether a build runs; it continues when the request that began it has ended."""
         return self._run is not None
 
     async def _advance(self, view: Mapped, bytes_max: int) -> bool:
@@ -79,7 +79,7 @@ class MapMaking:
         raise FUSEError(errno.EAGAIN)
 
     def begin(self, view: Mapped) -> Run:
-        """Make the maps, although nobody may wait for them."""
+        """Begin to build the indexes, unless a build runs; return without waiting."""
         if self._run is None:
             self._run = Run()
             self._shared.nursery.start_soon(self._make, view, self._run)
@@ -92,7 +92,7 @@ class MapMaking:
             return False
 
     async def _make(self, view: Mapped, run: Run) -> None:
-        """Make all missing maps. Whatever goes wrong is told to those who wait."""
+        """Build all missing indexes. Requests that wait get the error of a failed build."""
         try:
             while not await self._shared.in_thread(functools.partial(view.refresh, bytes_max=_STEP_BYTES)):
                 pass

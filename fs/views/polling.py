@@ -1,7 +1,7 @@
 """poll(2), select and epoll on growing views: readable when there is more.
 
-Where a reader reads next nobody knows: lseek(2) is between him and the kernel. What he has read is known. So a view is
-readable
+The daemon does not know where a reader reads next, because the kernel handles lseek(2) alone. It knows what was read.
+So a view is readable
 
 * while there is more than the furthest that was read, and so after each growth, at once;
 * and else five times a second: a reader that has everything finds the end, one that went back reads on.
@@ -32,7 +32,7 @@ class Sized(Mapped, Protocol):
 
 
 class PolledView:
-    """An open growing view, of which somebody may ask whether there is more."""
+    """An open growing view, which can be polled."""
 
     def __init__(self, shared: Shared, partition: Partition, view: Sized, handle: Handle) -> None:
         self._shared = shared

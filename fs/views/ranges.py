@@ -1,4 +1,4 @@
-"""`range/A..B` and `last/N`: a stretch of a partition, cut out when its name is looked up, and as it was then.
+"""`range/A..B` and `last/N`: a range of a partition, cut out when its name is looked up, and as it was then.
 
     range/100..200            the values of the records with offsets from 100 to 199
     range/100..               … to the end, as it is now
@@ -8,7 +8,7 @@
 
 Two directories that list nothing: what would be in them is a question. (`..` alone never gets here: to the kernel it is
 the directory above. All values are in `range/0..`, as in `values`.) A name means offsets, from the first record at
-or after a time, of what is there; each look-up asks anew, and gets the inode of the stretch that it finds. That never
+or after a time, of what is there; each look-up asks anew, and gets the inode of the range that it finds. That never
 changes: size, bytes and mtime stay, whatever is appended, removed or compacted. Where retention took a part of it, and
 `file.delete.delay.ms` is over, reading that part is ESTALE.
 
@@ -42,8 +42,8 @@ RECENT_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """A stretch that was cut out. `source`: see `Partition.source`."""
+class FrozenRange:
+    """A range of offsets, fixed when its name was looked up. `source`: see `Partition.source`."""
 
     start: int
     end: int
@@ -55,7 +55,7 @@ class Stretch:
 
 
 class RangeFiles:
-    """The stretches of one partition that were asked for. `number`: from `lookup_numbers`."""
+    """The ranges of one partition that were asked for. `number`: from `lookup_numbers`."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class RangeFiles:
         self._partition = partition
         self._growing = growing
         self._now = now
-        self._recent: Lru[Stretch] = Lru(RECENT_MAX)
-        self.looked_up: LookupNumbers[Stretch] = LookupNumbers()
+        self._recent: Lru[FrozenRange] = Lru(RECENT_MAX)
+        self.looked_up: LookupNumbers[FrozenRange] = LookupNumbers()
 
     # --- what names mean -------------------------------------------------------------------------------------------
 
@@ -114,21 +114,21 @@ class RangeFiles:
 
     async def _look_up(self, path: str, start: int, end: int, is_json: bool) -> EntryAttributes:
         key = (start, end, is_json, self._partition.source)
-        stretch = self._recent.get(key)
-        if stretch is None:
-            stretch = self._cut_out(path, *key)
-            self._recent.put(key, stretch, 1)
+        found = self._recent.get(key)
+        if found is None:
+            found = self._cut_out(path, *key)
+            self._recent.put(key, found, 1)
         try:
-            await stretch.making.complete(stretch.view)
+            await found.making.complete(found.view)
         except FUSEError:
-            raise  # it takes its time, and goes on
+            raise  # EAGAIN: the build continues, so the range is kept
         except Exception:
             self._recent.drop(key)
             raise
-        number = self.looked_up.look_up(stretch)
+        number = self.looked_up.look_up(found)
         return await self.attributes(number)
 
-    def _cut_out(self, path: str, start: int, end: int, is_json: bool, source: tuple[int, int]) -> Stretch:
+    def _cut_out(self, path: str, start: int, end: int, is_json: bool, source: tuple[int, int]) -> FrozenRange:
         growing = self._growing[is_json]
         view = RangeView(
             self._partition.view,
@@ -141,12 +141,12 @@ class RangeFiles:
             cache=self._partition.map_cache,
         )
         making = MapMaking(self._shared, path, lambda: view.total_bytes, ", or for less")
-        return Stretch(start, end, is_json, source, view, making, self._partition.log.modified_ns)
+        return FrozenRange(start, end, is_json, source, view, making, self._partition.log.modified_ns)
 
     async def attributes(self, number: int) -> EntryAttributes:
-        stretch = self.looked_up.at(number)
+        found = self.looked_up.at(number)
         entry = self._shared.attributes.file(
-            self._partition.inode(Kind.RANGE, number), stretch.view.size, stretch.mtime_ns, attr_timeout_s=FOREVER_S
+            self._partition.inode(Kind.RANGE, number), found.view.size, found.mtime_ns, attr_timeout_s=FOREVER_S
         )
         entry.st_blksize = PREFERRED_READ_BYTES
         return entry

@@ -36,7 +36,7 @@ HIDDEN_ROWS_MAX = 100_000
 _VALUE_SIZE = 5  # the column of a scanned row
 
 
-class Row(NamedTuple):
+class ListedRow(NamedTuple):
     """A record in a listing. `size` -1: its batch cannot be read."""
 
     offset: int
@@ -53,8 +53,8 @@ class RecordListing:
         self._count_max = count_max
         self._begin: int | None = None
         self._end = 0  # known with the beginning
-        self._rows: Iterator[Row] = iter(())
-        self._page: list[Row] = []
+        self._rows: Iterator[ListedRow] = iter(())
+        self._page: list[ListedRow] = []
         self._place = 0  # in the page
         self._next = -1  # the offset at which page and rows go on
 
@@ -121,7 +121,7 @@ class RecordListing:
         return known[1], end
 
 
-def rows(partition: Partition, begin: int, end: int, on_damage: OnDamage) -> Iterator[Row]:
+def rows(partition: Partition, begin: int, end: int, on_damage: OnDamage) -> Iterator[ListedRow]:
     """Yield the records with offsets in `[begin, end)`, each offset once and in order.
 
     Waits for the disk; holds one batch at a time, where offsets do not rise a few of them. What is wrong with a batch
@@ -181,7 +181,7 @@ def _named(batches: Iterable[Batch], on_damage: OnDamage) -> Iterator[Batch]:
             yield batch
 
 
-def _readable(partition: Partition, batch: Batch, begin: int, end: int, on_damage: OnDamage) -> Iterator[Row]:
+def _readable(partition: Partition, batch: Batch, begin: int, end: int, on_damage: OnDamage) -> Iterator[ListedRow]:
     header = batch.header
     if not partition.view.shows(header):
         return
@@ -197,10 +197,10 @@ def _readable(partition: Partition, batch: Batch, begin: int, end: int, on_damag
         if begin <= offset < end:
             timestamp = batch.timestamp_of(scanned[row + 1])
             mtime_ns = segment_mtime_ns(partition, offset) if timestamp == -1 else milliseconds_ns(timestamp)
-            yield Row(offset, max(scanned[row + _VALUE_SIZE], 0), mtime_ns)
+            yield ListedRow(offset, max(scanned[row + _VALUE_SIZE], 0), mtime_ns)
 
 
-def _unreadable(partition: Partition, begin: int, end: int) -> Iterator[Row]:
+def _unreadable(partition: Partition, begin: int, end: int) -> Iterator[ListedRow]:
     """Yield the offsets that damage hides, at most `HIDDEN_ROWS_MAX` for one place: compaction may have left a gap."""
     mtime_ns = segment_mtime_ns(partition, begin)
-    return (Row(offset, -1, mtime_ns) for offset in range(begin, min(end, begin + HIDDEN_ROWS_MAX)))
+    return (ListedRow(offset, -1, mtime_ns) for offset in range(begin, min(end, begin + HIDDEN_ROWS_MAX)))

@@ -33,7 +33,7 @@ Content = Callable[[Shown], bytes | None]
 """Returns the content of a part, None when the record has no such part."""
 
 _ON_THE_LOOP_BYTES_MAX = 64 << 10
-"""Up to how long a value its line of JSON is made where nobody may wait: that takes a fraction of a millisecond."""
+"""Up to how long a value its line of JSON is made on the event loop: that takes a fraction of a millisecond."""
 
 _NOT_IN_A_LINE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _ESCAPED_IN_A_NAME = re.compile(r"[%:\x00-\x1f\x7f-\x9f\u2028\u2029\udc80-\udcff]")

@@ -1,9 +1,9 @@
 """`<offset>`: one file for each record, its value bytes.
 
-A record never changes, so the kernel may believe size and content for ever. It may be removed, so the kernel believes
-its name for a second only: then it asks again, whoever holds the file open reads on, and all others get ENOENT. A
+A record never changes, so the kernel may cache size and content without a time limit. It may be removed, so the kernel
+caches its name for a second only. Later look-ups fail with ENOENT; readers that have the file open read on. A
 look-up decodes the record and keeps it for a moment: the open and the read that follow find it. The batch is kept as
-well, for its neighbours.
+well, for its neighbors.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ XATTR_PREFIX = b"user.kafka."
 XATTR_BYTES_MAX = 65536  # of the kernel's
 
 HANDED_OVER_BYTES_MAX = 64 << 10
-"""How large a value may be that the kernel is given when it is opened: a request less for whoever reads it. Of a larger
-one he may want the beginning only."""
+"""Values up to this size are passed to the kernel at open, which saves a request. The reader of a larger value may need
+its beginning only."""
 
 _SHOWN_OVERHEAD_BYTES = 1000
 
@@ -45,7 +45,7 @@ class RecordFiles:
         return None if found is None else self._attributes(*found)
 
     async def find(self, offset: int) -> Shown | None:
-        """Return the record for a name that the kernel is told of; None where there is none, or ENOENT."""
+        """Return the record for a name that the kernel will cache; None where there is none, or ENOENT."""
         found = await self._find(offset)
         return None if found is None else found[1]
 
@@ -58,7 +58,7 @@ class RecordFiles:
         inode = partition.offset_inode(Kind.RECORD, offset)
         shown = await self._shown(inode, offset)
         if offset < partition.log.log_start_offset:
-            return None  # it was deleted meanwhile, and nobody may be told its name any more
+            return None  # it was deleted meanwhile, and its name may not be returned any more
         partition.named_at = trio.current_time()
         return inode, shown
 
@@ -137,7 +137,7 @@ class RecordFiles:
         return [XATTR_PREFIX + name for name, describe in _XATTRS.items() if describe(shown) is not None]
 
     async def shown(self, number: int) -> Shown:
-        """Return the record of an inode number; ENOENT when it was removed, unless somebody has it open."""
+        """Return the record of an inode number; ENOENT when it was removed, unless it is open."""
         handle = self._open.get(number)
         if handle is not None:
             return handle.shown
@@ -146,7 +146,7 @@ class RecordFiles:
 
 
 class RecordHandle:
-    """A record that somebody has open, once for all of them."""
+    """An open record, shared by all its open descriptors."""
 
     __slots__ = ("_number", "_open", "shown", "users")
 

@@ -1,9 +1,9 @@
 """`segments/*`: the real files of the log, byte for byte, with their real sizes, blocks and times. Read only.
 
-Attributes of sealed files are believed for ever by a mount that is the only writer; those of the active segment, and of
-every file of a read-only mount, which a broker may compact under it, are asked for each time. Names are believed for a
-second: retention removes what they name, and compaction puts another file in its place. That one is another inode, so
-whoever has the old file open, or found it before, reads the old one on until it is unlinked, then ESTALE.
+If the mount is the only writer, the kernel caches attributes of sealed files without a time limit. It never caches
+those of the active segment, nor of a read-only mount, because a broker may compact its files. It caches names for a
+second, because retention removes files and compaction replaces them. A replacement has another inode. A reader that
+opened or found the old file reads it until it is unlinked, then gets ESTALE.
 
 The log that still grows is read past the page cache (decision 0023). Its indexes are not: Kafka's tools map them.
 """
@@ -39,10 +39,10 @@ class _File(NamedTuple):
     base_offset: int
     suffix: str
     segment: Segment | None
-    identity: tuple[int, int]  # inode on disk, and when it was written, where nobody writes it further
+    identity: tuple[int, int]  # inode on disk, and when it was written, where it does not grow
 
 
-class SegmentFiles:
+class SegmentFileNodes:
     """The directory `segments` and its files. `number` of a file: its place among those seen so far."""
 
     def __init__(self, shared: Shared, partition: Partition) -> None:

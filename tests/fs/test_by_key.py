@@ -20,7 +20,7 @@ from offsetfs.fs.encoded_names import decoded, encoded
 from offsetfs.fs.open_indexes import OPEN_MAX, OpenIndexes
 from offsetfs.fs.options import own_cache_directory
 from offsetfs.fs.shared import Shown
-from offsetfs.fs.views.by_key import KeyDirectory, ToldIndex
+from offsetfs.fs.views.by_key import KeyDirectory, LoggedKeyIndex
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.records.batch import build, read_batch
 from offsetfs.storage.views.key_index import KeyIndex, KeyLocation
@@ -126,12 +126,12 @@ def test_the_log_tells_of_an_index_that_takes_long_and_of_no_other(caplog: pytes
     caplog.set_level(logging.INFO)
     index = SimpleNamespace(scanned_bytes=300)
     partition = SimpleNamespace(log=SimpleNamespace(size_bytes=1000))
-    told = ToldIndex(cast(Any, index), "users-0/by-key", cast(Any, partition))
+    logged = LoggedKeyIndex(cast(Any, index), "users-0/by-key", cast(Any, partition))
     for now_s, is_complete in ((10.0, False), (11.9, True), (20.0, False), (21.0, False)):
-        told.tell(now_s, is_complete)
+        logged.log_progress(now_s, is_complete)
     assert caplog.messages == []
     for now_s, is_complete in ((22.1, False), (23.0, False), (24.2, False), (25.0, True), (26.0, True)):
-        told.tell(now_s, is_complete)
+        logged.log_progress(now_s, is_complete)
     line = "users-0/by-key: the index is being made, 300 of 1000 bytes are read"
     assert caplog.messages == [line, line, "users-0/by-key: the index is complete after 5 s"]
 
