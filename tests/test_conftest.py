@@ -122,7 +122,8 @@ def test_a_test_fails_for_what_it_logs_unexpectedly_and_for_having_no_class(inne
     assert {name: {outcome for outcome, test in found if test == name} for _, name in found} == OUTCOMES
 
 
-def test_a_run_that_skipped_everything_counts_as_empty(inner: pytest.Pytester) -> None:
+def test_a_run_that_skipped_everything_counts_as_empty(inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
     inner.makepyfile("import pytest\npytestmark = pytest.mark.unit\ndef test_it(): pytest.skip()")
     assert inner.runpytest_subprocess().ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
