@@ -33,8 +33,11 @@ def check_source(path: str, master: str | None, topics: Sequence[str] = ()) -> N
 
 
 def check_destination(path: str, master: str | None, topic: str, *, may_create: bool) -> None:
-    """`Failure` where a job cannot write to the log directory `path`, or to `topic` in it."""
-    if is_remote(master):
+    """`Failure` where a job cannot write to the log directory `path`, or to `topic` in it.
+
+    A job that may create the topic creates a missing log directory as well.
+    """
+    if is_remote(master) or (may_create and not os.path.lexists(path)):
         return
     preflight.check_directory(path, read_only=False, may_be_empty=True)
     if not may_create and all(partition.topic != topic for partition in partitions_of(path)):

@@ -165,8 +165,8 @@ def test_a_job_runs_under_spark_submit() -> None:
 
 def test_the_command_line_says_errors_in_one_sentence(tmp_path: Path) -> None:
     done = run(OFFSETFS, "spark", "stats", tmp_path / "nowhere")
-    sentence = f"offsetfs spark: {tmp_path}/nowhere: there is no such directory"
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (32, sentence)
+    sentence = f"offsetfs spark stats: {tmp_path}/nowhere: there is no such directory"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, sentence)
     assert "Traceback" not in done.stderr
 
 
@@ -181,7 +181,7 @@ def test_damage_that_a_task_meets_is_one_sentence_as_well(tmp_path: Path) -> Non
     done = run(OFFSETFS, "spark", "export", logs, tmp_path / "parquet", XDG_STATE_HOME=tmp_path / "state")
     log = next((tmp_path / "state" / "offsetfs").iterdir())
     assert done.returncode == 32
-    sentence = rf"offsetfs spark: {segment}, position 0, offset 0: checksum 0x\w+ where 0x\w+ is stored"
+    sentence = rf"offsetfs spark export: {segment}, position 0, offset 0: checksum 0x\w+ where 0x\w+ is stored"
     assert re.fullmatch(rf"{sentence} \(the stack is in {log}\)\n", done.stderr)
     stacks = log.read_text()
     assert "\tat org.apache.spark." in stacks and "Traceback (most recent call last)" in stacks
@@ -190,7 +190,7 @@ def test_damage_that_a_task_meets_is_one_sentence_as_well(tmp_path: Path) -> Non
 
 def test_nothing_but_a_sentence_is_said_where_spark_does_not_start(tmp_path: Path) -> None:
     done = run(OFFSETFS, "spark", "stats", GOLDEN, "--master", "nonsense", XDG_STATE_HOME=tmp_path / "state")
-    sentence = "offsetfs spark: Spark does not start: Master must either be yarn or start with"
+    sentence = "offsetfs spark stats: Spark does not start: Master must either be yarn or start with"
     assert (done.returncode, done.stderr.count("\n"), done.stderr.startswith(sentence)) == (32, 1, True), done
 
 
@@ -208,7 +208,7 @@ with spark_session.begun("local[1]", (), False) as spark:
 def test_a_jvm_that_ends_by_itself_is_told_with_where_its_last_words_are(tmp_path: Path) -> None:
     done = run(sys.executable, "-c", LOSES_ITS_JVM, XDG_STATE_HOME=tmp_path)
     log = next((tmp_path / "offsetfs").iterdir())
-    sentence = f"Spark's JVM has ended by itself; what it said last is in {log}"
+    sentence = f"the JVM of Spark ended; its last messages are in {log}"
     assert done.stderr.splitlines()[-1] == f"offsetfs.cli.exit_codes.Failure: {sentence}"
     assert "WARN" in log.read_text()
 

@@ -64,9 +64,9 @@ def test_the_command_says_what_it_did_or_why_not(
         return code, *capsys.readouterr()
 
     assert told(database.url, "--table", "told") == (0, "400 records into told\n", "")
-    sentence = "offsetfs spark: table told is there already; --append (is_to_append) adds to it\n"
+    sentence = "offsetfs spark export: table told is there already; --append (is_to_append) adds to it\n"
     assert told(database.url, "--table", "told") == (32, "", sentence)
     code, _, sentence = told("jdbc:nobody://there", "--table", "told")
-    assert (code, sentence.startswith("offsetfs spark: Spark has no driver for jdbc:nobody")) == (32, True)
+    assert (code, sentence.startswith("offsetfs spark export: Spark has no driver for jdbc:nobody")) == (32, True)
     code, _, sentence = told(database.url)
-    assert (code, sentence.startswith("offsetfs spark: --table belongs to")) == (1, True)
+    assert (code, sentence.startswith("offsetfs spark export: --table belongs to")) == (1, True)
