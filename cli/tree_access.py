@@ -143,7 +143,7 @@ def _run(paths: list[str], options: MountOptions, speaker: Speaker, work: Callab
         finally:
             for line in tree.story():
                 speaker.say(line)
-            if tree.damage_found:
+            if tree.has_met_damage:
                 speaker.code = ABOUT_A_PATH
 
     teller = _LogTeller(speaker)

@@ -80,8 +80,8 @@ class Shared:
         files.reclaim_with(self.maps.evict_all)
         self.key_indexes = OpenIndexes()
         self._note_directories()
-        self.damage_found = 0
-        """How many damaged places readers have found, each counted once."""
+        self.has_met_damage = False
+        """Whether a view left out a damaged place, or a read ended there with an error."""
         self.announce_damage: Callable[[StorageError], None] = lambda error: None
         """Called from any thread with the error of each damaged place, once per place."""
         directory.subscribe_damage(self._report_damage)
@@ -166,12 +166,13 @@ class Shared:
 
     def damaged(self, error: StorageError) -> None:
         """Record damage that a view skips, or that makes a read fail. From any thread."""
+        self.has_met_damage = True  # also where an opening of the log has recorded the place already
         self.directory.note_damage(error)
         self.error_log.add(error, "read", error.path or "")
 
     def _report_damage(self, error: StorageError) -> None:
         """Report a damaged place that was not known before. From any thread."""
-        self.damage_found += 1
+        self.has_met_damage = True
         self.announce_damage(error)
 
     def lacking(self, option: str, op: str, path: str) -> FUSEError:

@@ -197,9 +197,9 @@ class Tree:
             return (await self._operations.mkdir(above, os.fsencode(name), MADE_MODE, self._context)).st_ino
 
     @property
-    def damage_found(self) -> int:
-        """How many damaged places were met, which were left out or ended with an error; each counted once."""
-        return self._operations.shared.damage_found
+    def has_met_damage(self) -> bool:
+        """Whether a damaged place was left out, or a read ended there with an error."""
+        return self._operations.shared.has_met_damage
 
     def story(self) -> list[str]:
         """Return what `.offsetfs/errors` would show by now, a line each, without the time and what was waited for."""

@@ -156,7 +156,7 @@ def test_damage_that_is_stepped_over_is_told(said: Said, log: str, tmp_path: Pat
         file.seek(100)
         file.write(b"!")
     code, out, err = said("cat", log, "orders-0/values")
-    assert (code, out) == (0, "whole\n") and err.startswith("offsetfs cat: EBADMSG ") and "checksum" in err
+    assert (code, out) == (1, "whole\n") and err.startswith("offsetfs cat: EBADMSG ") and "checksum" in err
 
 
 @pytest.mark.unit
