@@ -115,7 +115,7 @@ class _Worker:
 
     def give(self, job: _Job[T]) -> None:
         """Do `job`, soon."""
-        self._job = job  # type: ignore[assignment]  # its result is the business of who waits for it
+        self._job = job  # type: ignore[assignment]  # the caller that awaits the job knows the type of its result
         self._has_job.release()
 
     def run(self) -> None:

@@ -199,7 +199,7 @@ class _Json:
 
 
 def text_taker(staging: StagingFile, shape: TopicShape, topic: str, turn: int) -> Taker:
-    """Return what takes lines as values. `turn` tells which partition the first batch goes to."""
+    """Return what takes lines as values. `turn` selects the partition of the first batch."""
     return _Text(staging, shape, topic, turn)
 
 
