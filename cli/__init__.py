@@ -1,7 +1,12 @@
-"""The `offsetfs` command: one file a verb, loaded when it is asked for.
+"""The `offsetfs` command. `commands/` has one module per verb, which is imported only when that verb runs.
 
-`main` is the entry point. Errors are one sentence on stderr and an exit code (`exit_codes`); a mistake of ours shows
+`main` is the entry point. An error is one message on stderr and an exit code (`exit_codes`); an internal error prints
 its traceback as well.
+
+    commands/    one module per verb                 arguments/   log directories, partitions, settings
+    spark/       the jobs of `offsetfs spark`        mounts/      daemons, their registry, stale mounts
+    installed/   files of `install-helper`           terminal/    messages, progress, questions
+    completion/  the shells' TAB                     preflight    checks before a mount or a write
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import click
 from offsetfs import __version__
 from offsetfs.cli import exit_codes
 from offsetfs.cli.exit_codes import Failure
-from offsetfs.cli.printable import printable
+from offsetfs.cli.terminal.printable import printable
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -34,6 +39,7 @@ VERBS = {
     "cat": "Print files of the tree, without a mount.",
     "follow": "Print new records as they arrive, without a mount.",
     "append": "Append standard input, without a mount.",
+    "serve": "Serve a log directory over the Kafka protocol.",
     "create": "Create partitions of a topic.",
     "config": "Show and change the settings of topics, also while mounted.",
     "clean": "Run retention and compaction once.",
@@ -50,11 +56,11 @@ VERBS = {
     "top": "Show the throughput of a mount, live.",
     "install-helper": "Install files for mount(8), systemd, man and the shells.",
 }
-"""What there is, with the line that `offsetfs --help` shows: listing them must not load them."""
+"""The verbs, with their line in `offsetfs --help`. They are listed here because --help must not import them all."""
 
 
 class _Verbs(click.Group):
-    """A group whose commands are the objects `command` of the modules named like them."""
+    """A group that takes each command from the module of the same name: its object `command`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -62,10 +68,10 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command = importlib.import_module(f"offsetfs.cli.{cmd_name.replace('-', '_')}").command
+        command = importlib.import_module(f"offsetfs.cli.commands.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
-        if ctx.resilient_parsing:  # a shell asks what may follow
-            from offsetfs.cli.completion import prepare
+        if ctx.resilient_parsing:  # completion in a shell
+            from offsetfs.cli.completion.completers import prepare
 
             prepare(command)
         return command
@@ -92,7 +98,7 @@ class _Verbs(click.Group):
 
 @click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", message="offsetfs %(version)s")
-def commands() -> None:
+def root_command() -> None:
     """A Kafka log directory, mounted as a file system.
 
     \b
@@ -105,19 +111,18 @@ def commands() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line (`sys.argv` if left out) and end the process with its exit code."""
     _open_standard_files()
-    if "_OFFSETFS_COMPLETE" in os.environ:  # a shell asks what may follow
-        from offsetfs.cli.completion_scripts import register
+    if "_OFFSETFS_COMPLETE" in os.environ:  # completion in a shell
+        from offsetfs.cli.completion.scripts import register
 
         register()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def _open_standard_files() -> None:
-    """Open /dev/null where the caller closed standard input, output or error.
+    """Open /dev/null in place of standard input, output or error that the caller closed.
 
-    Otherwise a file of a log would get the number, and what a library prints would go into it.
-
-    Python sets `sys.stdout` to None then; a command that writes to it would end in a traceback.
+    Otherwise a file of the log would get this descriptor number, and messages of libraries would be written into it.
+    Python sets `sys.stdout` to None in this case, and a command that writes to it would end with a traceback.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -128,13 +133,13 @@ def _open_standard_files() -> None:
             setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))
 
 
-def run(arguments: Sequence[str], program: click.Command = commands, name: str = "offsetfs") -> int:
-    """Run a command line of `program`; return the exit code. Errors have been printed in the name of `name`."""
-    verb = _verb(arguments) if program is commands else ""
+def run(arguments: Sequence[str], program: click.Command = root_command, name: str = "offsetfs") -> int:
+    """Run a command line of `program` and return its exit code. Errors are printed on stderr, prefixed with `name`."""
+    verb = _verb(arguments) if program is root_command else ""
 
     def failed(sentence: str, code: int, ctx: click.Context | None = None) -> int:
-        speaker = ctx.command_path if ctx is not None else name + verb
-        click.echo(f"{speaker}: {printable(sentence)}", err=True)
+        command_name = ctx.command_path if ctx is not None else name + verb
+        click.echo(f"{command_name}: {printable(sentence)}", err=True)
         return code
 
     try:
@@ -150,7 +155,7 @@ def run(arguments: Sequence[str], program: click.Command = commands, name: str =
         return failed("interrupted", exit_codes.INTERRUPTED)
     except BrokenPipeError:
         return exit_codes.SYSTEM
-    except SystemExit as error:  # of click, which ends with 1 on EPIPE, and after completion in a shell
+    except SystemExit as error:  # click exits with 1 on EPIPE; completion in a shell exits as well
         if isinstance(error.__context__, BrokenPipeError):
             return exit_codes.SYSTEM
         raise
@@ -163,7 +168,7 @@ def run(arguments: Sequence[str], program: click.Command = commands, name: str =
 
 
 def _verb(arguments: Sequence[str]) -> str:
-    """Return the verb of a command line for messages, with the job of `offsetfs spark`; "" when there is none."""
+    """Return the verb of a command line for messages, such as " mount" or " spark stats"; "" without a verb."""
     named = [argument for argument in arguments if not argument.startswith("-")]
     if not named or named[0] not in VERBS:
         return ""
@@ -171,22 +176,22 @@ def _verb(arguments: Sequence[str]) -> str:
 
 
 def _sentence(error: click.UsageError) -> str:
-    """Return click's message as ours are: no capital, no full stop, and where help is."""
+    """Return a message of click in the style of offsetfs: lower case, no full stop, with a reference to --help."""
     message = error.format_message().rstrip(".")
-    for pattern, replacement in _PLAINER:
+    for pattern, replacement in _CLICK_MESSAGES:
         message = pattern.sub(replacement, message)
     path = error.ctx.command_path if error.ctx is not None else "offsetfs"
     return f"{message[:1].lower()}{message[1:]} (see {path} --help)"
 
 
-_PLAINER = (
+_CLICK_MESSAGES = (
     (re.compile(r"is not a valid integer( range)?$"), "is not a whole number"),
     (re.compile(r"is not a valid float( range)?$"), "is not a number"),
     (re.compile(r"is not in the range ([\d.]+)<=x<=([\d.]+)$"), r"must be from \1 to \2"),
     (re.compile(r"is not in the range x>=([\d.]+)$"), r"must be \1 or greater"),
     (re.compile(r"\.? \(?Did you mean (?:one of: )?(.*?)\??\)?$"), r"; did you mean \1?"),
 )
-"""What click says of wrong values, and how the messages of offsetfs say it."""
+"""Messages of click about wrong values, and their replacements."""
 
 
 def _os_sentence(error: OSError) -> str:

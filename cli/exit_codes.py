@@ -1,6 +1,6 @@
-"""How a command ends: the exit codes of mount(8), for all of them, and the error that carries one.
+"""Exit codes of all commands, which are those of mount(8), and the exception that carries one.
 
-0  done               4  a mistake of ours       32  the mount or umount failed
+0  done               4  internal error (a bug)  32  the mount, umount or other operation failed
 1  wrong call         8  interrupted by the user
 2  system error
 """
@@ -11,16 +11,16 @@ import click
 
 DONE = 0
 WRONG_CALL = 1
-"""Incorrect invocation, or a permission that is missing."""
+"""Incorrect arguments, or missing permissions."""
 SYSTEM = 2
 INTERNAL = 4
 INTERRUPTED = 8
 FAILED = 32
-"""The command was right, and could not be carried out."""
+"""The arguments were correct, but the operation failed or was refused."""
 
 
 class Failure(click.ClickException):
-    """Ends the command with one sentence on stderr, `offsetfs VERB: …`, and an exit code."""
+    """Ends the command with a message on stderr, `offsetfs VERB: …`, and an exit code."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)

@@ -2,8 +2,8 @@
 
     mount -t offsetfs LOGDIR MNT -o …  →  /sbin/mount.offsetfs LOGDIR MNT [-sfnv] [-N NS] [-o …] [-t TYPE]  →  here
 
-The words and exit codes are those of mount(8), the work is `offsetfs mount`'s. `offsetfs install-helper` puts the
-script that calls this into its place.
+Arguments and exit codes are those of mount(8); `cli/commands/mount.py` does the work. `offsetfs install-helper`
+installs the script that runs this module (`python -m offsetfs.cli.mount_helper`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import NoReturn
 
 import click
 
-from offsetfs.cli import mount as mounting
 from offsetfs.cli import preflight, run
+from offsetfs.cli.arguments.log_directories import log_directories
+from offsetfs.cli.commands import mount as mounting
 from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
-from offsetfs.cli.log_directories import log_directories
-from offsetfs.cli.printable import printable
+from offsetfs.cli.terminal.printable import printable
 
 NAME = "mount.offsetfs"
 _CLONE_NEWNS = 0x00020000
@@ -30,15 +30,13 @@ _LOADED_LATE = ("trio", "pyfuse3", "offsetfs.fs.mounting.mount")
 @click.command(NAME, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("log_directory", metavar="LOGDIR")
 @click.argument("mount_point", metavar="MNT")
-@click.option(
-    "-o", "texts", metavar="OPT[,OPT=...]", multiple=True, help="Options of the mount, as for offsetfs mount."
-)
+@click.option("-o", "texts", metavar="OPT[,OPT=...]", multiple=True, help="Mount options, see offsetfs mount.")
 @click.option("-f", "is_fake", is_flag=True, help="Fake: check everything, mount nothing.")
-@click.option("-s", "is_sloppy", is_flag=True, help="Pass over options that are not known.")
-@click.option("-v", "is_verbose", is_flag=True, help="Say what was done.")
-@click.option("-n", "no_mtab", is_flag=True, help="Do not write /etc/mtab, which is never written.")
+@click.option("-s", "is_sloppy", is_flag=True, help="Ignore unknown options.")
+@click.option("-v", "is_verbose", is_flag=True, help="Print what was done.")
+@click.option("-n", "no_mtab", is_flag=True, help="Accepted and ignored: /etc/mtab is never written.")
 @click.option("-N", "namespace", metavar="NS", help="Mount in this mount namespace: a pid, or a file like …/ns/mnt.")
-@click.option("-t", "file_system_type", metavar="TYPE", help="The type mount(8) was called with.")
+@click.option("-t", "file_system_type", metavar="TYPE", help="The file system type; ignored.")
 def command(
     log_directory: str,
     mount_point: str,
@@ -50,10 +48,10 @@ def command(
     namespace: str | None,
     file_system_type: str | None,
 ) -> int:
-    """Mount the Kafka log directory LOGDIR at MNT. mount(8) calls this; people call mount(8), or offsetfs mount.
+    """Mount the Kafka log directory LOGDIR at MNT. mount(8) runs this program; users run mount(8) or offsetfs mount.
 
-    It returns once the mount answers: the log is open, and recovered if it was not closed cleanly. In fstab a blank in
-    a path is \\040. Options that only concern mount(8) and systemd are passed over.
+    It returns when the mount is ready: the log is open, and recovered if it was not closed cleanly. In fstab, write a
+    blank in a path as \\040. Options for mount(8) and systemd are ignored.
 
     \b
     mount -t offsetfs /var/lib/kafka/data /mnt/kafka -o ro
@@ -65,17 +63,17 @@ def command(
     /srv/logs /mnt/logs offsetfs create,nofail,x-systemd.mount-timeout=10min 0 0
     /home/ann/logs /home/ann/mnt offsetfs noauto,user 0 0
 
-    umount(8) returns when the mount is gone, and what was taken is still being written then; offsetfs umount waits
-    until everything is on disk. A mount cannot be changed with -o remount: unmount it, and mount it again.
+    umount(8) returns when the mount is gone, but the daemon may still be writing accepted records; offsetfs umount
+    waits until everything is on disk. Options cannot be changed with -o remount: unmount it, and mount it again.
 
     Exit codes: 1 wrong call or permissions, 2 system error, 4 internal error, 8 interrupted, 32 mount failed.
     """
     if any("remount" in text.split(",") for text in texts):
         raise Failure(
-            f"a mount cannot be changed while it is there: umount {mount_point}, and mount it again", WRONG_CALL
+            f"-o remount is not supported: unmount {mount_point}, and mount it again with the new options", WRONG_CALL
         )
     paths = log_directories(log_directory)
-    options = mounting.parsed(texts, log_directory, sloppy=is_sloppy)
+    options = mounting.parse_options(texts, log_directory, sloppy=is_sloppy)
     if namespace is not None:
         enter(namespace)
     if is_fake:
@@ -88,7 +86,7 @@ def command(
 
 
 def enter(namespace: str) -> None:
-    """Go where -N wants it. That place may have no Python: what is needed is loaded before."""
+    """Enter the mount namespace of -N. Modules are imported before, because that namespace may have no Python."""
     for name in _LOADED_LATE:
         importlib.import_module(name)
     path = f"/proc/{namespace}/ns/mnt" if namespace.isdecimal() else namespace
@@ -103,7 +101,7 @@ def enter(namespace: str) -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line of this process, and end it with its exit code."""
+    """Run the command line of this process, and exit with its code."""
     sys.exit(run(sys.argv[1:], command, NAME))
 
 

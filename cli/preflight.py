@@ -1,6 +1,6 @@
-"""What can be known to be wrong before anything is mounted, each as one sentence with its exit code.
+"""Checks before a mount, and before a command writes to a log directory. Each failed check is a `Failure`.
 
-Nothing here changes anything. What passes may still fail: the lock is taken, and the log recovered, by the daemon.
+The checks change nothing. A mount may still fail afterwards, because the daemon takes the lock and recovers the log.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offsetfs.cli import expiring, running
 from offsetfs.cli.exit_codes import SYSTEM, WRONG_CALL, Failure
-from offsetfs.cli.served import daemon_of, user_name
+from offsetfs.cli.mounts import daemon_registry, retention_warnings
+from offsetfs.cli.mounts.serving_daemon import daemon_of, user_name
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, mount_at, mount_holding, resolved
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.counted import counted
-from offsetfs.storage.directory.directory_listing import check_log_directory
-from offsetfs.storage.errors import InvalidName, NotALogDirectory
-from offsetfs.storage.names import TopicPartition, parse_segment_name
+from offsetfs.storage import TopicPartition
+from offsetfs.storage.directory import check_log_directory
+from offsetfs.storage.errors import InvalidName, NotALogDirectory, counted
+from offsetfs.storage.segments import parse_segment_name
 
 FUSE_DEVICE = "/dev/fuse"
 FUSE_CONFIG = "/etc/fuse.conf"
@@ -27,42 +27,42 @@ CAPABILITIES = "/proc/self/status"
 CAP_SYS_ADMIN = 1 << 21
 NOT_PERMITTED = (
     "this process may not mount: CAP_SYS_ADMIN is missing; start the container with --cap-add SYS_ADMIN (and "
-    "--security-opt apparmor=unconfined where AppArmor is in use), or do without a mount: offsetfs ls, cat, follow and "
+    "--security-opt apparmor=unconfined if AppArmor is in use), or work without a mount: offsetfs ls, cat, follow and "
     "append show the same tree"
 )
 AUTOMOUNT_TYPE = "autofs"
-"""Of a place that is mounted at its first use, by systemd's x-systemd.automount or the automounter."""
+"""The type of a mount point that systemd's x-systemd.automount or automount(8) mounts at its first use."""
 
 WARNINGS_MAX = 5
-SIGNS = (
+MARKER_FILES = (
     *("meta.properties", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"),
     *(".kafka_cleanshutdown", ".offsetfs-topics.json"),
 )
-"""Files that say of a directory that it is a log directory."""
+"""Files that occur only in log directories."""
 _PARTITION_FILES = ("partition.metadata", "leader-epoch-checkpoint")
-_NEUTRAL = (".lock", "lost+found")
-_LEAVING = ("-delete", "-stray", "-future")  # Kafka's suffixes of partitions on their way out, or in
+_IGNORED_ENTRIES = (".lock", "lost+found")
+_TRANSIENT_SUFFIXES = ("-delete", "-stray", "-future")  # Kafka's suffixes of partitions that are being deleted or moved
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """The log directories that can be served, those that are left out and why, and warnings about the former."""
+class CheckedDirectories:
+    """The result of the checks: paths that can be served, paths that are left out with the reason, and warnings."""
 
     paths: list[str]
     left_out: dict[str, Exception]
     warnings: list[str]
 
 
-def check(log_directories: Sequence[str], mount_point: str, options: MountOptions) -> Checked:
-    """Raise `Failure` when the mount cannot succeed; return what can be mounted, with warnings."""
+def check(log_directories: Sequence[str], mount_point: str, options: MountOptions) -> CheckedDirectories:
+    """Check everything that a mount needs; return the directories that can be mounted, with warnings. Or `Failure`."""
     check_mount_point(mount_point)
     for path in log_directories:
-        check_apart(path, mount_point)
+        check_not_nested(path, mount_point)
     checked = check_directories(log_directories, read_only=options.read_only, may_be_empty=options.create)
     checked.warnings.extend(hidden_entries(mount_point))
     if not options.read_only:
         for path in checked.paths:
-            checked.warnings.extend(expiring.warnings(path, options))
+            checked.warnings.extend(retention_warnings.warnings(path, options))
     check_fuse(FUSE_DEVICE)
     check_capability(CAPABILITIES)
     if options.allow_other and os.geteuid() != 0:
@@ -70,12 +70,12 @@ def check(log_directories: Sequence[str], mount_point: str, options: MountOption
     return checked
 
 
-def check_directories(paths: Sequence[str], *, read_only: bool, may_be_empty: bool) -> Checked:
-    """Check each log directory. `Failure` when there is only one, or none of them can be served.
+def check_directories(paths: Sequence[str], *, read_only: bool, may_be_empty: bool) -> CheckedDirectories:
+    """Check each log directory. `Failure` if none can be served; otherwise those that cannot are left out.
 
-    An empty directory among several is left out, unless partitions may be made in it.
+    `may_be_empty`: whether an empty directory can be served, because partitions may be created in it.
     """
-    checked, failures = Checked([], {}, []), []
+    checked, failures = CheckedDirectories([], {}, []), []
     for path in paths:
         try:
             warnings = check_directory(path, read_only=read_only, may_be_empty=may_be_empty)
@@ -92,19 +92,19 @@ def check_directories(paths: Sequence[str], *, read_only: bool, may_be_empty: bo
 
 
 def check_mount_point(path: str) -> None:
-    """An existing directory, at which nothing is mounted yet but what waits for us to."""
+    """Check that `path` is a directory where nothing is mounted, except an automounter."""
     mounted = mount_at(path)
     if mounted is not None and mounted.type != AUTOMOUNT_TYPE:
-        served = running.serving(mounted) if mounted.type == FILE_SYSTEM_TYPE else None
+        served = daemon_registry.serving(mounted) if mounted.type == FILE_SYSTEM_TYPE else None
         if served is not None and not served[0].is_alive:
-            raise Failure(f"{path}: the daemon of this mount is gone: offsetfs umount {path}")
+            raise Failure(f"{path}: the daemon of this mount has ended; remove the mount: offsetfs umount {path}")
         if served is not None:
-            raise Failure(f"{path}: {served[0].directory} is mounted there already, by process {served[0].pid}")
-        raise Failure(f"{path}: something is mounted there already ({mounted.type})")
+            raise Failure(f"{path}: {served[0].directory} is already mounted there, by process {served[0].pid}")
+        raise Failure(f"{path}: another file system is already mounted there ({mounted.type})")
     try:
         status = os.stat(path)
     except FileNotFoundError:
-        raise Failure(f"{path}: no such directory to mount at: create it with mkdir", WRONG_CALL) from None
+        raise Failure(f"{path}: the mount point does not exist: create it with mkdir", WRONG_CALL) from None
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}", WRONG_CALL) from error
     if not stat.S_ISDIR(status.st_mode):
@@ -112,10 +112,12 @@ def check_mount_point(path: str) -> None:
 
 
 def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[str]:
-    """A log directory that we may read and, unless `read_only`, write.
+    """Check that `path` is a log directory with the permissions to read and, unless `read_only`, to write it.
 
-    `/etc/dbus-1` is a legal name of a partition. So where nothing says that this is a log directory, one of them has
-    to hold a segment; and what is named like a partition and holds other things must not be opened for writing.
+    `/etc/dbus-1` is a valid partition name. Therefore a directory without marker files must contain a segment, and a
+    directory that is named like a partition but contains other files must not be opened for writing.
+
+    Return warnings. `Failure` if a check fails.
     """
     check_not_mounted(path)
     needed = os.R_OK | os.X_OK | (0 if read_only else os.W_OK)
@@ -130,21 +132,21 @@ def check_directory(path: str, *, read_only: bool, may_be_empty: bool) -> list[s
     except NotALogDirectory as error:
         raise Failure(str(error), WRONG_CALL) from error
     entries = os.listdir(path)
-    if not may_be_empty and all(name in _NEUTRAL for name in entries):
-        raise Failure(f"{path}: is empty{_how_to_begin(path, read_only)}", WRONG_CALL)
+    if not may_be_empty and all(name in _IGNORED_ENTRIES for name in entries):
+        raise Failure(f"{path}: is empty{_empty_directory_hint(path, read_only)}", WRONG_CALL)
     directories = sorted(name for name in entries if _is_directory(os.path.join(path, name)))
     _check_partitions(path, [name for name in directories if _is_partition(name)], read_only)
-    if not any(name in SIGNS for name in entries) and not all(name in _NEUTRAL for name in entries):
+    if not any(name in MARKER_FILES for name in entries) and not all(name in _IGNORED_ENTRIES for name in entries):
         _check_any_segment(path, [name for name in directories if _is_partition(name)])
     return _warnings(path, [name for name in directories if not _is_known(name)])
 
 
 def check_not_mounted(path: str) -> None:
-    """`Failure` where `path` is a mount of offsetfs, or in one: it shows a log directory and is none."""
+    """`Failure` if `path` is an offsetfs mount or in one: a mount shows a log directory, but is not one."""
     mount = mount_holding(path)
     if mount is None:
         return
-    served = running.serving(mount)
+    served = daemon_registry.serving(mount)
     known = served[0].directory if served is not None else mount.source
     name = f": give its log directory, {known}" if known.startswith("/") else ""
     place = "is" if resolved(path) == mount.path else "is in"
@@ -154,16 +156,16 @@ def check_not_mounted(path: str) -> None:
 def _check_writable(path: str) -> None:
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         raise Failure(
-            f"{path}: its file system is read-only: remount that for writing, or only read "
+            f"{path}: its file system is read-only: remount it for writing, or use commands that only read "
             "(offsetfs mount -o ro, ls, cat, verify)",
             WRONG_CALL,
         )
 
 
 def hidden_entries(mount_point: str) -> list[str]:
-    """Return a warning where the mount hides files. A place that an automounter serves is not looked into."""
+    """Return a warning if the mount would hide files."""
     if mount_at(mount_point) is not None:
-        return []
+        return []  # an automounter: listing its directory would trigger the mount
     try:
         count = len(os.listdir(mount_point))
     except OSError:
@@ -173,28 +175,33 @@ def hidden_entries(mount_point: str) -> list[str]:
     return [f"{mount_point}: is not empty; the mount hides {counted(count, 'entry', 'entries')} until it is unmounted"]
 
 
-def _how_to_begin(path: str, read_only: bool) -> str:
+def _empty_directory_hint(path: str, read_only: bool) -> str:
     daemon = daemon_of(path)
     if daemon is not None:
-        return f": it is mounted at {daemon.mount_point} by process {daemon.pid}, where partitions can be made"
-    return "" if read_only else ": mount it with -o create to begin a log directory"
+        return f": it is mounted at {daemon.mount_point} by process {daemon.pid}; create partitions there"
+    return "" if read_only else ": to start a new log directory, mount it with -o create, or use offsetfs create"
 
 
 def _check_partitions(path: str, partitions: list[str], read_only: bool) -> None:
-    """Refuse a directory that has none but directories of others; beside real partitions they are damaged ones."""
+    """`Failure` if no partition has a segment and one contains foreign files.
+
+    Beside a real partition, such a directory counts as a damaged partition.
+    """
     contents = {name: os.listdir(os.path.join(path, name)) for name in ([] if read_only else partitions)}
     if any(_is_segment(entry) for content in contents.values() for entry in content):
         return
     for name, content in contents.items():
         if content and not any(_belongs_to_partition(entry) for entry in content):
-            raise Failure(f"{path}/{name} is named like a partition and holds none: move it, or use -o ro", WRONG_CALL)
+            raise Failure(
+                f"{path}/{name}: is named like a partition, but contains other files: move it, or use -o ro", WRONG_CALL
+            )
 
 
 def _check_any_segment(path: str, partitions: list[str]) -> None:
     for name in partitions:
         if any(parse_segment_name(entry) for entry in os.listdir(os.path.join(path, name))):
             return
-    raise Failure(f"{path}: is not a log directory: no partition in it holds a segment", WRONG_CALL)
+    raise Failure(f"{path}: is not a log directory: none of its partitions contains a segment", WRONG_CALL)
 
 
 def _is_segment(name: str) -> bool:
@@ -206,9 +213,9 @@ def _belongs_to_partition(name: str) -> bool:
     return name in _PARTITION_FILES or parse_segment_name(name) is not None
 
 
-def _warnings(path: str, strangers: list[str]) -> list[str]:
-    shown = [f"{path}: {name} is not a partition and is not shown" for name in strangers[:WARNINGS_MAX]]
-    more = len(strangers) - len(shown)
+def _warnings(path: str, unknown: list[str]) -> list[str]:
+    shown = [f"{path}: {name} is not a partition and is not shown" for name in unknown[:WARNINGS_MAX]]
+    more = len(unknown) - len(shown)
     return shown + ([f"{path}: {more} more directories are not partitions"] if more else [])
 
 
@@ -217,7 +224,7 @@ def _is_directory(path: str) -> bool:
 
 
 def _is_known(name: str) -> bool:
-    return name.startswith(".") or name in _NEUTRAL or name.endswith(_LEAVING) or _is_partition(name)
+    return name.startswith(".") or name in _IGNORED_ENTRIES or name.endswith(_TRANSIENT_SUFFIXES) or _is_partition(name)
 
 
 def _is_partition(name: str) -> bool:
@@ -228,27 +235,27 @@ def _is_partition(name: str) -> bool:
     return True
 
 
-def check_apart(log_directory: str, mount_point: str) -> None:
-    """Neither lies within the other: the mount would hide its own log, or show itself in it."""
+def check_not_nested(log_directory: str, mount_point: str) -> None:
+    """Check that neither path contains the other: the mount would hide its own log, or contain itself."""
     log, mount = os.path.realpath(log_directory), os.path.realpath(mount_point)
     if log == mount:
         raise Failure(f"{mount_point} is the log directory itself: mount it elsewhere", WRONG_CALL)
     if mount.startswith(log.rstrip("/") + "/"):
-        raise Failure(f"{mount_point} lies in the log directory {log_directory}: mount it elsewhere", WRONG_CALL)
+        raise Failure(f"{mount_point} is in the log directory {log_directory}: mount it elsewhere", WRONG_CALL)
     if log.startswith(mount.rstrip("/") + "/"):
-        raise Failure(f"the log directory {log_directory} lies in {mount_point}, which would hide it", WRONG_CALL)
+        raise Failure(f"{mount_point} contains the log directory {log_directory}: mount it elsewhere", WRONG_CALL)
 
 
 def check_fuse(device: str) -> None:
-    """The kernel offers FUSE, and we may use it: directly as root, else through fusermount3."""
+    """Check that the kernel offers FUSE, and that this user may use it: root directly, others with fusermount3."""
     if not os.path.exists(device):
         raise Failure(
-            f"there is no {device}: load the module (modprobe fuse), give the container it, or do without a mount: "
-            "offsetfs ls, cat, follow and append show the same tree",
+            f"{device} does not exist: load the module (modprobe fuse), start the container with --device {device}, or "
+            "work without a mount: offsetfs ls, cat, follow and append show the same tree",
             SYSTEM,
         )
     if os.geteuid() != 0 and shutil.which("fusermount3") is None:
-        raise Failure("there is no fusermount3, which mounts for users: install the package fuse3", SYSTEM)
+        raise Failure("fusermount3 is missing, which mounts for users: install the package fuse3", SYSTEM)
     try:
         os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
@@ -256,7 +263,7 @@ def check_fuse(device: str) -> None:
 
 
 def check_capability(status_file: str) -> None:
-    """Root may mount; in a container it often may not, and mount(2) says only that it is not permitted."""
+    """Check that root has CAP_SYS_ADMIN; in containers it is often missing, and mount(2) returns only EPERM."""
     if os.geteuid() != 0:
         return
     with open(status_file) as lines:
@@ -266,7 +273,7 @@ def check_capability(status_file: str) -> None:
 
 
 def check_allow_other(configuration: str) -> None:
-    """A user may let others in only where the administrator agreed."""
+    """Check that fuse.conf permits allow_other for users."""
     try:
         with open(configuration) as lines:
             allowed = any(line.strip() == "user_allow_other" for line in lines)

@@ -1,7 +1,7 @@
-"""What `ls`, `cat`, `append` and `follow` share: the tree of a log directory in this process, and how they speak of it.
+"""The tree of a log directory in this process, for `ls`, `cat`, `append` and `follow`, which need no mount.
 
-Each path that fails is one sentence on stderr, and the next one follows, as in cat(1). What a mount would write into
-`.offsetfs/errors` is printed at the end, because the tree is gone afterwards.
+For each path that fails, a message is printed on stderr, and the command continues with the next path, as cat(1) does.
+The messages that a mount would write to `.offsetfs/errors` are printed at the end.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetfs.cli import preflight
+from offsetfs.cli.arguments.log_directories import log_directories
+from offsetfs.cli.arguments.named_partitions import parse_partition, partitions_of, shortened
+from offsetfs.cli.arguments.settings_file import parsed_options
 from offsetfs.cli.exit_codes import DONE, FAILED, SYSTEM, WRONG_CALL, Failure
-from offsetfs.cli.log_directories import log_directories
-from offsetfs.cli.named_partitions import parsed, partitions_of, some
-from offsetfs.cli.open_warnings import print_open_warnings
-from offsetfs.cli.printable import printable
-from offsetfs.cli.progress import Line, recovery_progress
-from offsetfs.cli.settings_file import parsed_options
+from offsetfs.cli.terminal.directory_warnings import print_directory_warnings
+from offsetfs.cli.terminal.printable import printable
+from offsetfs.cli.terminal.progress import Line, recovery_progress
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.directory.log_directories import LogDirectories, left_out, metadata_directory_among
+from offsetfs.storage import LogDirectories
+from offsetfs.storage.directory import left_out_message, metadata_directory_among
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
 
 if TYPE_CHECKING:
@@ -35,17 +36,17 @@ if TYPE_CHECKING:
     from offsetfs.fs.nodes import Buffer
 
 READ_BYTES = 1 << 20
-LINE_SECONDS = 10.0  # the interval of progress reports about something that has to be made first
+LINE_SECONDS = 10.0  # the interval of progress reports about an index that must be built before reading
 ABOUT_A_PATH = WRONG_CALL
-"""The exit code when a path, or some of its records, could not be read or written: that of cat(1)."""
+"""The exit code if a path, or some of its records, could not be read or written; the same as that of cat(1)."""
 
 
-class ReaderGone(Exception):
-    """Standard output lost its reader: `| head` has seen enough. Not BrokenPipeError: a file may answer EPIPE."""
+class OutputClosed(Exception):
+    """The reader of standard output closed the pipe, as head(1) does. Not BrokenPipeError: files fail with EPIPE."""
 
 
-class Speaker:
-    """Says on stderr what went wrong, in the name of a command, and remembers whether anything did."""
+class CommandOutput:
+    """The messages of a command on stderr, and its exit code: `code` is raised by the first error."""
 
     def __init__(self, verb: str) -> None:
         self._verb = verb
@@ -54,25 +55,25 @@ class Speaker:
         self.directories: Sequence[str] = ()
         """The log directories whose tree is read or written, for messages."""
 
-    def say(self, sentence: str) -> None:
+    def print_error(self, sentence: str) -> None:
         self._line.clear()
         click.echo(f"offsetfs {self._verb}: {printable(sentence)}", err=True)
 
-    def waits(self, text: str) -> None:
-        """Tell how far something is that has to be made first, once it takes a while; "" when it is there."""
+    def progress(self, text: str) -> None:
+        """Show the progress of building an index, if it takes longer than two seconds; "" when it is complete."""
         if not text:
             self._line.clear()
             return
         self._line.show(printable(text.removeprefix("EAGAIN ")))
 
     def failed(self, error: OSError, path: str) -> None:
-        """Tell of a path that could not be read or written."""
-        self.say(f"{path}: {error.strerror}{_hint(error, path, self.directories, self._verb)}")
+        """Print the error of a path that could not be read or written, and set the exit code."""
+        self.print_error(f"{path}: {error.strerror}{_hint(error, path, self.directories, self._verb)}")
         self.code = ABOUT_A_PATH
 
 
 def _hint(error: OSError, path: str, directories: Sequence[str], verb: str) -> str:
-    """Return what to add to the text of an errno, where a name of Kafka's was given for one of the tree; else ""."""
+    """Return a remedy for the error message of a path, such as the right name in the tree; "" if none is known."""
     first, _, rest = path.strip("/").partition("/")
     present = [partition for directory in directories for partition in partitions_of(directory)]
     is_partition = any(str(partition) == first for partition in present)
@@ -85,85 +86,90 @@ def _hint(error: OSError, path: str, directories: Sequence[str], verb: str) -> s
     topic = rest.partition("/")[0] if first == "topics" else first
     of_topic = [str(partition) for partition in present if partition.topic == topic]
     if of_topic and first == topic:
-        return f"; {topic} is a topic: see topics/{topic}, or one of its partitions: {some(of_topic)}"
+        return f"; {topic} is a topic: see topics/{topic}, or one of its partitions: {shortened(of_topic)}"
     if of_topic or not topic:
         return ""
-    is_creatable = verb == "append" and not rest and parsed(first) is not None
+    is_creatable = verb == "append" and not rest and parse_partition(first) is not None
     remedy = "; -o create creates partitions" if is_creatable else ""
     return f"; {','.join(directories)} has no such topic or partition{remedy}"
 
 
-class _LogTeller(logging.Handler):
-    """What the engine logs, on stderr; an error decides the exit code."""
+class _LogPrinter(logging.Handler):
+    """Prints warnings and errors that the engine logs on stderr; an error sets the exit code."""
 
-    def __init__(self, speaker: Speaker) -> None:
+    def __init__(self, output: CommandOutput) -> None:
         super().__init__(logging.WARNING)
-        self._speaker = speaker
+        self._output = output
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._speaker.say(record.getMessage())
+        self._output.print_error(record.getMessage())
         if record.levelno >= logging.ERROR:
-            self._speaker.code = SYSTEM
+            self._output.code = SYSTEM
 
 
-def reading(
-    log_directory: str, texts: tuple[str, ...], speaker: Speaker, work: Callable[[Tree], Awaitable[None]]
+def read_tree(
+    log_directory: str, texts: tuple[str, ...], output: CommandOutput, work: Callable[[Tree], Awaitable[None]]
 ) -> int:
-    """Do `work` on the tree as it is read only: no lock, nothing written, a broker may be running."""
+    """Run `work` on the read-only tree, without a lock, also beside a running broker. Return the exit code."""
     paths = log_directories(log_directory)
-    # The rest is printed, and the exit code says that some is missing.
+    # Readable records are printed in spite of damage; the exit code shows that some are missing.
     options = parsed_options(("damage=skip", *texts), log_directory)
     if options.create or options.delete or options.delete_records:
-        raise Failure("create, delete and delete-records are for commands that write; this one only reads", WRONG_CALL)
-    return _run(paths, dataclasses.replace(options, read_only=True), speaker, work)
+        raise Failure("-o create, delete and delete-records have no use here: this command only reads", WRONG_CALL)
+    return _run(paths, dataclasses.replace(options, read_only=True), output, work)
 
 
-def writing(
-    log_directory: str, texts: tuple[str, ...], speaker: Speaker, work: Callable[[Tree], Awaitable[None]]
+def write_tree(
+    log_directory: str, texts: tuple[str, ...], output: CommandOutput, work: Callable[[Tree], Awaitable[None]]
 ) -> int:
-    """Do `work` on the tree under the lock of the directory; what it wrote is on disk after return."""
+    """Run `work` on the tree, with the lock of the directory. Return the exit code when all records are on disk."""
     paths = log_directories(log_directory)
     options = parsed_options(texts, log_directory)
     if options.read_only:
-        raise Failure("-o ro is for commands that only read; this one writes", WRONG_CALL)
-    return _run(paths, options, speaker, work)
+        raise Failure("-o ro has no use here: this command writes", WRONG_CALL)
+    return _run(paths, options, output, work)
 
 
-def _run(paths: list[str], options: MountOptions, speaker: Speaker, work: Callable[[Tree], Awaitable[None]]) -> int:
+def _run(
+    paths: list[str], options: MountOptions, output: CommandOutput, work: Callable[[Tree], Awaitable[None]]
+) -> int:
     checked = preflight.check_directories(paths, read_only=options.read_only, may_be_empty=options.create)
-    speaker.directories = checked.paths
+    output.directories = checked.paths
     directory = _open(checked, options)
     for path, error in directory.failures.items():
-        speaker.say(f"warning: {left_out(path, error)}")
-    from offsetfs.fs.mounting.without_kernel import Unsaved, run  # after the checks: it loads trio and pyfuse3
+        output.print_error(f"warning: {left_out_message(path, error)}")
+    from offsetfs.fs.mounting.in_process_tree import (
+        Unsaved,
+        run,
+    )  # after the checks, because it imports trio and pyfuse3
 
     async def all_of_it(tree: Tree) -> None:
         try:
             await work(tree)
         finally:
-            for line in tree.story():
-                speaker.say(line)
+            for line in tree.errors():
+                output.print_error(line)
             if tree.has_met_damage:
-                speaker.code = ABOUT_A_PATH
+                output.code = ABOUT_A_PATH
 
-    teller = _LogTeller(speaker)
+    teller = _LogPrinter(output)
     logging.getLogger("offsetfs").addHandler(teller)
     try:
-        run(directory, options, all_of_it, speaker.waits)
-    except ReaderGone:
+        run(directory, options, all_of_it, output.progress)
+    except OutputClosed:
         return SYSTEM
     except Unsaved as error:
         for sentence in error.sentences:
-            speaker.say(sentence)
-        speaker.code = SYSTEM
+            output.print_error(sentence)
+        output.code = SYSTEM
     finally:
         logging.getLogger("offsetfs").removeHandler(teller)
-    return speaker.code
+    return output.code
 
 
-def _open(checked: preflight.Checked, options: MountOptions) -> LogDirectories:
-    from offsetfs.cli.served import in_use, locked_directory
-    from offsetfs.storage.directory.directory import LogDirectory
+def _open(checked: preflight.CheckedDirectories, options: MountOptions) -> LogDirectories:
+    from offsetfs.cli.mounts.serving_daemon import in_use, locked_directory
+    from offsetfs.storage import LogDirectory
 
     metadata_directory = options.metadata_log_directory or metadata_directory_among(checked.paths)
 
@@ -175,7 +181,7 @@ def _open(checked: preflight.Checked, options: MountOptions) -> LogDirectories:
                 on_progress=on_progress,
                 **options.of_directory(metadata_directory),
             )
-        print_open_warnings(directory)
+        print_directory_warnings(directory)
         return directory
 
     try:
@@ -191,18 +197,18 @@ def _open(checked: preflight.Checked, options: MountOptions) -> LogDirectories:
 # --- bytes in and out ----------------------------------------------------------------------------------------------
 
 
-async def pour(file: OpenFile) -> None:
-    """Write a file to standard output, to its end. Raises `ReaderGone`."""
+async def copy_to_output(file: OpenFile) -> None:
+    """Copy a file to standard output. Raises `OutputClosed`."""
     position = 0
     while data := await file.read(position, READ_BYTES):
         position += len(data)
-        await put(data)
+        await write_output(data)
 
 
-async def put(data: Buffer) -> None:
-    """Write to standard output; from a thread, so that a reader who is slow keeps nothing else from being done.
+async def write_output(data: Buffer) -> None:
+    """Write to standard output, in a thread, so that a slow reader does not block the event loop.
 
-    Raises `ReaderGone`.
+    Raises `OutputClosed`.
     """
     import trio
 
@@ -215,13 +221,13 @@ def _write(data: Buffer) -> None:
         while rest:
             rest = rest[os.write(sys.stdout.fileno(), rest) :]
     except BrokenPipeError:
-        raise ReaderGone from None
-    except OSError as error:  # not of the file that is read
+        raise OutputClosed from None
+    except OSError as error:  # not an error of the file that is read
         raise Failure(f"standard output: {error.strerror}", SYSTEM) from error
 
 
-async def while_read(work: Callable[[], Awaitable[None]]) -> None:
-    """Do `work`; raise `ReaderGone` when the reader of standard output leaves meanwhile, be there nothing to write."""
+async def while_output_open(work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work`; raise `OutputClosed` as soon as the reader of standard output closes it, even if `work` is idle."""
     import trio
 
     output = sys.stdout.fileno()
@@ -231,15 +237,17 @@ async def while_read(work: Callable[[], Awaitable[None]]) -> None:
     errors: list[Exception] = []
 
     async def watch(scope: trio.CancelScope) -> None:
-        await trio.lowlevel.wait_readable(output)  # the end that is written to: only that it is broken shows there
-        errors.append(ReaderGone())
+        await trio.lowlevel.wait_readable(
+            output
+        )  # the write end of a pipe: poll(2) reports only that its reader closed it
+        errors.append(OutputClosed())
         scope.cancel()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch, nursery.cancel_scope)
         try:
             await work()
-        except Exception as error:  # a nursery would wrap it
+        except Exception as error:  # outside of the nursery, which would wrap it in an exception group
             errors.insert(0, error)
         nursery.cancel_scope.cancel()
     if errors:

@@ -1,14 +1,20 @@
 """The interfaces of files, links and directories of the mount. One class per kind; `number` selects one of its kind.
 
-directories     /, orders-0                  views          values, records.ndjson
-record_listing  the records in `ls`          segment_files  segments/*
-records         <offset>                     append_file    append
-links           first, latest                start_file     start
-by_time         by-time/**                   texts          README, next, info
-ranges          range/*, last/*              by_key         by-key/*
-follow          follow*                      record_parts   <offset>.json, .key, .headers
-topics          topics/**                    groups         groups/**
-control         .offsetfs/*
+`naming/tree_table` declares the kinds. Their classes are in these modules:
+
+mounting  directories         /, orders-0          appends  append_file      append, append.ndjson, append.raw
+files     record_listing      the records in `ls`           start_file       start
+          records             <offset>                      topics           topics/*, topics/*/append*
+          record_parts        <offset>.json, …     groups   groups           groups, groups/*, lag, state
+          links               first, latest                 group_commits    groups/*/<partition>
+          by_time             by-time/**           control  control          .offsetfs/*
+          growing_file        values, records.ndjson
+          ranges              range/*, last/*
+          follow              follow*
+          by_key              by-key/*
+          segment_files       segments/*
+          texts               README, next, info, errors, version
+          topic_follow, topic_keys, topic_snapshots: the same for a whole topic
 """
 
 from __future__ import annotations
@@ -81,12 +87,12 @@ class Pollable(Handle, Protocol):
         """
 
 
-def takes_writes(handle: bytes | Handle) -> TypeGuard[Sink]:
+def is_sink(handle: bytes | Handle) -> TypeGuard[Sink]:
     """Whether `handle` is a `Sink`."""
     return _is_sink(type(handle))
 
 
-def minds_places(handle: bytes | Handle | None) -> TypeGuard[PlacedSink]:
+def is_placed_sink(handle: bytes | Handle | None) -> TypeGuard[PlacedSink]:
     """Whether `handle` is a `PlacedSink`."""
     return _is_placed_sink(type(handle))
 

@@ -19,11 +19,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from offsetfs.storage.cluster.metadata_log import holds_metadata_log
+from offsetfs.storage import JSON_VALUES, READ_COMMITTED, READ_UNCOMMITTED, LogConfig
+from offsetfs.storage.directory import holds_metadata_log
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED
-from offsetfs.storage.records.json_values import JSON_VALUES, REFUSE
-from offsetfs.storage.settings import broker_settings, config, directory_config, properties_file
+from offsetfs.storage.records import REFUSE
+from offsetfs.storage.settings import (
+    BROKER_SETTING_NAMES,
+    DIRECTORY_SETTING_NAMES,
+    METADATA_LOG_DIR,
+    TOPIC_SETTING_NAMES,
+    DirectoryConfig,
+    is_broker_setting,
+    metadata_log_directory_of,
+    read_properties_file,
+    resolve_broker_settings,
+)
 
 LISTED_MAX = 10_000
 BATCH_BYTES_MIN = 1 << 10  # below this the 61 bytes of a batch header are a large share
@@ -84,7 +94,7 @@ class OfDirectory(TypedDict):
     """The settings of a directory among the options of a mount."""
 
     defaults: Mapping[str, str]
-    config: directory_config.DirectoryConfig
+    config: DirectoryConfig
     broker: Mapping[str, str]
     is_broker_known: bool
     metadata_directory: str | None
@@ -129,7 +139,7 @@ class MountOptions:
     log_level: str = "info"
     """The lowest level that is logged: debug, info, warning or error."""
     log_file: str | None = None
-    """The file of the mount's log. None: the journal, syslog, or a default file (cli.journal)."""
+    """The file of the mount's log. None: the journal, syslog, or a default file (`cli/mounts/daemon_log.py`)."""
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """Kafka's topic settings by Kafka's names, for topics that do not set them."""
     directory_settings: Mapping[str, str] = field(default_factory=dict)
@@ -153,7 +163,7 @@ class MountOptions:
         """Return the settings as `LogDirectory.open` takes them; `metadata_directory` where the options have none."""
         return {
             "defaults": self.topic_defaults,
-            "config": directory_config.DirectoryConfig.from_properties(self.directory_settings),
+            "config": DirectoryConfig.from_properties(self.directory_settings),
             "broker": self.all_broker_settings,
             "is_broker_known": self.config_file is not None,
             "metadata_directory": self.metadata_log_directory or metadata_directory,
@@ -184,12 +194,12 @@ class MountOptions:
         for path in [value for name, value in items if name == "config"][-1:]:
             values |= broker.read(_absolute_path("config", path))
         for name, value in items:
-            if name in config.NAMES:
+            if name in TOPIC_SETTING_NAMES:
                 topic_defaults[name] = _required(name, value)
             elif name in _OPTIONS:
                 target, read = _OPTIONS[name]
                 values[target] = read(name, value)
-            elif broker_settings.is_known(name):
+            elif is_broker_setting(name):
                 broker.take(name, _required(name, value))
             elif name == "rw":
                 values["read_only"] = False
@@ -215,9 +225,9 @@ class MountOptions:
             if self.read_only and getattr(self, name.replace("-", "_")):
                 raise MountOptionError(f"ro and {name} exclude each other")
         try:
-            config.LogConfig.from_properties(self.topic_defaults)
-            directory_config.DirectoryConfig.from_properties(self.directory_settings)
-            broker_settings.resolve(self.all_broker_settings)
+            LogConfig.from_properties(self.topic_defaults)
+            DirectoryConfig.from_properties(self.directory_settings)
+            resolve_broker_settings(self.all_broker_settings)
         except InvalidConfig as error:
             raise MountOptionError(str(error)) from error
 
@@ -263,9 +273,9 @@ class _Broker:
         self.without_effect: dict[str, None] = {}  # in their order
 
     def take(self, name: str, value: str) -> None:
-        if name in directory_config.NAMES:
+        if name in DIRECTORY_SETTING_NAMES:
             self.of_directory[name] = value
-        elif broker_settings.has_effect(name):
+        elif name in BROKER_SETTING_NAMES:
             self.of_topics[name] = value
         else:
             self.without_effect[name] = None
@@ -273,17 +283,17 @@ class _Broker:
     def read(self, path: str) -> dict[str, Any]:
         """Take what a `server.properties` has; return the options of the mount that it stands for."""
         try:
-            properties = properties_file.read(path)
-            broker_settings.resolve(properties)
+            properties = read_properties_file(path)
+            resolve_broker_settings(properties)
         except OSError as error:
             raise MountOptionError(f"config={path}: {error.strerror}") from error
         except InvalidConfig as error:
             raise MountOptionError(f"config={path}: {error.reason}") from error
         for name, value in properties.items():
-            if name != broker_settings.METADATA_LOG_DIR:
+            if name != METADATA_LOG_DIR:
                 self.take(name, value)
-        found = broker_settings.metadata_log_directory(properties)
-        if found is None or (not properties.get(broker_settings.METADATA_LOG_DIR) and not holds_metadata_log(found)):
+        found = metadata_log_directory_of(properties)
+        if found is None or (not properties.get(METADATA_LOG_DIR) and not holds_metadata_log(found)):
             return {}
         return {"metadata_log_directory": found}
 
@@ -403,7 +413,7 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
 def takes_value() -> dict[str, bool]:
     """Return the names of all options, and whether each has a value."""
     ours = {name: read is not _flag for name, (_, read) in _OPTIONS.items()}
-    return {**ours, **dict.fromkeys([*config.NAMES, *broker_settings.NAMES], True)}
+    return {**ours, **dict.fromkeys([*TOPIC_SETTING_NAMES, *BROKER_SETTING_NAMES], True)}
 
 
 def words(name: str) -> list[str]:
@@ -435,5 +445,5 @@ def _is_ignored(name: str, value: str | None) -> bool:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, [*_OPTIONS, *config.NAMES, *broker_settings.NAMES], n=1)
+    near = difflib.get_close_matches(name, [*_OPTIONS, *TOPIC_SETTING_NAMES, *BROKER_SETTING_NAMES], n=1)
     return f"unknown option {name!r}" + (f", did you mean {near[0]}?" if near else "")

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 import trio
 
-from offsetfs.fs.inodes import NUMBER_MAX, Kind, pack
-from offsetfs.fs.shared import Shared
+from offsetfs.fs.mount_context import MountContext
+from offsetfs.fs.naming.inodes import NUMBER_MAX, pack
+from offsetfs.fs.naming.tree_table import Kind
+from offsetfs.storage import Log, LogView, TopicPartition
 from offsetfs.storage.errors import InvalidName
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.isolation import LogView
-from offsetfs.storage.partition.log import Log
-from offsetfs.storage.segments.segment_map import Segments
-from offsetfs.storage.views.line_index_cache import LineIndexCache
+from offsetfs.storage.segments import Segments
+from offsetfs.storage.views import LineIndexCache
 
 _log = logging.getLogger(__name__)
 
@@ -32,20 +31,20 @@ class Bounds:
     count: int
 
 
-class Partition:
+class MountedPartition:
     """A partition with its number and, after the first access, its log."""
 
-    def __init__(self, shared: Shared, number: int, name: TopicPartition) -> None:
+    def __init__(self, mount: MountContext, number: int, name: TopicPartition) -> None:
         self.number = number
         self.name = name
         self.anchor = 0
-        self.map_cache: LineIndexCache | None = None
+        self.line_index_cache: LineIndexCache | None = None
         """The cache of line indexes of a read-only log. Set when the partition is open."""
         self.listed: tuple[Bounds, int] | None = None
         """The offset at which the last listing began. Finding it reads batch headers and skips damage."""
         self.named_at = -math.inf
         """When the kernel last got the name of a record, on trio's clock."""
-        self._shared = shared
+        self._mount = mount
         self._log: Log | None = None
         self._was_removed = False
         self._seen = Segments()
@@ -61,7 +60,7 @@ class Partition:
         """
         if self._log is not None:
             return self._log.path
-        having = (each for each in self._shared.directory.directories if each.has(self.name))
+        having = (each for each in self._mount.directory.directories if each.has(self.name))
         directory = next(having, None)
         if directory is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.name))
@@ -113,13 +112,13 @@ class Partition:
         """
         async with self._opening:
             if self._log is None:
-                log = await self._shared.in_thread(lambda: self._shared.directory.log(self.name))
+                log = await self._mount.executor.in_thread(lambda: self._mount.directory.log(self.name))
                 self.anchor = min(log.snapshot().first.base_offset, log.log_start_offset)
                 self._view = LogView(
-                    log, is_committed_only=self._shared.options.is_committed_only, on_damage=self._shared.damaged
+                    log, is_committed_only=self._mount.options.is_committed_only, on_damage=self._mount.damage.report
                 )
-                cache = self._shared.options.cache_directory
-                self.map_cache = LineIndexCache(cache, log) if cache is not None and log.read_only else None
+                cache = self._mount.options.cache_directory
+                self.line_index_cache = LineIndexCache(cache, log) if cache is not None and log.read_only else None
                 self._log = log
 
     async def recover(self) -> None:
@@ -128,10 +127,10 @@ class Partition:
         The log of this object is gone after that: the kernel looks the names up again.
         """
         if self.log.unrecovered is not None and not self.is_gone:
-            await self._shared.in_thread(lambda: self._shared.directory.writable_log(self.name))
+            await self._mount.executor.in_thread(lambda: self._mount.directory.writable_log(self.name))
             _log.info("%s: recovered, accepts writes again", self.name)
 
-    def inode(self, kind: Kind, number: int) -> int:
+    def inode(self, kind: Kind, number: int = 0) -> int:
         return pack(kind, self.number, number)
 
     def offset_inode(self, kind: Kind, offset: int) -> int:
@@ -154,34 +153,34 @@ def has_replaced(old: Segments, new: Segments) -> bool:
 class Partitions:
     """All partitions that were accessed, by number (from 1 on) and by name."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._seen: list[Partition] = []
-        self._by_name: dict[TopicPartition, Partition] = {}
+    def __init__(self, mount: MountContext) -> None:
+        self._mount = mount
+        self._seen: list[MountedPartition] = []
+        self._by_name: dict[TopicPartition, MountedPartition] = {}
 
-    def numbered(self, number: int) -> Partition | None:
+    def numbered(self, number: int) -> MountedPartition | None:
         return self._seen[number - 1] if 0 < number <= len(self._seen) else None
 
-    def find(self, name: bytes) -> Partition | None:
+    def find(self, name: bytes) -> MountedPartition | None:
         """Return the partition with that name, None if the log directory has none."""
         try:
             parsed = TopicPartition.parse(name.decode("ascii", "replace"))
         except InvalidName:
             return None
-        return self.of(parsed) if self._shared.directory.has(parsed) else None
+        return self.of(parsed) if self._mount.directory.has(parsed) else None
 
-    def of(self, name: TopicPartition) -> Partition:
+    def of(self, name: TopicPartition) -> MountedPartition:
         partition = self._by_name.get(name)
         if partition is None or partition.is_gone:
-            partition = self._by_name[name] = Partition(self._shared, len(self._seen) + 1, name)
+            partition = self._by_name[name] = MountedPartition(self._mount, len(self._seen) + 1, name)
             self._seen.append(partition)
         return partition
 
-    def seen(self, name: TopicPartition) -> Partition | None:
+    def seen(self, name: TopicPartition) -> MountedPartition | None:
         """Return the partition with that name if it was accessed before and exists."""
         partition = self._by_name.get(name)
         return None if partition is None or partition.is_gone else partition
 
-    def refresh(self) -> list[Partition]:
+    def refresh(self) -> list[MountedPartition]:
         """Read the log directory; return its partitions, ordered by number."""
-        return sorted(map(self.of, self._shared.directory.partitions()), key=lambda partition: partition.number)
+        return sorted(map(self.of, self._mount.directory.partitions()), key=lambda partition: partition.number)

@@ -1,9 +1,8 @@
-"""Records on their way into one partition: gathered in batches, written when one is full or the call ends.
+"""Appends records to one partition in batches; writes a batch when it is full or the call ends.
 
-Promises: a call returns when its records are in the segment file, where every reader sees them and the death of the
-process cannot take them; `sync` when they are on disk. Records of one call lie behind each other. When a record is
-refused, those before it are in the log. Follows the purpose of Kafka's producer, without its waiting for company: who
-has many records gives them in one call.
+Durability: when a call returns, its records are in the segment file, so readers see them and they survive a crash of
+the process; after `sync` they are on disk. Records of one call are consecutive. If a record is refused, the records
+before it are in the log. Corresponds to Kafka's producer without `linger.ms`: pass many records in one call.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Appendable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to be appended. `timestamp`: milliseconds since 1970, now if left out."""
+    """A record to append. `timestamp`: milliseconds since 1970; None: now."""
 
     value: bytes | None
     key: bytes | None = None
@@ -48,7 +47,7 @@ class NewRecord:
 
 
 class Appender:
-    """Appends to one log. Any thread: calls wait for each other."""
+    """Appends to one log. Thread-safe; concurrent calls are serialized."""
 
     def __init__(self, log: Log, clock: Clock) -> None:
         self.log = log
@@ -70,7 +69,7 @@ class Appender:
             return range(first, self.log.next_offset)
 
     def lines(self, data: bytes | bytearray, timestamp: int | None) -> range:
-        """Append each line as a value; return the offsets. What follows the last newline is a record, too."""
+        """Append each line as a value; return the offsets. Bytes after the last newline are a record as well."""
         whole = data if data.endswith(b"\n") or not data else bytes(data) + b"\n"
         with self._lock:
             self._check(has_keys=False)
@@ -84,9 +83,9 @@ class Appender:
             return range(first, self.log.next_offset)
 
     def ndjson(self, data: bytes | bytearray, json_values: str) -> range:
-        """Append each line of JSON as a record; return the offsets. ValueError at a line that is none.
+        """Append each line of JSON as a record; return the offsets. ValueError for an invalid line.
 
-        The fields are those of `records.ndjson`; blank lines are stepped over. `json_values` is one of `JSON_VALUES`.
+        The fields are those of `records.ndjson`; blank lines are skipped. `json_values` is one of `JSON_VALUES`.
         """
         if json_values not in JSON_VALUES:
             raise ValueError(f"json_values is {json_values!r}, but must be one of {', '.join(JSON_VALUES)}")

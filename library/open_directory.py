@@ -1,11 +1,11 @@
-"""A log directory, open: its partitions, and what is to be on disk when it is closed.
+"""An open log directory: its partitions, and what is durable after it is closed.
 
     with offsetfs.open("/var/lib/kafka/data") as data:
         for record in data.partition("orders-0").read(-10):
             print(record.offset, record.key, record.value)
 
-Synchronous, and without a thread of its own: retention, compaction and syncs by time are a mount's, or
-`offsetfs clean`'s. docs/use/library.md shows everything.
+Synchronous and without threads: retention, compaction and periodic syncs run in a mount or in `offsetfs clean`.
+docs/use/library.md is the manual.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def open_directory(
     isolation: Isolation = "read_uncommitted",
     settings: Mapping[str, str] = _NOTHING,
 ) -> Directory:
-    """Open a log directory as `offsetfs.open` says it; see there."""
+    """Open a log directory; the implementation of `offsetfs.open`."""
     if mode not in ("r", "a"):
         raise ValueError(f"mode {mode!r} is neither 'r' nor 'a'")
     if isolation not in (READ_UNCOMMITTED, READ_COMMITTED):

@@ -1,13 +1,13 @@
-"""One partition of an open directory: what there is to read in it, and the ways to append and to follow.
+"""One partition of an open directory: reading, appending and following.
 
-Wherever a place in the log is asked for it may be said in four ways:
+A position in the log can be given in four ways:
 
     42                  an offset
     -10                 the tenth record from the end
     datetime(…, UTC)    the first record at or after a time
     None                the beginning, or the end
 
-Every method may be called from any thread.
+Thread-safe.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Place = int | datetime | None
 
 
 class Partition:
-    """A partition. Use `Directory.partition`; nothing is opened before something in it is asked for."""
+    """A partition. Use `Directory.partition`. The log is opened on first use."""
 
     def __init__(self, directory: LogDirectory, name: TopicPartition, *, is_committed_only: bool) -> None:
         self._directory = directory
@@ -129,7 +129,7 @@ class Partition:
         return place if place >= 0 else max(view.end_offset() + place, view.log.log_start_offset)
 
     def _now(self) -> LogView:
-        """Return the log as it is now: grown by another process, or made anew."""
+        """Return the log after a check for changes by other processes; reopened if it was created again."""
         with self._mutex:
             log = self._directory.log(self._name)
             log.refresh()
@@ -143,9 +143,9 @@ class Partition:
     # --- following ---------------------------------------------------------------------------------------------------
 
     def wait(self, offset: int, timeout: float | None = None) -> bool:
-        """Return True as soon as `end_offset` is above `offset`; False when it is not after `timeout` seconds.
+        """Return True as soon as `end_offset` is above `offset`, False after `timeout` seconds.
 
-        None waits for ever. Raises `OffsetOutOfRange` when the log ends below `offset`, as one does that was cut.
+        None waits without a limit. Raises `OffsetOutOfRange` if the log ends below `offset`, because it was truncated.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while (view := self._now()).end_offset() <= offset:
@@ -186,7 +186,7 @@ class Partition:
 
         After return it is in the segment file, seen by every reader; on disk after `sync`. `timestamp`: milliseconds
         since 1970, or a time with its zone; now if left out. Raises `ReadOnlyLog`, `RecordTooLarge`, `PolicyViolation`
-        (a compacted topic, and no key), PermissionError (a broker's own topic), `LogFenced`, OSError: then nothing of
+        (a compacted topic, and no key), PermissionError (a broker's own topic), `LogFailed`, OSError: then nothing of
         it is in the log.
         """
         when = _milliseconds(timestamp) if isinstance(timestamp, datetime) else timestamp
@@ -217,7 +217,7 @@ class Partition:
         return self._appending().ndjson(data, json_values)
 
     def sync(self) -> None:
-        """Return when everything appended so far is on disk. A failure fences the log: nothing more is taken."""
+        """Return when everything appended so far is on disk. After a failure the log accepts no more writes."""
         self._appending().sync()
 
     def _appending(self) -> Appender:

@@ -1,13 +1,13 @@
-"""What was published from Spark, and what is being published: two small files of a log directory.
+"""The journal and the intent of publications from Spark: two small files of a log directory.
 
     .offsetfs-published.json     the journal: the latest version of each application, and its result
-    .offsetfs-publishing.json    the intent: from the beginning of a publication to its end
+    .offsetfs-publishing.json    the intent: exists from the beginning of a publication to its end
 
     {"id": …, "application": …, "version": …, "records": …, "partitions": {
         "orders-0": {"start": 100, "next": 100, "batches": [[".offsetfs-staged-…", position, size, count], …]}}}
 
-`start` is where the log ended at first, `next` where it ended when the intent was put down. Brokers step over both
-files. Follows the idea of Delta's txnAppId and txnVersion. `publication` uses them.
+`start` is the log end at the beginning of the publication, `next` the log end when the intent was written. Brokers
+ignore both files. Follows the idea of Delta's txnAppId and txnVersion. `publication` uses them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BYTES_MAX = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Who publishes. What has the same application and no higher version was published before."""
+    """The identity of a publication. The same application with the same or a lower version was published before."""
 
     id: str
     """Part of the names of staged files; another one at each attempt."""
@@ -39,7 +39,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a publication came to: offsets `[start, end)` of each partition, without what others wrote in between."""
+    """The result of a publication: offsets `[start, end)` of each partition, including records that others appended in
+    between.
+    """
 
     records: int
     partitions: Mapping[str, tuple[int, int]]
@@ -58,13 +60,14 @@ class PublicationFailed(StorageError):
 
 
 def find_published(path: str, job: Job) -> Published | None:
-    """Return what the journal says of this version of the application, None when it is yet to be published.
+    """Return the journal's entry for this version of the application; None if it is not published yet.
 
-    Of a version below the latest one nothing but its having been published is known.
+    Of a version below the latest one only the fact of its publication is known.
     """
     found = _read(os.path.join(path, JOURNAL)).get(job.application)
     if not isinstance(found, dict) or job.version > found["version"]:
         return None
+    # Spark repeats the last micro-batch after a failure and never an older one, so only its latest result is kept.
     if job.version < found["version"]:
         return Published(0, {}, is_repeated=True)
     partitions = {name: (start, end) for name, (start, end) in found["partitions"].items()}
@@ -72,7 +75,7 @@ def find_published(path: str, job: Job) -> Published | None:
 
 
 def note_published(path: str, job: Job, published: Published) -> None:
-    """Put the result into the journal; on disk after return."""
+    """Add the result to the journal; durable on return."""
     journal = _read(os.path.join(path, JOURNAL))
     journal[job.application] = {"version": job.version, **published.fields()}
     files.replace_file(os.path.join(path, JOURNAL), json.dumps(journal).encode())
@@ -82,7 +85,7 @@ def note_published(path: str, job: Job, published: Published) -> None:
 
 
 def intent_of(directory: LogDirectory, job: Job, staged: Iterable[Staged]) -> dict[str, Any]:
-    """Return the intent to append what was staged, in the order of splits, behind the ends of the logs as they are."""
+    """Return the intent to append the staged batches, in the order of splits, at the current ends of the logs."""
     by_partition: dict[TopicPartition, list[tuple[str, StagedBatch]]] = {}
     for piece in sorted(staged, key=lambda each: each.split):
         for partition, batches in piece.batches.items():
@@ -106,13 +109,14 @@ def intent_of(directory: LogDirectory, job: Job, staged: Iterable[Staged]) -> di
 
 
 def read_intent(path: str) -> dict[str, Any]:
-    """Return the intent, {} when there is none. `PublicationFailed` for anything that we did not write."""
+    """Return the intent, {} if there is none. `PublicationFailed` if the file is not one of ours."""
     intent = _read(os.path.join(path, INTENT))
     try:
         if intent:
             job_of(intent)
             int(intent["records"])
             for name, wanted in intent["partitions"].items():
+                # The file may be damaged or planted; its names become paths.
                 TopicPartition.parse(name)
                 int(wanted["start"]), int(wanted["next"]), batches_of(wanted)
     except (KeyError, TypeError, ValueError, AttributeError, StorageError):
@@ -121,23 +125,23 @@ def read_intent(path: str) -> dict[str, Any]:
 
 
 def forget_intent(path: str) -> None:
-    """Remove the intent; on disk after return."""
+    """Remove the intent; durable on return."""
     files.remove_file(os.path.join(path, INTENT))
     files.sync_directory(path)
 
 
 def batches_of(wanted: dict[str, Any]) -> list[tuple[str, StagedBatch]]:
-    """Return what is to be appended to one partition: the name of the staged file, the place in it."""
+    """Return the batches for one partition, each as the name of the staged file and the position in it."""
     return [(name, StagedBatch(*numbers)) for name, *numbers in wanted["batches"]]
 
 
 def job_of(intent: dict[str, Any]) -> Job:
-    """Return whose intent it is."""
+    """Return the job of an intent."""
     return Job(intent["id"], intent["application"], intent["version"])
 
 
 def put_down(path: str, intent: dict[str, Any]) -> None:
-    """Put the intent in the place of the last one; on disk after return."""
+    """Replace the intent; durable on return."""
     files.replace_file(os.path.join(path, INTENT), json.dumps(intent).encode())
 
 

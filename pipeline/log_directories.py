@@ -13,8 +13,8 @@ from offsetfs.pipeline.read_options import OptionError
 from offsetfs.storage import Log, LogDirectory, TopicPartition
 
 
-class LogDirectories:
-    """Several log directories, opened for reading."""
+class ScanDirectories:
+    """The log directories of one query, opened for reading."""
 
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         self._directories = directories
@@ -25,7 +25,7 @@ class LogDirectories:
 
     @property
     def path(self) -> str:
-        """The directories, for messages."""
+        """The paths of the directories, for messages."""
         return ",".join(each.path for each in self._directories)
 
     def partitions(self) -> list[TopicPartition]:
@@ -35,6 +35,7 @@ class LogDirectories:
     def log(self, partition: TopicPartition) -> Log:
         """Return one partition. `OptionError` where two directories hold it; raises as `LogDirectory.log`."""
         holders = self._holders.get(partition, self._directories[:1])
+        # A move between disks that was interrupted leaves two copies; their offsets may differ (decision 24).
         if len(holders) > 1:
             raise OptionError(
                 f"{partition} is in {holders[0].path} and in {holders[1].path}:"
@@ -44,11 +45,11 @@ class LogDirectories:
 
 
 @contextlib.contextmanager
-def opened(paths: Sequence[str]) -> Iterator[LogDirectories]:
+def opened(paths: Sequence[str]) -> Iterator[ScanDirectories]:
     """Open log directories for reading, also beside a broker or a mount; raises as `LogDirectory.open`."""
     with contextlib.ExitStack() as ends:
         directories = []
         for path in paths:
             directories.append(LogDirectory.open(path, read_only=True))
             ends.callback(directories[-1].close)
-        yield LogDirectories(directories)
+        yield ScanDirectories(directories)

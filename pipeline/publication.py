@@ -1,15 +1,15 @@
-"""Publishing what tasks have staged: every record once, whatever dies when.
+"""Publishes the batches that tasks have staged: each record once, whichever process crashes when.
 
-    1. the journal already has this version of this application: the staged files go, the old answer is given
-    2. an intent, on disk: which staged batches go where, and where each log ended
+    1. the journal already has this version of this application: the staged files are removed; returns the old result
+    2. the intent is written and synced: which staged batches go where, and where each log ended
     3. the batches are appended to the logs, and synced
-    4. the journal has the result, on disk; then the staged files go, the intent last
+    4. the result is added to the journal, durably; then the staged files are removed, and the intent last
 
-All under the lock of the log directory, so no other process writes meanwhile. A process that dies between 2 and 4
-leaves an intent, which the next publication carries out before its own: a batch counts as appended when it lies at the
-offset it was meant for, with the same bytes; the intent is put down anew without those, and what is missing goes behind
-whatever others have written since. Readers see a publication grow, batch by batch; what `publish` has
-returned is on disk.
+All of it happens under the lock of the log directory, so no other process writes meanwhile. A process that crashes
+between 2 and 4 leaves an intent, which the next publication completes before its own. A batch counts as appended if the
+log has it at the intended offset with the same bytes. The intent is rewritten without those batches, and the missing
+ones are appended after the records that others have written since. Readers see a publication grow batch by batch; it is
+durable when `publish` returns.
 
 `journal` describes journal and intent, `staging` the files of tasks.
 """
@@ -42,13 +42,13 @@ from offsetfs.storage import Batch, BatchBuilder, Log, LogDirectory, SealedBatch
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
 SWEEP_SECONDS = 7 * 24 * 3600
-"""How old a staged file is when no job can refer to it any more."""
+"""The age at which no job refers to a staged file any more."""
 WAIT_SECONDS = 120.0
 """How long a publication waits for another one."""
 GRACE_SECONDS = 2.0
-"""For so long a publication may hold the directory before its intent is there, and after."""
+"""How long a publication may hold the directory before its intent exists, and after its removal."""
 THREADS_MAX = 4
-"""How many partitions are read and written at once: more of them only wait for the disk."""
+"""How many partitions are processed in parallel. More threads would only wait for the disk."""
 _WHAT_NOW = "the next write from Spark finishes what was begun; run this job again only by its txnAppId"
 
 _Wanted = TypeVar("_Wanted")
@@ -56,27 +56,30 @@ _Done = TypeVar("_Done")
 
 
 class PublicationUnfinished(StorageError):
-    """Appending ended in the middle. Cure: none but room on the disk; the next write from Spark finishes it.
+    """Appending failed in the middle. Cure: free disk space; the next write from Spark completes it.
 
-    A job without an application's name is not to be run again: it would be another one.
+    Do not run a job without an application name again: it would be another publication.
     """
 
 
 def publish(path: str, job: Job, staged: Iterable[Staged]) -> Published:
-    """Append what the tasks have staged, in the order of splits, once and for all; on disk after return.
+    """Append the staged batches, in the order of splits, exactly once; durable on return.
 
-    Raises `LogDirectoryLocked` while another one writes, `PublicationFailed` for a staged file that is damaged (then
-    nothing is in the log), and `PublicationUnfinished` where appending ends in the middle: a second call with the same
-    application and version, or any other, goes on there.
+    Raises `LogDirectoryLocked` while another process writes, `PublicationFailed` for a damaged staged file (then
+    nothing is in the log), and `PublicationUnfinished` if appending fails in the middle: the next call, with this or
+    another application, continues there.
     """
     directory = open_when_published(path)
     try:
+        # The intent of a process that died comes first: its records were accepted before ours (decision 20).
         finish_pending(directory)
         before = find_published(directory.path, job)
         if before is not None:
             remove_staged(directory.path, job.id)
             return before
         intent = intent_of(directory, job, staged)
+        # Before the intent is written: from then on every batch must be appended, so a damaged staged file would block
+        # all later publications.
         _check(directory, intent)
         put_down(directory.path, intent)
         try:
@@ -90,10 +93,10 @@ def publish(path: str, job: Job, staged: Iterable[Staged]) -> Published:
 
 
 def open_when_published(path: str) -> LogDirectory:
-    """Open the log directory for writing; while another publication goes on there, wait for its end.
+    """Open the log directory for writing; if another publication is running there, wait for its end.
 
-    Raises as `LogDirectory.open`: `LogDirectoryLocked` at once, or nearly so, where another process holds it, and after
-    `WAIT_SECONDS` in any case.
+    Raises as `LogDirectory.open`: `LogDirectoryLocked` after `GRACE_SECONDS` if another process holds the directory,
+    and after `WAIT_SECONDS` in any case.
     """
     begun = time.monotonic()
     while True:
@@ -101,6 +104,7 @@ def open_when_published(path: str) -> LogDirectory:
             return LogDirectory.open(path)
         except LogDirectoryLocked:
             waited = time.monotonic() - begun
+            # A mount holds the directory for days; another publication ends within seconds or minutes.
             is_publication = files.exists(os.path.join(path, INTENT))
             if waited > (WAIT_SECONDS if is_publication else GRACE_SECONDS):
                 raise
@@ -108,16 +112,16 @@ def open_when_published(path: str) -> LogDirectory:
 
 
 def withdraw(path: str, job: Job) -> None:
-    """Remove what the tasks of a job have staged, unless an intent names it: then it will be published."""
+    """Remove the staged files of a job, unless an intent names the job: then it will be published."""
     if read_intent(path).get("id") != job.id:
         remove_staged(path, job.id)
 
 
 def finish_pending(directory: LogDirectory) -> Published | None:
-    """Carry out the intent of a process that died, if there is one.
+    """Complete the intent of a process that crashed, if there is one.
 
-    First it is put down anew, without what is done: others may have written since, and this process may die
-    as well.
+    First the intent is rewritten without the completed batches, because others may have written since, and this process
+    may crash as well.
     """
     intent = read_intent(directory.path)
     if not intent:
@@ -137,7 +141,7 @@ def _leave_out_what_is_done(directory: LogDirectory, log: Log, wanted: dict[str,
 
 
 def _carry_out(directory: LogDirectory, intent: dict[str, Any]) -> Published:
-    """Do what the intent says."""
+    """Complete an intent."""
     path, job = directory.path, job_of(intent)
     published = find_published(path, job)
     if published is None:
@@ -149,7 +153,7 @@ def _carry_out(directory: LogDirectory, intent: dict[str, Any]) -> Published:
 
 
 def _check(directory: LogDirectory, intent: dict[str, Any]) -> None:
-    """Raise `PublicationFailed` for a staged batch that is damaged: once an intent is there it has to be done."""
+    """Raise `PublicationFailed` for a damaged staged batch, because an intent must be completed once it is written."""
     list(_side_by_side(lambda wanted: _check_batches(directory.path, wanted), intent["partitions"].values()))
 
 
@@ -176,17 +180,20 @@ def _append(path: str, log: Log, wanted: dict[str, Any]) -> tuple[int, int]:
 
 
 def _side_by_side(work: Callable[[_Wanted], _Done], each: Iterable[_Wanted]) -> Iterator[_Done]:
-    """Yield what `work` makes of each, in their order: while one partition waits for the disk another is copied."""
+    """Yield the results of `work` in order; runs it in threads, so that one partition is copied while another waits for
+    the disk.
+    """
     with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), THREADS_MAX)) as pool:
         yield from pool.map(work, each)
 
 
 def _already_there(log: Log, start: int, batches: list[tuple[str, StagedBatch]], staging: _Staging) -> int:
-    """Return how many of the batches are in the log already, where they were meant to be."""
+    """Return how many of the batches are in the log already, at the intended offsets."""
     offsets, offset = [], start
     for _, batch in batches:
         offsets.append(offset)
         offset += batch.count
+    # From the end: the batches were appended in order, so the last one that is there decides.
     for number in range(len(batches) - 1, -1, -1):
         if log.log_start_offset <= offsets[number] < log.next_offset:
             found = log.batch_at(offsets[number])
@@ -196,8 +203,9 @@ def _already_there(log: Log, start: int, batches: list[tuple[str, StagedBatch]],
 
 
 def _is_same(found: Batch, offset: int, staged: Batch) -> bool:
-    """Whether a batch of the log is the staged one; what a log stamps into a header is left aside."""
+    """Whether a batch of the log is the staged one, apart from the header fields that the log stamps."""
     return (
+        # Offset, count, time and bytes. Leader epoch and append time are not compared, because the log stamps them.
         found.header.base_offset == offset
         and found.header.count == staged.header.count
         and found.header.base_timestamp == staged.header.base_timestamp
@@ -210,7 +218,7 @@ def _sealed(batch: Batch, staged: StagedBatch) -> SealedBatch:
 
 
 class _Staging:
-    """The staged files, opened as they are asked for."""
+    """The staged files, opened on demand."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -220,6 +228,7 @@ class _Staging:
     def batch(self, name: str, where: StagedBatch) -> Batch:
         """Return a staged batch, its checksum verified. It is the caller's until the next one is asked for."""
         if name not in self._opened:
+            # The base name only: a planted intent must not lead to a file outside of the directory.
             self._opened[name] = files.open_file(os.path.join(self._path, os.path.basename(name)))
         file = self._opened[name]
         if len(self._buffer) < where.size:
@@ -240,7 +249,7 @@ class _Staging:
 
 
 def _sweep(path: str) -> None:
-    """Remove staged files so old that their job is gone."""
+    """Remove staged files that are so old that no job refers to them."""
     for name in list(_old_files(path, time.time() - SWEEP_SECONDS)):
         files.remove_file(os.path.join(path, name))
 

@@ -1,8 +1,8 @@
-"""The settings of a reader: the options of Spark's Kafka source by their names, and a few of ours.
+"""The options of a reader: those of Spark's Kafka source under their names, and a few of our own.
 
-Names are case-insensitive, as Spark hands them over; values are text. An option that is unknown, that contradicts
-another one, or whose value is wrong is an `OptionError` that names it. What needs a look at the log directory (does
-the topic exist, is the offset there) is not checked here but by `scan_range`.
+Names are case-insensitive, as Spark passes them; values are text. An unknown option, a contradiction, or an invalid
+value is an `OptionError` that names the option. Checks that need the log directory (whether the topic or the offset
+exists) are in `scan_range`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _COMMON = (
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 KNOWN = (*_COMMON, *_BATCH_ONLY, *_STREAM_ONLY)
-"""Every option that there is."""
+"""All options."""
 
 _ONLY = {False: _BATCH_ONLY, True: _STREAM_ONLY, None: (*_BATCH_ONLY, *_STREAM_ONLY)}
 
@@ -68,7 +68,7 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which partitions. At most one is set; none: all but the broker's own topics."""
+    """The selected partitions. At most one field is set; none: all but the broker's own topics."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -116,7 +116,9 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, is_stream: bool | None = False) -> ReadOptions:
-        """Read the options of a query. `OptionError` at the first that cannot be. None: a stream or not, who knows."""
+        """Parse the options of a query. `OptionError` for the first invalid one. `is_stream` None: it is not known
+        whether the query is a stream.
+        """
         given = _Given(options, (*_COMMON, *_ONLY[is_stream]))
         return cls(
             paths=_paths(given),

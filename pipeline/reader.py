@@ -17,7 +17,7 @@ from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.scan_range import Range
 
 if TYPE_CHECKING:
-    from offsetfs.pipeline.log_directories import LogDirectories
+    from offsetfs.pipeline.log_directories import ScanDirectories
 
 
 class Split(InputPartition):
@@ -41,6 +41,7 @@ class Reader(DataSourceReader):
         from offsetfs.pipeline.log_directories import opened
         from offsetfs.pipeline.scan_range import resolve
 
+        # Opened for planning only: the tasks run in other processes and open the directory themselves.
         with opened(self._options.paths) as directory:
             return splits_of(directory, resolve(directory, self._options), self._options)
 
@@ -48,7 +49,7 @@ class Reader(DataSourceReader):
         return read(partition, self._options, self._schema)
 
 
-def splits_of(directory: LogDirectories, ranges: list[Range], options: ReadOptions) -> list[InputPartition]:
+def splits_of(directory: ScanDirectories, ranges: list[Range], options: ReadOptions) -> list[InputPartition]:
     """Return the tasks that read the ranges."""
     from offsetfs.pipeline.splits import cut
 

@@ -16,9 +16,17 @@ import pyarrow as pa
 from offsetfs.pipeline.schema import CORRUPT, HEADERS
 from offsetfs.storage import CREATE_TIME, LOG_APPEND_TIME, Batch, BatchSlice, Record, TopicPartition
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.records import columns
-from offsetfs.storage.records.codec import COLUMNS
-from offsetfs.storage.records.columns import Column
+from offsetfs.storage.records import (
+    COLUMNS,
+    HEADERS_COUNT,
+    KEY,
+    OFFSET_DELTA,
+    TIMESTAMP_DELTA,
+    VALUE,
+    Column,
+    gather,
+    gather_headers,
+)
 
 ARROW_BYTES = 1 << 20
 """About how many bytes of payload a record batch has: smaller ones cost calls, larger ones memory in every task."""
@@ -63,7 +71,7 @@ def _together(gathered: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _between(batch: Batch, made: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
-    offsets = _numbers(batch.rows())[:, 0] + batch.header.base_offset
+    offsets = _numbers(batch.rows())[:, OFFSET_DELTA] + batch.header.base_offset
     return made.filter(pa.array((offsets >= start) & (offsets < end)))
 
 
@@ -91,11 +99,11 @@ def _numbers(rows: array[int]) -> np.ndarray[tuple[int, int], np.dtype[np.int64]
 
 
 def _keys(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
-    return _binary(columns.gather(batch.payload(), rows, columns.KEY), len(rows) // COLUMNS, kind)
+    return _binary(gather(batch.payload(), rows, KEY), len(rows) // COLUMNS, kind)
 
 
 def _values(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
-    return _binary(columns.gather(batch.payload(), rows, columns.VALUE), len(rows) // COLUMNS, kind)
+    return _binary(gather(batch.payload(), rows, VALUE), len(rows) // COLUMNS, kind)
 
 
 def _binary(column: Column, count: int, kind: pa.DataType) -> pa.Array:
@@ -104,7 +112,7 @@ def _binary(column: Column, count: int, kind: pa.DataType) -> pa.Array:
 
 
 def _offsets(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
-    return pa.array(_numbers(rows)[:, 0] + batch.header.base_offset, kind)
+    return pa.array(_numbers(rows)[:, OFFSET_DELTA] + batch.header.base_offset, kind)
 
 
 def _timestamps(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
@@ -112,7 +120,8 @@ def _timestamps(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
     if header.timestamp_type == LOG_APPEND_TIME:
         milliseconds = np.full(count, header.max_timestamp, np.int64)
     else:
-        milliseconds = _numbers(rows)[:, 1] + header.base_timestamp
+        milliseconds = _numbers(rows)[:, TIMESTAMP_DELTA] + header.base_timestamp
+    # Spark's timestamps count microseconds.
     return pa.array(milliseconds * 1000, pa.int64()).view(kind)
 
 
@@ -122,10 +131,10 @@ def _timestamp_types(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Ar
 
 def _headers(batch: Batch, rows: array[int], kind: pa.DataType) -> pa.Array:
     """Return the headers; a record that has none has a null, as Spark's Kafka source says it."""
-    counts = _numbers(rows)[:, 7]
+    counts = _numbers(rows)[:, HEADERS_COUNT]
     if not counts.any():
         return pa.nulls(len(counts), kind)
-    found = columns.gather_headers(batch.payload(), rows)
+    found = gather_headers(batch.payload(), rows)
     total, (name, value) = found.ends[-1], kind.value_type
     names = _text(_binary(found.names, total, pa.binary()))
     values = _binary(found.values, total, value.type)
@@ -141,6 +150,7 @@ def _text(names: pa.Array) -> pa.Array:
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
+        # As Java's String constructor, so that a query over Kafka's source gives the same names.
         return pa.array([name.decode("utf-8", "replace") for name in names.to_pylist()], pa.string())
 
 

@@ -23,6 +23,7 @@ def register(spark: SparkSession) -> None:
     from offsetfs.pipeline.source import OffsetfsDataSource
 
     if "PYSPARK_PYTHON" not in os.environ and not _is_remote(spark):
+        # Otherwise the planner starts the `python3` of the PATH, which does not find offsetfs.
         spark.sparkContext.pythonExec = sys.executable
     spark.dataSource.register(OffsetfsDataSource)
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from offsetfs.pipeline.staging import Staged, StagingFile, Target, TopicShape
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import PolicyViolation, UnknownPartition
-from offsetfs.storage.records.columns import Column, HeaderColumns, RecordColumns, encode_columns, spread_keys
+from offsetfs.storage.records import Column, HeaderColumns, RecordColumns, encode_columns, spread_keys
 
 NO_TIMESTAMP = -1
 """What stands for a record without a timestamp, as in Kafka; a frame that was read from old messages has it."""
@@ -40,7 +40,7 @@ def stage(batches: Iterable[pa.RecordBatch], target: Target, split: int, attempt
 
 
 def take(staging: StagingFile, batch: pa.RecordBatch, turn: int) -> None:
-    """Take all rows of an Arrow batch. `turn` tells which partition those without a key go to. Raises as `stage`."""
+    """Take all rows of an Arrow batch. `turn` selects the partition of rows without a key. Raises as `stage`."""
     target, columns = staging.target, _columns_of(batch)
     for topic, rows in _by_topic(batch, target):
         shape = target.topics.get(topic)
@@ -64,7 +64,7 @@ def _encode(
         pick = encoded.pick
         if pick == len(picks):
             return
-        staging.make_room(partition, shape, encoded.record_bytes)
+        staging.next_batch(partition, shape, encoded.record_bytes)
 
 
 def _by_topic(batch: pa.RecordBatch, target: Target) -> Iterator[tuple[str, np.ndarray]]:
@@ -108,6 +108,7 @@ def _binary(column: pa.Array) -> Column:
 
 def _from_start(column: pa.Array) -> pa.Array:
     """Return the same values in buffers that hold nothing before them."""
+    # A slice of an Arrow array shares the buffers of the whole, and compiled code counts from their start.
     return pa.concat_arrays([column, column.slice(0, 0)]) if column.offset else column
 
 
@@ -122,11 +123,13 @@ def _headers(column: pa.Array) -> HeaderColumns | None:
 
 
 def _timestamps(batch: pa.RecordBatch) -> memoryview:
+    # One time for the whole Arrow batch, as KafkaProducer takes it at `send` for records without a timestamp.
     now = time.time_ns() // 1_000_000
     if "timestamp" not in batch.schema.names:
         return memoryview(np.full(batch.num_rows, now, np.int64))
     column = batch.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     given = pc.fill_null(column, now * 1000).to_numpy(zero_copy_only=False)
+    # Floor and not truncation: times before 1970 are negative and must be recognized as such.
     milliseconds = np.floor_divide(given, 1000)
     if len(milliseconds) and milliseconds.min() < NO_TIMESTAMP:
         raise ValueError(_before_1970(int(milliseconds.min())))

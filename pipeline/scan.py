@@ -1,9 +1,9 @@
-"""What one task does: reads the ranges of its split from the log directory, which it opens for itself.
+"""Reads the ranges of one task's split from the log directory, which the task opens itself.
 
-Checksums are verified. What cannot be read ends the query (FAILFAST), is left out (DROPMALFORMED), or is left out and
-reported in a row of its own (PERMISSIVE), as Spark's readers of files name these modes. Damage that is left out without
-a row is logged as a warning, which is in the standard error of the executor. Where records are gone that were
-still there when the query was planned, retention was faster: that is a loss, which `failOnDataLoss=false` permits.
+Checksums are verified. An unreadable batch ends the query (FAILFAST), is left out (DROPMALFORMED), or is left out and
+reported in a row of its own (PERMISSIVE), as in Spark's file readers. Damage that is left out without a row is logged
+as a warning in the standard error of the executor. If retention removed records after the query was planned, that is a
+loss, which `failOnDataLoss=false` permits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from offsetfs.pipeline.log_directories import LogDirectories, opened
+from offsetfs.pipeline.log_directories import ScanDirectories, opened
 from offsetfs.pipeline.read_options import DROPMALFORMED, FAILFAST, PERMISSIVE, ReadOptions
 from offsetfs.pipeline.record_batches import record_batches
 from offsetfs.pipeline.scan_range import DataLoss, Range
@@ -37,7 +37,7 @@ def scan(ranges: tuple[Range, ...], options: ReadOptions, schema: pa.Schema) -> 
 
 
 def reader_of(
-    directory: LogDirectories, wanted: Range, options: ReadOptions, on_damage: Callable[[StorageError], None] | None
+    directory: ScanDirectories, wanted: Range, options: ReadOptions, on_damage: Callable[[StorageError], None] | None
 ) -> LogReader:
     """Return the reader of a range, with the query's isolation level. Raises `UnknownPartition`.
 
@@ -75,14 +75,14 @@ def _loss(wanted: Range, error: StorageError) -> str:
 
 @dataclass(slots=True)
 class _RangeScan:
-    """One range in the course of being read."""
+    """The scan of one range."""
 
     range: Range
     options: ReadOptions
     schema: pa.Schema
     faults: list[StorageError] = field(default_factory=list)
 
-    def record_batches(self, directory: LogDirectories) -> Iterator[pa.RecordBatch]:
+    def record_batches(self, directory: ScanDirectories) -> Iterator[pa.RecordBatch]:
         on_fault = None if self.options.mode == FAILFAST else self._leave_out
         try:
             reader = reader_of(directory, self.range, self.options, on_fault)
@@ -95,6 +95,7 @@ class _RangeScan:
 
     def _leave_out(self, error: StorageError) -> None:
         self.faults.append(error)
+        # In PERMISSIVE mode with a column for it, the damage is a row; otherwise a log line is its only sign.
         if not self._has_corrupt_rows:
             log_left_out(self.range.name, error)
 
@@ -103,7 +104,7 @@ class _RangeScan:
         return self.options.mode == PERMISSIVE and CORRUPT in self.schema.names
 
     def _corrupt_rows(self) -> pa.RecordBatch:
-        """Return a row for each fault: where it is, what it is, and nulls."""
+        """Return a row for each fault with its position and reason; other columns are null."""
         assert self.options.mode != DROPMALFORMED
         count = len(self.faults)
         made = {

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from offsetfs.pipeline.log_directories import LogDirectories
+from offsetfs.pipeline.log_directories import ScanDirectories
 from offsetfs.pipeline.read_options import EARLIEST, Bound, ByPartition, OptionError, ReadOptions, Selection
 from offsetfs.storage import INTERNAL_TOPICS, LogView, TopicPartition
 
 
 class DataLoss(Exception):
-    """Records that were asked for are gone, or not there; `failOnDataLoss=false` reads what is left."""
+    """Requested records do not exist, or no longer; `failOnDataLoss=false` reads the rest."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,8 +32,8 @@ class Range:
         return TopicPartition(self.topic, self.partition)
 
 
-def selected(directory: LogDirectories, selection: Selection) -> list[TopicPartition]:
-    """Return the partitions that are meant, sorted. `OptionError` for one that is named and not there."""
+def selected(directory: ScanDirectories, selection: Selection) -> list[TopicPartition]:
+    """Return the selected partitions, sorted. `OptionError` for a named one that does not exist."""
     present = directory.partitions()
     if selection.partitions:
         wanted = sorted(TopicPartition(*each) for each in selection.partitions)
@@ -52,12 +52,12 @@ def selected(directory: LogDirectories, selection: Selection) -> list[TopicParti
     return [each for each in present if each.topic not in INTERNAL_TOPICS]
 
 
-def view_of(directory: LogDirectories, partition: TopicPartition, options: ReadOptions) -> LogView:
+def view_of(directory: ScanDirectories, partition: TopicPartition, options: ReadOptions) -> LogView:
     """Return a partition as the query's isolation level sees it."""
     return LogView(directory.log(partition), is_committed_only=options.is_committed_only)
 
 
-def resolve(directory: LogDirectories, options: ReadOptions) -> list[Range]:
+def resolve(directory: ScanDirectories, options: ReadOptions) -> list[Range]:
     """Return what a batch query reads. `OptionError`, `DataLoss`; empty ranges are left out."""
     partitions = selected(directory, options.selection)
     for which, bound in ("starting", options.start), ("ending", options.end):
@@ -74,7 +74,7 @@ def resolve(directory: LogDirectories, options: ReadOptions) -> list[Range]:
 
 
 def check_named(partitions: list[TopicPartition], bound: Bound, which: str) -> None:
-    """Raise `OptionError` where partitions are named one by one, and not just those that are read."""
+    """Raise `OptionError` if partitions are named one by one, and they are not exactly those that are read."""
     read = {(each.topic, each.partition) for each in partitions}
     for name, named in ("Offsets", bound.offsets), ("OffsetsByTimestamp", bound.timestamps_ms):
         if named is None:
@@ -128,7 +128,7 @@ def _named(named: ByPartition | None, view: LogView) -> int | None:
 
 
 def _within(view: LogView, offset: int, options: ReadOptions) -> int:
-    """Return the offset, if the partition has it; else the nearest one, unless that is a loss."""
+    """Return the offset if the partition has it; else the nearest one, unless that is a loss."""
     first, last = view.log.log_start_offset, view.end_offset()
     if not first <= offset <= last and options.fails_on_data_loss:
         fault = "is below the first one left" if offset < first else "is beyond the end"

@@ -48,7 +48,7 @@ READABLE = StructType(
 
 
 def schema_of(options: ReadOptions) -> StructType:
-    """Return the columns of a query that names none."""
+    """Return the columns of a query without an explicit schema."""
     left_out = set()
     if not options.has_headers:
         left_out.add(HEADERS)
@@ -58,7 +58,7 @@ def schema_of(options: ReadOptions) -> StructType:
 
 
 def check_schema(schema: StructType) -> None:
-    """Raise `OptionError` for a column that there is not, or of another type."""
+    """Raise `OptionError` for an unknown column, or a column of another type."""
     known = {field.name: field.dataType for field in READABLE.fields}
     for field in schema.fields:
         if field.name not in known:
@@ -71,5 +71,5 @@ def check_schema(schema: StructType) -> None:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the schema that Spark wants Arrow batches to have, to the letter."""
+    """Return the exact schema that Spark requires of Arrow batches."""
     return to_arrow_schema(schema, timezone="UTC")

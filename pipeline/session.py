@@ -1,4 +1,4 @@
-"""The Spark session of a job: one that is there already, or one of this machine with what Python tasks need."""
+"""The Spark session of a job: the active one, or a local one with the settings that Python tasks need."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SETTINGS = MappingProxyType(
 
 
 def session(master: str | None = None, conf: Mapping[str, str] = _NOTHING, name: str = "offsetfs") -> SparkSession:
-    """Return the active session, or begin one: of `master`, of what spark-submit says, or of all cores here.
+    """Return the active session, or start one with `master`, with the master of spark-submit, or with all local cores.
 
-    `sc://host` is a Spark Connect server, which has its own settings. `conf` is stronger than `SETTINGS`. A master that
-    is set already is never overridden.
+    `sc://host` is a Spark Connect server, which has its own settings. `conf` overrides `SETTINGS`. A master that is
+    already set is never overridden.
     """
     from pyspark.sql import SparkSession
 

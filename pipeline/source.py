@@ -1,7 +1,7 @@
-"""The data source `offsetfs`: what `spark.read.format("offsetfs")` and its three sisters find.
+"""The data source `offsetfs`: batch and stream, readers and writers of `format("offsetfs")`.
 
-Spark finds it by itself: the package `pyspark_offsetfs` names it. Each of the objects here is pickled and travels, so
-they hold options and no open file; what is heavy is imported where it is used.
+Spark finds it by the name of the package `pyspark_offsetfs`. The objects here are pickled and sent to other processes,
+so they hold options and no open file. Heavy modules are imported where they are used.
 """
 
 from __future__ import annotations

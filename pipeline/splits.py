@@ -1,7 +1,6 @@
-"""Cutting what a query reads into tasks: by bytes of segments, where `LogReader.cut` finds ends of batches.
+"""Cuts a query's ranges into tasks, by bytes of segments, at the ends of batches that `LogReader.cut` finds.
 
-A Python task costs Spark some 30 core-milliseconds, so small partitions are put together until a task has enough to do;
-large ones are cut.
+A Python task costs Spark some 30 core-milliseconds, so small partitions share a task; large ones are cut.
 """
 
 from __future__ import annotations
@@ -12,28 +11,28 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from offsetfs.pipeline.log_directories import LogDirectories
+from offsetfs.pipeline.log_directories import ScanDirectories
 from offsetfs.pipeline.scan_range import Range
 from offsetfs.storage import LogReader
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range, and about how many bytes of segments it takes."""
+    """A range, and its approximate size in bytes of segments."""
 
     range: Range
     bytes: int
 
 
 def cut(
-    directory: LogDirectories,
+    directory: ScanDirectories,
     ranges: Iterable[Range],
     *,
     splits_min: int,
     bytes_per_split: int,
     records_per_split_max: int | None = None,
 ) -> list[tuple[Range, ...]]:
-    """Return what each task reads, in the order of partitions and offsets."""
+    """Return the ranges of each task, in the order of partitions and offsets."""
     whole = [Piece(each, _range_reader(directory, each).size_bytes()) for each in ranges]
     total = sum(piece.bytes for piece in whole)
     size = max(min(bytes_per_split, -(-total // splits_min)), 1)
@@ -46,11 +45,11 @@ def cut(
     return _packed(pieces, size, splits_min)
 
 
-def _range_reader(directory: LogDirectories, wanted: Range) -> LogReader:
+def _range_reader(directory: ScanDirectories, wanted: Range) -> LogReader:
     return LogReader(directory.log(wanted.name), start=wanted.start, stop=wanted.end)
 
 
-def _pieces(directory: LogDirectories, piece: Piece, size: int) -> Iterator[Piece]:
+def _pieces(directory: ScanDirectories, piece: Piece, size: int) -> Iterator[Piece]:
     """Cut a piece that is much larger than `size`."""
     if piece.bytes <= size:
         yield piece
@@ -87,7 +86,7 @@ def _in_parts(whole: Range, count: int) -> Iterator[Range]:
 
 
 def _packed(pieces: list[Piece], size: int, splits_min: int) -> list[tuple[Range, ...]]:
-    """Put small pieces together, as long as they stay below `size` and enough tasks are left."""
+    """Combine small pieces, as long as they stay below `size` and enough tasks are left."""
     packed: list[list[Range]] = []
     gathered = 0
     for number, piece in enumerate(pieces):

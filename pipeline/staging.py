@@ -1,9 +1,8 @@
-"""What a task writes: whole batches in one file beside the log, for a commit to append or an abort to remove.
+"""Writes the batches of a task to one file beside the log, which the commit appends and an abort removes.
 
-The file lies in the log directory, where brokers step over files, on the same file system and under a name that tells
-job, split and attempt. It is on disk when the task tells of it. Batches of one partition stay in the order in which
-their records came. Nothing in the log has changed before the commit (`publication`). What fills the batches is in
-`rows` and `jobs.lines`.
+The file is in the log directory, where brokers ignore it, and on the same file system. Its name contains job, split and
+attempt. It is durable when the task reports it. Batches of one partition keep the order of their records. The log does
+not change before the commit (`publication`). `rows` and `jobs.lines` fill the batches.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _BATCH_BYTES_MIN = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class TopicShape:
-    """What a task must know of a topic."""
+    """The properties of a topic that a task needs."""
 
     partitions: tuple[int, ...]
     limit: BatchLimit
@@ -34,7 +33,7 @@ class TopicShape:
 
 @dataclass(frozen=True, slots=True)
 class StagedBatch:
-    """Where a batch lies in the staged file, and how many records it has."""
+    """The position of a batch in the staged file, its size, and its number of records."""
 
     position: int
     size: int
@@ -43,7 +42,7 @@ class StagedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What one task has written; `path` is None when there was nothing."""
+    """The result of one task; `path` is None if there were no records."""
 
     job: str
     split: int
@@ -77,7 +76,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where tasks write to, and what is known of it."""
+    """The log directory that tasks write to, and its topics."""
 
     path: str
     job: str
@@ -87,14 +86,14 @@ class Target:
 
 
 def remove_staged(directory: str, job: str) -> None:
-    """Remove what the tasks of a job have written, those without a report included."""
+    """Remove the staged files of a job, including those of tasks that did not report."""
     for name in files.names(directory):
         if name.startswith(f"{PREFIX}{job}-"):
             files.remove_file(os.path.join(directory, name))
 
 
 class StagingFile:
-    """The staged file of a task in the making, and the open batch of each partition."""
+    """The staged file that a task is writing, and the open batch of each partition."""
 
     def __init__(self, target: Target, split: int, attempt: int) -> None:
         self.target = target
@@ -107,7 +106,7 @@ class StagingFile:
         self._written: Counter[TopicPartition] = Counter()
 
     def taken(self) -> dict[TopicPartition, int]:
-        """Return how many records each partition has got so far."""
+        """Return the number of records that each partition has received."""
         waiting = {partition: writer.count for partition, writer in self._writers.items()}
         return {partition: self._written[partition] + count for partition, count in waiting.items()}
 
@@ -115,12 +114,12 @@ class StagingFile:
         """Return the open batch of a partition."""
         return self._writer(partition, shape).builder
 
-    def make_room(self, partition: TopicPartition, shape: TopicShape, record_bytes: int) -> None:
-        """Begin a batch that has room for a record of this size. `RecordTooLarge` when none may."""
-        self._writer(partition, shape).make_room(record_bytes)
+    def next_batch(self, partition: TopicPartition, shape: TopicShape, record_bytes: int) -> None:
+        """Begin a batch with space for a record of this size. `RecordTooLarge` if no batch may be so large."""
+        self._writer(partition, shape).next_batch(record_bytes)
 
     def flush(self, partition: TopicPartition) -> None:
-        """Write the open batch of a partition, if it holds anything."""
+        """Write the open batch of a partition, unless it is empty."""
         self._writers[partition].write()
 
     def _writer(self, partition: TopicPartition, shape: TopicShape) -> BatchWriter:
@@ -145,7 +144,7 @@ class StagingFile:
         self._written[partition] += sealed.count
 
     def finish(self) -> Staged:
-        """Write what is open; on disk after return."""
+        """Write the open batches; durable on return."""
         for writer in self._writers.values():
             writer.write()
         batches = {partition: tuple(each) for partition, each in self._batches.items()}

@@ -1,9 +1,9 @@
-"""The stream reader: where a stream has got to, how far its next micro-batch goes, and the tasks of one.
+"""The stream reader: the offsets of a stream, the end of its next micro-batch, and the tasks of one.
 
-An offset of the stream is a JSON object, `{"orders": {"0": 42}}`, as Spark's Kafka source writes it; Spark keeps it in
-the checkpoint, and here nothing is kept but the end at which `availableNow` was asked. A partition that turns up later
-is read from its beginning. Where no starting offset is given a stream begins at the earliest record: Spark asks anew
-for the start of a stream whose first batch never ended, and by then the latest is another one.
+An offset of the stream is a JSON object, `{"orders": {"0": 42}}`, as in Spark's Kafka source. Spark stores it in the
+checkpoint; the only state here is the end at which `availableNow` was requested. A partition that is created later is
+read from its beginning. Without a starting offset a stream begins at the earliest record, because Spark asks again for
+the start if the first batch did not complete, and the latest offset would be another one by then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from offsetfs.pipeline.log_directories import LogDirectories, opened
+from offsetfs.pipeline.log_directories import ScanDirectories, opened
 from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.reader import read, splits_of
 from offsetfs.pipeline.scan_range import DataLoss, Range, check_named, selected, start_of, view_of
@@ -67,8 +67,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _limited(begins, end, limit.max_rows) if isinstance(limit, ReadMaxRows) else _no_less(begins, end)
 
     def _waits(self, begins: Offsets, end: Offsets, limit: ReadLimit) -> bool:
-        """Whether more has to come before there is a micro-batch: as in Kafka's source never for the first one, nor
-        for longer than `maxTriggerDelay`. A limit that says "all" is that of a stream which shall end.
+        """Whether more records must arrive before the next micro-batch: as in Kafka's source not for the first one, and
+        at most for `maxTriggerDelay`. A limit of "all" means that the stream is about to end.
         """
         least, now = self._options.records_per_trigger_min, self._now()
         if least is None or self._target is not None or isinstance(limit, ReadAllAvailable):
@@ -93,8 +93,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found.setdefault(each.topic, {})[str(each.partition)] = end
         return found
 
-    def _begins(self, directory: LogDirectories, start: Offsets, end: Offsets) -> Offsets:
-        """Return the offset from which each partition of `end` is read next: a new one from its log start.
+    def _begins(self, directory: ScanDirectories, start: Offsets, end: Offsets) -> Offsets:
+        """Return the offset at which each partition of `end` is read next: a new one from its log start.
 
         A new partition that was deleted since has nothing left to read; `partitions` reports it.
         """
@@ -132,10 +132,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fails_on_data_loss:
             raise DataLoss(f"{partition} was deleted while it was followed; failOnDataLoss=false goes on")
 
-    def _range(self, directory: LogDirectories, wanted: Range) -> Range:
-        """Return what is left of a range.
+    def _range(self, directory: ScanDirectories, wanted: Range) -> Range:
+        """Return the remaining part of a range.
 
-        `DataLoss` if retention removed records, or if the log was cut, deleted or created again.
+        `DataLoss` if retention removed records, or if the log was truncated, deleted or created again.
         """
         try:
             log = directory.log(wanted.name)
@@ -155,14 +155,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read(partition, self._options, self._schema)
 
     def commit(self, end: Offsets) -> None:
-        """Nothing is kept here: the checkpoint knows."""
+        """Do nothing: the checkpoint has the offsets."""
 
     def stop(self) -> None:
-        """Nothing is open between calls."""
+        """Do nothing: no file is open between calls."""
 
 
 def _no_less(begins: Offsets, end: Offsets) -> Offsets:
-    """Return `end`, but nowhere below `begins`: `partitions` reports a log that was cut."""
+    """Return `end`, but not below `begins`: `partitions` reports a truncated log."""
     return {
         topic: {number: max(stop, begins[topic][number]) for number, stop in each.items()}
         for topic, each in end.items()
@@ -179,7 +179,7 @@ def _ahead(begins: Offsets, end: Offsets) -> dict[tuple[str, str], int]:
 
 
 def _limited(begins: Offsets, end: Offsets, rows_max: int) -> Offsets:
-    """Return how far about `rows_max` offsets go, shared out by how many each has left."""
+    """Return the offsets after about `rows_max` records, divided by how many each partition has left."""
     ahead = _ahead(begins, end)
     total = sum(ahead.values())
     if total <= rows_max:

@@ -1,8 +1,8 @@
-"""The process in which Spark runs one Python task after the other: what is set up in it once.
+"""Set-up of the process in which Spark runs Python tasks one after another.
 
-After each of them PySpark has all of Python's garbage collected: a walk over every object that pyspark, pyarrow, numpy
-and we have loaded, 20 ms and more, which is most of what a small task costs. What was loaded once stays, so it is taken
-out of these walks.
+PySpark runs a full garbage collection after each task: a walk over every object that pyspark, pyarrow, numpy and this
+package have loaded. It takes 20 ms or more, which is most of the cost of a small task. Loaded modules stay, so their
+objects are excluded from these walks.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TextIO
 
 @functools.cache
 def settle() -> None:
-    """Leave what is there now out of all later collections; to be called by a task when it has loaded what it needs.
+    """Exclude all current objects from later collections (`gc.freeze`). A task calls it after its imports.
 
-    Does so once in a process. Objects that come later are collected as ever.
+    Has an effect once per process. Later objects are collected as usual.
     """
     gc.collect()
     gc.freeze()
@@ -26,11 +26,11 @@ def settle() -> None:
 
 
 class _WithoutBrokenPipes(io.TextIOBase):
-    """The standard error of a task, without the stack that PySpark prints where Spark has read enough of a task.
+    """The standard error of a task, without the stack that PySpark prints when Spark has read enough of a task.
 
-    With `limit()` and `show()` the JVM closes the connection before the task has written everything. That is no fault,
-    but PySpark's daemon cannot tell: it prints the stack of a `BrokenPipeError` that begins in daemon.py. Stacks are
-    held back until their last line says which error it is; all others are passed on.
+    With `limit()` and `show()` the JVM closes the connection before the task has written everything. That is not an
+    error, but PySpark's daemon prints the stack of a `BrokenPipeError` in daemon.py. Stacks are held back until their
+    last line names the error; all others are passed on.
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -1,7 +1,7 @@
-"""The settings of a writer, and what it found of the topics it writes to.
+"""The options of a writer, and the topics that it writes to.
 
-The columns are those of Spark's Kafka sink (`key value headers topic partition`), and `timestamp`. Kafka's broker makes
-a topic when it is first written to; here the option `partitions` does, so that a slip in a name makes none.
+The columns are those of Spark's Kafka sink (`key value headers topic partition`), and `timestamp`. A Kafka broker
+creates a topic at its first write; here the option `partitions` does, so that a misspelled name creates none.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _number(values: Mapping[str, str], name: str, lowest: int) -> int | None:
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """Raise `OptionError` for a column that cannot be written, or one that is missing."""
+    """Raise `OptionError` for a column that cannot be written, or a missing one."""
     names = schema.fieldNames()
     for field in schema.fields:
         allowed = _COLUMNS.get(field.name)
@@ -118,9 +118,9 @@ def _names_of(kinds: tuple[type[DataType], ...]) -> str:
 
 
 def topic_shapes(options: WriteOptions) -> dict[str, TopicShape]:
-    """Return what is known of the topics that may be written to, making the one of the options where it is missing.
+    """Return the topics that may be written to; create the topic of the options if it is missing.
 
-    Raises `LogDirectoryLocked` here when another process holds the directory, instead of after the tasks.
+    Raises `LogDirectoryLocked` here, and not after the tasks, if another process holds the directory.
     """
     _check_free(options.path)
     if options.topic is not None and options.topic in INTERNAL_TOPICS:
@@ -139,7 +139,7 @@ def topic_shapes(options: WriteOptions) -> dict[str, TopicShape]:
 
 
 def _check_free(path: str) -> None:
-    """Raise `LogDirectoryLocked` where a mount, a broker or a command holds the directory; a publication soon ends."""
+    """Raise `LogDirectoryLocked` if a mount, a broker or a command holds the directory. A publication is waited for."""
     begun = time.monotonic()
     while (pid := LogDirectory.holder(path)) is not None and not files.exists(os.path.join(path, INTENT)):
         if time.monotonic() - begun > GRACE_SECONDS:

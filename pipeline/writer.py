@@ -27,7 +27,7 @@ from offsetfs.pipeline.write_options import WriteOptions, check_columns, topic_s
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message of a task to the driver."""
 
     staged: Staged
 
@@ -105,5 +105,5 @@ def _staged(messages: list[WriterCommitMessage | None]) -> list[Staged]:
 
 
 def _as_staged(job: Job, staged: list[Staged]) -> Job:
-    """Return the job under the id that its tasks knew: Spark makes the writer of a stream anew for each commit."""
+    """Return the job with the id that its tasks used: Spark creates the writer of a stream again for each commit."""
     return replace(job, id=staged[0].job) if staged else job

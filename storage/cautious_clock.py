@@ -40,9 +40,12 @@ class CautiousClock:
     def now_ms(self) -> int:
         with self._lock:
             reported, seconds = self._clock.now_ms(), self._clock.monotonic()
+            # The monotonic clock does not count a suspend and cannot be set, so a step of the time of day shows as a
+            # difference (decision 7).
             expected = self._trusted[0] + int((seconds - self._trusted[1]) * 1000)
             if reported - expected > JUMP_MS and not self._has_stood(seconds):
                 return expected
+            # Also for a clock that was set back: records only seem younger then, and nothing is removed too early.
             self._trusted, self._doubted_since = (reported, seconds), None
             return reported
 

@@ -41,6 +41,8 @@ BYTES_MAX = 1 << 26
 """The largest file that is read: a million partitions. Protects the memory from a planted giant."""
 
 _VERSION = 0
+# At most 19 digits, as a Java long has: Python would otherwise convert numbers of a million digits, which takes
+# seconds.
 _NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
 _EPOCH_MAX = 2**31 - 1
 
@@ -103,6 +105,8 @@ def _read_entries(path: str, parse: Callable[[list[str]], Entry]) -> list[Entry]
         count = _number(lines[1].strip(), OFFSET_MAX)
     except ValueError as error:
         raise InvalidCheckpoint(f"line 2: {error}", path=path) from None
+    # As Kafka's CheckpointFile: a torn file is refused as a whole. A partition without its entry would be recovered
+    # from offset 0, or get a log start that is too low.
     if count != len(lines) - 2:
         raise InvalidCheckpoint(f"{count} entries promised, {len(lines) - 2} found", path=path)
     return [_parse_line(path, number, line, parse) for number, line in enumerate(lines[2:], start=3)]
@@ -126,13 +130,15 @@ def _write_entries(path: str, entries: Iterable[str], *, sync_name: bool = True)
 
 @dataclass(frozen=True, slots=True)
 class CleanShutdown:
-    """The mark that the directory was left in order. Only that it exists says so; `broker_epoch` is -1 if unknown."""
+    """The clean shutdown file. Its existence means that the directory was closed cleanly; `broker_epoch` is -1 if
+    unknown.
+    """
 
     broker_epoch: int = -1
 
     @classmethod
     def read(cls, directory: str) -> CleanShutdown | None:
-        """Return the mark, or None when the directory was not left in order. Content without meaning is no error."""
+        """Return the content, None if there is no file. Invalid content is no error."""
         try:
             data = files.read_file(os.path.join(directory, CLEAN_SHUTDOWN), BYTES_MAX)
         except FileNotFoundError:
@@ -140,25 +146,26 @@ class CleanShutdown:
         try:
             content = json.loads(data)
         except (ValueError, RecursionError):
+            # Only the existence of the file counts, as in Kafka: before 3.7 it is empty.
             return cls()
         epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
         return cls(epoch if type(epoch) is int and -1 <= epoch <= OFFSET_MAX else -1)
 
     def write(self, directory: str) -> None:
-        """Leave the mark, the last thing a clean shutdown does. On disk after return.
+        """Write the file as the last step of a clean shutdown. Durable on return.
 
-        A mark that was read can be written again, so that a broker finds its own epoch.
+        Content that was read can be written again, so that a broker finds its own epoch.
         """
         text = f'{{"version":0,"brokerEpoch":{self.broker_epoch}}}'
         files.replace_file(os.path.join(directory, CLEAN_SHUTDOWN), text.encode())
 
     @staticmethod
     def remove(directory: str) -> None:
-        """Take the mark away, before the first change. Gone from the disk after return; no error if there is none."""
+        """Remove the file before the first change. Durable on return; no error if there is none."""
         path = os.path.join(directory, CLEAN_SHUTDOWN)
         if files.exists(path):
             files.remove_file(path)
-        files.sync_directory(directory)  # also where it has gone: its removal may not be on disk yet
+        files.sync_directory(directory)  # also without the file: a process killed here left a name that may come back
 
 
 # --- identities ------------------------------------------------------------------------------------------------------
@@ -184,6 +191,7 @@ def _parse_property(path: str, line: str) -> tuple[str, str]:
     return _unescape(match[1]), _unescape(match[2])
 
 
+# Possessive quantifiers (`++`): a long line that does not match would otherwise take quadratic time.
 _PROPERTY = re.compile(r"((?:[^\\=: \t]|\\[^u])++)(?:[ \t]*+(?:[=:][ \t]*+)?)((?:[^\\]|\\[^u])*+)\Z")
 
 
@@ -212,6 +220,7 @@ def read_topic_id(path: str) -> bytes | None:
 def write_topic_id(path: str, topic_id: bytes, *, sync_name: bool = True) -> None:
     """Replace a `partition.metadata` with one for `topic_id`, 16 bytes not all zero. On disk as of `replace_file`."""
     assert len(topic_id) == TOPIC_ID_SIZE and any(topic_id)
+    # Without padding, as Kafka's Uuid.toString writes it.
     text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
     content = f"version: {_VERSION}\ntopic_id: {text}"  # no newline at the end: as Kafka's
     files.replace_file(path, content.encode(), sync_name=sync_name)

@@ -1,7 +1,7 @@
-"""The two clocks of the engine: the time of day, which may jump, and a count of seconds, which may not.
+"""The two clocks of the engine: the time of day, which may jump, and a monotonic count of seconds.
 
-Retention, roll by time, compaction and producer expiry go by the time of day, because records carry it; due times and
-rate limits go by the other. Nothing else in the engine asks for the time of day, so that tests can set it.
+Retention, roll by time, compaction and producer expiration use the time of day, because records carry it. Due times and
+rate limits use the monotonic clock. No other module of the engine reads the time of day, so tests can set it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is. Kafka's `Time`, without waiting."""
+    """A source of time. Kafka's `Time`, without waiting."""
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970, UTC. May fall when the clock is set."""
 
     def monotonic(self) -> float:
-        """Return seconds since some moment; never falls."""
+        """Return seconds since an arbitrary moment; never falls."""
 
 
 class _SystemClock:
     def now_ms(self) -> int:
+        # Integers, because the float of `time.time` may be rounded to the next millisecond.
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:

@@ -1,7 +1,7 @@
-"""Every error the engine raises for the world's faults, grouped by when it happens.
+"""The errors that the engine raises, grouped by the operation that meets them.
 
-Each carries what a person needs to act: the path, the byte position, the offset where they are known, and in its
-docstring the cure. Faults of the operating system stay `OSError`. `assert` is for our own mistakes only.
+Each error carries path, byte position and offset if they are known; its docstring names the remedy. Errors of the
+operating system stay `OSError`. `assert` is for mistakes of this project only.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 
 
 class StorageError(Exception):
-    """Anything wrong with a log directory, its files, or what was asked of it."""
+    """An error of a log directory, its files, or a request."""
 
     def __init__(
         self, reason: str, *, path: str | None = None, position: int | None = None, offset: int | None = None
@@ -35,11 +35,11 @@ class StorageError(Exception):
 
 
 class NotALogDirectory(StorageError):
-    """The path is missing, no directory, or holds something else. Cure: name the directory in `log.dirs`."""
+    """The path does not exist, is not a directory, or has other content. Cure: give a directory of `log.dirs`."""
 
 
 class LogDirectoryLocked(StorageError):
-    """Another process writes here. Cure: stop it (its pid is in the message), or mount with `-o ro`."""
+    """Another process writes to the directory. Cure: stop it (the message has its pid), or mount with `-o ro`."""
 
     def __init__(self, reason: str, *, path: str | None = None, pid: int | None = None) -> None:
         super().__init__(reason, path=path)
@@ -47,11 +47,11 @@ class LogDirectoryLocked(StorageError):
 
 
 class InvalidCheckpoint(StorageError):
-    """A small text file is not what Kafka writes. Cure: the message says what is lost and what is used instead."""
+    """A small text file has invalid content. Cure: the message says what is lost and what is used instead."""
 
 
 class InvalidSnapshot(StorageError):
-    """A producer state file does not hold what its checksum says. Cure: none needed, an older one is used."""
+    """A producer snapshot does not match its checksum. Cure: none needed, an older one is used."""
 
 
 # --- when something is named ---------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class DuplicatePartition(StorageError):
 
 
 class PartitionExists(StorageError):
-    """The partition is already there. Cure: append to it, or choose another name."""
+    """The partition already exists. Cure: append to it, or choose another name."""
 
 
 # --- when a log is read --------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class OffsetBeyondSegment(StorageError):
 
 
 class CorruptIndex(StorageError):
-    """An index file that cannot be one: torn, or out of order. Cure: none needed, it is made anew from the log."""
+    """An index file is torn, or its entries are out of order. Cure: none needed, it is rebuilt from the log."""
 
 
 class UnsupportedFormat(StorageError):
@@ -116,16 +116,17 @@ class UnsupportedFormat(StorageError):
 
 
 class DecompressionLimit(StorageError):
-    """A batch inflates beyond the configured bound, or has more records or headers than are taken apart. Cure: raise
-    the bound, if the batch is to be trusted; `values` and `records.ndjson` show what has too many records."""
+    """A batch inflates beyond the limit, or has too many records or headers. Cure: raise the limit if the batch can be
+    trusted; `values` and `records.ndjson` show a batch with too many records.
+    """
 
 
 class RecordsLeftOut(StorageError):
-    """Records that belong here cannot be read. Cure: `range/` reads around them; `-o damage=skip` leaves them out."""
+    """Records at this position cannot be read. Cure: read around them with `range/`, or mount with `-o damage=skip`."""
 
 
 class WouldBlock(StorageError):
-    """Asked with `nowait`, but the answer needs the disk, or long work. Cure: ask again without, in a thread."""
+    """A call with `nowait` would need the disk, or much time. Cure: call again without it, in a thread."""
 
 
 # --- when a log is written -----------------------------------------------------------------------------------------
@@ -147,29 +148,30 @@ class UnrecoveredLog(StorageError):
     """The log could not be recovered after a crash and is read only. Cure: `offsetfs verify` names the damage."""
 
 
-class LogFenced(StorageError):
-    """An earlier write or sync failed, so nothing later is acknowledged. Cure: fix the disk, mount again."""
+class LogFailed(StorageError):
+    """An earlier write or sync failed, so the log accepts no more writes. Cure: repair the disk, mount again."""
 
 
 class PolicyViolation(StorageError):
-    """The topic's `cleanup.policy` does not allow it. Cure: add `delete` to it, or leave the records to compaction."""
+    """The topic's `cleanup.policy` does not allow the operation. Cure: add `delete` to it, or rely on compaction."""
 
 
 class NoOffsetsTopic(StorageError):
-    """`__consumer_offsets` is not there, or not all of it. Cure: let a consumer commit through the broker once; in a
-    directory without a broker mount with `-o create`."""
+    """`__consumer_offsets` does not exist, or is incomplete. Cure: let a consumer commit through the broker once; in a
+    directory without a broker, mount with `-o create`.
+    """
 
 
 class CompactionCancelled(StorageError):
-    """A round of compaction was asked to end. Cure: none, the next one begins where this one did."""
+    """A round of compaction was cancelled. Cure: none, the next round begins where this one did."""
 
 
 class SegmentsChanged(StorageError):
-    """Retention or truncation took a segment that was being rewritten. Cure: none, the next pass sees what is left."""
+    """Retention or truncation removed a segment that was being rewritten. Cure: none, the next pass repeats it."""
 
 
 class InvalidIndexAppend(StorageError):
-    """An index entry that is not beyond the last one, or does not fit. Cure: none, the caller rolls the segment."""
+    """An index entry is not beyond the last one, or does not fit. Cure: none, the caller rolls the segment."""
 
 
 # --- when a producer with an id writes (a broker's door) -----------------------------------------------------------
@@ -180,7 +182,9 @@ class InvalidProducerEpoch(StorageError):
 
 
 class OutOfOrderSequence(StorageError):
-    """A batch is missing before this one, or came twice long ago. Cure: the producer sends what is missing."""
+    """A batch before this one is missing, or this one is an old duplicate. Cure: the producer sends the missing
+    batches.
+    """
 
 
 class InvalidTransactionState(StorageError):
@@ -191,10 +195,19 @@ class CoordinatorFenced(StorageError):
     """A marker of an older transaction coordinator. Cure: none, a newer coordinator has taken over."""
 
 
+UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
+"""The errors of a batch that is damaged or cannot be read."""
+
+
 def sentence(error: Exception) -> str:
-    """Return what to print of an error: of an OSError the path and the reason, without Python's `[Errno 13]`."""
+    """Return the message of an error: of an OSError the path and the reason, without Python's `[Errno 13]`."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     name = error.filename
     place = os.fsdecode(name) if isinstance(name, str | bytes) else ""
     return f"{place}: {error.strerror}" if place else error.strerror
+
+
+def counted(count: int, singular: str, plural: str | None = None) -> str:
+    """Return `count` and the noun in the form that fits it; `plural` where it is not `singular` and an s."""
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"

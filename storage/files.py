@@ -1,10 +1,9 @@
 """The one seam to the disk: everything the engine does to files goes through this module.
 
-It is small so that tests can put a simulated disk in its place. Every call is synchronous; nothing here retries,
-caches or interprets bytes. All that is remembered is which directories could not be synced, and
-who can close files at the limit of open files (`reclaim_with`). Files are opened with
-O_NOFOLLOW and O_CLOEXEC and must be regular: links, FIFOs and devices planted in a log directory are
-refused by name.
+It is small so that tests can replace the disk with a simulated one. Every call is synchronous; nothing here retries,
+caches or interprets bytes. The only state is the list of directories that could not be synced, and the functions that
+close files at the limit of open files (`reclaim_with`). Files are opened with O_NOFOLLOW and O_CLOEXEC and must be
+regular: links, FIFOs and devices that were planted in a log directory are refused with their path.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from offsetfs.storage.errors import WouldBlock
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # O_NONBLOCK: opening a planted FIFO must not wait
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _NOT_REGULAR = {errno.ELOOP: "a symbolic link, not a regular file", errno.ENXIO: "not a regular file"}
-"""What the kernel answers for a link and for a socket, in words that are about the file."""
+"""The errnos of open(2) for a link and for a socket, with a reason that describes the file."""
 
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 _BLOCK_BYTES = 512  # of st_blocks, whatever the file system's are
 
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
-"""The process, or the system, has as many files open as it may: nothing was opened, and nothing was changed."""
+"""The errnos at the limit of open files, of the process or of the system. The call has changed nothing."""
 
 _RECLAIMS_MAX = 4
 _reclaimers: list[weakref.WeakMethod[Callable[[], bool]]] = []
@@ -40,10 +39,10 @@ T = TypeVar("T")
 
 
 def reclaim_with(reclaim: Callable[[], bool]) -> None:
-    """At the limit of open files, call `reclaim` before an open fails: it closes what can be opened again later.
+    """Call `reclaim` at the limit of open files, before an open fails. It closes files that can be reopened.
 
-    `reclaim`, a bound method, returns whether it closed anything. It is called in any thread, whatever locks the caller
-    of the open holds, for as long as its object lives.
+    `reclaim` is a bound method and returns whether it closed any. It is called in any thread, which may hold any lock,
+    as long as its object exists.
     """
     _reclaimers[:] = [each for each in _reclaimers if each() is not None]
     _reclaimers.append(weakref.WeakMethod(reclaim))
@@ -55,7 +54,7 @@ def _reclaim() -> bool:
 
 
 def _within_limit(open_: Callable[[], T]) -> T:
-    """Return `open_()`; where it fails for want of a descriptor, have some closed and try again."""
+    """Return `open_()`. If no descriptor is free, close files that can be reopened, and try again."""
     for _ in range(_RECLAIMS_MAX):
         try:
             return open_()
@@ -88,8 +87,9 @@ class File:
     def read(self, position: int, size: int, *, nowait: bool = False) -> bytearray:
         """Return up to `size` bytes from `position`; fewer only at the end of the file.
 
-        With `nowait` nothing waits for the disk: `WouldBlock` when the page cache does not hold all of it.
+        With `nowait`, `WouldBlock` if the page cache does not hold all of them.
         """
+        # A new buffer for each read, because batches keep views of it after this call has returned.
         buffer = bytearray(size)
         count = self.read_into(memoryview(buffer), position, nowait=nowait)
         if count < size:
@@ -101,22 +101,36 @@ class File:
         done, size = 0, len(buffer)
         while done < size:
             try:
+                # RWF_NOWAIT: the kernel returns EAGAIN where the page cache lacks a byte. So the event loop may read
+                # what is cached; a hand-over to a thread costs more than such a read (0.2 ms).
                 count = os.preadv(self.fd, [buffer[done:]], position + done, os.RWF_NOWAIT if nowait else 0)
             except BlockingIOError:
                 raise WouldBlock("not in the page cache", path=self.path, position=position) from None
             except OSError as error:
-                if nowait and error.errno == errno.EOPNOTSUPP:  # a file system that cannot tell: let a thread ask
-                    raise WouldBlock("cannot tell", path=self.path, position=position) from None
+                if nowait and error.errno == errno.EOPNOTSUPP:  # RWF_NOWAIT is not supported: read in a thread
+                    raise WouldBlock(
+                        "the file system does not support RWF_NOWAIT", path=self.path, position=position
+                    ) from None
                 raise
+            # A short read is not the end of the file: with RWF_NOWAIT the kernel also stops at the first page that is
+            # not cached.
             if count == 0:
                 break
             done += count
         return done
 
+    def send(self, socket: int, position: int, size: int) -> int:
+        """Send up to `size` bytes from `position` to a socket, uncopied; return how many; 0 at the end of the file.
+
+        Raises BlockingIOError where the socket takes nothing now. May wait for the disk.
+        """
+        return os.sendfile(socket, self.fd, position, size)
+
     def write(self, position: int, data: Buffer) -> None:
-        """Write all of `data` at `position`. Not on disk before `sync`. On an error some of it may be there."""
+        """Write all of `data` at `position`. Durable after `sync`. After an error a part of it may be in the file."""
         view = memoryview(data)
         while view:
+            # A disk that becomes full accepts a part of the bytes; only the next call returns ENOSPC.
             count = os.pwrite(self.fd, view, position)
             view = view[count:]
             position += count
@@ -124,16 +138,16 @@ class File:
     def truncate(self, size: int) -> None:
         os.ftruncate(self.fd, size)
 
-    def set_aside(self, position: int, size: int) -> None:
-        """Have room on the disk for `size` bytes from `position` on, behind the end, where writing then costs less.
+    def preallocate(self, position: int, size: int) -> None:
+        """Allocate disk blocks for `size` bytes from `position` on, beyond the end, so that writes cost less.
 
-        The file gets no longer, and `truncate` to the length that it has gives the room back; nothing else does.
-        OSError ENOSPC, EDQUOT, EFBIG, and EOPNOTSUPP or another one where the file system has no such thing.
+        The size of the file stays the same. Only `truncate` to that size releases the blocks. OSError ENOSPC, EDQUOT,
+        EFBIG, and EOPNOTSUPP or another errno if the file system does not support it.
         """
         _fallocate(self.fd, _KEEP_SIZE, position, size)
 
-    def has_room_behind(self, size: int) -> bool:
-        """Whether more than `size` bytes are taken on the disk behind the end."""
+    def has_blocks_beyond_end(self, size: int) -> bool:
+        """Whether more than `size` bytes of disk blocks are allocated beyond the end."""
         status = os.fstat(self.fd)
         return status.st_blocks * _BLOCK_BYTES > status.st_size + size
 
@@ -143,6 +157,8 @@ class File:
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
+        # First the attribute, then the system call: a second close would hit a descriptor that another thread has
+        # opened under the same number since.
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
@@ -163,28 +179,34 @@ def _fallocate(fd: int, mode: int, position: int, size: int) -> None:
 
 
 def open_file(path: str, *, writable: bool = False, create: bool = False) -> File:
-    """Open a regular file; with `create` it is made when missing (its name survives only `sync_directory`)."""
+    """Open a regular file; with `create`, create a missing one, whose name is durable after `sync_directory`."""
     flags = _FLAGS | (os.O_RDWR if writable or create else os.O_RDONLY) | (os.O_CREAT if create else 0)
     try:
         file = File(path, _open(path, flags, 0o640))
     except OSError as error:
+        # The kernel's texts for a link or socket in the place of a segment ("too many levels of symbolic links", "no
+        # such device") do not say what is wrong with the file.
         if error.errno not in _NOT_REGULAR:
             raise
         raise OSError(errno.EINVAL, _NOT_REGULAR[error.errno], path) from None
     status = file.stat()
+    # Checked on the descriptor and not on the path, which may be replaced between the two calls.
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
-    if create and status.st_size == 0 and status.st_nlink == 1:  # else it may be a file of another directory, too
+    if (
+        create and status.st_size == 0 and status.st_nlink == 1
+    ):  # otherwise it may have a name in another directory as well
         give_to_owner(path, file.fd)
     return file
 
 
 def create_file(path: str) -> File:
-    """Make a new empty file, open for writing; its name survives only `sync_directory`.
+    """Create an empty file, open for writing; its name is durable after `sync_directory`.
 
-    What had the name is removed first and never opened: a hard or symbolic link that was planted there leads to a file
-    that is not ours to write to. FileExistsError where another process makes one at the same moment.
+    An existing file is removed and never opened, because a planted hard or symbolic link would lead to a foreign file.
+    FileExistsError if another process creates one at the same moment.
     """
+    # O_EXCL, because a hard link that was planted under the name of a new file would be written through.
     flags = _FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL
     try:
         file = File(path, _open(path, flags, 0o640))
@@ -206,10 +228,11 @@ def created(path: str) -> Iterator[File]:
 
 
 def give_to_owner(path: str, fd: int | None = None) -> None:
-    """Give what root made to the owner of the directory: a broker that runs as `kafka` must be able to open it."""
+    """Give a file that root created to the owner of the directory, such as `kafka`, whose broker must open it."""
+    # Kafka runs as a user of its own. A file that root leaves in its directory stops the broker at its next start.
     parent = os.stat(os.path.dirname(path) or ".")
     if os.geteuid() == 0 and parent.st_uid != 0:
-        if fd is not None:  # the name may stand for another file by now
+        if fd is not None:  # the name may refer to another file by now
             os.fchown(fd, parent.st_uid, parent.st_gid)
         else:
             os.chown(path, parent.st_uid, parent.st_gid, follow_symlinks=False)
@@ -226,40 +249,47 @@ def opened(path: str, *, writable: bool = False, create: bool = False) -> Iterat
 
 
 def read_file(path: str, bytes_max: int = 1 << 26) -> bytes:
-    """Return a small file whole; EFBIG above `bytes_max`, so that a planted giant cannot fill the memory."""
+    """Return the content of a small file; EFBIG above `bytes_max`, so that a planted file cannot fill the memory."""
     with opened(path) as file:
         size = file.size()
+        # The size is checked before memory is allocated for it.
         if size > bytes_max:
             raise OSError(errno.EFBIG, f"larger than {bytes_max} bytes", path)
         return bytes(file.read(0, size))
 
 
 def replace_file(path: str, data: bytes, *, sync_name: bool = True) -> None:
-    """Put `data` in the place of `path`: whole and on disk after return, the old content or the new before.
+    """Replace the content of `path` atomically. Durable on return; a crash before leaves the old or the new content.
 
-    With `sync_name` false the caller syncs the directory: until then it may still be the old content.
+    With `sync_name` false, the new content is durable once the caller has synced the directory.
     """
     temporary = path + ".tmp"
     with created(temporary) as file:
+        # The new file gets the permissions of the old one, so that the programs that could read it still can.
         with contextlib.suppress(FileNotFoundError):
             os.fchmod(file.fd, stat.S_IMODE(os.lstat(path).st_mode))
         file.write(0, data)
+        # The data must be on disk before the rename is: ext4 may write the rename first, and a power cut would leave an
+        # empty file under the final name.
         file.sync()
+    # Only after the data is synced: ext4 may write the rename to disk first, and a power cut would leave an empty file.
     os.replace(temporary, path)
     if sync_name:
         sync_directory(os.path.dirname(path))
 
 
 def sync_directory(path: str) -> None:
-    """Make creations, renames and removals in `path` survive power loss.
+    """Make creations, renames and removals in `path` durable.
 
-    Once that has failed it fails until `trust`: the system tells of what it could not write once, and a later sync,
-    which finds nothing to do, would claim success for names that are not on disk.
+    After a failure, every later call for the directory fails until `trust`: the kernel reports a failed write once, and
+    a later sync, which finds nothing to write, would report success for names that are not on disk.
     """
     fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         status = os.fstat(fd)
         identity = status.st_dev, status.st_ino
+        # Linux reports a failed write of the page cache once per open file, and marks the page clean. A second fsync
+        # would return success without having written anything.
         if identity in _distrusted:
             raise OSError(_distrusted[identity][1], "an earlier sync of this directory failed", path)
         try:
@@ -276,7 +306,7 @@ _distrusted: dict[tuple[int, int], tuple[str, int]] = {}
 
 
 def trust(path: str) -> None:
-    """Allow syncs of the directories in and below `path` again, because their content is read again."""
+    """Allow syncs of `path` and of the directories below it again, because their content is read again."""
     for identity, (directory, _) in list(_distrusted.items()):
         if directory == path or directory.startswith(path + os.sep):
             _distrusted.pop(identity, None)
@@ -287,6 +317,8 @@ def locked_directory(path: str) -> Iterator[None]:
     """Hold a lock on a directory, waiting for its holder. The kernel releases the lock of a process that dies."""
     fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        # The directory itself is locked, so that no additional file is needed in a directory that may belong to a
+        # broker.
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:
@@ -294,13 +326,14 @@ def locked_directory(path: str) -> Iterator[None]:
 
 
 def make_directory(path: str) -> None:
-    """Make a directory; its name survives only `sync_directory` of the one above."""
+    """Create a directory; its name is durable after `sync_directory` of its parent."""
     os.mkdir(path, 0o750)
     give_to_owner(path)
 
 
 def make_private_directory(path: str) -> None:
     """Create a directory with access for its owner only. EPERM for one of another user, ENOTDIR for a link."""
+    # Another user may have created the directory first, in a world-writable place such as /tmp: hence the checks below.
     with contextlib.suppress(FileExistsError):
         os.makedirs(path, mode=0o700)
     fd = _open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -317,8 +350,9 @@ def make_private_directory(path: str) -> None:
 def put_private(path: str, data: Buffer) -> None:
     """Replace the content of `path` atomically, with access for its owner only; concurrent calls are safe.
 
-    It need not survive power loss. When this is killed a file may be left whose name ends in `.tmp`.
+    Not synced. If the process is killed, a file whose name ends in `.tmp` may remain.
     """
+    # A random name, because several mounts of one user write to the same cache at the same time.
     temporary = f"{path}.{os.urandom(8).hex()}.tmp"
     file = File(temporary, _open(temporary, _FLAGS | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
@@ -333,7 +367,7 @@ def put_private(path: str, data: Buffer) -> None:
 
 
 def remove_directory(path: str) -> None:
-    """Remove an empty directory; its name is gone for good only after `sync_directory` of the one above."""
+    """Remove an empty directory; the removal is durable after `sync_directory` of its parent."""
     status = os.lstat(path)
     os.rmdir(path)
     _distrusted.pop((status.st_dev, status.st_ino), None)  # another directory may get the inode number
@@ -341,71 +375,75 @@ def remove_directory(path: str) -> None:
 
 @contextlib.contextmanager
 def temporary_directory() -> Iterator[str]:
-    """A directory elsewhere, for what a reader needs and may not write; gone with all in it at the end of the block."""
+    """A temporary directory for files of a reader that may not write to the log directory; removed after the block."""
     with tempfile.TemporaryDirectory(prefix="offsetfs-") as path:
         yield path
 
 
 def rename(source: str, target: str) -> None:
-    """Give a file or directory another name, in the place of one that has it; survives only `sync_directory`."""
+    """Rename a file or directory, replacing an existing one; durable after `sync_directory`."""
     os.rename(source, target)
 
 
 def remove_file(path: str) -> None:
-    """Remove a file; its name is gone for good only after `sync_directory`."""
+    """Remove a file; durable after `sync_directory`."""
     os.unlink(path)
 
 
 def set_modified(path: str, modified_ns: int) -> None:
-    """Let a file have been changed last at `modified_ns`, nanoseconds since 1970; survives as its size does."""
+    """Set the modification time to `modified_ns`, nanoseconds since 1970; durable when the file size is."""
     os.utime(path, ns=(modified_ns, modified_ns), follow_symlinks=False)
 
 
 def free_bytes(path: str) -> int:
-    """Return how many bytes a writer may still take of the file system that `path` lies on."""
+    """Return the free bytes of the file system of `path`, as a user without privileges may use them."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
 
 
 def names(path: str) -> list[str]:
-    """Return the names in a directory, in no order."""
+    """Return the names in a directory, unsorted."""
     return _within_limit(lambda: os.listdir(path))
 
 
 def names_with_inodes(path: str) -> list[tuple[str, int]]:
-    """Return (name, inode number) of what is in a directory, in no order; costs no stat of any of it."""
+    """Return (name, inode number) of the entries of a directory, unsorted; makes no stat call."""
     with _within_limit(lambda: os.scandir(path)) as entries:
+        # getdents already returns the inode numbers. They tell a replaced segment from the old one where the
+        # modification time of the directory does not (kernels before 6.13 have ticks of some milliseconds).
         return [(entry.name, entry.inode()) for entry in entries]
 
 
 def directory_names(path: str) -> list[str]:
-    """Return the names of the directories in a directory, in no order; links to directories are not among them."""
+    """Return the names of the subdirectories of a directory, unsorted, without links to directories."""
     with _within_limit(lambda: os.scandir(path)) as entries:
         return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def status(path: str) -> os.stat_result:
-    """Return size, times and inode number of what has the name, be it a link."""
+    """Return size, times and inode number; of a link, its own."""
     return os.lstat(path)
 
 
 def is_directory(path: str) -> bool:
-    """Whether the name stands for a directory, and not for a link to one."""
+    """Whether `path` is a directory; False for a link to one. OSError if the disk cannot report it."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError as error:
+        # EIO does not mean that the name is missing. Retention once skipped a segment because of that, and the log
+        # start offset fell back.
         if error.errno not in _NOT_THERE:
             raise
         return False
 
 
 def real_path(path: str) -> str:
-    """Return the absolute path without links on the way."""
+    """Return the absolute path, with symbolic links resolved."""
     return os.path.realpath(path)
 
 
 def exists(path: str) -> bool:
-    """Whether the name is there, whatever it stands for. OSError where the disk cannot tell: no is an answer, too."""
+    """Whether a file of any kind has the name. OSError if the disk cannot report it."""
     try:
         os.lstat(path)
     except OSError as error:

@@ -29,6 +29,7 @@ def for_each(items: Sequence[T], action: Callable[[T], None]) -> None:
         for item in items:
             action(item)
         return
+    # A deque, because `popleft` is atomic in CPython: the threads need no lock for it.
     waiting, failures = deque(enumerate(items)), dict[int, Exception]()
 
     def work() -> None:
@@ -42,6 +43,8 @@ def for_each(items: Sequence[T], action: Callable[[T], None]) -> None:
             except Exception as error:
                 failures[number] = error
 
+    # Recovery once failed at `ulimit -u`, because it needed at least one new thread. Hence the calling thread works,
+    # too.
     threads = start_some(work, min(THREADS, len(items)) - 1)
     try:
         work()
@@ -49,6 +52,7 @@ def for_each(items: Sequence[T], action: Callable[[T], None]) -> None:
         for thread in threads:
             thread.join()
     if failures:
+        # The error of the first item, so that the result does not depend on which thread was faster.
         raise failures[min(failures)]
 
 

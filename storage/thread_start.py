@@ -18,16 +18,18 @@ import weakref
 from collections.abc import Callable
 
 START_S_MAX = 10.0
-"""After this long a thread that has not begun is given up, whatever the reason."""
+"""The time after which a thread that has not begun is given up."""
 
 POLL_S = 0.01
 
 THREAD_BYTES = 24 << 20
-"""The addresses that must be free, where they are limited: a stack, and what is allocated until the thread runs."""
+"""The free addresses that a start needs if addresses are limited: a stack, and allocations before the thread runs."""
 
 
 class ThreadNotStarted(OSError):
-    """No thread took the work, which has not begun. Remedy: raise `ulimit -v` or `ulimit -u`, or try again later."""
+    """No thread could be started, and the work has not begun. Remedy: raise `ulimit -v` or `ulimit -u`, or try again
+    later.
+    """
 
     def __init__(self) -> None:
         reason = "no thread could be started: the limit of memory (ulimit -v) or of processes (ulimit -u) is reached"
@@ -48,7 +50,7 @@ class StartedThread:
         self._ended.acquire()
 
     def join(self) -> None:
-        """Return when the work has ended."""
+        """Wait until the work has ended."""
         with self._ended:
             return
 
@@ -67,7 +69,11 @@ class StartedThread:
 
     def _wait(self, argument: weakref.ref[_Argument]) -> None:
         deadline = time.monotonic() + START_S_MAX
+        # There is no event for a thread that ends before it runs Python code, so this polls. A thread that starts sets
+        # `_begun` at once.
         while not self._begun.acquire(timeout=POLL_S):
+            # The reference count of the argument falls to zero when CPython discards the thread, whether or not its
+            # function was called.
             is_gone = argument() is None
             if (is_gone or time.monotonic() > deadline) and self._is_withdrawn():
                 raise ThreadNotStarted
@@ -86,6 +92,7 @@ class _Argument:
 
 def start(work: Callable[[], None]) -> StartedThread:
     """Return a thread that runs `work`, which handles its own errors; `ThreadNotStarted` when there can be none."""
+    # pthread_create may succeed, and the new thread may then fail to allocate its Python state and end without a sign.
     if not _has_addresses():
         raise ThreadNotStarted
     thread = StartedThread(work)
@@ -93,9 +100,11 @@ def start(work: Callable[[], None]) -> StartedThread:
         argument = _Argument(thread)
         life = weakref.ref(argument)
         _thread.start_new_thread(_run, (argument,))
+        # Only the new thread may hold the argument; otherwise the weak reference would never become dead.
         del argument
         thread._wait(life)
     except (RuntimeError, MemoryError) as error:
+        # `start_new_thread` may raise after the thread has begun; then its work runs and must not run twice.
         if thread._is_withdrawn():
             raise ThreadNotStarted from error
     return thread

@@ -63,7 +63,7 @@ def unclean_copy(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
-    """What a read-only mount keeps, and logs of Spark, go into folders of this run, not into those of who runs it."""
+    """What a read-only mount keeps, and logs of Spark, go into folders of this run, not into those of its user."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
@@ -129,7 +129,7 @@ def expect_log(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 
 class _LogWatch(logging.Handler):
-    """Collects the warnings and errors of one test, and tells which were not expected, or expected and did not come."""
+    """Collects the warnings and errors of one test; reports unexpected ones, and expected ones that did not come."""
 
     def __init__(self, item: pytest.Item) -> None:
         super().__init__(logging.WARNING)

@@ -27,7 +27,7 @@ from offsetfs.storage.segments import preallocation
 
 @dataclass(slots=True)
 class SimStatus:
-    """What `stat` tells."""
+    """What `stat` reports."""
 
     st_mode: int
     st_ino: int

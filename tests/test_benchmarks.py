@@ -2,6 +2,8 @@
 
 import functools
 import json
+import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -253,3 +255,28 @@ def run_quickly(rows: Sequence[Row], place: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(f"\n{row.name:<22}" in done.stdout for row in rows)
     assert not list(place.glob("data-*"))
+
+
+@pytest.mark.mount
+def test_a_checkout_is_compared_with_itself_in_turn(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "run.py"), "--before", str(ROOT), "--rounds", "1", "--count", "500"]
+    done = subprocess.run(
+        [*command, "--exactly", "record"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OFFSETFS_BENCH_DIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^record +[0-9.]+ +[0-9.]+  [0-9.]+× \([0-9.]+ to [0-9.]+\) µs", done.stdout, re.MULTILINE)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.mount
+def test_a_checkout_that_cannot_be_measured_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    command = [sys.executable, str(BENCHMARKS / "run.py"), "--before", str(tmp_path), "--exactly", "start"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert f"not measured: {tmp_path} ended with 1" in done.stdout and "No module named 'bench'" in done.stderr

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("docs", "scripts", "tests", "cli", "fs", "library", "pipeline", "storage")
+FOLDERS = ("docs", "scripts", "tests", "broker", "cli", "fs", "library", "pipeline", "protocol", "storage")
 GENERATED = {".so", ".c", ".pyc"}
 
 pytestmark = pytest.mark.mount
@@ -71,7 +71,7 @@ def test_the_source_distribution_has_code_docs_scripts_and_tests(built: Path) ->
 def test_the_wheel_has_the_compiled_modules_and_the_pages_and_no_tests(built: Path) -> None:
     with zipfile.ZipFile(only(built, "*.whl")) as wheel:
         names = wheel.namelist()
-    for source in ROOT.glob("storage/*/_*.pyx"):
+    for source in ROOT.glob("storage/native/*.pyx"):
         module = f"offsetfs/{source.relative_to(ROOT).with_suffix('')}."
         assert any(name.startswith(module) and name.endswith(".so") for name in names), source
     assert {"offsetfs/py.typed", "offsetfs/cli/installed/semantics.md", "pyspark_offsetfs/__init__.py"} <= set(names)
@@ -127,7 +127,7 @@ def test_the_version_and_the_place_of_the_code_are_those_of_the_wheel(installed:
     assert where.is_relative_to(installed.bin.parent)
     version = installed.python("import importlib.metadata as m; print(m.version('offsetfs'))").strip()
     assert version in installed("offsetfs", "--version")
-    installed.python("import offsetfs.storage.records._codec, offsetfs.storage.records._json_lines")
+    installed.python("import offsetfs.storage.native.codec, offsetfs.storage.native.json_lines")
 
 
 def test_a_log_is_mounted_read_appended_to_and_unmounted(installed: Installed, mounted: Path) -> None:

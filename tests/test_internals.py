@@ -1,4 +1,4 @@
-"""The pages of docs/internals name functions of the code; each of them exists."""
+"""Every file and function of the code that README, CONTRIBUTING or a page of docs names exists."""
 
 import ast
 import functools
@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted((ROOT / "docs" / "internals").glob("*.md")), ROOT / "CONTRIBUTING.md"]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 
 
 def named() -> list[tuple[str, str, str]]:
@@ -19,7 +19,6 @@ def named() -> list[tuple[str, str, str]]:
     return [
         (page.name, path, name)
         for page in PAGES
-        if page.exists()
         for path, name in sorted(set(re.findall(r"`([\w/]+\.py):([\w.]+)`", page.read_text())))
     ]
 
@@ -41,6 +40,12 @@ def _defined(node: ast.AST, prefix: str) -> Iterator[str]:
 def test_a_page_names_a_function_that_exists(page: str, path: str, name: str) -> None:
     assert (ROOT / path).is_file(), f"{page} names {path}"
     assert name in definitions(path), f"{page} names {path}:{name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_names_files_that_exist(page: Path) -> None:
+    paths = re.findall(r"`((?:\w+/)+[\w-]+\.(?:pyx?|pxd))(?::[\w.]+)?`", page.read_text())
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
 
 
 def test_the_lives_of_five_operations_are_traced() -> None:

@@ -1,4 +1,4 @@
-"""The table of known mistakes: each fits the code as it is, and docs/evidence/mutants.md tells of each."""
+"""The table of known mistakes: each fits the code as it is, and docs/evidence/mutants.md shows of each."""
 
 from pathlib import Path
 
@@ -19,6 +19,7 @@ def line(mutant: Mutant) -> str:
 def test_a_mistake_fits_the_code_and_its_test_is_there(mutant: Mutant) -> None:
     source = (ROOT / mutant.file).read_text()
     assert mutant.applied(source) != source
+    compile(mutant.applied(source), mutant.file, "exec")  # a mistake that does not load proves nothing of its test
     file, _, test = mutant.test.partition("::")
     assert f"def {test.partition('[')[0]}(" in (ROOT / file).read_text()
 

@@ -164,7 +164,7 @@ def test_a_sync_that_failed_has_given_up_what_it_was_to_cover() -> None:
             file.sync()
         file.write(512, b"kept")
         file.sync()
-        assert file.read(0, 4) == b"lost", "who reads it sees it until the power goes"
+        assert file.read(0, 4) == b"lost", "readers see it until the power goes"
     left = {(each["a"][:4] == b"lost", each["a"][512:516]) for each in cuts(disk)}
     assert left == {(True, b"kept"), (False, b"kept")}
 

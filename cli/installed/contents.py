@@ -1,4 +1,4 @@
-"""Which files are installed, where, with what in them."""
+"""The files that are installed: paths and contents."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offsetfs.cli import mount_helper
-from offsetfs.cli.completion_scripts import script
+from offsetfs.cli import mount_helper, root_command
+from offsetfs.cli.completion.scripts import script
 from offsetfs.cli.installed import manual_pages, units
 
 MARK = "Written by offsetfs install-helper, and removed by offsetfs install-helper --remove."
@@ -35,9 +35,9 @@ def contents(prefix: str, interpreter: str) -> list[Installed]:
         *_command(prefix, interpreter),
         *_mount_scripts(prefix, interpreter),
         *_manual(share),
-        Installed(f"{share}/bash-completion/completions/offsetfs", _marked(script("bash"))),
-        Installed(f"{share}/zsh/site-functions/_offsetfs", _marked(script("zsh"))),
-        Installed(f"{share}/fish/vendor_completions.d/offsetfs.fish", _marked(script("fish"))),
+        Installed(f"{share}/bash-completion/completions/offsetfs", _marked(script("bash", root_command))),
+        Installed(f"{share}/zsh/site-functions/_offsetfs", _marked(script("zsh", root_command))),
+        Installed(f"{share}/fish/vendor_completions.d/offsetfs.fish", _marked(script("fish", root_command))),
         *_units(prefix, interpreter),
     ]
 

@@ -1,7 +1,7 @@
-"""Putting the files into a system, and taking them away again.
+"""Installs the files into a system, and removes them.
 
-A file is only ever written where there is none, or one that we wrote and that is unchanged: the ledger knows. Files
-are written beside their place and renamed, so that no reader sees half of one.
+A file is written only where there is none, or one that an earlier installation wrote and that is unchanged (`ledger`).
+Files are written under a temporary name and renamed, so that readers never see a part of one.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from offsetfs.cli.exit_codes import FAILED, Failure
 from offsetfs.cli.installed.contents import MARK, Installed
 from offsetfs.cli.installed.ledger import Ledger, digest
 
-Tell = Callable[[str, str], None]
+ReportStep = Callable[[str, str], None]
 """Called with what is done (`wrote`, `unchanged`, `removed`, `kept`) and the path it is done to."""
 
 
 class Installation:
-    """The files below `root`, whose ledger is at `ledger_path`. `dry_run`: only tell."""
+    """The files below `root`, whose ledger is at `ledger_path`. `dry_run`: only report."""
 
-    def __init__(self, root: str, prefix: str, tell: Tell, *, force: bool, dry_run: bool) -> None:
+    def __init__(self, root: str, prefix: str, report: ReportStep, *, force: bool, dry_run: bool) -> None:
         self._root = root.rstrip("/")
         self._ledger_path = f"{prefix}/share/offsetfs/installed"
-        self._tell = tell
+        self._report = report
         self._force = force
         self._dry_run = dry_run
         text = self._read(self._ledger_path)
@@ -76,7 +76,7 @@ class Installation:
     def _write(self, each: Installed) -> None:
         content = each.content.encode()
         is_there = self._read(each.path) == content
-        self._tell("unchanged" if is_there else "would write" if self._dry_run else "wrote", each.path)
+        self._report("unchanged" if is_there else "would write" if self._dry_run else "wrote", each.path)
         if self._dry_run:
             return
         if not is_there:
@@ -87,10 +87,10 @@ class Installation:
     def _remove(self, path: str) -> None:
         content = self._read(path)
         if content is not None and not self._force and not self._is_as_written(path, content):
-            self._tell("kept, changed since it was written (--force removes it)", path)
+            self._report("kept, changed since it was written (--force removes it)", path)
             return
         if content is not None:
-            self._tell("would remove" if self._dry_run else "removed", path)
+            self._report("would remove" if self._dry_run else "removed", path)
         if not self._dry_run:
             if content is not None:
                 os.unlink(self._root + path)
@@ -101,7 +101,7 @@ class Installation:
         with contextlib.suppress(OSError):
             if not self._dry_run:
                 os.rmdir(self._root + path)
-                self._tell("removed", path)
+                self._report("removed", path)
 
     def _make_directories(self, path: str) -> None:
         if path == "/":

@@ -1,7 +1,7 @@
-"""What was installed, written down: `PREFIX/share/offsetfs/installed`, in the format of sha256sum(1).
+"""The list of installed files: `PREFIX/share/offsetfs/installed`, in the format of sha256sum(1).
 
-With it --remove takes away exactly what was written, also when that was an earlier version with other files, and a
-file that was changed since is known from one that is as it was. Directories that had to be made stand in comments.
+With it --remove removes exactly the files that were written, also those of an earlier version, and recognizes files
+that have changed since. Directories that the installation created are listed in comments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The manual: offsetfs(1), a page for each verb, mount.offsetfs(8), out of the commands' own --help; and the documents.
+"""The manual: offsetfs(1), a page for each verb, mount.offsetfs(8), generated from --help; and the documents.
 
 A help text is paragraphs; behind `\\b` lines that stay as they are. Of those, blocks with columns are tables of options
 and become lists, the others examples. What begins with `Exit codes:` has its section.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import click
 
 from offsetfs import __version__
-from offsetfs.cli import VERBS, commands, mount_helper
+from offsetfs.cli import VERBS, mount_helper, root_command
 from offsetfs.cli.installed import markdown
 from offsetfs.cli.installed.roff import Page
 
@@ -73,15 +73,15 @@ def _document(name: str) -> Page:
 
 
 def _overview() -> Page:
-    ctx = click.Context(commands, info_name=PROGRAM, **commands.context_settings)
-    page = Page(PROGRAM, 1, _RELEASE, summary=_as_summary(_blocks(commands)[0].text))
+    ctx = click.Context(root_command, info_name=PROGRAM, **root_command.context_settings)
+    page = Page(PROGRAM, 1, _RELEASE, summary=_as_summary(_blocks(root_command)[0].text))
     _synopsis(page, ctx)
-    _description(page, commands)
+    _description(page, root_command)
     page.heading("COMMANDS")
     for verb, line in VERBS.items():
         page.term(f"{PROGRAM} {verb}", f"{line} See {PROGRAM}-{verb}(1).")
     _options(page, ctx)
-    _ending(page, commands)
+    _ending(page, root_command)
     _files(page, _FILES)
     page.heading("SEE ALSO")
     page.paragraph(
@@ -104,8 +104,8 @@ def _verb_page(ctx: click.Context, line: str) -> Page:
 
 
 def _context_of(verb: str) -> click.Context:
-    group = click.Context(commands, info_name=PROGRAM, **commands.context_settings)
-    command = commands.get_command(group, verb)
+    group = click.Context(root_command, info_name=PROGRAM, **root_command.context_settings)
+    command = root_command.get_command(group, verb)
     assert command is not None
     return click.Context(command, info_name=verb, parent=group)
 

@@ -1,4 +1,4 @@
-"""Manual pages out of the project's Markdown documents, which the package carries.
+"""Manual pages from the Markdown documents in the package.
 
 Reads what these documents use: headings, paragraphs, lists, numbered lists, tables, indented blocks, `code`, **bold**
 and links, whose address is left out. Anything else is a paragraph.

@@ -34,7 +34,7 @@ class Page:
         self._lines.append(f".SH {escaped(title)}")
 
     def paragraph(self, text: str) -> None:
-        """Add a paragraph, whose lines are filled anew."""
+        """Add a paragraph, whose lines are filled again."""
         self._lines += [".PP", escaped(" ".join(text.split()))]
 
     def item(self, text: str) -> None:

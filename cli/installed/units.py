@@ -1,6 +1,6 @@
 """The systemd units: `offsetfs@NAME.service`, one for the system, one for users, `NAME.conf` says what to mount.
 
-An instance named by a path could say one path only; a mount has two and options. So an administrator writes
+The name of an instance can hold one path only; a mount has two, and options. So an administrator writes
 
     /etc/offsetfs/kafka.conf        LOGDIR=/var/lib/kafka/data
                                     MNT=/mnt/kafka

@@ -35,17 +35,13 @@ from offsetfs.fs.appends.framing import Taken
 from offsetfs.fs.appends.free_space import FreeSpace
 from offsetfs.fs.appends.shared_sync import SharedSync, Unsynced, Writer
 from offsetfs.fs.appends.writer_queue import WriterQueue
-from offsetfs.fs.counters import Counters
-from offsetfs.fs.error_log import ErrorLog
-from offsetfs.fs.errors import errno_of
+from offsetfs.fs.nodes import Buffer
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.directory.log_directories import AnyLogDirectory
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import HEADER_SIZE
-from offsetfs.storage.records.batch_builder import BatchBuilder, Buffer, record_size
-from offsetfs.storage.records.batch_writer import bytes_max_within
-from offsetfs.storage.records.json_values import TEXT
+from offsetfs.fs.reporting.counters import Counters
+from offsetfs.fs.reporting.error_log import ErrorLog
+from offsetfs.fs.reporting.errors import errno_of
+from offsetfs.storage import AnyLogDirectory, BatchBuilder, Log, TopicPartition, record_size
+from offsetfs.storage.records import HEADER_SIZE, REFUSE, bytes_max_within
 
 APPEND_THREADS = 4
 SYNC_THREADS = 16
@@ -78,7 +74,7 @@ class Accumulator:
             context.error_log,
         )
         self._queue = AppendQueue(log, context, self._sync, self._surrender)
-        self._room = WriterQueue()
+        self._waiting_writers = WriterQueue()
 
     # --- limits of a record ------------------------------------------------------------------------------------------
 
@@ -116,7 +112,7 @@ class Accumulator:
     @property
     def values_as_text(self) -> bool:
         """Whether a JSON value that is no string is stored as its text."""
-        return self._options.json_values == TEXT
+        return self._options.json_values != REFUSE
 
     @property
     def request_timeout_s(self) -> float | None:
@@ -137,10 +133,10 @@ class Accumulator:
     ) -> int:
         """Append the complete lines of `data[start:end]`; return the position of the first line that was not accepted.
 
-        Never waits. A result below `end` means that there is no free buffer (`make_room`), or that the line there is
-        larger than `batch_bytes_max`. OSError before any line is accepted: EROFS, EIO (failed log), EINVAL (a compacted
-        log requires keys), ENOSPC, ESHUTDOWN, ESTALE (deleted). `timestamp`: milliseconds. With `is_one_batch` it also
-        stops when a batch is full.
+        Never waits. A result below `end` means that there is no free buffer (`wait_for_space`), or that the line there
+        is larger than `batch_bytes_max`. OSError before any line is accepted: EROFS, EIO (failed log), EINVAL (a
+        compacted log requires keys), ENOSPC, ESHUTDOWN, ESTALE (deleted). `timestamp`: milliseconds. With
+        `is_one_batch` it also stops when a batch is full.
         """
         self.check(end - start, has_key=False)
         while start < end and not self.must_wait(writer):
@@ -187,7 +183,7 @@ class Accumulator:
         timestamp: int,
         writer: Writer,
     ) -> bool:
-        """Append one record. False if there is no free buffer (`make_room`). Errors as in `split`.
+        """Append one record. False if there is no free buffer (`wait_for_space`). Errors as in `split`.
 
         The caller has compared `batch_size` with `batch_bytes_max`.
         """
@@ -207,17 +203,17 @@ class Accumulator:
 
     def must_wait(self, writer: Writer) -> bool:
         """Whether earlier writers than `writer` wait for a buffer."""
-        return self._room.is_ahead_of(writer)
+        return self._waiting_writers.is_ahead_of(writer)
 
-    def make_room(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]:
+    def wait_for_space(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]:
         """Join the queue of waiting writers now; return a coroutine that waits for the turn and for a free buffer.
 
         After it an open batch can hold a record that alone makes a batch of `size` bytes. Call `split` or `append`
         again before any other await, or another writer may use the space. OSError ESHUTDOWN if the mount ends.
         """
-        return self._room.join(writer, functools.partial(self._find_room, size))
+        return self._waiting_writers.join(writer, functools.partial(self._find_space, size))
 
-    async def _find_room(self, size: int) -> None:
+    async def _find_space(self, size: int) -> None:
         self._seal()
         while True:
             while self._queue.is_full:
@@ -229,11 +225,11 @@ class Accumulator:
             self._context.buffers.give_back(builder)
 
     @property
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         """Whether `split` would accept a record now."""
-        if not self._room.is_empty:
+        if not self._waiting_writers.is_empty:
             return False
-        return self._open is not None or (not self._queue.is_full and self._context.buffers.has_room(self._capacity))
+        return self._open is not None or (not self._queue.is_full and self._context.buffers.has_space(self._capacity))
 
     def check(self, size: int, *, has_key: bool) -> None:
         """Raise OSError as `split` if a record of about `size` bytes cannot be accepted. Ignores free buffers."""
@@ -248,13 +244,13 @@ class Accumulator:
             raise OSError(errno_of(refusal), str(refusal), str(self.partition))
         if self._options.read_only or self.log.read_only:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        self._check_fenced()
+        self._check_not_failed()
         if self.log.is_compacted and not has_key:
             reason = "the topic is compacted and takes no record without a key; append.ndjson takes keys"
             raise OSError(errno.EINVAL, reason, f"append to {self.partition}")
 
-    def _check_fenced(self) -> None:
-        if self.log.fenced is not None or self._sync.code is not None:
+    def _check_not_failed(self) -> None:
+        if self.log.failure is not None or self._sync.code is not None:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.partition))
 
     def note(self, writer: Writer, count: int, size: int, given: int, timestamp: int) -> None:
@@ -311,7 +307,7 @@ class Accumulator:
         """
         bytes_max = self.batch_bytes_max
         capacity = max(size, self._capacity_within(bytes_max))
-        if size > bytes_max or self._queue.is_full or not self._context.buffers.has_room(capacity):
+        if size > bytes_max or self._queue.is_full or not self._context.buffers.has_space(capacity):
             return None
         builder = self._context.buffers.take_nowait(capacity, self.log.config.compression)
         return None if builder is None else self._start(builder)
@@ -352,7 +348,7 @@ class Accumulator:
         """
         await self.closing.wait_released(self.partitions)
         await self.drain()
-        self._check_fenced()
+        self._check_not_failed()
         await self._sync.sync()
 
     def enter(self, writer: Writer) -> None:
@@ -367,7 +363,12 @@ class Accumulator:
     @property
     def is_dirty(self) -> bool:
         """Whether an accepted record is not yet on disk."""
-        return self._open is not None or not self._room.is_empty or not self._queue.is_empty or self._sync.is_dirty
+        return (
+            self._open is not None
+            or not self._waiting_writers.is_empty
+            or not self._queue.is_empty
+            or self._sync.is_dirty
+        )
 
     @property
     def unsynced(self) -> Unsynced:
@@ -383,7 +384,7 @@ class Accumulator:
 
 
 class Accumulators:
-    """All accumulators of a mount, and their shared state: memory, clock, threads, free space."""
+    """All accumulators of a mount, with their memory, clock, threads and free space."""
 
     def __init__(
         self,
@@ -401,7 +402,7 @@ class Accumulators:
             Buffers(options.buffer_bytes, self._give_way),
             FairShare(options.buffer_bytes),
             Deadlines(),
-            FreeSpace(directory.directories[0].path, self._give_back_room),
+            FreeSpace(directory.directories[0].path, self._release_preallocations),
             trio.CapacityLimiter(min(APPEND_THREADS, options.threads_max)),
             trio.CapacityLimiter(CORES),
             trio.CapacityLimiter(min(SYNC_THREADS, options.threads_max)),
@@ -433,7 +434,7 @@ class Accumulators:
         """Return the context of the partitions in the log directory at this path, which has its own free space."""
         context = self._context_at.get(directory)
         if context is None:
-            space = FreeSpace(directory, self._give_back_room)
+            space = FreeSpace(directory, self._release_preallocations)
             context = self._context_at[directory] = dataclasses.replace(self.context, space=space)
         return context
 
@@ -494,7 +495,7 @@ class Accumulators:
             wanted -= accumulator.open_bytes
             accumulator.seal()
 
-    def _give_back_room(self) -> None:
+    def _release_preallocations(self) -> None:
         for accumulator in self._of.values():
             accumulator.log.release_preallocation()
 

@@ -11,40 +11,42 @@ from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.framing import Framing, JsonLines, Lines, Whole
 from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.attributes import APPEND_MODE
-from offsetfs.fs.error_log import Fault
-from offsetfs.fs.inodes import Fixed, Kind
+from offsetfs.fs.mount_context import MountContext
+from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Opened, Opening
-from offsetfs.fs.partitions import Partition
-from offsetfs.fs.shared import Shared
-from offsetfs.storage.names import INTERNAL_TOPICS
+from offsetfs.fs.partitions import MountedPartition
+from offsetfs.fs.reporting.error_log import Fault
+from offsetfs.storage import INTERNAL_TOPICS
 
 _BROKERS_OWN = "a broker keeps its own state there, records are refused"
 
 PREFERRED_WRITE_BYTES = 1 << 20
 """st_blksize: it makes cat write a megabyte at a time, with an eighth of the requests."""
 
-APPEND_FILES: dict[Fixed, tuple[bytes, Callable[[], Framing]]] = {
-    Fixed.APPEND: (b"append", Lines),
-    Fixed.APPEND_NDJSON: (b"append.ndjson", JsonLines),
-    Fixed.APPEND_RAW: (b"append.raw", Whole),
+APPEND_FILES: dict[Kind, Callable[[], Framing]] = {
+    Kind.APPEND: Lines,
+    Kind.APPEND_NDJSON: JsonLines,
+    Kind.APPEND_RAW: Whole,
 }
-"""The names, and the framing of each."""
+"""The framing of each kind."""
 
 
 class AppendFile:
     """One of `APPEND_FILES`, of one partition. `number` is not used."""
 
-    def __init__(self, shared: Shared, partition: Partition, accumulators: Accumulators, which: Fixed) -> None:
-        self._shared = shared
+    def __init__(
+        self, mount: MountContext, partition: MountedPartition, accumulators: Accumulators, which: Kind
+    ) -> None:
+        self._mount = mount
         self._partition = partition
         self._accumulators = accumulators
         self._which = which
-        name, self._framing = APPEND_FILES[which]
-        self._path = f"{partition.name}/{name.decode()}"
+        self._framing = APPEND_FILES[which]
+        self._path = f"{partition.name}/{which.file_name.decode()}"
 
     async def attributes(self, number: int) -> EntryAttributes:
-        inode = self._partition.inode(Kind.FIXED, self._which)
-        entry = self._shared.attributes.file(inode, 0, self._partition.log.modified_ns, mode=APPEND_MODE)
+        inode = self._partition.inode(self._which)
+        entry = self._mount.attributes.file(inode, 0, self._partition.log.modified_ns, mode=APPEND_MODE)
         entry.st_blksize = PREFERRED_WRITE_BYTES
         return entry
 
@@ -62,7 +64,7 @@ class AppendFile:
                 await self._accumulators.closing.wait_before_open((self._partition.name,))
         accumulator = self._accumulators.of(self._partition.name)
         handle = AppendHandle(
-            accumulator, opening.flags, self._framing(), self._path, self._lost, self._shared.waiting.poll_room
+            accumulator, opening.flags, self._framing(), self._path, self._lost, self._mount.waiting.poll_space
         )
         # Acknowledgments are a stream: a shell reads ahead and seeks back in a file that allows seeks.
         return Opened(handle, direct=True, is_stream=handle.wants_offsets)
@@ -70,14 +72,12 @@ class AppendFile:
     def check_writable(self, number: int) -> None:
         """Refuse internal topics too: a broker does not start if it cannot parse a record of its own state."""
         log = self._partition.log
-        if self._shared.is_read_only or (log.read_only and log.unrecovered is None):
+        if self._mount.is_read_only or (log.read_only and log.unrecovered is None):
             raise FUSEError(errno.EROFS)
         name = self._partition.name
         if name.topic in INTERNAL_TOPICS:
-            self._shared.error_log.report(
-                Fault(errno.EPERM, "open", self._path, _BROKERS_OWN, "write to another topic")
-            )
+            self._mount.error_log.report(Fault(errno.EPERM, "open", self._path, _BROKERS_OWN, "write to another topic"))
             raise FUSEError(errno.EPERM)
 
     def _lost(self, error: OSError) -> None:
-        self._shared.error_log.add(error, "write", self._path)
+        self._mount.error_log.add(error, "write", self._path)

@@ -29,15 +29,14 @@ from offsetfs.fs.appends.buffers import Buffers, FairShare
 from offsetfs.fs.appends.deadlines import Deadlines
 from offsetfs.fs.appends.free_space import FreeSpace
 from offsetfs.fs.appends.shared_sync import SharedSync, Unsynced
-from offsetfs.fs.counters import Counters
-from offsetfs.fs.error_log import ErrorLog
-from offsetfs.fs.errors import errno_of
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.threads import in_thread_or_here
+from offsetfs.fs.reporting.counters import Counters
+from offsetfs.fs.reporting.error_log import ErrorLog
+from offsetfs.fs.reporting.errors import errno_of
+from offsetfs.fs.runtime.threads import in_thread_or_here
+from offsetfs.storage import Appended, Log, TopicPartition
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.log import Appended, Log
-from offsetfs.storage.records.batch import HEADER_SIZE
+from offsetfs.storage.records import HEADER_SIZE
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +65,7 @@ processes, which is no reason to use a thread."""
 
 @dataclass(frozen=True, slots=True)
 class AppendContext:
-    """The shared state of the partitions of a mount."""
+    """What the partitions of one log directory have in common: options, buffers, limits of threads, error log."""
 
     options: MountOptions
     nursery: trio.Nursery
@@ -227,7 +226,7 @@ class AppendQueue:
 
     def _postpone_or_fail(self, error: Exception) -> None:
         """Keep the queue if only memory is short; else drop its batches as lost."""
-        if errno_of(error) != errno.ENOMEM or self._log.fenced is not None:
+        if errno_of(error) != errno.ENOMEM or self._log.failure is not None:
             self._fail(error)
         elif not self._lacks_memory:
             self._lacks_memory = True
@@ -236,6 +235,8 @@ class AppendQueue:
 
     def _fail(self, error: Exception) -> None:
         lost, is_ours = list(self._queue), not isinstance(error, OSError | StorageError)
+        # Batches behind a lost one are lost as well: a writer's records on disk must be a prefix of those that it
+        # wrote.
         self._queue.clear()
         if (open_batch := self._surrender()) is not None:
             lost.append(open_batch)

@@ -16,9 +16,8 @@ import trio
 
 from offsetfs.fs.appends.buffers import Buffers
 from offsetfs.fs.appends.shared_sync import Writer
-from offsetfs.fs.threads import in_thread
-from offsetfs.storage.partition.log import Appended
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.fs.runtime.threads import in_thread
+from offsetfs.storage import Appended, BatchBuilder, SealedBatch
 
 CORES = len(os.sched_getaffinity(0))
 AHEAD_MAX = min(CORES, 4)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from offsetfs.storage.records.batch_builder import BatchBuilder
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage import BatchBuilder
+from offsetfs.storage.records import Compression
 
 KEPT_BYTES_MAX = 8 << 20
 """Limit of the free builders. A write at full speed uses three in turn, more if batches are compressed."""
@@ -90,7 +90,7 @@ class Buffers:
         self._line: deque[_Waiter] = deque()
         self._is_closed = False
 
-    def has_room(self, capacity: int) -> bool:
+    def has_space(self, capacity: int) -> bool:
         """Whether `take_nowait` would return a builder."""
         return not self._line and not self._is_closed and self._fits(capacity)
 
@@ -98,7 +98,7 @@ class Buffers:
         """Return a builder of `capacity` bytes. None if the limit is reached or other tasks wait."""
         if not self._line and not self._is_closed and not self._fits(capacity):
             self._report_shortage(capacity)
-        return self._lend(capacity, compression) if self.has_room(capacity) else None
+        return self._lend(capacity, compression) if self.has_space(capacity) else None
 
     async def take(self, capacity: int, compression: Compression) -> BatchBuilder:
         """Return a builder; wait for it if necessary. OSError ESHUTDOWN if `close` is called first."""

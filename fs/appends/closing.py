@@ -15,7 +15,7 @@ from collections.abc import Collection
 
 import trio
 
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage import TopicPartition
 
 RELEASE_S = 0.1
 """How long an open waits for the RELEASE of a file that may be closed. After that the file counts as open until the

@@ -10,18 +10,15 @@ records that arrive in pieces, reports refused ones and waits for free buffers.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Coroutine
 from typing import Any, NamedTuple, Protocol
 
 from offsetfs.fs.appends.buffers import UnfinishedBytes
 from offsetfs.fs.appends.closing import Closing
 from offsetfs.fs.appends.shared_sync import Writer
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records import varint
-from offsetfs.storage.records.batch import HEADER_SIZE
-from offsetfs.storage.records.batch_builder import RECORD_OVERHEAD_MAX, Buffer
-from offsetfs.storage.records.record_json import LineFault
+from offsetfs.fs.nodes import Buffer
+from offsetfs.storage import TopicPartition, record_size
+from offsetfs.storage.records import HEADER_SIZE, LineFault, value_bytes_max
 
 JSON_BYTES_A_BYTE = 12
 """Bytes of JSON for a byte of a record, at most, as records.ndjson prints them: a header takes two bytes, and 24 as
@@ -68,7 +65,7 @@ class AppendTarget(Protocol):
     def request_timeout_s(self) -> float | None: ...
 
     @property
-    def has_room(self) -> bool: ...
+    def has_space(self) -> bool: ...
 
     def check(self, size: int, *, has_key: bool) -> None: ...
 
@@ -78,7 +75,7 @@ class AppendTarget(Protocol):
 
     def append_value(self, value: Buffer, timestamp: int, writer: Writer) -> bool: ...
 
-    def make_room(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]: ...
+    def wait_for_space(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]: ...
 
     async def drain(self) -> None: ...
 
@@ -122,7 +119,7 @@ class Lines:
     has_keys = False
 
     def unfinished_bytes_max(self, target: AppendTarget) -> int:
-        return line_bytes_max(target.batch_bytes_max)
+        return value_bytes_max(target.batch_bytes_max)
 
     def take(
         self, target: AppendTarget, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer
@@ -130,7 +127,8 @@ class Lines:
         position = target.split(data, start, end, timestamp, writer)
         if position == end:
             return Taken(end)
-        return Taken(position, HEADER_SIZE + _line_size(data.index(b"\n", position) - position))
+        line = memoryview(data)[position : data.index(b"\n", position)]
+        return Taken(position, HEADER_SIZE + record_size(None, line))
 
     def skip(self, data: bytes) -> None:
         """Do nothing: lines are not counted."""
@@ -173,31 +171,17 @@ class Whole:
     has_keys = False
 
     def unfinished_bytes_max(self, target: AppendTarget) -> int:
-        return line_bytes_max(target.batch_bytes_max)
+        return value_bytes_max(target.batch_bytes_max)
 
     def take(
         self, target: AppendTarget, data: bytes | bytearray, start: int, end: int, timestamp: int, writer: Writer
     ) -> Taken:
         if target.append_value(memoryview(data)[start:end], timestamp, writer):
             return Taken(end)
-        return Taken(start, HEADER_SIZE + _line_size(end - start))
+        return Taken(start, HEADER_SIZE + record_size(None, memoryview(data)[start:end]))
 
     def skip(self, data: bytes) -> None:
         """Do nothing: lines are not counted."""
 
     def explain(self, fault: LineFault) -> str:
         raise AssertionError("no record is wrong")
-
-
-def _line_size(value_size: int) -> int:
-    """Return the size of a record of one line as the first of its batch."""
-    body = 5 + varint.size(value_size) + value_size  # 5: attributes, two deltas of 0, no key, no headers
-    return varint.size(body) + body
-
-
-@functools.lru_cache(maxsize=64)
-def line_bytes_max(batch_bytes: int) -> int:
-    """Return the longest line that fits into a batch of `batch_bytes`, -1 when none does."""
-    room = batch_bytes - HEADER_SIZE
-    sizes = range(max(0, room - RECORD_OVERHEAD_MAX), max(0, room))
-    return max((size for size in sizes if _line_size(size) <= room), default=-1)

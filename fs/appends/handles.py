@@ -1,4 +1,4 @@
-"""The open files `append`, `append.ndjson` and `append.raw`: they turn written bytes into records.
+"""The open files `append`, `append.ndjson` and `append.raw`, which turn written bytes into records.
 
 The boundaries of write(2) have no meaning: a record may arrive in any number of pieces, and each handle buffers its own
 unfinished record. The framing defines what a record is. The kernel sends FLUSH for each closed copy of the descriptor,
@@ -34,12 +34,12 @@ import trio
 from pyfuse3 import PollHandle
 
 from offsetfs.fs.appends.framing import AppendTarget, Framing, Lines, RefusedLine, Taken
-from offsetfs.fs.waiting import READABLE, WRITABLE
-from offsetfs.storage.records.record_json import LineFault
+from offsetfs.fs.runtime.waiting import READABLE, WRITABLE
+from offsetfs.storage.records import LineFault
 
 _log = logging.getLogger(__name__)
 
-RANGES_MAX = 65_536  # acknowledged and not yet read, per handle; above it the oldest are dropped
+RANGES_MAX = 65_536  # unread acknowledgments per handle; above it the oldest are dropped
 WAIT_SHARE = 0.5  # of the kernel's request timeout, after which it ends the mount
 
 
@@ -48,7 +48,7 @@ class _Ending:
     """The unfinished record of a closed file, until it is in a batch."""
 
     record: bytes
-    room: Awaitable[None] | None = None
+    space: Awaitable[None] | None = None
     """Waits for a free buffer for the record. None: the record is in a batch, or lost."""
 
 
@@ -76,31 +76,31 @@ class AppendHandle:
         self._is_synchronous = bool(flags & os.O_DSYNC)  # O_SYNC holds its bit
         self._appends = bool(flags & os.O_APPEND)
         self._carry = bytearray()  # the unfinished record
-        self._reserved = 0  # bytes for it
-        self._begin = 0  # where it begins in the file, as the writer counts
-        self._place: int | None = None  # where the next write is meant to go
-        self._refusal: OSError | None = None  # of everything from then on
-        self._is_pending = False  # something was taken since the last drain
+        self._reserved = 0  # its bytes in the budget of unfinished records
+        self._record_start = 0  # its position in the file, as the writer counts
+        self._write_position: int | None = None  # the position of the next write
+        self._final_error: OSError | None = None  # the error of every later write
+        self._is_pending = False  # whether records were accepted since the last drain
         self._receipts = Receipts()
         self._is_closed = False
         self._ending: _Ending | None = None
-        self._released: trio.Event | None = None  # set when `release`, which is running, has ended
+        self._released: trio.Event | None = None  # set at the end of `release`
         target.enter(self)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
     async def write(self, data: bytes) -> int:
-        """Take `data`; return how many bytes of it, which is less than all when what follows was refused.
+        """Accept `data`; return the number of accepted bytes, fewer than all if the next record was refused.
 
         After return the complete records are framed, checked and in the open batch; on disk with O_SYNC or O_DSYNC.
-        OSError when nothing was taken: EMSGSIZE (and from then on always), EINVAL (a line that is no record; a
-        compacted topic), ENOBUFS (too many unfinished records), EAGAIN (O_NONBLOCK, no room), EINTR (no room for as
-        long as the kernel waits), ENOSPC, EROFS, EIO, ESHUTDOWN, or the errno of a batch that was lost.
+        OSError if nothing was accepted: EMSGSIZE (also for all later writes), EINVAL (a line that is no record; a
+        compacted topic), ENOBUFS (too many unfinished records), EAGAIN (O_NONBLOCK, no free buffer), EINTR (no free
+        buffer for half of the kernel's request timeout), ENOSPC, EROFS, EIO, ESHUTDOWN, or the errno of a lost batch.
         """
         self._check()
         self._target.closing.settled(self)
-        if self._refusal is not None:
-            raise OSError(self._refusal.errno, self._refusal.strerror)
+        if self._final_error is not None:
+            raise OSError(self._final_error.errno, self._final_error.strerror)
         if self._framing.is_whole:
             return self._put(data)
         try:
@@ -108,8 +108,8 @@ class AppendHandle:
         except RefusedLine:
             self._drop()
             self._framing.skip(data)
-            if not data.endswith(b"\n"):  # the next bytes are the rest of a line, which alone might pass for one
-                self._refusal = _error(errno.EINVAL)
+            if not data.endswith(b"\n"):  # the rest of the refused line could be a valid line
+                self._final_error = _error(errno.EINVAL)
             raise
         if self._is_synchronous:
             await self.fsync()
@@ -123,7 +123,7 @@ class AppendHandle:
         return self._carry_on(data, taken) if taken >= end else taken
 
     async def _complete_line(self, data: bytes, timestamp: int) -> int:
-        """Append the unfinished line if `data` ends it; return where the next line begins, 0 if it continues."""
+        """Append the unfinished line if `data` ends it; return the start of the next line, 0 if it continues."""
         end = data.find(b"\n") + 1
         if end:
             self._check_size(len(self._carry) + end - 1)
@@ -132,7 +132,7 @@ class AppendHandle:
         return end
 
     async def _take(self, data: bytes, start: int, end: int, timestamp: int) -> int:
-        """Take whole records; return where the first one begins that was refused, OSError when it is the first."""
+        """Append complete records; return the start of the first refused one. OSError if that is the first record."""
         position = start
         self._is_pending = True
         while True:
@@ -141,7 +141,7 @@ class AppendHandle:
                 if position == end:
                     return position
                 self._refuse(fault)
-                await self._make_room(needed)
+                await self._wait_for_space(needed)
             except OSError as error:
                 if position == 0 or self.code is not None:
                     raise
@@ -150,30 +150,32 @@ class AppendHandle:
                 return position
 
     def _take_now(self, data: bytes, start: int, end: int, timestamp: int) -> Taken:
-        """Take what finds room now. OSError as `write`, also when records of this handle were lost meanwhile."""
+        """Append the records that fit now. OSError as `write`, also if records of this handle were lost."""
         taken = self._framing.take(self._target, data, start, end, timestamp, self)
         self._check()
         return taken
 
     def _refuse(self, fault: LineFault | None) -> None:
-        """Raise for the line at which a framing stopped, if it did for that."""
+        """Raise RefusedLine if the framing stopped at an invalid line."""
         if fault is not None:
             raise RefusedLine(errno.EINVAL, self._framing.explain(fault), self._path)
 
-    async def _make_room(self, needed: int) -> None:
+    async def _wait_for_space(self, needed: int) -> None:
         if needed > self._target.batch_bytes_max:
             raise self._too_large(f"a record that makes a batch of {needed} bytes")
         if self._is_nonblocking:
             raise _error(errno.EAGAIN)
         patience = self._target.request_timeout_s
+        # The kernel ends a mount whose request takes longer than `fs.fuse.default_request_timeout`, so a writer gets
+        # EINTR before.
         with trio.move_on_after(patience * WAIT_SHARE if patience else float("inf")) as waiting:
-            await self._target.make_room(self, needed)
+            await self._target.wait_for_space(self, needed)
         self._check()
         if waiting.cancelled_caught:
             raise _error(errno.EINTR)
 
     def _carry_on(self, data: bytes, start: int) -> int:
-        """Keep `data[start:]`, the beginning or the middle of a line; return how many bytes are taken now."""
+        """Keep `data[start:]`, an incomplete line; return the number of accepted bytes."""
         if start == len(data):
             return start
         try:
@@ -188,7 +190,7 @@ class AppendHandle:
         return len(data)
 
     def _reserve(self, size: int) -> None:
-        """Provide for an unfinished record of `size` bytes; OSError EMSGSIZE, ENOBUFS."""
+        """Reserve memory for an unfinished record of `size` bytes. OSError EMSGSIZE, ENOBUFS."""
         self._check_size(size)
         self._target.unfinished.change(size - self._reserved)
         self._reserved = size
@@ -207,7 +209,7 @@ class AppendHandle:
         """Return what to raise for a record above the limit. All that follows is refused: it may be the rest of it."""
         limit = self._target.batch_bytes_max
         reason = f"{record}; max.message.bytes allows {limit} bytes with the batch header"
-        self._refusal = OSError(errno.EMSGSIZE, reason)
+        self._final_error = OSError(errno.EMSGSIZE, reason)
         self._drop()
         return OSError(errno.EMSGSIZE, reason)
 
@@ -219,21 +221,26 @@ class AppendHandle:
 
     def place(self, position: int) -> None:
         """Set the position of the next write. Only `append.raw` uses it."""
-        self._place = position
+        self._write_position = position
 
     def _put(self, data: bytes) -> int:
-        """Take bytes of the one record, at the place they are meant for; a hole before them is zeros."""
-        start = len(self._carry) if self._appends or self._place is None else self._place - self._begin
+        """Store bytes of the record at the position of the write. A hole before them is filled with zeros."""
+        # cp seeks over holes, and truncates at the end: positions count, unless the file was opened with O_APPEND.
+        start = (
+            len(self._carry)
+            if self._appends or self._write_position is None
+            else self._write_position - self._record_start
+        )
         if start < 0:
             raise OSError(errno.EINVAL, "an fsync has ended the record there", self._path)
         self._target.check(len(data), has_key=self._framing.has_keys)
-        self.resize(max(start + len(data), len(self._carry)) + self._begin)
+        self.resize(max(start + len(data), len(self._carry)) + self._record_start)
         self._carry[start : start + len(data)] = data
         return len(data)
 
     def resize(self, size: int) -> None:
-        """Let the file end at `size`, as ftruncate does. Of lines nothing can be cut but nothing: EINVAL."""
-        size -= self._begin
+        """Set the length of the file, as ftruncate. EINVAL for files of lines, except to length 0."""
+        size -= self._record_start
         if not self._framing.is_whole or size < 0:
             if size:
                 raise _error(errno.EINVAL)
@@ -244,11 +251,13 @@ class AppendHandle:
         else:
             self._carry.extend(bytes(size - len(self._carry)))
 
-    # --- the end of a write, of a copy, of the file ------------------------------------------------------------------
+    # --- flush, sync and close ---------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Return when the complete records are in the segment file; OSError when some were lost."""
+        """Return when the complete records are in the segment file. OSError if some were lost."""
         if self._carry:
+            # FLUSH is sent for each close of a copy of the descriptor, so it does not tell whether the file is closed.
+            # RELEASE does, but only after close(2) has returned.
             self._target.closing.flushed(self, self._target.partitions)
         if self._is_pending:
             self._is_pending = False
@@ -256,7 +265,7 @@ class AppendHandle:
         self._check()
 
     async def fsync(self) -> None:
-        """Return when the complete records are on disk; OSError when they are not. Ends the record of `append.raw`."""
+        """Return when the complete records are on disk. OSError if they are not. Ends the record of `append.raw`."""
         self._check()
         if self._framing.is_whole:
             await self._finish()
@@ -264,7 +273,7 @@ class AppendHandle:
         self._check()
 
     def close(self) -> None:
-        """The file is closed: give its unfinished record to the batch, or a place in the queue for room. Never waits.
+        """End the file: add its unfinished record to the batch, or to the queue for a free buffer. Never waits.
 
         `release` does the rest. The order of these calls is the order of the records.
         """
@@ -274,23 +283,25 @@ class AppendHandle:
         self._is_nonblocking = False
         if self._carry and self.code is None:
             self._target.closing.released(self, self._target.partitions)
+            # The last line without a newline is a record, as for every program that reads lines.
             self._ending = _Ending(bytes(self._carry) + (b"" if self._framing.is_whole else b"\n"))
             self._carry.clear()
             self._end()
 
     async def release(self) -> None:
-        """Return when the unfinished record is in the segment file, or lost, and let go.
+        """Return when the unfinished record is in the segment file, or lost; then leave the accumulator.
 
-        A loss is reported to the log and to `on_loss`: no caller is left. May be called while it runs.
+        A loss is reported to the log and to `on_loss`: no system call can return it. May be called again while it runs.
         """
+        # Called twice: by RELEASE and by the end of the mount. The record was stored twice, or lost, before.
         if self._released is not None:
             await self._released.wait()
             return
         self._released = trio.Event()
         try:
             self.close()
-            while self._ending is not None and self._ending.room is not None:
-                await self._end_with_room(self._ending.room)
+            while self._ending is not None and self._ending.space is not None:
+                await self._end_with_space(self._ending.space)
             await self._settle()
         finally:
             self._target.closing.settled(self)
@@ -298,9 +309,9 @@ class AppendHandle:
         self._target.leave(self)
 
     def _end(self) -> None:
-        """Give the ending record to the batch, or take a place in the queue for room."""
+        """Add the ending record to the batch, or to the queue for a free buffer."""
         assert self._ending is not None
-        record, self._ending.room = self._ending.record, None
+        record, self._ending.space = self._ending.record, None
         try:
             self._is_pending = True
             taken = self._take_now(record, 0, len(record), time.time_ns() // 1_000_000)
@@ -308,22 +319,22 @@ class AppendHandle:
             if taken.end < len(record):
                 if taken.needed > self._target.batch_bytes_max:
                     raise self._too_large(f"a record that makes a batch of {taken.needed} bytes")
-                self._ending.room = self._target.make_room(self, taken.needed)
+                self._ending.space = self._target.wait_for_space(self, taken.needed)
         except OSError as error:
             self._report_loss(error)
 
-    async def _end_with_room(self, room: Awaitable[None]) -> None:
+    async def _end_with_space(self, space: Awaitable[None]) -> None:
         try:
-            await room
+            await space
         except OSError as error:
             assert self._ending is not None
-            self._ending.room = None
+            self._ending.space = None
             self._report_loss(error)
         else:
             self._end()
 
     async def _settle(self) -> None:
-        """See what was taken into the segment file, and onto the disk where the file was opened so."""
+        """Write the accepted records to the segment file; sync them if the file was opened with O_SYNC or O_DSYNC."""
         self._target.closing.settled(self)
         try:
             if self._is_synchronous and self._framing.is_whole:
@@ -341,27 +352,29 @@ class AppendHandle:
         self._on_loss(error)
 
     async def _finish(self) -> None:
-        """Make a record of what is unfinished, if anything is. What is written meanwhile begins the next one."""
+        """Append the unfinished bytes as a record, if there are any. Bytes of later writes begin the next record."""
         if not self._carry:
             return
+        # Taken out before the first await: bytes that were written during an fsync that waits for space belong to the
+        # next record, and were lost before.
         record, reserved = bytes(self._carry), self._reserved
         self._carry.clear()
         self._reserved = 0
-        self._begin += len(record)
+        self._record_start += len(record)
         is_taken = False
         try:
             await self._take(record, 0, len(record), time.time_ns() // 1_000_000)
             is_taken = True
         finally:
-            if is_taken or self._refusal is not None:
+            if is_taken or self._final_error is not None:
                 self._target.unfinished.change(-reserved)
-            else:  # a later call may have more luck
+            else:  # kept, so that a later fsync or the close appends it
                 self._carry[:0] = record
                 self._reserved += reserved
-                self._begin -= len(record)
+                self._record_start -= len(record)
 
     def failed(self, code: int) -> None:
-        """Remember that records were lost, with this errno."""
+        """Record the errno of lost records; the first one stays."""
         if self.code is None:
             self.code = code
 
@@ -383,7 +396,8 @@ class AppendHandle:
         if poll is not None:
             self._on_poll(number, poll)
         events = select.POLLERR if self.code is not None else 0
-        if self._target.has_room or self.code is not None:
+        # poll(2) must not wait for a write that would fail at once.
+        if self._target.has_space or self.code is not None:
             events |= WRITABLE
         return events | READABLE if self._receipts or not self.wants_offsets else events
 
@@ -393,7 +407,7 @@ class AppendHandle:
 
 
 class Receipts:
-    """The acknowledgments that were not read yet."""
+    """The unread acknowledgments of a handle."""
 
     def __init__(self) -> None:
         self._ranges: deque[tuple[str, int, int, int]] = deque(maxlen=RANGES_MAX)  # prefix, offset, count, timestamp

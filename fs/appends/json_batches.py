@@ -9,17 +9,38 @@ not free. The accepted lines are always a prefix of the data.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import NamedTuple, Protocol
 
+from offsetfs.fs.appends.batches import AppendBatch
 from offsetfs.fs.appends.framing import Taken
 from offsetfs.fs.appends.shared_sync import Writer
-from offsetfs.storage.records.batch import HEADER_SIZE
-from offsetfs.storage.records.batch_builder import TIMESTAMP_MAX
-from offsetfs.storage.records.record_json import JsonSpread, Lane, spread_json
-from offsetfs.storage.units import NO_TIMESTAMP
+from offsetfs.storage import Log
+from offsetfs.storage.records import HEADER_SIZE, NO_TIMESTAMP, TIMESTAMP_MAX, JsonRules, JsonSpread, Lane, spread_json
 
-if TYPE_CHECKING:
-    from offsetfs.fs.appends.accumulator import Accumulator
+
+class FillableBatch(Protocol):
+    """The open batch of one partition, as this module fills it; see `Accumulator` for what each member does."""
+
+    @property
+    def values_as_text(self) -> bool: ...
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def open_batch(self) -> AppendBatch | None: ...
+
+    def must_wait(self, writer: Writer) -> bool: ...
+
+    def begin_if_free(self, size: int) -> AppendBatch | None: ...
+
+    def begin_anew(self, size: int) -> bool: ...
+
+    def note(self, writer: Writer, count: int, size: int, given: int, timestamp: int) -> None: ...
+
+    def seal(self) -> None: ...
+
+    def seal_unless_lingering(self) -> None: ...
 
 
 class SplitResult(NamedTuple):
@@ -32,7 +53,7 @@ class SplitResult(NamedTuple):
 
 
 def split(
-    accumulators: Sequence[Accumulator],
+    accumulators: Sequence[FillableBatch],
     writers: Sequence[Writer],
     keyless: int,
     data: bytes | bytearray,
@@ -54,7 +75,7 @@ def split(
         # A writer with acknowledgments gets the timestamp of each record, so each call encodes one line.
         until = data.index(b"\n", start) + 1 if writers[0].wants_offsets else end
         open_batches.given.clear()
-        spread = spread_json(data, start, until, none, keyless, timestamp, lane_for=open_batches.lane_for, **rules)
+        spread = spread_json(data, start, until, none, keyless, rules, open_batches.lane_for)
         open_batches.grown(spread, spread.start - start)
         start = spread.start
         taken = Taken(start, fault=spread.fault)
@@ -72,7 +93,7 @@ def split(
 class _OpenBatches:
     """The open batch of each partition, as compiled code fills it."""
 
-    def __init__(self, accumulators: Sequence[Accumulator], writers: Sequence[Writer]) -> None:
+    def __init__(self, accumulators: Sequence[FillableBatch], writers: Sequence[Writer]) -> None:
         self._accumulators = accumulators
         self._writers = writers
         self.given: set[int] = set()
@@ -134,17 +155,7 @@ class _OpenBatches:
         return writer.code is None and accumulator.begin_anew(size)
 
 
-class _Rules(TypedDict):
-    """The requirements of the topic for a record (`spread_json`)."""
-
-    needs_key: bool
-    earliest: int
-    latest: int
-    honors_partition: bool
-    values_as_text: bool
-
-
-def _rules(accumulator: Accumulator, now_ms: int, honors_partition: bool) -> _Rules:
+def _rules(accumulator: FillableBatch, now_ms: int, honors_partition: bool) -> JsonRules:
     """Return the current rules. With LogAppendTime a record may have any timestamp, because the log replaces it."""
     log, config = accumulator.log, accumulator.log.config
     earliest: int = NO_TIMESTAMP
@@ -152,10 +163,4 @@ def _rules(accumulator: Accumulator, now_ms: int, honors_partition: bool) -> _Ru
     if config.message_timestamp_type == "CreateTime":
         earliest = max(earliest, now_ms - config.timestamp_before_max_ms)
         latest = min(latest, now_ms + config.timestamp_after_max_ms)
-    return {
-        "needs_key": log.is_compacted,
-        "earliest": earliest,
-        "latest": latest,
-        "honors_partition": honors_partition,
-        "values_as_text": accumulator.values_as_text,
-    }
+    return JsonRules(now_ms, log.is_compacted, earliest, latest, accumulator.values_as_text, honors_partition)

@@ -25,13 +25,12 @@ from typing import Protocol
 import trio
 
 from offsetfs.fs.appends.deadlines import Deadlines
-from offsetfs.fs.counters import Counters
-from offsetfs.fs.error_log import ErrorLog
-from offsetfs.fs.errors import errno_of
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.threads import in_thread_or_here
-from offsetfs.storage import files
-from offsetfs.storage.partition.log import Log
+from offsetfs.fs.reporting.counters import Counters
+from offsetfs.fs.reporting.error_log import ErrorLog
+from offsetfs.fs.reporting.errors import errno_of
+from offsetfs.fs.runtime.threads import in_thread_or_here
+from offsetfs.storage import Log, files
 
 _log = logging.getLogger(__name__)
 
@@ -147,6 +146,7 @@ class SharedSync:
 
     async def _run(self) -> None:
         done = self._running = trio.Event()
+        # Taken before the thread begins: what is appended meanwhile may be missing in this fsync.
         target, size, writers = self._appended, self._unsynced_bytes, self._writers
         self._writers, self._records_since = set(), 0
         self._oldest_in_sync, self._oldest = self._oldest, None
@@ -188,6 +188,8 @@ class SharedSync:
             writer.failed(self.code)
 
     def _failed(self, error: Exception, writers: set[Writer]) -> None:
+        # Never tried again: the kernel reports a failed write once and marks the pages clean, so a second fsync would
+        # claim success.
         self.code = errno_of(error)
         self._counters.sync_failures += 1
         self._error_log.add(error, "sync", str(self._log.partition))

@@ -19,10 +19,10 @@ from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.attributes import RECORD_MODE, REMOVABLE_S
-from offsetfs.fs.inodes import Fixed, Kind
+from offsetfs.fs.mount_context import MountContext
+from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Opened, Opening
-from offsetfs.fs.partitions import Partition
-from offsetfs.fs.shared import Shared
+from offsetfs.fs.partitions import MountedPartition
 from offsetfs.storage.errors import OffsetOutOfRange
 
 WRITABLE_MODE = 0o644
@@ -33,8 +33,8 @@ _OFFSET = re.compile(rb"\s*(-1|[0-9]{1,19})\s*")
 class StartFile:
     """`start` of one partition. `number` is not used."""
 
-    def __init__(self, shared: Shared, partition: Partition, accumulators: Accumulators) -> None:
-        self._shared = shared
+    def __init__(self, mount: MountContext, partition: MountedPartition, accumulators: Accumulators) -> None:
+        self._mount = mount
         self._partition = partition
         self._accumulators = accumulators
 
@@ -44,14 +44,14 @@ class StartFile:
 
     @property
     def is_writable(self) -> bool:
-        return self._shared.options.delete_records and not self._partition.log.read_only
+        return self._mount.options.delete_records and not self._partition.log.read_only
 
     def _content(self) -> bytes:
         return b"%d\n" % self._partition.log.log_start_offset
 
     async def attributes(self, number: int) -> EntryAttributes:
-        return self._shared.attributes.file(
-            self._partition.inode(Kind.FIXED, Fixed.START),
+        return self._mount.attributes.file(
+            self._partition.inode(Kind.START),
             len(self._content()),
             self._partition.log.modified_ns,
             mode=WRITABLE_MODE if self.is_writable else RECORD_MODE,
@@ -67,16 +67,16 @@ class StartFile:
         return Opened(StartHandle(self, self._content()), direct=True)
 
     def check_writable(self, number: int) -> None:
-        if not self._shared.options.delete_records:
-            raise self._shared.lacking("delete-records", "open", self.path)
+        if not self._mount.options.delete_records:
+            raise self._mount.refusals.missing_option("delete-records", "open", self.path)
         if not self.is_writable:
-            raise self._shared.refusal()
+            raise self._mount.refusals.error()
 
     async def delete_records(self, offset: int) -> None:
         """Delete the records below `offset`. -1: all records that were accepted until now."""
         log = self._partition.log
         await self._accumulators.of(self._partition.name).drain()
-        await self._shared.in_thread(lambda: log.delete_records(offset))
+        await self._mount.executor.in_thread(lambda: log.delete_records(offset))
         # The kernel may have cached names of deleted records, and returns them until their cache time is over.
         await trio.sleep_until(self._partition.named_at + REMOVABLE_S + REPLY_S)
 

@@ -21,8 +21,8 @@ from offsetfs.fs.appends.buffers import UnfinishedBytes
 from offsetfs.fs.appends.closing import Closing
 from offsetfs.fs.appends.framing import Taken
 from offsetfs.fs.appends.shared_sync import Writer
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import Buffer
+from offsetfs.fs.nodes import Buffer
+from offsetfs.storage import TopicPartition
 
 
 class Sticky:
@@ -101,9 +101,9 @@ class TopicTarget:
         return self._partitions[0].request_timeout_s
 
     @property
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         """Whether a record of any partition would be accepted now."""
-        return all(each.has_room for each in self._partitions)
+        return all(each.has_space for each in self._partitions)
 
     def check(self, size: int, *, has_key: bool) -> None:
         """Raise as `Accumulator.check` for the first possible partition of the record that cannot accept it."""
@@ -142,13 +142,13 @@ class TopicTarget:
         self._full = self._sticky.choose(self._partitions) if kept is None else kept
         return self._full
 
-    def make_room(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]:
+    def wait_for_space(self, writer: Writer, size: int = 0) -> Coroutine[Any, Any, None]:
         """Join the queue of the partition without a free buffer; return a coroutine that waits for a buffer."""
         number = self._full
-        return self._wait(number, self._partitions[number].make_room(self._writers[number], size))
+        return self._wait(number, self._partitions[number].wait_for_space(self._writers[number], size))
 
-    async def _wait(self, number: int, room: Coroutine[Any, Any, None]) -> None:
-        await room
+    async def _wait(self, number: int, space: Coroutine[Any, Any, None]) -> None:
+        await space
         self._kept = number
 
     async def drain(self) -> None:

@@ -22,17 +22,20 @@ from offsetfs.fs.appends.append_file import APPEND_FILES, PREFERRED_WRITE_BYTES
 from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
 from offsetfs.fs.attributes import APPEND_MODE
-from offsetfs.fs.inodes import Fixed, Kind, pack
+from offsetfs.fs.files.topic_follow import FollowOf, TopicFollow
+from offsetfs.fs.files.topic_keys import KeysOf, TopicKeys
+from offsetfs.fs.files.topic_snapshots import SNAPSHOT_NAMES, GrowingOf, TopicSnapshots
+from offsetfs.fs.mount_context import MountContext
+from offsetfs.fs.naming.inodes import pack
+from offsetfs.fs.naming.permanent_numbers import PermanentNumbers
+from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
 from offsetfs.fs.partitions import Partitions
-from offsetfs.fs.permanent_numbers import PermanentNumbers
-from offsetfs.fs.shared import Shared
-from offsetfs.fs.views.topic_follow import FollowOf, TopicFollow
-from offsetfs.fs.views.topic_keys import BY_KEY_NAME, KeysOf, TopicKeys
-from offsetfs.fs.views.topic_snapshots import SNAPSHOT_NAMES, GrowingOf, TopicSnapshots
-from offsetfs.storage.names import INTERNAL_TOPICS, TopicPartition
+from offsetfs.storage import INTERNAL_TOPICS, TopicPartition
 
-_FILES = (Fixed.APPEND, Fixed.APPEND_NDJSON)  # number: that of the topic × 2, plus the index in this tuple
+_FILES = Kind.TOPIC_APPEND.file_names  # number: that of the topic × 2, plus the index in this tuple
+_FRAMING_OF = {kind.file_name: framing for kind, framing in APPEND_FILES.items()}
+_BY_KEY_NAME = Kind.TOPIC_KEYS.file_name
 
 
 class TopicsDirectory:
@@ -40,27 +43,27 @@ class TopicsDirectory:
 
     def __init__(
         self,
-        shared: Shared,
+        mount: MountContext,
         partitions: Partitions,
         accumulators: Accumulators,
         keys_of: KeysOf,
         follow_of: FollowOf,
         growing_of: GrowingOf,
     ) -> None:
-        self._shared = shared
-        self._topics = _Topics(shared)
-        self.appends = TopicAppends(shared, self._topics, partitions, accumulators)
-        self.keys = TopicKeys(shared, self._topics.all_at, keys_of)
-        self.follow = TopicFollow(shared, partitions, follow_of)
-        self.snapshots = TopicSnapshots(shared, self._topics.all_at, growing_of)
-        self.directories = TopicDirectories(shared, self._topics, self.appends, self.keys, self.follow, self.snapshots)
+        self._mount = mount
+        self._topics = _Topics(mount)
+        self.appends = TopicAppends(mount, self._topics, partitions, accumulators)
+        self.keys = TopicKeys(mount, self._topics.all_at, keys_of)
+        self.follow = TopicFollow(mount, partitions, follow_of)
+        self.snapshots = TopicSnapshots(mount, self._topics.all_at, growing_of)
+        self.directories = TopicDirectories(mount, self._topics, self.appends, self.keys, self.follow, self.snapshots)
 
     def entry(self) -> EntryAttributes | None:
         """Return the attributes. None if there is no topic."""
         return self._attributes() if self._topics.counts() else None
 
     def _attributes(self) -> EntryAttributes:
-        return self._shared.attributes.directory(pack(Kind.FIXED, 0, Fixed.TOPICS))
+        return self._mount.attributes.directory(pack(Kind.TOPICS))
 
     async def attributes(self, number: int) -> EntryAttributes:
         return self._attributes()
@@ -76,8 +79,8 @@ class TopicsDirectory:
 class _Topics:
     """The current topics of the log directory."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._directory = shared.directory
+    def __init__(self, mount: MountContext) -> None:
+        self._directory = mount.directory
         self._listing: list[TopicPartition] | None = None
         self._counts: Counter[str] = Counter()
         self.numbers: PermanentNumbers[str] = PermanentNumbers()
@@ -105,14 +108,14 @@ class TopicDirectories:
 
     def __init__(
         self,
-        shared: Shared,
+        mount: MountContext,
         topics: _Topics,
         appends: TopicAppends,
         keys: TopicKeys,
         follow: TopicFollow,
         snapshots: TopicSnapshots,
     ) -> None:
-        self._shared = shared
+        self._mount = mount
         self._topics = topics
         self._appends = appends
         self._keys = keys
@@ -120,19 +123,16 @@ class TopicDirectories:
         self._snapshots = snapshots
 
     def entry(self, topic: str) -> EntryAttributes:
-        return self._shared.attributes.directory(pack(Kind.TOPIC, 0, self._topics.numbers.of(topic)))
+        return self._mount.attributes.directory(pack(Kind.TOPIC, 0, self._topics.numbers.of(topic)))
 
     async def attributes(self, number: int) -> EntryAttributes:
         return self.entry(self._topics.numbers.at(number))
 
     def _entries(self, number: int) -> list[tuple[bytes, EntryAttributes]]:
-        return [
-            (APPEND_FILES[which][0], self._appends.entry(number * len(_FILES) + place))
-            for place, which in enumerate(_FILES)
-        ]
+        return [(name, self._appends.entry(number * len(_FILES) + place)) for place, name in enumerate(_FILES)]
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
-        if name == BY_KEY_NAME:  # found by name only
+        if name == _BY_KEY_NAME:  # found by name only
             return self._keys.entry(number)
         if name in SNAPSHOT_NAMES:
             return await self._snapshots.lookup(number, name)
@@ -146,15 +146,17 @@ class TopicDirectories:
 class TopicAppends:
     """`topics/<topic>/append[.ndjson]`. `number`: that of the topic × 2, plus 1 for JSON lines."""
 
-    def __init__(self, shared: Shared, topics: _Topics, partitions: Partitions, accumulators: Accumulators) -> None:
-        self._shared = shared
+    def __init__(
+        self, mount: MountContext, topics: _Topics, partitions: Partitions, accumulators: Accumulators
+    ) -> None:
+        self._mount = mount
         self._topics = topics
         self._partitions = partitions
         self._accumulators = accumulators
         self._sticky: dict[str, Sticky] = {}
 
     def entry(self, number: int) -> EntryAttributes:
-        entry = self._shared.attributes.file(pack(Kind.TOPIC_APPEND, 0, number), 0, 0, mode=APPEND_MODE)
+        entry = self._mount.attributes.file(pack(Kind.TOPIC_APPEND, 0, number), 0, 0, mode=APPEND_MODE)
         entry.st_blksize = PREFERRED_WRITE_BYTES
         return entry
 
@@ -170,7 +172,7 @@ class TopicAppends:
             return Opened(b"", direct=True)
         self.check_writable(number)
         topic = self._topic(number)
-        name, framing = APPEND_FILES[_FILES[number % len(_FILES)]]
+        name = _FILES[number % len(_FILES)]
         path = f"topics/{topic}/{name.decode()}"
         accumulators = await self._opened(topic, path)
         if not opening.is_nonblocking:
@@ -179,16 +181,16 @@ class TopicAppends:
         handle = AppendHandle(
             target,
             opening.flags,
-            framing(),
+            _FRAMING_OF[name](),
             path,
             lambda error: self._lost(error, path),
-            self._shared.waiting.poll_room,
+            self._mount.waiting.poll_space,
         )
         return Opened(handle, direct=True, is_stream=handle.wants_offsets)
 
     def check_writable(self, number: int) -> None:
         """Raise EROFS, or EPERM for an internal topic."""
-        if self._shared.is_read_only:
+        if self._mount.is_read_only:
             raise FUSEError(errno.EROFS)
         if self._topic(number) in INTERNAL_TOPICS:
             raise FUSEError(errno.EPERM)
@@ -209,4 +211,4 @@ class TopicAppends:
         return self._sticky.setdefault(topic, Sticky())
 
     def _lost(self, error: OSError, path: str) -> None:
-        self._shared.error_log.add(error, "write", path)
+        self._mount.error_log.add(error, "write", path)

@@ -32,8 +32,8 @@ class WriterQueue:
         """Whether other writers came earlier and still wait. False for the writer that `join` has just served."""
         return bool(self._places) and self._served is not writer
 
-    def join(self, writer: Writer, find_room: Callable[[], Awaitable[None]]) -> Coroutine[Any, Any, None]:
-        """Take the last place now; return what waits until it is the first one and `find_room` has returned.
+    def join(self, writer: Writer, find_buffer: Callable[[], Awaitable[None]]) -> Coroutine[Any, Any, None]:
+        """Take the last place now; return what waits until it is the first one and `find_buffer` has returned.
 
         The caller awaits the answer, and gives its record to the partition before it awaits anything else.
         """
@@ -41,13 +41,13 @@ class WriterQueue:
         self._places.append(place)
         if len(self._places) == 1:
             place.set()
-        return self._serve(place, writer, find_room)
+        return self._serve(place, writer, find_buffer)
 
-    async def _serve(self, place: trio.Event, writer: Writer, find_room: Callable[[], Awaitable[None]]) -> None:
+    async def _serve(self, place: trio.Event, writer: Writer, find_buffer: Callable[[], Awaitable[None]]) -> None:
         try:
             await place.wait()
             self._served = None  # the previous writer has had its turn
-            await find_room()
+            await find_buffer()
             self._served = writer
         finally:
             self._places.remove(place)

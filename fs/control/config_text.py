@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.directory.log_directories import AnyLogDirectory
-from offsetfs.storage.settings.config import DEFAULTS
+from offsetfs.storage import AnyLogDirectory
+from offsetfs.storage.settings import DEFAULTS
 
 
 def text(directory: AnyLogDirectory, options: MountOptions) -> bytes:

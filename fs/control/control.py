@@ -22,12 +22,13 @@ from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.attributes import APPEND_MODE
 from offsetfs.fs.control import config_text, stats
 from offsetfs.fs.control.report import Report, Reporter
-from offsetfs.fs.inodes import Fixed, Kind, pack
+from offsetfs.fs.files.texts import Text
+from offsetfs.fs.mount_context import MountContext
+from offsetfs.fs.naming.inodes import pack
+from offsetfs.fs.naming.tree_table import IN_CONTROL, Kind, fixed_names
 from offsetfs.fs.nodes import FileNode, Listing, Opened, Opening, ShortListing
 from offsetfs.fs.options import LOG_LEVELS
-from offsetfs.fs.shared import Shared
-from offsetfs.fs.views.texts import Text
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage import TopicPartition
 
 LEVELS = ("debug", "info", "warning", "error")
 _log = logging.getLogger(__name__)
@@ -41,23 +42,23 @@ class ControlDirectory:
     """The directory. `files` maps the number of each file to its node."""
 
     def __init__(
-        self, shared: Shared, texts: dict[int, Text], accumulators: Accumulators, open_files: Callable[[], int]
+        self, mount: MountContext, texts: dict[int, Text], accumulators: Accumulators, open_files: Callable[[], int]
     ) -> None:
-        self._shared = shared
-        reporter = Reporter(shared, accumulators, open_files)
+        self._mount = mount
+        reporter = Reporter(mount, accumulators, open_files)
         self.files: dict[int, FileNode] = {
-            Fixed.ERRORS: texts[Fixed.ERRORS],
-            Fixed.VERSION: texts[Fixed.VERSION],
-            Fixed.STATS: _ReportFile(shared, reporter, Fixed.STATS, stats.text),
-            Fixed.METRICS: _ReportFile(shared, reporter, Fixed.METRICS, _metrics),
-            Fixed.CONFIG: _ConfigFile(shared),
-            Fixed.FLUSH: FlushFile(shared, accumulators),
-            Fixed.LOG_LEVEL: LogLevelFile(shared),
+            Kind.ERRORS: texts[Kind.ERRORS],
+            Kind.VERSION: texts[Kind.VERSION],
+            Kind.STATS: _ReportFile(mount, reporter, Kind.STATS, stats.text),
+            Kind.METRICS: _ReportFile(mount, reporter, Kind.METRICS, _metrics),
+            Kind.CONFIG: _ConfigFile(mount),
+            Kind.FLUSH: FlushFile(mount, accumulators),
+            Kind.LOG_LEVEL: LogLevelFile(mount),
         }
-        self._named = {number_name(number): file for number, file in self.files.items()}
+        self._named = {name.encode(): self.files[kind] for name, kind in fixed_names(IN_CONTROL)}
 
     async def attributes(self, number: int) -> EntryAttributes:
-        return self._shared.attributes.directory(pack(Kind.FIXED, 0, Fixed.CONTROL))
+        return self._mount.attributes.directory(pack(Kind.CONTROL))
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         file = self._named.get(name)
@@ -67,16 +68,11 @@ class ControlDirectory:
         return ShortListing([])
 
 
-def number_name(number: int) -> bytes:
-    """Return the name of a file of this directory: `log-level` for `LOG_LEVEL`."""
-    return Fixed(number).name.lower().replace("_", "-").encode()
-
-
-def _attributes(shared: Shared, number: Fixed, mode: int | None = None, size: int = 0) -> EntryAttributes:
-    inode = pack(Kind.FIXED, 0, number)
+def _attributes(mount: MountContext, number: Kind, mode: int | None = None, size: int = 0) -> EntryAttributes:
+    inode = pack(number)
     if mode is None:
-        return shared.attributes.file(inode, size, 0)
-    return shared.attributes.file(inode, size, 0, mode=mode)
+        return mount.attributes.file(inode, size, 0)
+    return mount.attributes.file(inode, size, 0, mode=mode)
 
 
 # --- read files ------------------------------------------------------------------------------------------------------
@@ -91,33 +87,33 @@ def _metrics(report: Report) -> bytes:
 class _ReportFile:
     """stats and metrics: a report, formatted by `show`."""
 
-    def __init__(self, shared: Shared, reporter: Reporter, number: Fixed, show: Callable[[Report], bytes]) -> None:
-        self._shared = shared
+    def __init__(self, mount: MountContext, reporter: Reporter, number: Kind, show: Callable[[Report], bytes]) -> None:
+        self._mount = mount
         self._reporter = reporter
         self._number = number
         self._show = show
 
     async def attributes(self, number: int) -> EntryAttributes:
-        return _attributes(self._shared, self._number)
+        return _attributes(self._mount, self._number)
 
     async def open(self, number: int, opening: Opening) -> Opened:
         report = await self._reporter.report()
-        return Opened(await self._shared.in_thread(lambda: self._show(report)), direct=True)
+        return Opened(await self._mount.executor.in_thread(lambda: self._show(report)), direct=True)
 
 
 class _ConfigFile:
     """config: the options in use, and the settings of each topic."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
+    def __init__(self, mount: MountContext) -> None:
+        self._mount = mount
 
     async def attributes(self, number: int) -> EntryAttributes:
-        return _attributes(self._shared, Fixed.CONFIG)
+        return _attributes(self._mount, Kind.CONFIG)
 
     async def open(self, number: int, opening: Opening) -> Opened:
-        shared = self._shared
-        shared.refresh_config()
-        made = await shared.in_thread(lambda: config_text.text(shared.directory, shared.options))
+        mount = self._mount
+        mount.config.refresh()
+        made = await mount.executor.in_thread(lambda: config_text.text(mount.directory, mount.options))
         return Opened(made, direct=True)
 
 
@@ -127,12 +123,12 @@ class _ConfigFile:
 class FlushFile:
     """flush: accepts names of partitions, or `*`, separated by blanks. After write(2) these partitions are on disk."""
 
-    def __init__(self, shared: Shared, accumulators: Accumulators) -> None:
-        self._shared = shared
+    def __init__(self, mount: MountContext, accumulators: Accumulators) -> None:
+        self._mount = mount
         self._accumulators = accumulators
 
     async def attributes(self, number: int) -> EntryAttributes:
-        return _attributes(self._shared, Fixed.FLUSH, APPEND_MODE)
+        return _attributes(self._mount, Kind.FLUSH, APPEND_MODE)
 
     async def open(self, number: int, opening: Opening) -> Opened:
         if opening.writes:
@@ -140,7 +136,7 @@ class FlushFile:
         return Opened(_Commands(self._flush), direct=True)
 
     def check_writable(self, number: int) -> None:
-        if self._shared.is_read_only:
+        if self._mount.is_read_only:
             raise FUSEError(errno.EROFS)
 
     async def _flush(self, data: bytes) -> None:
@@ -154,7 +150,7 @@ class FlushFile:
 
     def _partition(self, name: bytes) -> TopicPartition:
         partition = TopicPartition.parse(name.decode("ascii", "replace"))
-        if not self._shared.directory.has(partition):
+        if not self._mount.directory.has(partition):
             raise FUSEError(errno.ENOENT)
         return partition
 
@@ -162,26 +158,26 @@ class FlushFile:
         accumulator = self._accumulators.known(partition)
         if accumulator is not None:
             await accumulator.sync()
-        log = self._shared.directory.opened(partition)
+        log = self._mount.directory.opened(partition)
         if (
             log is not None
         ):  # the accumulator does not cover records that the mount appends itself, such as a coordinator's
-            await self._shared.in_thread(log.flush)
+            await self._mount.executor.in_thread(log.flush)
 
     async def _flush_all(self) -> None:
         for error in (await self._accumulators.flush_all()).values():
             raise error
-        await self._shared.in_thread(self._shared.directory.flush)
+        await self._mount.executor.in_thread(self._mount.directory.flush)
 
 
 class LogLevelFile:
     """log-level: the lowest level of the messages that the mount logs."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
+    def __init__(self, mount: MountContext) -> None:
+        self._mount = mount
 
     async def attributes(self, number: int) -> EntryAttributes:
-        return _attributes(self._shared, Fixed.LOG_LEVEL, LOG_LEVEL_MODE, len(_content()))
+        return _attributes(self._mount, Kind.LOG_LEVEL, LOG_LEVEL_MODE, len(_content()))
 
     async def open(self, number: int, opening: Opening) -> Opened:
         return Opened(_Commands(self._set, _content()), direct=True)

@@ -25,10 +25,12 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 
 from offsetfs.fs.control.report import PartitionReport, Report
-from offsetfs.fs.counters import DURATION_BOUNDS_S
+from offsetfs.fs.reporting.counters import DURATION_BOUNDS_S
 
 PREFIX = "offsetfs_"
 OTHERS = "(others)"
+TASK_LABEL = "duty"
+"""The label of a background task, and part of the names of its metrics. Dashboards use it, so it stays."""
 
 COUNTER = CounterMetricFamily
 GAUGE = GaugeMetricFamily
@@ -86,8 +88,8 @@ PARTITION_METRICS = (
     _of_log("next_offset", "log_next_offset", "Offset that the next record gets."),
     _of_log("size_bytes", "log_size_bytes", "Bytes of the segments."),
     _of_log("segments", "log_segments", "Segments of the log."),
-    _of_log("is_fenced", "log_fenced", "1 if a write or a sync failed and the log accepts no more writes."),
-    _of_log("damaged", "log_damaged_places", "PermanentNumbers of the log that cannot be read."),
+    _of_log("has_failed", "log_failed", "1 if a write or a sync failed and the log accepts no more writes."),
+    _of_log("damaged", "log_damaged_places", "Places of the log that cannot be read."),
 )
 
 
@@ -104,9 +106,9 @@ def _of_cache(name: str, family: _Family, help_text: str, attribute: str) -> Mou
 
 def _of_task(name: str, help_text: str, attribute: str) -> MountMetric:
     def values(report: Report) -> Mapping[str, float]:
-        return {task: getattr(each, attribute) for task, each in report.duties.items()}
+        return {task: getattr(each, attribute) for task, each in report.tasks.items()}
 
-    return MountMetric(name, COUNTER, help_text, "duty", values)
+    return MountMetric(f"{TASK_LABEL}_{name}", COUNTER, help_text, TASK_LABEL, values)
 
 
 MOUNT_METRICS = (
@@ -135,10 +137,10 @@ MOUNT_METRICS = (
     _of_cache("cache_misses", COUNTER, "Look-ups that found no entry in the cache.", "misses"),
     _of_cache("cache_bytes", GAUGE, "Bytes in a cache.", "bytes"),
     _of_cache("cache_limit_bytes", GAUGE, "Limit of the bytes in a cache.", "bytes_max"),
-    _of_task("duty_runs", "Runs of a background task that changed a log.", "runs"),
-    _of_task("duty_failures", "Failed runs of a background task.", "failures"),
-    _of_task("duty_freed_bytes", "Bytes of segments that a background task freed.", "bytes_freed"),
-    _of_task("duty_removed_segments", "Segments that a background task removed.", "segments_removed"),
+    _of_task("runs", "Runs of a background task that changed a log.", "runs"),
+    _of_task("failures", "Failed runs of a background task.", "failures"),
+    _of_task("freed_bytes", "Bytes of segments that a background task freed.", "bytes_freed"),
+    _of_task("removed_segments", "Segments that a background task removed.", "segments_removed"),
 )
 
 

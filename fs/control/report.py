@@ -16,10 +16,10 @@ import trio
 
 import offsetfs
 from offsetfs.fs.appends.accumulator import Accumulators
-from offsetfs.fs.counters import DutyCounts, PartitionCounts
-from offsetfs.fs.errors import name_of
-from offsetfs.fs.shared import Shared
-from offsetfs.storage.names import TopicPartition
+from offsetfs.fs.mount_context import MountContext
+from offsetfs.fs.reporting.counters import PartitionCounts, TaskCounts
+from offsetfs.fs.reporting.errors import name_of
+from offsetfs.storage import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class LogReport:
     next_offset: int
     size_bytes: int
     segments: int
-    is_fenced: bool
+    has_failed: bool
     damaged: int
-    """PermanentNumbers that cannot be read."""
+    """Places that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Report:
     buffer_bytes: int
     buffer_bytes_max: int
     caches: Mapping[str, CacheReport]
-    duties: Mapping[str, DutyCounts]
+    tasks: Mapping[str, TaskCounts]
 
 
 PARTITIONS_AT_ONCE = 50  # half a millisecond; then other tasks of the event loop run
@@ -103,54 +103,58 @@ PARTITIONS_AT_ONCE = 50  # half a millisecond; then other tasks of the event loo
 class Reporter:
     """Makes the reports of one mount. Runs on the event loop only."""
 
-    def __init__(self, shared: Shared, accumulators: Accumulators, open_files: Callable[[], int]) -> None:
-        self._shared = shared
+    def __init__(self, mount: MountContext, accumulators: Accumulators, open_files: Callable[[], int]) -> None:
+        self._mount = mount
         self._accumulators = accumulators
         self._open_files = open_files
 
     async def report(self) -> Report:
         """Return the current state."""
-        for name in await self._shared.in_thread(self._shared.directory.damaged_partitions):
-            self._shared.counters.of(name)  # damage is reported also for a partition without an opened file
+        for name in await self._mount.executor.in_thread(self._mount.directory.damaged_partitions):
+            self._mount.counters.of(name)  # damage is reported also for a partition without an opened file
         # The used partitions are read before the existing ones. Otherwise a partition that is created between the two
         # steps would be taken for a removed one.
-        used = sorted(self._shared.counters.partitions.items(), key=lambda item: item[0])
-        names = await self._shared.in_thread(lambda: set(self._shared.directory.partitions()))
+        used = sorted(self._mount.counters.partitions.items(), key=lambda item: item[0])
+        names = await self._mount.executor.in_thread(lambda: set(self._mount.directory.partitions()))
         partitions = await self._partitions(used, names)
-        shared, counters = self._shared, self._shared.counters
+        mount, counters = self._mount, self._mount.counters
         buffers = self._accumulators.context.buffers
         return Report(
             version=offsetfs.__version__,
-            mount_point=shared.mount_point,
-            log_directory=shared.directory.path,
-            is_read_only=shared.is_read_only,
-            started_s=shared.started_s,
+            mount_point=mount.mount_point,
+            log_directory=mount.directory.path,
+            is_read_only=mount.is_read_only,
+            started_s=mount.started_s,
             taken_s=time.time(),
             partitions_count=len(names),
             partitions=tuple(partitions),
             open_files=self._open_files(),
             requests=dict(counters.requests),
             refusals={name_of(number): count for number, count in counters.refusals.items()},
-            faults=shared.error_log.count,
-            unrecovered=tuple(sorted(map(str, shared.directory.failed))),
+            faults=mount.error_log.count,
+            unrecovered=tuple(sorted(map(str, mount.directory.failed))),
             sync_counts=tuple(counters.syncs.counts),
             sync_sum_s=counters.syncs.sum_s,
             sync_failures=counters.sync_failures,
             buffer_bytes=buffers.lent_bytes,
             buffer_bytes_max=buffers.bytes_max,
             caches=self._caches(),
-            duties={name: dataclasses.replace(counts) for name, counts in counters.duties.items()},
+            tasks={name: dataclasses.replace(counts) for name, counts in counters.tasks.items()},
         )
 
     def _caches(self) -> dict[str, CacheReport]:
-        shared = self._shared
-        caches: dict[str, _Cache] = {"records": shared.records, "batches": shared.batches, "blocks": shared.blocks}
+        mount = self._mount
+        caches: dict[str, _Cache] = {
+            "records": mount.caches.records,
+            "batches": mount.caches.batches,
+            "blocks": mount.caches.blocks,
+        }
         return {name: CacheReport(c.hits, c.misses, c.bytes, c.bytes_max) for name, c in caches.items()}
 
     async def _partitions(
         self, used: list[tuple[TopicPartition, PartitionCounts]], names: set[TopicPartition]
     ) -> list[PartitionReport]:
-        counters, found = self._shared.counters, []
+        counters, found = self._mount.counters, []
         for place, (name, counts) in enumerate(used):
             if name not in names and not counts.followers:
                 counters.forget(name)  # a broker or `offsetfs delete` has removed it
@@ -171,7 +175,7 @@ class Reporter:
         return PartitionReport(name, copied, unsynced.batches, unsynced.size, age_s, self._log(name))
 
     def _log(self, name: TopicPartition) -> LogReport | None:
-        log = self._shared.directory.opened(name)
+        log = self._mount.directory.opened(name)
         if log is None:
             return None
         return LogReport(
@@ -179,6 +183,6 @@ class Reporter:
             log.next_offset,
             log.size_bytes,
             len(log.snapshot()),
-            log.fenced is not None,
+            log.failure is not None,
             len(log.damage),
         )

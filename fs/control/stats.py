@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from offsetfs.fs.control.report import PartitionReport, Report
-from offsetfs.fs.counters import DURATION_BOUNDS_S
-from offsetfs.fs.formatting import columns, duration, size
+from offsetfs.fs.reporting.counters import DURATION_BOUNDS_S
+from offsetfs.library.formatting import columns, duration, size
 
 _HEADINGS = ("PARTITION", "START", "NEXT", "SIZE", "APPENDED", "BYTES", "READ", "NOT ON DISK", "SINCE", "FOLLOWERS")
 
@@ -35,7 +35,7 @@ def _mount(report: Report) -> Iterator[str]:
     for name, cache in report.caches.items():
         share = "" if cache.hit_share is None else f", {cache.hit_share:.0%} of {cache.hits + cache.misses} found"
         yield f"cache       {name}: {size(cache.bytes)} of {size(cache.bytes_max)}{share}"
-    for task, counts in sorted(report.duties.items()):
+    for task, counts in sorted(report.tasks.items()):
         yield f"task        {task}: {counts.runs} times, {counts.failures} failed, {size(counts.bytes_freed)} freed"
 
 
@@ -58,7 +58,7 @@ def _row(partition: PartitionReport) -> tuple[str, ...]:
     counts, log = partition.counts, partition.log
     name = "(others)" if partition.name is None else str(partition.name)
     of_log = ("", "", "") if log is None else (str(log.log_start_offset), str(log.next_offset), size(log.size_bytes))
-    state = " FENCED" if log is not None and log.is_fenced else ""
+    state = " FAILED" if log is not None and log.has_failed else ""
     return (
         name + state,
         *of_log,

@@ -24,11 +24,11 @@ from offsetfs.fs.appends.accumulator import Accumulator, Accumulators
 from offsetfs.fs.appends.handles import WAIT_SHARE
 from offsetfs.fs.attributes import RECORD_MODE, milliseconds_ns
 from offsetfs.fs.groups.known_groups import Groups
-from offsetfs.fs.inodes import Kind, pack
+from offsetfs.fs.naming.inodes import pack
+from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Opened, Opening
-from offsetfs.storage.coordinators import commit_records
-from offsetfs.storage.coordinators.consumer_groups import Commit
-from offsetfs.storage.names import TopicPartition
+from offsetfs.storage import OFFSET_MAX, TopicPartition
+from offsetfs.storage.coordinators import Commit, commit_key, commit_value, partition_of_group
 
 WRITABLE_MODE = 0o644
 
@@ -65,7 +65,7 @@ class CommitFiles:
 
     def _entry(self, number: int, size: int, mtime_ns: int) -> EntryAttributes:
         mode = WRITABLE_MODE if self._groups.is_writable else RECORD_MODE
-        return self._groups.shared.attributes.file(pack(Kind.GROUP_COMMIT, 0, number), size, mtime_ns, mode=mode)
+        return self._groups.mount.attributes.file(pack(Kind.GROUP_COMMIT, 0, number), size, mtime_ns, mode=mode)
 
     async def lookup(self, group: bytes, partition: TopicPartition) -> EntryAttributes | None:
         number = self.number(group, partition)
@@ -115,14 +115,14 @@ class CommitFiles:
 
     def check_writable(self, number: int) -> None:
         if not self._groups.is_writable:
-            raise self._groups.shared.refusal()
+            raise self._groups.mount.refusals.error()
 
     async def check(self, number: int, offset: int) -> None:
         """Raise OSError for a commit that no consumer could use: EINVAL if the partition is missing, else ERANGE."""
-        shared, partition = self._groups.shared, self.partition(number)
-        if not shared.directory.has(partition):
+        mount, partition = self._groups.mount, self.partition(number)
+        if not mount.directory.has(partition):
             raise OSError(errno.EINVAL, f"there is no partition {partition} in this mount", self.path(number))
-        end = await shared.in_thread(lambda: shared.directory.log(partition).next_offset)
+        end = await mount.executor.in_thread(lambda: mount.directory.log(partition).next_offset)
         if offset > end:
             raise OSError(errno.ERANGE, f"offset {offset} is beyond the end of {partition}, {end}", self.path(number))
 
@@ -137,14 +137,14 @@ class CommitFiles:
 
     async def write(self, number: int, offset: int | None) -> Accumulator:
         """Commit `offset`, or delete the commit if it is None. After return this is in the segment file."""
-        shared, group = self._groups.shared, self.group(number).decode()
-        home = await shared.in_thread(
-            lambda: commit_records.home_of(shared.directory, group, may_create=self._groups.may_create)
+        mount, group = self._groups.mount, self.group(number).decode()
+        home = await mount.executor.in_thread(
+            lambda: partition_of_group(mount.directory, group, may_create=self._groups.may_create)
         )
-        await shared.in_thread(lambda: shared.directory.writable_log(home))
+        await mount.executor.in_thread(lambda: mount.directory.writable_log(home))
         accumulator, timestamp = self._accumulators.of(home), time.time_ns() // 1_000_000
-        key = commit_records.key_of(group, self.partition(number))
-        value = None if offset is None else commit_records.value_of(offset, timestamp)
+        key = commit_key(group, self.partition(number))
+        value = None if offset is None else commit_value(offset, timestamp)
         await _append(accumulator, key, value, timestamp)
         return accumulator
 
@@ -160,7 +160,7 @@ async def _append(accumulator: Accumulator, key: bytes, value: bytes | None, tim
     try:
         with trio.move_on_after(patience * WAIT_SHARE if patience else float("inf")) as waiting:
             while not accumulator.append(key, value, (), timestamp, writer):
-                await accumulator.make_room(writer, size)
+                await accumulator.wait_for_space(writer, size)
         if waiting.cancelled_caught:
             raise OSError(errno.EINTR, os.strerror(errno.EINTR))
         await accumulator.drain()
@@ -205,7 +205,7 @@ class CommitHandle:
         """Commit the offset in `data`. EINVAL if there is none; other errors as those of an append."""
         match = _OFFSET.fullmatch(data)
         offset = int(match[1]) if match else -1
-        if not 0 <= offset <= commit_records.OFFSET_MAX:
+        if not 0 <= offset <= OFFSET_MAX:
             raise OSError(errno.EINVAL, "an offset is a number from 0 to 2^63 - 1", self._file.path(self._number))
         await self._file.check(self._number, offset)
         self._written.add(await self._file.write(self._number, offset))

@@ -23,20 +23,20 @@ import errno
 from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.appends.accumulator import Accumulators
-from offsetfs.fs.encoded_names import decoded as group_of
-from offsetfs.fs.encoded_names import encoded as file_name
-from offsetfs.fs.error_log import Fault
 from offsetfs.fs.groups.group_commits import CommitFiles
 from offsetfs.fs.groups.known_groups import Groups
-from offsetfs.fs.inodes import Fixed, Kind, pack
+from offsetfs.fs.mount_context import MountContext
+from offsetfs.fs.naming.encoded_names import decoded as group_of
+from offsetfs.fs.naming.encoded_names import encoded as file_name
+from offsetfs.fs.naming.inodes import pack
+from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import Listing, Opened, Opening, ShortListing
-from offsetfs.fs.shared import Shared
+from offsetfs.fs.reporting.error_log import Fault
+from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import InvalidName
-from offsetfs.storage.names import TopicPartition
 
-GROUPS_NAME = b"groups"
-STATE_NAME = b"state"
-LAG_NAME = b"lag"  # no partition has this name, nor `state`: the name of a partition ends in a number
+STATE_NAME = Kind.GROUP_STATE.file_name
+LAG_NAME = Kind.GROUP_LAG.file_name  # no partition has one of these two names: names of partitions end in a number
 
 
 def is_text(group: bytes) -> bool:
@@ -51,9 +51,9 @@ def is_text(group: bytes) -> bool:
 class GroupsDirectory:
     """`groups` itself, and the nodes below it: `directories`, `lags` and `commits`."""
 
-    def __init__(self, shared: Shared, accumulators: Accumulators) -> None:
-        self._shared = shared
-        self._groups = Groups(shared)
+    def __init__(self, mount: MountContext, accumulators: Accumulators) -> None:
+        self._mount = mount
+        self._groups = Groups(mount)
         self.lags = LagFiles(self._groups)
         self.commits = CommitFiles(self._groups, accumulators)
         self.states = StateFiles(self._groups)
@@ -68,14 +68,14 @@ class GroupsDirectory:
         return self._attributes() if self._groups.is_there or self._groups.made else None
 
     def _attributes(self) -> EntryAttributes:
-        number = pack(Kind.FIXED, 0, Fixed.GROUPS)
-        return self._shared.attributes.directory(number, writable=self._groups.is_writable)
+        number = pack(Kind.GROUPS)
+        return self._mount.attributes.directory(number, writable=self._groups.is_writable)
 
     async def make(self, name: bytes) -> EntryAttributes:
         """Create a group without commits, as mkdir does. EEXIST, EINVAL, EROFS."""
         group = group_of(name)
         if not self._groups.is_writable:
-            raise self._shared.refusal()
+            raise self._mount.refusals.error()
         if group is None or not is_text(group):
             raise FUSEError(errno.EINVAL)
         if await self._groups.commits(group) is not None:
@@ -87,7 +87,7 @@ class GroupsDirectory:
         """Remove a group that mkdir created and that has no commits. ENOENT, ENOTEMPTY, EPERM, EROFS."""
         group = group_of(name)
         if not self._groups.is_writable:
-            raise self._shared.refusal()
+            raise self._mount.refusals.error()
         commits = None if group is None else await self._groups.commits(group)
         if group is None or commits is None:
             raise FUSEError(errno.ENOENT)
@@ -111,7 +111,7 @@ class GroupsDirectory:
         for group in await self._groups.names():
             name = file_name(group)
             if name is None:
-                self._shared.error_log.report(
+                self._mount.error_log.report(
                     Fault(
                         None, "readdir", "groups", "the name of a group is too long for a directory", "rename the group"
                     )
@@ -139,7 +139,7 @@ class GroupDirectories:
 
     def entry(self, group: bytes) -> EntryAttributes:
         number = pack(Kind.GROUP, 0, self._groups.groups.of(group))
-        return self._groups.shared.attributes.directory(number, writable=self._groups.is_writable)
+        return self._groups.mount.attributes.directory(number, writable=self._groups.is_writable)
 
     async def attributes(self, number: int) -> EntryAttributes:
         return self.entry(self._groups.groups.at(number))
@@ -163,7 +163,7 @@ class GroupDirectories:
         """Delete a commit, with the durability of `CommitFiles.write`. ENOENT, EPERM, EROFS."""
         partition = _partition_of(name)
         if not self._groups.is_writable or partition is None:
-            raise self._groups.shared.refusal()
+            raise self._groups.mount.refusals.error()
         await self._commits.remove(self._groups.groups.at(number), partition)
 
     async def listing(self, number: int) -> Listing:
@@ -185,7 +185,7 @@ class LagFiles:
 
     async def attributes(self, number: int) -> EntryAttributes:
         content = await self._groups.lag(self._groups.groups.at(number))
-        return self._groups.shared.attributes.file(pack(Kind.GROUP_LAG, 0, number), len(content), 0)
+        return self._groups.mount.attributes.file(pack(Kind.GROUP_LAG, 0, number), len(content), 0)
 
     async def open(self, number: int, opening: Opening) -> Opened:
         return Opened(await self._groups.lag(self._groups.groups.at(number)), direct=True)
@@ -202,7 +202,7 @@ class StateFiles:
         content = await self._groups.state(self._groups.groups.at(number))
         if content is None:
             return None
-        return self._groups.shared.attributes.file(pack(Kind.GROUP_STATE, 0, number), len(content), 0)
+        return self._groups.mount.attributes.file(pack(Kind.GROUP_STATE, 0, number), len(content), 0)
 
     async def attributes(self, number: int) -> EntryAttributes:
         entry = await self.entry(number)

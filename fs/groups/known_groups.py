@@ -10,13 +10,11 @@ from collections.abc import Sequence
 import trio
 from pyfuse3 import FUSEError
 
-from offsetfs.fs.error_log import ErrorLog, Fault
-from offsetfs.fs.permanent_numbers import PermanentNumbers
-from offsetfs.fs.shared import Shared
-from offsetfs.storage.coordinators.consumer_groups import Commit, ConsumerGroups, Lag
-from offsetfs.storage.coordinators.share_groups import ShareGroups, ShareProgress
-from offsetfs.storage.coordinators.topic_replay import STEP_BYTES
-from offsetfs.storage.names import TopicPartition
+from offsetfs.fs.mount_context import MountContext
+from offsetfs.fs.naming.permanent_numbers import PermanentNumbers
+from offsetfs.fs.reporting.error_log import ErrorLog, Fault
+from offsetfs.storage import TopicPartition
+from offsetfs.storage.coordinators import Commit, ConsumerGroups, Lag, ShareGroups, ShareProgress
 
 WAIT_S = 10.0
 
@@ -24,10 +22,10 @@ WAIT_S = 10.0
 class Groups:
     """The groups of a mount, refreshed by each request, and their numbers in inodes."""
 
-    def __init__(self, shared: Shared) -> None:
-        self.shared = shared
-        self.engine = ConsumerGroups(shared.directory, functools.partial(_report_skipped, shared.error_log))
-        self.shares = ShareGroups(shared.directory, functools.partial(_report_skipped, shared.error_log))
+    def __init__(self, mount: MountContext) -> None:
+        self.mount = mount
+        self.engine = ConsumerGroups(mount.directory, functools.partial(_report_skipped, mount.error_log))
+        self.shares = ShareGroups(mount.directory, functools.partial(_report_skipped, mount.error_log))
         self.made: set[bytes] = set()
         """Groups that mkdir created in this mount; they may have no commits."""
         self.groups: PermanentNumbers[bytes] = PermanentNumbers()
@@ -36,9 +34,12 @@ class Groups:
     async def refresh(self) -> None:
         """Return when all commits have been read. EAGAIN if that takes longer than ten seconds."""
         deadline = trio.current_time() + WAIT_S
-        while not (await self.shared.answer(_step, self.engine) and await self.shared.answer(_step, self.shares)):
+        while not (
+            await self.mount.executor.answer(_step, self.engine)
+            and await self.mount.executor.answer(_step, self.shares)
+        ):
             if trio.current_time() > deadline:
-                self.shared.error_log.report(
+                self.mount.error_log.report(
                     Fault(errno.EAGAIN, "lookup", "groups", "commits are still being read", "try again")
                 )
                 raise FUSEError(errno.EAGAIN)
@@ -51,34 +52,37 @@ class Groups:
     @property
     def is_writable(self) -> bool:
         """Whether offsets may be committed."""
-        return not self.shared.is_read_only and (self.engine.is_there or self.may_create)
+        return not self.mount.is_read_only and (self.engine.is_there or self.may_create)
 
     @property
     def may_create(self) -> bool:
         """Whether the mount may create the topic of the commits."""
-        return self.shared.options.create and not self.shared.is_read_only
+        return self.mount.options.create and not self.mount.is_read_only
 
     async def names(self) -> list[bytes]:
         await self.refresh()
-        committed, shares = await self.shared.answer(self.engine.names), await self.shared.answer(self.shares.names)
+        committed, shares = (
+            await self.mount.executor.answer(self.engine.names),
+            await self.mount.executor.answer(self.shares.names),
+        )
         return sorted({*committed, *shares, *self.made})
 
     async def commits(self, group: bytes) -> list[Commit] | None:
         """Return the group's commits. None if the group does not exist."""
         await self.refresh()
-        commits = await self.shared.answer(self.engine.commits, group)
-        if commits is None and (group in self.made or await self.shared.answer(self.shares.knows, group)):
+        commits = await self.mount.executor.answer(self.engine.commits, group)
+        if commits is None and (group in self.made or await self.mount.executor.answer(self.shares.knows, group)):
             return []
         return commits
 
     async def state(self, group: bytes) -> bytes | None:
         """Return type, state, members and progress of a group as JSON. None if only its commits are known."""
         await self.refresh()
-        return await self.shared.answer(self._state, group)
+        return await self.mount.executor.answer(self._state, group)
 
     async def lag(self, group: bytes) -> bytes:
         await self.refresh()
-        return await self.shared.answer(self._lag, group)
+        return await self.mount.executor.answer(self._lag, group)
 
     def _state(self, group: bytes, *, nowait: bool) -> bytes | None:
         found, progress = self.engine.state(group, nowait=nowait), self._progress(group, nowait)
@@ -103,7 +107,7 @@ def _report_skipped(error_log: ErrorLog, sentence: str) -> None:
 
 
 def _step(engine: ConsumerGroups | ShareGroups, *, nowait: bool) -> bool:
-    return engine.refresh(nowait=nowait, bytes_max=STEP_BYTES)
+    return engine.refresh(nowait=nowait)
 
 
 def _of_commits(lags: list[Lag]) -> bytes:

@@ -1,10 +1,10 @@
-"""How many files a mount may have open, and how it divides them.
+"""The limit of open files (RLIMIT_NOFILE) of a mount, and its shares.
 
     limit = reserve + base + segments that are read + partitions that are appended to
 
 The limit bounds speed, not the number of partitions: at the limit the engine closes files that it can open again
-(`storage.files.reclaim_with`). The reserve is held from the beginning and let go when the mount ends, so that nothing
-in the way of writing accepted records to the disk needs a descriptor that is not there.
+(`storage.files.reclaim_with`). The reserve is held from the beginning and released when the mount ends, so that writing
+accepted records to the disk never fails for lack of descriptors (decision 27).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import os
 import resource
 
 BASE = 24
-"""What a mount without partitions has open: pipes, sockets, the lock, /dev/fuse, the log."""
+"""Descriptors of a mount without partitions: pipes, sockets, the lock, /dev/fuse, the log."""
 
-FOR_A_PARTITION = 3
+PER_PARTITION = 3
 """Log, offset index and time index of the active segment; a sealed segment that is read has as many."""
 
 _RESERVE_MAX = 32
@@ -23,13 +23,13 @@ _UNLIMITED = 1 << 20
 
 
 def limit() -> int:
-    """Return how many descriptors this process may have."""
+    """Return the soft limit of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft if soft != resource.RLIM_INFINITY else _UNLIMITED
 
 
 def raise_limit() -> int:
-    """Raise the soft limit to the hard one; return what it is then."""
+    """Raise the soft limit to the hard one; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -37,30 +37,30 @@ def raise_limit() -> int:
 
 
 def reserve_size(limit: int) -> int:
-    """Return how many descriptors of `limit` are kept for the end of the mount."""
+    """Return how many descriptors of `limit` are reserved for the end of the mount."""
     return min(_RESERVE_MAX, limit // 4)
 
 
 def segments_max(limit: int) -> int:
-    """Return how many sealed segments may stay open: they get half of what is not the reserve or the base."""
-    return max((limit - reserve_size(limit) - BASE) // 2 // FOR_A_PARTITION, 1)
+    """Return how many sealed segments may stay open: they get half of the rest."""
+    return max((limit - reserve_size(limit) - BASE) // 2 // PER_PARTITION, 1)
 
 
 def partitions_max(limit: int) -> int:
-    """Return for how many partitions the files stay open between two appends while no segment is read."""
-    return max((limit - reserve_size(limit) - BASE) // FOR_A_PARTITION, 1)
+    """Return how many partitions keep their files open between two appends, while no segment is read."""
+    return max((limit - reserve_size(limit) - BASE) // PER_PARTITION, 1)
 
 
 def threads_max(limit: int) -> int:
-    """Return how many threads may sync or append at a time: each needs a few descriptors for a moment."""
+    """Return how many threads may sync or append at once: each needs a few descriptors for a short time."""
     return max(limit // 32, 1)
 
 
 class Reserve:
-    """Descriptors that are held so that they are there in the end."""
+    """Descriptors that are held so that they are available at the end of the mount."""
 
     def __init__(self, count: int) -> None:
-        """OSError EMFILE where there are not so many."""
+        """Open `count` descriptors. OSError EMFILE if the limit is too low."""
         self._fds: list[int] = []
         try:
             for _ in range(count):
@@ -70,6 +70,6 @@ class Reserve:
             raise
 
     def release(self) -> None:
-        """Let them go; a second call does nothing."""
+        """Close the descriptors. A second call does nothing."""
         while self._fds:
             os.close(self._fds.pop())

@@ -1,139 +1,109 @@
-"""The root, and a partition's directory with everything in it."""
+"""The root directory, the directories of partitions, and the nodes in a partition."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
 from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.append_file import APPEND_FILES, AppendFile
 from offsetfs.fs.appends.start_file import StartFile
-from offsetfs.fs.appends.topics import TopicsDirectory
-from offsetfs.fs.errors import is_fault
-from offsetfs.fs.groups.groups import GROUPS_NAME, GroupsDirectory
-from offsetfs.fs.inodes import ROOT, Fixed, Kind, pack
-from offsetfs.fs.lookup_numbers import LookupNumbers
-from offsetfs.fs.mounting.map_keeping import Kept
-from offsetfs.fs.nodes import DirectoryNode, FileNode, LinkNode, Listing, Reply
-from offsetfs.fs.partitions import Partition, Partitions
-from offsetfs.fs.shared import Shared
-from offsetfs.fs.tree import TOPICS_NAME, parse_offset, parse_record_part
-from offsetfs.fs.views.by_key import JSON_SUFFIX, KeyDirectory, KeyedFiles
-from offsetfs.fs.views.by_time import TimeDirectories
-from offsetfs.fs.views.follow import FollowFiles
-from offsetfs.fs.views.growing_file import GrowingFile
-from offsetfs.fs.views.links import EndLinks, OffsetLinks
-from offsetfs.fs.views.ranges import RangeDirectory, RangeFiles
-from offsetfs.fs.views.record_listing import RecordListing
-from offsetfs.fs.views.record_parts import record_parts
-from offsetfs.fs.views.records import RecordFiles
-from offsetfs.fs.views.segment_files import SegmentFileNodes
-from offsetfs.fs.views.texts import Text, partition_texts
-from offsetfs.storage.views.view_format import VALUES, JsonFormat
+from offsetfs.fs.files.by_key import JSON_SUFFIX, KeyDirectory, KeyedFiles
+from offsetfs.fs.files.by_time import TimeDirectories
+from offsetfs.fs.files.follow import FollowFiles
+from offsetfs.fs.files.growing_file import GrowingFile
+from offsetfs.fs.files.links import EndLinks, OffsetLinks
+from offsetfs.fs.files.ranges import RangeDirectory, RangeFiles
+from offsetfs.fs.files.record_listing import RecordListing
+from offsetfs.fs.files.record_parts import record_parts
+from offsetfs.fs.files.records import RecordFiles
+from offsetfs.fs.files.segment_files import SegmentFileNodes
+from offsetfs.fs.files.texts import partition_texts
+from offsetfs.fs.mount_context import MountContext
+from offsetfs.fs.mounting.line_index_upkeep import GrowingFiles
+from offsetfs.fs.mounting.tree_nodes import NamedEntries, TreeNodes
+from offsetfs.fs.naming.grammar import parse_offset, parse_record_part
+from offsetfs.fs.naming.inodes import ROOT
+from offsetfs.fs.naming.tree_table import IN_PARTITION, Kind
+from offsetfs.fs.nodes import Listing, Reply
+from offsetfs.fs.partitions import MountedPartition, Partitions
+from offsetfs.fs.reporting.errors import is_fault
+from offsetfs.storage.views import VALUES, JsonFormat
 
-CONTROL_NAME = b".offsetfs"
-
-_FIRST_PARTITION_PLACE = 8  # of a listing of the root
-_FIRST_RECORD_PLACE = 64  # of a listing; the entries before the records have the places below
-
-
-def key(kind: int, number: int) -> int:
-    """Return what a node is found by: its kind, or, for what exists once, its number."""
-    return number if kind == Kind.FIXED else -kind
+_FIRST_PARTITION_POSITION = 8  # in a listing of the root; fixed entries have the positions below
+_FIRST_RECORD_POSITION = 64  # in a listing of a partition; fixed entries have the positions below
 
 
 class PartitionTree:
-    """Everything in the directory of one open partition, by `key`."""
+    """The nodes in the directory of one open partition, and its entries by name."""
 
-    def __init__(self, shared: Shared, partition: Partition, accumulators: Accumulators) -> None:
-        self.records = RecordFiles(shared, partition)
-        self.values = GrowingFile(shared, partition, Kind.VALUES, VALUES)
-        self.json = GrowingFile(shared, partition, Kind.RECORDS, JsonFormat(partition.name))
-        self.appends: dict[int, FileNode] = {
-            which: AppendFile(shared, partition, accumulators, which) for which in APPEND_FILES
+    def __init__(self, mount: MountContext, partition: MountedPartition, accumulators: Accumulators) -> None:
+        self.records = RecordFiles(mount, partition)
+        self.values = GrowingFile(mount, partition, Kind.VALUES, VALUES)
+        self.json = GrowingFile(mount, partition, Kind.RECORDS, JsonFormat(partition.name))
+        self.follow = FollowFiles(mount, partition)
+        self.parts = record_parts(mount, partition, self.records)
+        self.keys = KeyDirectory(mount, partition, self.records, self.parts[JSON_SUFFIX])
+        ranges = RangeFiles(mount, partition, (self.values, self.json))
+        segments = SegmentFileNodes(mount, partition)
+        links = {kind: OffsetLinks(mount, partition, kind) for kind in Kind if kind.spec.is_link}
+        times = TimeDirectories(mount, partition, links[Kind.TIME_LINK], links[Kind.MINUTE_LINK])
+        self.nodes = TreeNodes(
+            directories={
+                Kind.BY_TIME: times,
+                Kind.TIME_DIRECTORY: times,
+                Kind.SEGMENTS: segments,
+                Kind.RANGES: RangeDirectory(mount, partition, Kind.RANGES, ranges.find_range),
+                Kind.LAST: RangeDirectory(mount, partition, Kind.LAST, ranges.find_last),
+                Kind.BY_KEY: self.keys,
+            },
+            files={
+                Kind.RECORD: self.records,
+                **{part.kind: part for part in self.parts.values()},
+                Kind.VALUES: self.values,
+                Kind.RECORDS: self.json,
+                Kind.START: StartFile(mount, partition, accumulators),
+                **partition_texts(mount, partition),
+                **{kind: AppendFile(mount, partition, accumulators, kind) for kind in APPEND_FILES},
+                Kind.SEGMENT: segments,
+                Kind.RANGE: ranges,
+                Kind.KEYED: self.keys.files,
+                Kind.FOLLOW: self.follow,
+            },
+            links=dict(links.items()),
+            lookup_numbers={
+                Kind.RANGE: ranges.lookups,
+                Kind.KEYED: self.keys.files.lookups,
+                Kind.FOLLOW: self.follow.names,
+            },
+        )
+        self.with_xattrs: dict[int, RecordFiles | KeyedFiles] = {
+            Kind.RECORD: self.records,
+            Kind.KEYED: self.keys.files,
         }
-        self.start = StartFile(shared, partition, accumulators)
-        self.follow = FollowFiles(shared, partition)
-        self.texts = partition_texts(shared, partition)
-        self.parts = record_parts(shared, partition, self.records)
-        self.ranges = RangeFiles(shared, partition, (self.values, self.json))
-        self._range = RangeDirectory(shared, partition, Fixed.RANGES, self.ranges.find_range)
-        self._last = RangeDirectory(shared, partition, Fixed.LAST, self.ranges.find_last)
-        self.keys = KeyDirectory(shared, partition, self.records, self.parts[JSON_SUFFIX])
-        self._segments = SegmentFileNodes(shared, partition)
-        self.links: dict[int, LinkNode] = {}
-        links = {kind: OffsetLinks(shared, partition, kind) for kind in (Kind.LINK, Kind.TIME_LINK, Kind.MINUTE_LINK)}
-        self.links.update({key(kind, 0): link for kind, link in links.items()})
-        self._ends = EndLinks(shared, partition, links[Kind.LINK])
-        self._times = TimeDirectories(shared, partition, links[Kind.TIME_LINK], links[Kind.MINUTE_LINK])
-        self.directories: dict[int, DirectoryNode] = {
-            Fixed.SEGMENTS: self._segments,
-            Fixed.BY_TIME: self._times,
-            Fixed.BY_KEY: self.keys,
-            Fixed.RANGES: self._range,
-            Fixed.LAST: self._last,
-            key(Kind.TIME_DIRECTORY, 0): self._times,
-        }
-        self.files: dict[int, FileNode] = {
-            key(Kind.RECORD, 0): self.records,
-            key(Kind.VALUES, 0): self.values,
-            key(Kind.RECORDS, 0): self.json,
-            key(Kind.SEGMENT, 0): self._segments,
-            key(Kind.KEYED, 0): self.keys.files,
-            key(Kind.RANGE, 0): self.ranges,
-            **{key(part.kind, 0): part for part in self.parts.values()},
-            key(Kind.FOLLOW, 0): self.follow,
-            **self.appends,
-            Fixed.START: self.start,
-            **self.texts,
-        }
-        self.looked_up: dict[int, LookupNumbers[Any]] = {Kind.FOLLOW: self.follow.names}
-        """What has numbers by name only, by `Kind`: the kernel says when it may be forgotten."""
-        self.looked_up[Kind.RANGE] = self.ranges.looked_up
-        self.looked_up[Kind.KEYED] = self.keys.files.looked_up
-        self.described: dict[int, RecordFiles | KeyedFiles] = {Kind.RECORD: self.records, Kind.KEYED: self.keys.files}
-        """What has extended attributes, by `Kind`."""
-        self.named: dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]] = self._names()
-        self.unlisted: dict[bytes, Callable[[], EntryAttributes]] = {
-            b"range": self._range.entry,
-            b"last": self._last.entry,
-            b"by-key": self.keys.entry,
-        }
-        """Directories that are there by name only: what is in them answers a question."""
-
-    def _names(self) -> dict[bytes, Callable[[], Awaitable[EntryAttributes | None]]]:
-        async def segments() -> EntryAttributes:
-            return self._segments.directory()
-
-        async def by_time() -> EntryAttributes:
-            return self._times.root()
-
-        return {
-            b"first": self._ends.first,
-            b"latest": self._ends.latest,
-            b"start": lambda: self.start.attributes(0),
-            b"next": lambda: self.texts[Fixed.NEXT].attributes(0),
-            b"info": lambda: self.texts[Fixed.INFO].attributes(0),
-            b"append": lambda: self.appends[Fixed.APPEND].attributes(0),
-            b"append.ndjson": lambda: self.appends[Fixed.APPEND_NDJSON].attributes(0),
-            b"append.raw": lambda: self.appends[Fixed.APPEND_RAW].attributes(0),
-            b"values": self.values.lookup,
-            b"records.ndjson": self.json.lookup,
-            b"by-time": by_time,
-            b"segments": segments,
-        }
+        ends = EndLinks(mount, partition, links[Kind.LINK])
+        self.entries = NamedEntries(
+            IN_PARTITION,
+            self.nodes.node,
+            found={
+                "first": ends.first,
+                "latest": ends.latest,
+                "values": self.values.lookup,
+                "records.ndjson": self.json.lookup,
+            },
+            listed={"values": self.values.listed, "records.ndjson": self.json.listed},
+        )
 
 
 class PartitionDirectory:
-    """The directory of one partition. Opens the log when something in it is asked for."""
+    """The directory of one partition. The first request for something in it opens the log."""
 
-    def __init__(self, shared: Shared, partition: Partition, accumulators: Accumulators) -> None:
-        self._shared = shared
+    def __init__(self, mount: MountContext, partition: MountedPartition, accumulators: Accumulators) -> None:
+        self._mount = mount
         self._partition = partition
         self._accumulators = accumulators
         self._tree: PartitionTree | None = None
@@ -142,39 +112,39 @@ class PartitionDirectory:
         return self.entry()
 
     def entry(self) -> EntryAttributes:
-        """Return the attributes; those of a partition whose log does not open, too."""
+        """Return the attributes, which need no open log: `ls` of the mount shows partitions that cannot be opened."""
         mtime_ns = os.stat(self._partition.path).st_mtime_ns
-        return self._shared.attributes.directory(self._partition.inode(Kind.FIXED, Fixed.DIRECTORY), mtime_ns)
+        return self._mount.attributes.directory(self._partition.inode(Kind.DIRECTORY), mtime_ns)
 
     async def tree(self) -> PartitionTree:
-        """Return what is in the partition, as it is now; ESTALE when another partition has taken the name.
+        """Return the nodes of the partition; ESTALE if it was deleted, also if another partition has the name now.
 
-        The kernel then asks for the name again. Every request passes here, so this is where a log that a broker
-        writes is looked at again, and settings that a command may have changed.
+        On ESTALE the kernel looks the name up again and repeats the request once. Checks for changed settings and, on a
+        read-only mount, for records that a broker has written, because every request calls this.
         """
-        tree = await self.remains()
+        tree = await self.last_tree()
         if self._partition.is_gone:
             raise FUSEError(errno.ESTALE)
         return tree
 
-    async def remains(self) -> PartitionTree:
-        """Return what was in the partition when it was opened, be it gone: for those who have something of it open."""
+    async def last_tree(self) -> PartitionTree:
+        """Return the nodes of the partition, also after its deletion, for files that are still open."""
         if self._tree is None:
             await self._partition.open()
-            if self._tree is None:
-                self._tree = PartitionTree(self._shared, self._partition, self._accumulators)
-        self._shared.refresh_config()
+            if self._tree is None:  # another request may have made it while this one waited for the log
+                self._tree = PartitionTree(self._mount, self._partition, self._accumulators)
+        self._mount.config.refresh()
         self._partition.log.refresh()
         return self._tree
 
     @property
-    def kept(self) -> Kept | None:
-        """The partition with its growing views, None until a request has opened it."""
-        return None if self._tree is None else Kept(self._partition, (self._tree.values, self._tree.json))
+    def growing_files(self) -> GrowingFiles | None:
+        """The growing files of the partition; None until a request has opened it."""
+        return None if self._tree is None else GrowingFiles(self._partition, (self._tree.values, self._tree.json))
 
     def forget(self, kind: int, number: int, lookups: int) -> None:
-        """The kernel forgets so many look-ups of what is reached by name only."""
-        known = None if self._tree is None else self._tree.looked_up.get(kind)
+        """Count FORGET for so many look-ups of a file that is found by name only."""
+        known = None if self._tree is None else self._tree.nodes.lookup_numbers.get(kind)
         if known is not None:
             known.forget(number, lookups)
 
@@ -186,35 +156,36 @@ class PartitionDirectory:
         part = parse_record_part(name)
         if part is not None:
             return await tree.parts[part[1]].lookup(part[0])
-        if name in tree.unlisted:
-            return tree.unlisted[name]()
-        find = tree.named.get(name)
+        find = tree.entries.find(name)
         return tree.follow.lookup(name) if find is None else await find()
 
     async def listing(self, number: int) -> Listing:
         tree = await self.tree()
-        find = {**tree.named, b"values": tree.values.listed, b"records.ndjson": tree.json.listed}
         entries = []
-        for name, attributes in find.items():
+        for name, find in tree.entries.listed():
             try:
-                entry = await attributes()
+                entry = await find()
             except Exception as error:  # one entry that fails must not hide the others
                 if is_fault(error):
-                    self._shared.error_log.add(error, "readdir", f"{self._partition.name}/{name.decode()}")
+                    self._mount.error_log.add(error, "readdir", f"{self._partition.name}/{name.decode()}")
                 continue
             if entry is not None:
                 entries.append((name, entry))
-        records = RecordListing(self._shared, self._partition, self._shared.options.listed_max)
+        records = RecordListing(self._mount, self._partition, self._mount.options.listed_max)
         return PartitionListing(self._partition, entries, records)
 
 
 class PartitionListing:
-    """An open directory of a partition: its fixed entries, then records. A place there is an offset less the anchor."""
+    """An open directory of a partition: its fixed entries, then records.
+
+    The position of a record is its offset less the anchor of the partition, so that a listing that continues after
+    retention or appends neither repeats nor skips a record.
+    """
 
     def __init__(
-        self, partition: Partition, entries: list[tuple[bytes, EntryAttributes]], records: RecordListing
+        self, partition: MountedPartition, entries: list[tuple[bytes, EntryAttributes]], records: RecordListing
     ) -> None:
-        assert len(entries) < _FIRST_RECORD_PLACE
+        assert len(entries) < _FIRST_RECORD_POSITION
         self._partition = partition
         self._entries = entries
         self._records = records
@@ -223,71 +194,62 @@ class PartitionListing:
         for place in range(start, len(self._entries)):
             if not reply(*self._entries[place], place + 1):
                 return
-        is_beginning = start < _FIRST_RECORD_PLACE
-        offset = None if is_beginning else self._partition.anchor + start - _FIRST_RECORD_PLACE
-        await self._records.reply(offset, _FIRST_RECORD_PLACE, reply)
+        is_beginning = start < _FIRST_RECORD_POSITION
+        offset = None if is_beginning else self._partition.anchor + start - _FIRST_RECORD_POSITION
+        await self._records.reply(offset, _FIRST_RECORD_POSITION, reply)
 
 
 class RootDirectory:
-    """The mount point: README, the groups, the topics, and the partitions."""
+    """The mount point: files that the table of the tree declares, and a directory for each partition."""
 
     def __init__(
         self,
-        shared: Shared,
+        mount: MountContext,
         partitions: Partitions,
-        texts: dict[int, Text],
-        groups: GroupsDirectory,
-        topics: TopicsDirectory,
-        directory_of: Callable[[Partition], PartitionDirectory],
+        entries: NamedEntries,
+        directory_of: Callable[[MountedPartition], PartitionDirectory],
     ) -> None:
-        self._shared = shared
+        self._mount = mount
         self._partitions = partitions
-        self._groups = groups
-        self._topics = topics
-        self._readme = texts[Fixed.README]
+        self._entries = entries
         self._directory_of = directory_of
-        self._control = pack(Kind.FIXED, 0, Fixed.CONTROL)
 
     async def attributes(self, number: int) -> EntryAttributes:
-        options = self._shared.options
-        directories = self._shared.directory.directories
+        options = self._mount.options
+        directories = self._mount.directory.directories
         mtime_ns = 0
         for directory in directories:
             with contextlib.suppress(OSError):  # one disk that fails leaves the others served
                 mtime_ns = max(mtime_ns, os.stat(directory.path).st_mtime_ns)
-        writable = (options.create or options.delete) and not self._shared.is_read_only
-        return self._shared.attributes.directory(ROOT, mtime_ns, writable=writable)
+        writable = (options.create or options.delete) and not self._mount.is_read_only
+        return self._mount.attributes.directory(ROOT, mtime_ns, writable=writable)
 
     async def lookup(self, number: int, name: bytes) -> EntryAttributes | None:
         partition = self._partitions.find(name)
         if partition is not None:
             return self._directory_of(partition).entry()
-        if name == b"README":
-            return await self._readme.attributes(0)
-        if name == GROUPS_NAME:
-            return self._groups.entry()
-        if name == TOPICS_NAME:
-            return self._topics.entry()
-        return self._shared.attributes.directory(self._control) if name == CONTROL_NAME else None
+        find = self._entries.find(name)
+        return None if find is None else await find()
 
     async def listing(self, number: int) -> Listing:
-        fixed = [(b"README", await self._readme.attributes(0))]
-        for name, entry in ((GROUPS_NAME, self._groups.listed()), (TOPICS_NAME, self._topics.entry())):
+        fixed = []
+        for name, find in self._entries.listed():
+            entry = await find()
             if entry is not None:
                 fixed.append((name, entry))
         return RootListing(fixed, self._partitions.refresh(), self._directory_of)
 
 
 class RootListing:
-    """An open root directory. A partition's place comes from its number, so that new ones come last."""
+    """An open root directory. The position of a partition is its number, so that new partitions come last."""
 
     def __init__(
         self,
         fixed: list[tuple[bytes, EntryAttributes]],
-        partitions: list[Partition],
-        directory_of: Callable[[Partition], PartitionDirectory],
+        partitions: list[MountedPartition],
+        directory_of: Callable[[MountedPartition], PartitionDirectory],
     ) -> None:
-        assert len(fixed) <= _FIRST_PARTITION_PLACE
+        assert len(fixed) <= _FIRST_PARTITION_POSITION
         self._fixed = fixed
         self._partitions = partitions
         self._directory_of = directory_of
@@ -297,10 +259,10 @@ class RootListing:
             if not reply(*self._fixed[place], place + 1):
                 return
         for partition in self._partitions:
-            if partition.number + _FIRST_PARTITION_PLACE > start:
+            if partition.number + _FIRST_PARTITION_POSITION > start:
                 try:
                     entry = self._directory_of(partition).entry()
                 except FileNotFoundError:
                     continue  # removed since
-                if not reply(str(partition.name).encode(), entry, partition.number + _FIRST_PARTITION_PLACE):
+                if not reply(str(partition.name).encode(), entry, partition.number + _FIRST_PARTITION_POSITION):
                     return

@@ -1,15 +1,14 @@
 """A log directory, served at a mount point until it is unmounted or ended by a signal.
 
     mounted ── requests ──┬─ umount(8): the kernel ends the session ─┐
-                          └─ SIGTERM, SIGINT, SIGHUP ────────────────┴→ take nothing more → drain → sync
+                          └─ SIGTERM, SIGINT, SIGHUP ────────────────┴→ accept no more → drain → sync
                                                                         → checkpoints, clean mark → mount gone
 
-Promises: what was taken is on disk when `serve` returns, and the mount is gone; a second signal changes nothing. After
-umount all files are closed, so unfinished lines become records; after a signal their writers may be in the middle of
-a line, so they do not, and the log says how many bytes were dropped.
+Guarantees: when `serve` returns, accepted records are on disk and the mount is gone; a second signal changes nothing.
+After umount all files are closed, so unfinished lines become records. After a signal they do not, because their writers
+may be in the middle of a line, and the log reports how many bytes were dropped.
 
-Leaves to others: what a path means, and that no handler raises anything but FUSEError (operations); whether mounting
-makes sense at all (cli).
+`operations` handles the requests; `cli/commands/mount` checks beforehand whether the mount is possible.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ from offsetfs.fs.mounting.maintenance_runner import MaintenanceRunner
 from offsetfs.fs.mounting.mount_table import MountTable
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.threads import in_thread
-from offsetfs.fs.workers import workers
-from offsetfs.storage.directory.log_directories import AnyLogDirectory
+from offsetfs.fs.runtime.threads import in_thread
+from offsetfs.fs.runtime.workers import workers
+from offsetfs.storage import AnyLogDirectory
 from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
 REQUESTS_MAX = 4096  # handled at once, blocked readers included; each is a task
-LAST_ANSWERS_S = 1.0  # for requests that wait for something else than the drain
+LAST_REPLIES_S = 1.0  # for requests that wait for something else than the drain
 THREADS_KEPT = 2
-"""Worker threads that a mount has from its beginning to its end: at a limit of memory or of processes they serve."""
+"""Worker threads that a mount keeps from its beginning: at a limit of memory or of processes no others start."""
 
 TIMEOUT_MIN_S = 15  # the kernel rounds a shorter request timeout up to this
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -56,17 +55,17 @@ DEBUG_SIGNAL, LEVEL_SIGNAL = signal.SIGUSR1, signal.SIGUSR2
 """Log at level debug, and at the level of the options again. A read-only mount needs them because it rejects writes to
 `.offsetfs/log-level`."""
 
-Ready = Callable[[int], None]
-Leaving = Callable[[str, Callable[[], Unsynced]], None]
+OnReady = Callable[[int], None]
+OnEnding = Callable[[str, Callable[[], Unsynced]], None]
 
 
 class MountError(Exception):
-    """The mount could not be made; the message says why. Cure: in the message."""
+    """The mount failed; the message contains the cause and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a mount ended. `failures`: sentences about what is not on disk, or not as it should be."""
+    """How a mount ended. `failures`: sentences about records that are not on disk, and other errors at the end."""
 
     reason: str
     failures: tuple[str, ...]
@@ -76,23 +75,23 @@ async def serve(
     directory: AnyLogDirectory,
     mount_point: str,
     options: MountOptions,
-    ready: Ready,
-    leaving: Leaving = lambda reason, left: None,
+    on_ready: OnReady,
+    on_ending: OnEnding = lambda reason, unsynced: None,
 ) -> Ending:
-    """Mount `directory` at `mount_point`, call `ready` with its st_dev once it answers; return when it is over.
+    """Mount `directory` at `mount_point`; return when the mount has ended. Once per process.
 
-    `leaving` is called once, when the mount begins to end: with the reason, and a function that any thread may ask what
-    is not on disk yet. Takes the directory over: it is closed when this returns or raises. Raises `MountError`. One per
-    process.
+    `on_ready` is called with the st_dev of the mount when it answers requests. `on_ending` is called once, when the
+    mount begins to end: with the reason, and a function that returns, in any thread, what is not on disk yet. Closes
+    the directory, also on an error. Raises `MountError`.
     """
     options = dataclasses.replace(options, request_timeout_s=request_timeout_s(), threads_max=threads_max(limit()))
-    session = _Session(directory, mount_point, options, leaving)
+    session = _Session(directory, mount_point, options, on_ending)
     if not workers.keep(THREADS_KEPT):
         _log.warning("no thread could be started: raise ulimit -v or ulimit -u; reads that wait for the disk will fail")
-    heard = (*SIGNALS, DEBUG_SIGNAL, LEVEL_SIGNAL)
-    with trio.open_signal_receiver(*heard) as signals:  # to the very end: a second signal must not break the drain
+    # Until the directory is closed: a second SIGTERM with its default action would kill the process in the drain.
+    with trio.open_signal_receiver(*SIGNALS, DEBUG_SIGNAL, LEVEL_SIGNAL) as signals:
         try:
-            await session.run(signals, ready)
+            await session.run(signals, on_ready)
         finally:
             session.close()
     if session.error is not None:
@@ -103,45 +102,47 @@ async def serve(
 class _Session:
     """One mount, from mount(2) to umount(2)."""
 
-    def __init__(self, directory: AnyLogDirectory, mount_point: str, options: MountOptions, leaving: Leaving) -> None:
+    def __init__(
+        self, directory: AnyLogDirectory, mount_point: str, options: MountOptions, on_ending: OnEnding
+    ) -> None:
         self.reason = ""
         self.failures: list[str] = []
         self.error: MountError | None = None
         self._directory = directory
         self._mount_point = mount_point
         self._options = options
-        self._leaving = leaving
-        self._left: Callable[[], Unsynced] = Unsynced
+        self._on_ending = on_ending
+        self._unsynced: Callable[[], Unsynced] = Unsynced
         self._is_mounted = False
         self._device: int | None = None
-        self._over = trio.Event()
-        self._idle = trio.Event()  # no request is being handled any more
+        self._ending = trio.Event()
+        self._requests_done = trio.Event()
         self._table = MountTable()
         self._reserve = Reserve(reserve_size(limit()))
 
-    async def run(self, signals: AsyncIterator[int], ready: Ready) -> None:
-        """Mount, serve, drain. What the operations do in the background ends with it."""
+    async def run(self, signals: AsyncIterator[int], on_ready: OnReady) -> None:
+        """Mount, serve and drain. Tasks that requests have started end with it."""
         async with trio.open_nursery() as nursery:
-            operations = Operations(self._directory, self._options, nursery)
-            operations.shared.mount_point = self._mount_point
+            operations = Operations(self._directory, self._options, nursery, self._mount_point)
             for partition, cause in self._directory.failed.items():
-                operations.shared.error_log.add(cause, "recovery", str(partition))
+                operations.mount.error_log.add(cause, "recovery", str(partition))
             try:
                 self._mount(operations)
             except MountError as error:
                 self.error = error
             else:
-                operations.shared.hand_over = _hand_over
-                operations.shared.announce_damage = _log_damage
+                events = operations.mount.events
+                events.content_known.subscribe(_store_in_page_cache)
+                events.damage_found.subscribe(_log_damage)
                 maintenance = None
                 if not self._directory.read_only:
-                    maintenance = MaintenanceRunner(operations.shared)
-                    operations.shared.wake_duties = maintenance.wake
-                await self._serve(operations, maintenance, signals, ready)
+                    maintenance = MaintenanceRunner(operations.mount)
+                    events.work_added.subscribe(maintenance.wake)
+                await self._serve(operations, maintenance, signals, on_ready)
             nursery.cancel_scope.cancel()
 
     def _mount(self, operations: Operations) -> None:
-        with tempfile.TemporaryFile() as said, _stderr_into(said.fileno()):
+        with tempfile.TemporaryFile() as output, _stderr_into(output.fileno()):
             try:
                 pyfuse3.init(
                     operations,
@@ -149,33 +150,37 @@ class _Session:
                     mount_options([each.path for each in self._directory.directories], self._options),
                 )
             except RuntimeError as error:
-                said.seek(0)
-                text = " ".join(said.read(4096).decode(errors="replace").split())
+                output.seek(0)
+                text = " ".join(output.read(4096).decode(errors="replace").split())
                 raise MountError(text or str(error)) from error
         self._is_mounted = True
 
     async def _serve(
-        self, operations: Operations, maintenance: MaintenanceRunner | None, signals: AsyncIterator[int], ready: Ready
+        self,
+        operations: Operations,
+        maintenance: MaintenanceRunner | None,
+        signals: AsyncIterator[int],
+        on_ready: OnReady,
     ) -> None:
         accumulators = operations.accumulators
-        self._left = accumulators.unsynced
+        self._unsynced = accumulators.unsynced
         async with trio.open_nursery() as tasks:
-            tasks.start_soon(self._answer)
-            tasks.start_soon(self._announce, ready)
-            tasks.start_soon(self._listen, signals)
+            tasks.start_soon(self._answer_requests)
+            tasks.start_soon(self._report_ready, on_ready)
+            tasks.start_soon(self._handle_signals, signals)
             if maintenance is not None:
                 tasks.start_soon(maintenance.run)
-            await self._over.wait()
+            await self._ending.wait()
             if maintenance is not None:
                 maintenance.stop()
             pyfuse3.terminate()
-            operations.shared.waiting.close()
+            operations.mount.waiting.close()
             await self._drain(accumulators)
-            with trio.move_on_after(LAST_ANSWERS_S):
-                await self._idle.wait()
+            with trio.move_on_after(LAST_REPLIES_S):
+                await self._requests_done.wait()
             tasks.cancel_scope.cancel()
 
-    async def _answer(self) -> None:
+    async def _answer_requests(self) -> None:
         try:
             await reader_hand_off.answer(REQUESTS_MAX)
             self._end("unmounted" if self._is_gone() else "the kernel ended the session")
@@ -184,49 +189,53 @@ class _Session:
             self._end(f"internal error: {error!r}")
             self.failures.append(f"requests could no longer be read: {error!r}")
         finally:
-            self._idle.set()
+            self._requests_done.set()
 
-    async def _announce(self, ready: Ready) -> None:
+    async def _report_ready(self, on_ready: OnReady) -> None:
         try:
-            # In a thread: the loop has to answer the question.
+            # In a thread: stat(2) of the mount point is a request that this event loop answers.
             device = await in_thread(functools.partial(_device_of, self._mount_point), abandon_on_cancel=True)
         except OSError as error:
             self.error = MountError(f"{self._mount_point} does not answer: {error.strerror}")
             self._end("no answer")
         else:
             self._device = device
-            ready(device)
+            on_ready(device)
 
-    async def _listen(self, signals: AsyncIterator[int]) -> None:
+    async def _handle_signals(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:
             name = signal.Signals(number).name
             if number in (DEBUG_SIGNAL, LEVEL_SIGNAL):
                 set_level("debug" if number == DEBUG_SIGNAL else self._options.log_level)
                 continue
-            if self._over.is_set():
-                _log.warning("%s: already ending, everything taken is being written", name)
+            if self._ending.is_set():
+                _log.warning("%s: already ending, accepted records are being written", name)
             self._end(name)
 
     def _end(self, reason: str) -> None:
-        if not self._over.is_set():
+        if not self._ending.is_set():
             _log.info("ending: %s", reason)
             self.reason = reason
             self._reserve.release()
-            self._leaving(reason, self._left)
-            self._over.set()
+            self._on_ending(reason, self._unsynced)
+            self._ending.set()
 
     async def _drain(self, accumulators: Accumulators) -> None:
-        if self._is_gone():  # the kernel drops RELEASE requests that it has not yet sent when the last user is gone
+        if self._is_gone():  # at umount the kernel drops RELEASE requests that it has not sent yet
             await accumulators.release_all()
         failures = await accumulators.close()
         self.failures += [f"{partition} is not on disk: {error.strerror}" for partition, error in failures.items()]
 
     def _is_gone(self) -> bool:
-        mount = self._table.mount_at(self._mount_point)  # what an automounter put there lies below ours, and stays
+        # Compared by device, because an automounter has a mount at this path too, below ours.
+        mount = self._table.mount_at(self._mount_point)
         return mount is None or (self._device is not None and mount.device != self._device)
 
     def close(self) -> None:
-        """Write checkpoints and the mark of the clean shutdown; then let the mount go."""
+        """Write checkpoints and the clean shutdown file; then unmount.
+
+        In this order, because the directory must be closed when `umount` returns.
+        """
         self._reserve.release()
         try:
             self._directory.close()
@@ -239,7 +248,7 @@ class _Session:
         self._table.close()
 
     def _detach(self) -> None:
-        """Take away what pyfuse3 leaves when the kernel's side was aborted: a mount that answers nothing."""
+        """Unmount what pyfuse3 leaves if the connection was aborted: a mount whose requests fail with ENOTCONN."""
         remaining = self._table.mount_at(self._mount_point)
         if remaining is not None and remaining.device == self._device:
             command = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
@@ -250,18 +259,20 @@ class _Session:
 
 
 def mount_options(directories: Sequence[str], options: MountOptions) -> set[str]:
-    """Return the options for mount(2) and libfuse. Text from a user gets in only as `[A-Za-z0-9._/-]+`."""
+    """Return the options for mount(2) and libfuse. Text from users is restricted to `[A-Za-z0-9._/-]+`.
+
+    Commas separate options: a path with a comma could add an option such as `suid`.
+    """
     fixed = {"default_permissions", "nosuid", "nodev", "noexec", f"fsname={source(directories)}", "subtype=offsetfs"}
     chosen = {"ro": options.read_only, "allow_other": options.allow_other}
     return fixed | {name for name, is_set in chosen.items() if is_set}
 
 
 def source(directories: Sequence[str]) -> str:
-    """Return the source for the table of mounts: the path by which `mount -a` finds what is mounted; several, commas
-    between them, which libfuse takes for its own without a backslash.
+    """Return the source for the table of mounts, by which `mount -a` recognizes a mount: paths separated by commas.
 
-    A path with other characters than `[A-Za-z0-9._/-]`, which could be taken for options, is not written there; the
-    last name of the first one is, with underscores. Alone, mount(8) would take that for a path.
+    libfuse needs a backslash before each comma. If a path contains other characters than `[A-Za-z0-9._/-]`, the source
+    is the last component of the first path, with underscores. The prefix keeps mount(8) from using it as a path.
     """
     if all(re.fullmatch(r"/[A-Za-z0-9._/-]*", directory) for directory in directories):
         return "\\,".join(directories)
@@ -280,15 +291,18 @@ def _number_in(path: str) -> int:
         with open(path) as file:
             return int(file.read())
     except (OSError, ValueError):
-        return 0  # an older kernel: it waits for ever
+        return 0  # an older kernel has no limit
 
 
 def _log_damage(error: StorageError) -> None:
     _log.warning("damage: %s; what it holds is left out or answers with an error", error)
 
 
-def _hand_over(inode: int, content: bytes) -> None:
-    """Put the content of a file into the kernel's page cache. Where it takes none, or has let go of it, it will ask."""
+def _store_in_page_cache(inode: int, content: bytes) -> None:
+    """Put the content of a file into the kernel's page cache, so that no read request follows.
+
+    OSError is ignored: the kernel may have dropped the inode already, and then reads it when it needs it.
+    """
     with contextlib.suppress(OSError):
         pyfuse3.notify_store(inode, 0, content)
 
@@ -299,7 +313,7 @@ def _device_of(path: str) -> int:
 
 @contextlib.contextmanager
 def _stderr_into(fd: int) -> Iterator[None]:
-    """Catch what libfuse and fusermount3 print: it is the only word about why they refuse."""
+    """Redirect stderr to a file: libfuse and fusermount3 report the cause of a failed mount only there."""
     saved = os.dup(2)
     os.dup2(fd, 2)
     try:

@@ -1,4 +1,7 @@
-"""What is mounted where, from /proc/self/mountinfo: no file system is touched, so that a dead one cannot hang us."""
+"""Mounts and their mount points, from /proc/self/mountinfo.
+
+No file system is accessed, because a call on a stale mount may block forever.
+"""
 
 from __future__ import annotations
 
@@ -27,30 +30,31 @@ class Mount:
 
 
 def mounts() -> list[Mount]:
-    """Return what this process sees mounted, in the order of mounting."""
-    # The kernel writes a carriage return as it is: it must not end a line, or any mount point could forge the next one.
+    """Return the mounts that this process sees, in the order of mounting."""
+    # The kernel does not escape a carriage return. With universal newlines it would end a line, and the name of a mount
+    # point could forge the next one.
     with open(TABLE, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         return parse(lines)
 
 
 class MountTable:
-    """The table, held open: it can be read when no file can be opened any more."""
+    """The table, held open, so that it can be read when the process is out of file descriptors."""
 
     def __init__(self) -> None:
         self._file = open(TABLE, encoding="utf-8", errors="surrogateescape", newline="\n")
 
     def mount_at(self, path: str) -> Mount | None:
-        """Return what `mount_at` returns, as of now."""
+        """Return the topmost mount at `path`, None if there is none."""
         self._file.seek(0)
         return _topmost(parse(self._file), path)
 
     def close(self) -> None:
-        """Let go of the table; a second call does nothing."""
+        """Close the table. A second call does nothing."""
         self._file.close()
 
 
 def parse(lines: Iterable[str]) -> list[Mount]:
-    """Read lines of proc(5)'s mountinfo: `36 35 98:0 /root /mnt rw,noatime master:1 - ext3 /dev/root rw`."""
+    """Parse the lines of mountinfo, see proc(5): `36 35 98:0 /root /mnt rw,noatime master:1 - ext3 /dev/root rw`."""
     found = []
     for line in lines:
         place, _, rest = line.rstrip("\n").partition(" - ")
@@ -72,7 +76,7 @@ def parse(lines: Iterable[str]) -> list[Mount]:
 
 
 def mount_at(path: str) -> Mount | None:
-    """Return what is mounted at `path` itself, the topmost if several are; None when it is no mount point."""
+    """Return the topmost mount at `path`; None if it is not a mount point."""
     return _topmost(mounts(), path)
 
 
@@ -82,14 +86,14 @@ def _topmost(table: list[Mount], path: str) -> Mount | None:
 
 
 def mount_holding(path: str) -> Mount | None:
-    """Return the mount of offsetfs that `path` is, or lies in; None when there is none. Asks no file system of ours."""
+    """Return the offsetfs mount that contains `path`, None if there is none. Accesses no offsetfs mount."""
     wanted = resolved(path)
     ours = (mount for mount in reversed(mounts()) if mount.type == FILE_SYSTEM_TYPE)
     return next((mount for mount in ours if f"{wanted}/".startswith(f"{mount.path.rstrip('/')}/")), None)
 
 
 def resolved(path: str) -> str:
-    """Return `path` absolute and without links, without asking its last component: that one may hang."""
+    """Return `path` absolute and without links. Does not access its last component, which may be a stale mount."""
     parent, name = os.path.split(os.path.abspath(path))
     return os.path.join(os.path.realpath(parent), name)
 

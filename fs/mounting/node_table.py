@@ -1,108 +1,99 @@
-"""From an inode number to its node, and back to a path: what there is in a mount.
+"""The nodes of a mount by the parts of an inode number.
 
-    mount point: texts, control, groups, topics      by kind and number
-    partitions: a directory each                     made when a request opens it
+    mount point: texts, control, groups, topics      by kind
+    partitions: a `PartitionDirectory` each          by partition number; its nodes by kind, made at the first access
 
-Only inodes that are found by name alone have a table (`lookup_numbers`). Any other inode number encodes what it is
-(`inodes`), and this module returns its node. Raises FUSEError ESTALE, ENOTDIR for numbers that mean nothing here.
+An inode number contains kind, partition and number (`naming/inodes`), so that no table grows with look-ups. Only files
+that are found by name alone have one (`naming/lookup_numbers`). A number without a node is FUSEError ESTALE or ENOTDIR.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import Any
 
-from pyfuse3 import FUSEError
+from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs.fs.appends.accumulator import Accumulators
 from offsetfs.fs.appends.topics import TopicsDirectory
 from offsetfs.fs.control.control import ControlDirectory
-from offsetfs.fs.counters import PartitionCounts
+from offsetfs.fs.files.by_key import KeyDirectory
+from offsetfs.fs.files.follow import FollowFiles
+from offsetfs.fs.files.growing_file import GrowingFile
+from offsetfs.fs.files.texts import mount_texts
 from offsetfs.fs.groups.groups import GroupsDirectory
-from offsetfs.fs.inodes import Fixed, Kind
-from offsetfs.fs.lookup_numbers import LookupNumbers
-from offsetfs.fs.mounting.directories import PartitionDirectory, PartitionTree, RootDirectory, key
-from offsetfs.fs.mounting.map_keeping import Kept
+from offsetfs.fs.mount_context import MountContext
+from offsetfs.fs.mounting.directories import PartitionDirectory, PartitionTree, RootDirectory
+from offsetfs.fs.mounting.line_index_upkeep import GrowingFiles
+from offsetfs.fs.mounting.tree_nodes import Find, NamedEntries, TreeNodes
+from offsetfs.fs.naming.paths import path_of
+from offsetfs.fs.naming.tree_table import IN_MOUNT, Kind
 from offsetfs.fs.nodes import DirectoryNode, FileNode, Node
-from offsetfs.fs.partitions import Partition, Partitions
-from offsetfs.fs.paths import path_of
-from offsetfs.fs.shared import Shared
-from offsetfs.fs.views.by_key import KeyDirectory
-from offsetfs.fs.views.follow import FollowFiles
-from offsetfs.fs.views.growing_file import GrowingFile
-from offsetfs.fs.views.texts import mount_texts
-from offsetfs.storage.names import TopicPartition
+from offsetfs.fs.partitions import MountedPartition, Partitions
+from offsetfs.fs.reporting.counters import PartitionCounts
+from offsetfs.storage import TopicPartition
 
-_OPEN_LONG = frozenset(
-    {
-        Kind.RECORD,
-        Kind.RECORD_JSON,
-        Kind.RECORD_KEY,
-        Kind.RECORD_HEADERS,
-        Kind.VALUES,
-        Kind.RECORDS,
-        Kind.RANGE,
-        Kind.SEGMENT,
-        Kind.KEYED,
-        Kind.FOLLOW,
-    }
-)
-"""Kinds of files that are read over a time in which what they show may be removed."""
+_OPEN_LONG = frozenset(kind for kind in Kind if kind.spec.is_open_long)
 
 
 class NodeTable:
-    """The nodes of one mount. `open_handles` says how many files are open."""
+    """The nodes of one mount. `open_handles` returns the number of open files."""
 
-    def __init__(self, shared: Shared, accumulators: Accumulators, open_handles: Callable[[], int]) -> None:
-        self.partitions = Partitions(shared)
-        self.groups = GroupsDirectory(shared, accumulators)
-        self._shared = shared
+    def __init__(self, mount: MountContext, accumulators: Accumulators, open_handles: Callable[[], int]) -> None:
+        self.partitions = Partitions(mount)
+        self.groups = GroupsDirectory(mount, accumulators)
+        self._mount = mount
         self._accumulators = accumulators
         self._of_partitions: dict[int, PartitionDirectory] = {}
-        texts = mount_texts(shared)
-        control = ControlDirectory(shared, texts, accumulators, open_handles)
-        topics = TopicsDirectory(
-            shared, self.partitions, accumulators, self._keys_of, self._follow_of, self._growing_of
+        texts = mount_texts(mount)
+        control = ControlDirectory(mount, texts, accumulators, open_handles)
+        topics = TopicsDirectory(mount, self.partitions, accumulators, self._keys_of, self._follow_of, self._growing_of)
+        self._nodes = TreeNodes(
+            directories={
+                Kind.CONTROL: control,
+                Kind.GROUPS: self.groups,
+                Kind.GROUP: self.groups.directories,
+                Kind.TOPICS: topics,
+                Kind.TOPIC: topics.directories,
+                Kind.TOPIC_KEYS: topics.keys,
+            },
+            files={
+                **texts,
+                **control.files,
+                Kind.GROUP_LAG: self.groups.lags,
+                Kind.GROUP_STATE: self.groups.states,
+                Kind.GROUP_COMMIT: self.groups.commits,
+                Kind.TOPIC_APPEND: topics.appends,
+                Kind.TOPIC_FOLLOW: topics.follow,
+                Kind.TOPIC_SNAPSHOT: topics.snapshots,
+            },
+            lookup_numbers={
+                Kind.TOPIC_FOLLOW: topics.follow.names,
+                Kind.TOPIC_SNAPSHOT: topics.snapshots.lookups,
+            },
         )
-        self._directories: dict[int, DirectoryNode] = {
-            Fixed.DIRECTORY: RootDirectory(shared, self.partitions, texts, self.groups, topics, self.directory_of),
-            Fixed.CONTROL: control,
-            Fixed.GROUPS: self.groups,
-            Fixed.TOPICS: topics,
-            key(Kind.TOPIC, 0): topics.directories,
-            key(Kind.TOPIC_KEYS, 0): topics.keys,
-            key(Kind.GROUP, 0): self.groups.directories,
-        }
-        self._files: dict[int, FileNode] = {
-            **texts,
-            **control.files,
-            key(Kind.GROUP_LAG, 0): self.groups.lags,
-            key(Kind.GROUP_COMMIT, 0): self.groups.commits,
-            key(Kind.GROUP_STATE, 0): self.groups.states,
-            key(Kind.TOPIC_APPEND, 0): topics.appends,
-            key(Kind.TOPIC_FOLLOW, 0): topics.follow,
-            key(Kind.TOPIC_SNAPSHOT, 0): topics.snapshots,
-        }
-        self._looked_up: dict[int, LookupNumbers[Any]] = {
-            Kind.TOPIC_FOLLOW: topics.follow.names,
-            Kind.TOPIC_SNAPSHOT: topics.snapshots.looked_up,
-        }
+        entries = NamedEntries(
+            IN_MOUNT,
+            self._nodes.node,
+            found={"groups": _finding(self.groups.entry), "topics": _finding(topics.entry)},
+            listed={"groups": _finding(self.groups.listed)},
+        )
+        self._nodes.directories[Kind.DIRECTORY] = RootDirectory(mount, self.partitions, entries, self.directory_of)
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
-    def directory_of(self, partition: Partition) -> PartitionDirectory:
+    def directory_of(self, partition: MountedPartition) -> PartitionDirectory:
         """Return the directory of a partition, the same each time."""
         directory = self._of_partitions.get(partition.number)
         if directory is None:
-            directory = PartitionDirectory(self._shared, partition, self._accumulators)
+            directory = PartitionDirectory(self._mount, partition, self._accumulators)
             self._of_partitions[partition.number] = directory
         return directory
 
     async def _keys_of(self, name: TopicPartition) -> KeyDirectory:
         return (await self.directory_of(self.partitions.of(name)).tree()).keys
 
-    async def _follow_of(self, partition: Partition) -> FollowFiles:
+    async def _follow_of(self, partition: MountedPartition) -> FollowFiles:
         return (await self.directory_of(partition).tree()).follow
 
     async def _growing_of(self, name: TopicPartition) -> tuple[GrowingFile, GrowingFile]:
@@ -120,68 +111,70 @@ class NodeTable:
         return directory
 
     async def tree(self, number: int) -> PartitionTree:
-        """Return what is in the partition with this number, as it is now; ESTALE where it is gone."""
+        """Return the nodes of the partition with this number; ESTALE if it was deleted."""
         return await self.numbered(number).tree()
 
-    def kept(self, name: TopicPartition) -> Kept | None:
-        """Return the growing views of a partition, None until a request has opened it."""
+    def growing_files(self, name: TopicPartition) -> GrowingFiles | None:
+        """Return the growing files of a partition; None until a request has opened it."""
         partition = self.partitions.seen(name)
         directory = None if partition is None else self._of_partitions.get(partition.number)
-        return None if directory is None else directory.kept
+        return None if directory is None else directory.growing_files
 
     def forget(self, kind: int, partition: int, number: int, lookups: int) -> None:
-        """The kernel forgets so many look-ups of an inode; what is not known stays so."""
-        if kind in self._looked_up:
-            self._looked_up[kind].forget(number, lookups)
+        """Count FORGET for so many look-ups of an inode. An unknown number is ignored."""
+        if kind in self._nodes.lookup_numbers:
+            self._nodes.lookup_numbers[kind].forget(number, lookups)
             return
         directory = self._of_partitions.get(partition)
         if directory is not None:
             directory.forget(kind, number, lookups)
 
     def counts_of(self, partition: int) -> PartitionCounts:
-        """Return where reads of a partition's files count; 0 is the mount point."""
-        counters, known = self._shared.counters, self.partitions.numbered(partition)
+        """Return the counters for reads of a partition's files; partition 0 is the mount point."""
+        counters, known = self._mount.counters, self.partitions.numbered(partition)
         return counters.elsewhere if known is None else counters.of(known.name)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
-    async def directory(self, kind: int, partition: int, number: int) -> DirectoryNode:
-        """Return what lists and looks up names; ENOTDIR for anything else."""
-        if not partition:
-            node = self._directories.get(key(kind, number))
-        elif kind == Kind.FIXED and number == Fixed.DIRECTORY:
+    async def directory(self, kind: int, partition: int) -> DirectoryNode:
+        """Return the node of a directory; ENOTDIR for any other inode."""
+        if partition and kind == Kind.DIRECTORY:
             return self.numbered(partition)
-        else:
-            node = (await self.tree(partition)).directories.get(key(kind, number))
+        node = (await self._nodes_in(partition)).directories.get(kind)
         if node is None:
             raise FUSEError(errno.ENOTDIR)
         return node
 
-    async def file(self, kind: int, partition: int, number: int) -> FileNode:
-        """Return what can be opened; ESTALE for anything else."""
-        files = (await self.tree(partition)).files if partition else self._files
-        node = files.get(key(kind, number))
+    async def file(self, kind: int, partition: int) -> FileNode:
+        """Return the node of a file; ESTALE for any other inode."""
+        node = (await self._nodes_in(partition)).files.get(kind)
         if node is None:
             raise FUSEError(errno.ESTALE)
         return node
 
-    async def node(self, kind: int, partition: int, number: int) -> Node:
-        """Return what has attributes: files, directories and links, and files of a partition that is gone."""
-        if kind == Kind.FIXED and number == Fixed.DIRECTORY and partition:
-            return self.numbered(partition)
-        which = key(kind, number)
-        node: Node | None
+    async def _nodes_in(self, partition: int) -> TreeNodes:
+        return (await self.tree(partition)).nodes if partition else self._nodes
+
+    async def node(self, kind: int, partition: int) -> Node:
+        """Return the node of a file, directory or link. Files that stay open for long outlive their partition."""
         if not partition:
-            node = self._directories.get(which) or self._files.get(which)
-        else:
-            directory = self.numbered(partition)
-            # Who has a file open asks for its attributes, too, and a partition may be gone by then.
-            tree = await (directory.remains() if kind in _OPEN_LONG else directory.tree())
-            node = tree.files.get(which) or tree.directories.get(which) or tree.links.get(which)
-        if node is None:
-            raise FUSEError(errno.ESTALE)
-        return node
+            return self._nodes.node(kind)
+        directory = self.numbered(partition)
+        if kind == Kind.DIRECTORY:
+            return directory
+        # fstat(2) sends GETATTR also for a file that was opened before its partition was deleted.
+        tree = await (directory.last_tree() if kind in _OPEN_LONG else directory.tree())
+        return tree.nodes.node(kind)
 
     def path_of(self, inode: int, name: bytes = b"") -> str:
-        """Return the path in the mount of an inode, or of a name in it, to tell people."""
+        """Return the path in the mount of an inode, or of a name in it, for messages."""
         return path_of(inode, self.partitions, name)
+
+
+def _finding(entry: Callable[[], EntryAttributes | None]) -> Find:
+    """Return `entry` as a coroutine function."""
+
+    async def find() -> EntryAttributes | None:
+        return entry()
+
+    return find

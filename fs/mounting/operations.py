@@ -1,10 +1,10 @@
 """The request handlers of pyfuse3, by inode.
 
-Handlers find the node that an inode number names (`node_table`) and let it do the work; what a node raises becomes an
-errno by the table in `errors`, and a line in `.offsetfs/errors`. Nothing but FUSEError ever leaves a handler, for
-pyfuse3 would end the mount; any other exception becomes EIO, with a traceback in the log.
+Handlers find the node of an inode number (`node_table`) and call it. An exception of a node becomes an errno by the
+table in `reporting/errors`, and a line in `.offsetfs/errors`. Handlers raise only FUSEError, because pyfuse3 ends the
+mount at any other exception: such a one becomes EIO, with a traceback in the log.
 
-Nothing here waits for the disk: nodes ask the engine for what the page cache has and leave the rest to threads.
+No handler waits for the disk: nodes read what the page cache has and leave the rest to threads.
 """
 
 from __future__ import annotations
@@ -31,14 +31,11 @@ from pyfuse3 import (
 )
 
 from offsetfs.fs.appends.accumulator import Accumulators
-from offsetfs.fs.appends.append_file import APPEND_FILES
-from offsetfs.fs.counters import PartitionCounts
-from offsetfs.fs.error_log import Fault
-from offsetfs.fs.errors import errno_of, is_fault, name_of
-from offsetfs.fs.inodes import Fixed, Kind, pack, unpack
-from offsetfs.fs.mounting.directories import key
-from offsetfs.fs.mounting.map_keeping import MapKeeper
+from offsetfs.fs.mount_context import mount_context
+from offsetfs.fs.mounting.line_index_upkeep import LineIndexUpkeep
 from offsetfs.fs.mounting.node_table import NodeTable
+from offsetfs.fs.naming.inodes import pack, unpack
+from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.nodes import (
     Handle,
     Listing,
@@ -47,32 +44,27 @@ from offsetfs.fs.nodes import (
     Reply,
     WritableFile,
     is_closable,
+    is_placed_sink,
     is_pollable,
-    minds_places,
-    takes_writes,
+    is_sink,
 )
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.shared import Shared
-from offsetfs.fs.waiting import ALWAYS_READY
-from offsetfs.storage.directory.log_directories import AnyLogDirectory
-from offsetfs.storage.errors import InvalidName, StorageError
-from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.views.view_blocks import UNREADABLE
+from offsetfs.fs.reporting.counters import PartitionCounts
+from offsetfs.fs.reporting.error_log import Fault
+from offsetfs.fs.reporting.errors import errno_of, is_fault, name_of
+from offsetfs.fs.runtime.waiting import ALWAYS_READY
+from offsetfs.storage import AnyLogDirectory, TopicPartition
+from offsetfs.storage.errors import UNREADABLE, InvalidName, StorageError
 
 _log = logging.getLogger(__name__)
 
-_DESCRIBED = frozenset({Kind.RECORD, Kind.KEYED})
-"""Kinds of files that have extended attributes."""
+_WITH_XATTRS = frozenset(kind for kind in Kind if kind.spec.has_xattrs)
+_WRITABLE = frozenset(kind for kind in Kind if kind.spec.is_writable)
 
 NAME_BYTES_MAX = 255
 """Of one name, as in other file systems. The kernel would hand on four times as much."""
 
-_WRITABLE = frozenset(
-    {*APPEND_FILES, key(Kind.TOPIC_APPEND, 0), key(Kind.GROUP_COMMIT, 0), Fixed.START, Fixed.FLUSH, Fixed.LOG_LEVEL}
-)
-"""The `WritableFile`s, by key."""
-
-_GROUPS_INODE = pack(Kind.FIXED, 0, Fixed.GROUPS)
+_GROUPS_INODE = pack(Kind.GROUPS)
 
 _BY_HANDLE = frozenset({"readdir", "releasedir", "fsyncdir", "read", "write", "flush", "fsync", "release"})
 _BY_NAME = frozenset({"lookup", "mkdir", "rmdir", "create", "unlink"})
@@ -84,18 +76,18 @@ T = TypeVar("T")
 def guarded(
     handler: Callable[Concatenate[Operations, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Operations, P], Coroutine[Any, Any, T]]:
-    """Let nothing but FUSEError out of a handler."""
+    """Return a handler that raises only FUSEError, and counts requests and refusals."""
 
     name = handler.__name__
 
     async def guard(self: Operations, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        counters = self.shared.counters
+        counters = self.mount.counters
         counters.requests[name] += 1
         try:
             return await handler(self, *args, **kwargs)
         except FUSEError as refusal:
             counters.refusals[refusal.errno] += 1
-            self.refused(refusal, name, args)
+            self._log_refusal(refusal, name, args)
             raise
         except Exception as error:
             failure = self.failed(error, name, self._path_of(name, args))
@@ -109,59 +101,64 @@ def guarded(
 class Operations(pyfuse3.Operations):
     """The handlers of one mount."""
 
-    supports_dot_lookup = False
+    supports_dot_lookup = False  # only NFS exports need look-ups of `.` and `..`
 
-    def __init__(self, directory: AnyLogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
-        self.shared = Shared(directory, options, nursery)
-        self._maps = MapKeeper(self.shared, lambda name: self._nodes.kept(name))
-        self.shared.look_for_maps = self._maps.look
+    def __init__(
+        self, directory: AnyLogDirectory, options: MountOptions, nursery: trio.Nursery, mount_point: str = ""
+    ) -> None:
+        """`mount_point`: empty without a kernel."""
+        self.mount = mount = mount_context(directory, options, nursery, mount_point)
         self.accumulators = Accumulators(
-            directory, options, nursery, self._grown, counters=self.shared.counters, error_log=self.shared.error_log
+            directory,
+            options,
+            nursery,
+            mount.events.partition_changed.publish,
+            counters=mount.counters,
+            error_log=mount.error_log,
         )
-        self._nodes = NodeTable(self.shared, self.accumulators, lambda: len(self._handles))
         self._handles: dict[int, bytes | Handle] = {}
+        self._nodes = NodeTable(mount, self.accumulators, self._handles.__len__)
+        line_indexes = LineIndexUpkeep(mount, self._nodes.growing_files)
+        mount.events.partition_changed.subscribe(line_indexes.check)
+        mount.events.segments_changed.subscribe(line_indexes.check)
         self._counted: dict[int, PartitionCounts] = {}  # by handle: where reads of it count
         self._inodes: dict[int, int] = {}  # by handle, of directories too: for error reports
         self._listings: dict[int, Listing] = {}
         self._last_handle = 0
 
     def failed(self, error: Exception, handler: str, path: str) -> FUSEError:
-        """Return what to answer for `error`, met on `path` of the mount, after recording it in the error log."""
+        """Return the reply to a request on `path` that failed with `error`; record the error in the error log."""
         if not isinstance(error, StorageError | OSError):
             _log.error("%s %s failed", handler, path, exc_info=error)
         if isinstance(error, UNREADABLE):
-            self.shared.directory.note_damage(error)
+            self.mount.directory.note_damage(error)
         if is_fault(error):
-            self.shared.error_log.add(error, handler, path)
+            self.mount.error_log.add(error, handler, path)
         return FUSEError(errno_of(error))
 
-    def refused(self, refusal: FUSEError, handler: str, args: tuple[object, ...]) -> None:
-        """Say it to those who want to know everything."""
+    def _log_refusal(self, refusal: FUSEError, handler: str, args: tuple[object, ...]) -> None:
+        """Log at level debug: a refusal such as ENOENT is no error of the mount."""
         if _log.isEnabledFor(logging.DEBUG):
             name = name_of(refusal.errno)
             _log.debug("%s %s: %s", handler, self._path_of(handler, args), name)
 
     def _path_of(self, handler: str, args: tuple[object, ...]) -> str:
-        """Return the path that a handler was called for: its first argument is an inode, or a handle."""
+        """Return the path of a request. The first argument of a handler is an inode, or the number of an open file."""
         number = args[0] if args and isinstance(args[0], int) else 0
         if handler in _BY_HANDLE:
             number = self._inodes.get(number, 0)
         name = args[1] if handler in _BY_NAME and isinstance(args[1], bytes) else b""
         return self._nodes.path_of(number, name)
 
-    def _grown(self, name: TopicPartition) -> None:
-        """A partition was appended to, or is gone."""
-        self.shared.waiting.grown(name)
-        self._maps.look(name)
-
     # --- names and attributes ----------------------------------------------------------------------------------------
 
     @guarded
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
+        # The kernel accepts names of 1,024 bytes for FUSE. Without this a long name was ENOENT, as if it could exist.
         if len(name) > NAME_BYTES_MAX:
             raise FUSEError(errno.ENAMETOOLONG)
         kind, partition, number = unpack(parent_inode)
-        entry = await (await self._nodes.directory(kind, partition, number)).lookup(number, name)
+        entry = await (await self._nodes.directory(kind, partition)).lookup(number, name)
         if entry is None:
             raise FUSEError(errno.ENOENT)
         return entry
@@ -169,20 +166,22 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         kind, partition, number = unpack(inode)
-        return await (await self._nodes.node(kind, partition, number)).attributes(number)
+        return await (await self._nodes.node(kind, partition)).attributes(number)
 
     @guarded
     async def setattr(
         self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
     ) -> EntryAttributes:
         kind, partition, number = unpack(inode)
-        if key(kind, number) not in _WRITABLE or not fields.update_size:
-            raise self.shared.refusal()
-        node = cast(WritableFile, await self._nodes.node(kind, partition, number))
+        if kind not in _WRITABLE or not fields.update_size:
+            raise self.mount.refusals.error()
+        node = cast(WritableFile, await self._nodes.node(kind, partition))
         node.check_writable(number)
         handle = None if fh is None else self._handles.get(fh)
-        if minds_places(handle):
+        if is_placed_sink(handle):
             handle.resize(attr.st_size)
+        # `> append` truncates to 0, which has no meaning for lines and is accepted; any other size would claim an
+        # effect.
         elif attr.st_size != 0:
             raise FUSEError(errno.EINVAL)
         return await node.attributes(number)
@@ -190,14 +189,15 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
         kind, partition, number = unpack(inode)
-        link = (await self._nodes.tree(partition)).links.get(key(kind, number))
+        link = (await self._nodes.tree(partition)).nodes.links.get(kind)
         if link is None:
             raise FUSEError(errno.EINVAL)
         return link.target(number)
 
     @guarded
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
-        return await self.shared.in_thread(self._statfs)
+        # statvfs of a log directory on a network file system may hang.
+        return await self.mount.executor.in_thread(self._statfs)
 
     def _statfs(self) -> StatvfsData:
         """Return the figures of the log directory's file system; with several directories, the sums over their disks.
@@ -205,11 +205,11 @@ class Operations(pyfuse3.Operations):
         Their unit is the block size of the first. A disk that does not answer any more adds nothing.
         """
         disks: dict[int, os.statvfs_result] = {}
-        for directory in self.shared.directory.directories:
+        for directory in self.mount.directory.directories:
             with contextlib.suppress(OSError):
                 disks.setdefault(os.stat(directory.path).st_dev, os.statvfs(directory.path))
         if not disks:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), self.shared.directory.path)
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self.mount.directory.path)
         found = list(disks.values())
         data, unit = StatvfsData(), found[0].f_frsize
         data.f_bsize, data.f_frsize, data.f_namemax = found[0].f_bsize, unit, min(disk.f_namemax for disk in found)
@@ -226,21 +226,22 @@ class Operations(pyfuse3.Operations):
         if not name.startswith(b"user."):
             raise FUSEError(errno.EOPNOTSUPP)
         kind, partition, number = unpack(inode)
-        if kind not in _DESCRIBED or not name.startswith(b"user.kafka."):
+        if kind not in _WITH_XATTRS or not name.startswith(b"user.kafka."):
             raise FUSEError(ENOATTR)
-        return await (await self._nodes.tree(partition)).described[kind].xattr(number, name)
+        return await (await self._nodes.tree(partition)).with_xattrs[kind].xattr(number, name)
 
     @guarded
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
         kind, partition, number = unpack(inode)
-        if kind not in _DESCRIBED:
+        if kind not in _WITH_XATTRS:
             return []
-        return await (await self._nodes.tree(partition)).described[kind].xattrs(number)
+        return await (await self._nodes.tree(partition)).with_xattrs[kind].xattrs(number)
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
-        """Let go of what the kernel no longer knows. The kernel takes no error here, and none occurs."""
+        """Count FORGET. Not guarded: the request has no reply, and no error occurs."""
         for inode, lookups in inode_list:
             kind, partition, number = unpack(inode)
+            # FORGET has a count: the kernel may have looked the name up again while this request was on its way.
             self._nodes.forget(kind, partition, number, lookups)
 
     # --- directories -------------------------------------------------------------------------------------------------
@@ -248,7 +249,7 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def opendir(self, inode: int, ctx: RequestContext) -> int:
         kind, partition, number = unpack(inode)
-        listing = await (await self._nodes.directory(kind, partition, number)).listing(number)
+        listing = await (await self._nodes.directory(kind, partition)).listing(number)
         self._last_handle += 1
         self._listings[self._last_handle] = listing
         self._inodes[self._last_handle] = inode
@@ -260,7 +261,7 @@ class Operations(pyfuse3.Operations):
 
     @guarded
     async def entries(self, fh: int, start: int, reply: Reply) -> None:
-        """Reply the entries of an open directory from a place on, to the kernel or to `path_tree`."""
+        """Reply the entries of an open directory from a position on, to the kernel or to `path_tree`."""
         await self._listings[fh].reply(start, reply)
 
     @guarded
@@ -277,11 +278,11 @@ class Operations(pyfuse3.Operations):
         if parent_inode == _GROUPS_INODE:
             return await self._nodes.groups.make(name)
         if parent_inode != pyfuse3.ROOT_INODE:
-            raise self.shared.refusal()
-        if self.shared.is_read_only or not self.shared.options.create:
-            raise self.shared.lacking("create", "mkdir", os.fsdecode(name))
+            raise self.mount.refusals.error()
+        if self.mount.is_read_only or not self.mount.options.create:
+            raise self.mount.refusals.missing_option("create", "mkdir", os.fsdecode(name))
         wanted = self._partition_to_make(name)
-        await self.shared.in_thread(lambda: self.shared.directory.create_partition(wanted))
+        await self.mount.executor.in_thread(lambda: self.mount.directory.create_partition(wanted))
         return self._nodes.directory_of(self._nodes.partitions.of(wanted)).entry()
 
     def _partition_to_make(self, name: bytes) -> TopicPartition:
@@ -291,7 +292,7 @@ class Operations(pyfuse3.Operations):
             return TopicPartition.parse(text)
         except InvalidName as error:
             remedy = "mkdir orders-0 makes partition 0 of the topic orders"
-            self.shared.error_log.report(Fault(errno.EINVAL, "mkdir", os.fsdecode(name), str(error), remedy))
+            self.mount.error_log.report(Fault(errno.EINVAL, "mkdir", os.fsdecode(name), str(error), remedy))
             raise FUSEError(errno.EINVAL) from None
 
     @guarded
@@ -301,17 +302,19 @@ class Operations(pyfuse3.Operations):
             return
         partition = self._nodes.partitions.find(name) if parent_inode == pyfuse3.ROOT_INODE else None
         if partition is None:
-            raise self.shared.refusal()
-        if self.shared.is_read_only or not self.shared.options.delete:
-            raise self.shared.lacking("delete", "rmdir", str(partition.name))
+            raise self.mount.refusals.error()
+        if self.mount.is_read_only or not self.mount.options.delete:
+            raise self.mount.refusals.missing_option("delete", "rmdir", str(partition.name))
+        # First: a sync of records in a removed directory would be counted as a failed sync.
         await self.accumulators.forget(partition.name)
-        await self.shared.in_thread(lambda: self.shared.directory.delete_partition(partition.name))
+        await self.mount.executor.in_thread(lambda: self.mount.directory.delete_partition(partition.name))
         partition.removed()
-        for index in self.shared.key_indexes.take_gone():
-            await self.shared.in_thread(index.close)
-        self._grown(partition.name)
-        self.shared.counters.forget(partition.name)
-        self.shared.wake_duties()
+        # SQLite holds the files of the removed directory open until then, and with them their disk space.
+        for index in self.mount.caches.key_indexes.take_gone():
+            await self.mount.executor.in_thread(index.close)
+        self.mount.events.partition_changed.publish(partition.name)
+        self.mount.counters.forget(partition.name)
+        self.mount.events.work_added.publish()
 
     # --- open files --------------------------------------------------------------------------------------------------
 
@@ -319,28 +322,28 @@ class Operations(pyfuse3.Operations):
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         kind, partition, number = unpack(inode)
         opening = Opening(flags, ctx.pid)
-        if opening.writes and key(kind, number) not in _WRITABLE:
-            raise self.shared.refusal()
-        node = await self._nodes.file(kind, partition, number)
+        if opening.writes and kind not in _WRITABLE:
+            raise self.mount.refusals.error()
+        node = await self._nodes.file(kind, partition)
         return self._opened(inode, partition, await node.open(number, opening))
 
     @guarded
     async def create(
         self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
-        """Open what is not there yet: the commit of a group."""
+        """Create the commit of a group: no other file can be created by name."""
         kind, partition, number = unpack(parent_inode)
         if kind != Kind.GROUP:
-            raise self.shared.refusal()
+            raise self.mount.refusals.error()
         entry, opened = await self._nodes.groups.directories.create(number, name, Opening(flags, ctx.pid))
         return self._opened(entry.st_ino, partition, opened), entry
 
     @guarded
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        """Remove the commit of a group; nothing else can be removed so."""
+        """Remove the commit of a group: no other file can be removed by name."""
         kind, _, number = unpack(parent_inode)
         if kind != Kind.GROUP:
-            raise self.shared.refusal()
+            raise self.mount.refusals.error()
         await self._nodes.groups.directories.remove(number, name)
 
     def _opened(self, inode: int, partition: int, opened: Opened) -> FileInfo:
@@ -350,7 +353,10 @@ class Operations(pyfuse3.Operations):
         self._inodes[self._last_handle] = inode
         return FileInfo(
             fh=self._last_handle,
+            # FOPEN_DIRECT_IO for growing files: the kernel pads the last cached page with zeros, and a GETATTR of
+            # another process can make them visible before they were replaced (decision 23).
             direct_io=opened.direct,
+            # Otherwise each open would drop the cached pages of a record or sealed segment, which never change.
             keep_cache=not opened.direct,
             nonseekable=opened.is_stream,
         )
@@ -363,14 +369,14 @@ class Operations(pyfuse3.Operations):
             return handle[off : off + size]
         answer = await handle.read(off, size)
         counts.read_bytes += len(answer)
-        return cast(bytes, answer)  # a view, or a bytearray: pyfuse3 takes any buffer
+        return cast(bytes, answer)  # or a memoryview, or a bytearray: pyfuse3 accepts any buffer
 
     @guarded
     async def write(self, fh: int, off: int, buf: bytes) -> int:
         handle = self._handles[fh]
-        if not takes_writes(handle):
+        if not is_sink(handle):
             raise FUSEError(errno.EBADF)
-        if minds_places(handle):
+        if is_placed_sink(handle):
             handle.place(off)
         return await handle.write(buf)
 
@@ -385,41 +391,42 @@ class Operations(pyfuse3.Operations):
     @guarded
     async def flush(self, fh: int) -> None:
         handle = self._handles[fh]
-        if takes_writes(handle):
+        if is_sink(handle):
             await handle.flush()
 
     @guarded
     async def fsync(self, fh: int, datasync: bool) -> None:
         handle = self._handles[fh]
-        if takes_writes(handle):
+        if is_sink(handle):
             await handle.fsync()
 
     @guarded
     async def release(self, fh: int) -> None:
-        """Let go of a handle. What has to wait goes on after the reply.
+        """Release a handle. What has to wait continues after the reply.
 
         The kernel sends at most 12 background requests at once, RELEASE among them: one that waited would keep the
         RELEASE of other files in the kernel, while later requests of their writers are sent.
         """
         handle, path = self._handles.pop(fh), functools.partial(self._nodes.path_of, self._inodes.pop(fh))
         del self._counted[fh]
-        self.shared.waiting.forget(fh)
+        self.mount.waiting.forget(fh)
         if is_closable(handle):
             handle.close()
-            self.shared.nursery.start_soon(self._release, handle, path)
+            # `close` above has fixed the order of the records already; only waiting for space happens after the reply.
+            self.mount.nursery.start_soon(self._release, handle, path)
         elif not isinstance(handle, bytes):
             await handle.release()
 
     async def _release(self, handle: Handle, path: Callable[[], str]) -> None:
         try:
             await handle.release()
-        except Exception as error:  # the mount goes on
+        except Exception as error:  # a task of the nursery must not raise: that would end the mount
             self.failed(error, "release", path())
 
-    # --- what is refused ---------------------------------------------------------------------------------------------
+    # --- refused requests --------------------------------------------------------------------------------------------
 
     async def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        """Records cannot be changed or named otherwise, and few things can be made or removed by name."""
-        raise self.shared.refusal()
+        """Refuse the request: files cannot be created, linked or renamed so, and attributes are read only."""
+        raise self.mount.refusals.error()
 
     mknod = symlink = link = rename = setxattr = removexattr = _refuse

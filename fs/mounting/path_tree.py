@@ -1,8 +1,8 @@
 """The tree of a mount by path, without the kernel: callers get the results of the system calls.
 
-`Tree` asks `Operations` what the kernel would ask, so names, sizes, bytes and errnos are those of a mount. What the
-kernel does by itself is done here: paths are taken apart, symbolic links followed, writes repeated until all is taken,
-a look-up that answers EAGAIN asked again. There is no page cache and no check of permissions.
+`Tree` calls the same handlers as the kernel (`Operations`), so names, sizes, bytes and errnos are those of a mount. It
+also does what the kernel and a process do: it splits paths, follows symbolic links, repeats writes until all bytes are
+accepted, and repeats a look-up that returns EAGAIN. There is no page cache and no check of permissions.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from typing import TypeVar, cast
 import trio
 from pyfuse3 import EntryAttributes, FUSEError, RequestContext
 
-from offsetfs.fs.inodes import ROOT
 from offsetfs.fs.mounting.operations import Operations
+from offsetfs.fs.naming.inodes import ROOT
 from offsetfs.fs.nodes import Buffer
 
 LINKS_MAX = 40  # of one path, as in Linux
 NAME_BYTES_MAX = 255
 LISTED_AT_ONCE = 1000
-AGAIN_S = 0.1  # after an answer of EAGAIN; looking up waits by itself, for seconds
-CREATED_MODE, MADE_MODE = 0o644, 0o755
+AGAIN_S = 0.1  # between two look-ups that return EAGAIN; each of them has waited for seconds itself
+FILE_MODE, DIRECTORY_MODE = 0o644, 0o755
 
 T = TypeVar("T")
 OnWait = Callable[[str], None]
-"""Hears now and then how far something is that has to be made first, such as maps; "" when it is there."""
+"""Called with the progress of what a request waits for, such as line indexes; with "" when it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name, and what stat(2) says of it. A copy: a listing shows record after record in one `EntryAttributes`."""
+    """A name with its attributes. A copy, because a listing reuses one `EntryAttributes` for all its records."""
 
     name: bytes
     inode: int
@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """Who asks, as the kernel would tell it."""
+    """The calling process, as the kernel describes it."""
 
     pid: int
     uid: int
@@ -62,7 +62,7 @@ class _Caller:
 
 
 class Tree:
-    """Everything below the mount point, by path. Errors are OSError with the errno that a mount answers."""
+    """The files of the tree by path, relative to the mount point. Errors are OSError with the errno of a mount."""
 
     def __init__(self, operations: Operations, on_wait: OnWait) -> None:
         self._operations = operations
@@ -70,26 +70,23 @@ class Tree:
         self._context = cast(RequestContext, _Caller(os.getpid(), os.getuid(), os.getgid()))
 
     async def find(self, path: str, *, follows: bool = True) -> Entry:
-        """Return what `path` names, under that name; of a symbolic link at its end itself, unless `follows`.
-
-        `path` begins at the mount point, with or without a slash.
-        """
+        """Return the entry of `path`, which is also its name. `follows`: also follow a link at the end of the path."""
         with _named(path):
             return Entry.of(os.fsencode(path), (await self._walk(path, follows=follows))[-1])
 
     async def _walk(self, path: str, *, follows: bool) -> list[EntryAttributes]:
-        """Return what lies on the way, from the root on."""
-        way = [await self._operations.getattr(ROOT, self._context)]
+        """Return the attributes of the root and of each component of `path`, without links that were followed."""
+        found = [await self._operations.getattr(ROOT, self._context)]
         names, links = deque(os.fsencode(path).split(b"/")), 0
         while names:
             name = names.popleft()
-            if name and not stat.S_ISDIR(way[-1].st_mode):
+            if name and not stat.S_ISDIR(found[-1].st_mode):
                 raise FUSEError(errno.ENOTDIR)
             if name == b"..":
-                way = way[:-1] or way
+                found = found[:-1] or found
             if name in (b"", b".", b".."):
                 continue
-            entry = await self._look_up(way[-1].st_ino, name)
+            entry = await self._look_up(found[-1].st_ino, name)
             if stat.S_ISLNK(entry.st_mode) and (names or follows):
                 links += 1
                 if links > LINKS_MAX:
@@ -97,20 +94,23 @@ class Tree:
                 target = await self._operations.readlink(entry.st_ino, self._context)
                 names.extendleft(reversed(target.split(b"/")))
             else:
-                way.append(entry)
-        return way
+                found.append(entry)
+        return found
 
     async def _look_up(self, parent: int, name: bytes) -> EntryAttributes:
         if len(name) > NAME_BYTES_MAX:
             raise FUSEError(errno.ENAMETOOLONG)
-        return await self._made(lambda: self._operations.lookup(parent, name, self._context))
+        return await self._retry(lambda: self._operations.lookup(parent, name, self._context))
 
-    async def _made(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until the answer is not EAGAIN any more: what is being made goes on being made, and is worth the wait."""
+    async def _retry(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a request while it fails with EAGAIN: line indexes are built, and each request waits for them.
+
+        A mount returns EAGAIN instead, because a process that waits in the kernel cannot be interrupted.
+        """
         has_waited = False
         while True:
             try:
-                answer = await ask()
+                answer = await request()
             except FUSEError as error:
                 if error.errno != errno.EAGAIN:
                     raise
@@ -119,19 +119,19 @@ class Tree:
                     self._on_wait("")
                 return answer
             has_waited = True
-            self._on_wait(next(iter(self._told()[-1:]), ""))
+            self._on_wait(next(iter(self._error_lines()[-1:]), ""))
             await trio.sleep(AGAIN_S)
 
     async def target(self, entry: Entry) -> str:
-        """Return where a symbolic link points to."""
+        """Return the target of a symbolic link."""
         with _named(os.fsdecode(entry.name)):
             return os.fsdecode(await self._operations.readlink(entry.inode, self._context))
 
     async def entries(self, path: str, take: Callable[[list[Entry]], Awaitable[None]]) -> None:
-        """Give `take` what is in a directory, in its own order, some hundreds at a time."""
+        """Call `take` with the entries of a directory, in its order, up to 1,000 at a time."""
         with _named(path):
             directory = (await self._walk(path, follows=True))[-1]
-            handle = await self._made(lambda: self._operations.opendir(directory.st_ino, self._context))
+            handle = await self._retry(lambda: self._operations.opendir(directory.st_ino, self._context))
             try:
                 page = await self._page(handle, 0)
                 while not page.is_last:
@@ -148,9 +148,9 @@ class Tree:
 
     @contextlib.asynccontextmanager
     async def open(self, path: str, flags: int = os.O_RDONLY) -> AsyncIterator[OpenFile]:
-        """Open a file with the flags of open(2); it is flushed and released at the end.
+        """Open a file with the flags of open(2). It is flushed and released at the end, also on cancellation.
 
-        O_CREAT makes what can be made, the directory around it as well: `mkdir -p` and `>` in one.
+        O_CREAT creates the directories of the path too, as `mkdir -p` does: a partition, or a group.
         """
         with _named(path):
             handle = await self._open(path, flags)
@@ -163,29 +163,29 @@ class Tree:
 
     async def _open(self, path: str, flags: int) -> int:
         try:
-            return await self._open_there((await self._walk(path, follows=True))[-1], flags)
+            return await self._open_entry((await self._walk(path, follows=True))[-1], flags)
         except FUSEError as error:
             if error.errno != errno.ENOENT or not flags & os.O_CREAT:
                 raise
         parent, _, name = path.rstrip("/").rpartition("/")
         directory = await self._directory(parent)
         try:
-            return await self._open_there(await self._look_up(directory, os.fsencode(name)), flags)
+            return await self._open_entry(await self._look_up(directory, os.fsencode(name)), flags)
         except FUSEError as error:
             if error.errno != errno.ENOENT:
                 raise
         with _refused_as_missing():
-            info, _ = await self._operations.create(directory, os.fsencode(name), CREATED_MODE, flags, self._context)
+            info, _ = await self._operations.create(directory, os.fsencode(name), FILE_MODE, flags, self._context)
         return int(info.fh)
 
-    async def _open_there(self, entry: EntryAttributes, flags: int) -> int:
+    async def _open_entry(self, entry: EntryAttributes, flags: int) -> int:
         if stat.S_ISDIR(entry.st_mode):
             raise FUSEError(errno.EISDIR)
         flags &= ~os.O_CREAT
-        return int((await self._made(lambda: self._operations.open(entry.st_ino, flags, self._context))).fh)
+        return int((await self._retry(lambda: self._operations.open(entry.st_ino, flags, self._context))).fh)
 
     async def _directory(self, path: str) -> int:
-        """Return the inode of a directory, which is made where there is none: a partition, or a group."""
+        """Return the inode of a directory. A missing partition or group is created."""
         try:
             return (await self._walk(path, follows=True))[-1].st_ino
         except FUSEError as error:
@@ -194,19 +194,19 @@ class Tree:
         parent, _, name = path.rpartition("/")
         above = (await self._walk(parent, follows=True))[-1].st_ino
         with _refused_as_missing():
-            return (await self._operations.mkdir(above, os.fsencode(name), MADE_MODE, self._context)).st_ino
+            return (await self._operations.mkdir(above, os.fsencode(name), DIRECTORY_MODE, self._context)).st_ino
 
     @property
     def has_met_damage(self) -> bool:
-        """Whether a damaged place was left out, or a read ended there with an error."""
-        return self._operations.shared.has_met_damage
+        """Whether damaged records were left out, or a read failed because of damage."""
+        return self._operations.mount.damage.has_occurred
 
-    def story(self) -> list[str]:
-        """Return what `.offsetfs/errors` would show by now, a line each, without the time and what was waited for."""
-        return [line for line in self._told() if not line.startswith("EAGAIN ")]
+    def errors(self) -> list[str]:
+        """Return the lines of `.offsetfs/errors`, without times and without EAGAIN, which `Tree` has handled."""
+        return [line for line in self._error_lines() if not line.startswith("EAGAIN ")]
 
-    def _told(self) -> list[str]:
-        lines = self._operations.shared.error_log.text().decode().splitlines()
+    def _error_lines(self) -> list[str]:
+        lines = self._operations.mount.error_log.text().decode().splitlines()
         return [line.partition(" ")[2] for line in lines]
 
 
@@ -219,27 +219,29 @@ class OpenFile:
         self._path = path
 
     async def read(self, position: int, size: int) -> Buffer:
-        """Return up to `size` bytes from `position`, b"" at the end; waits where the file waits."""
+        """Return up to `size` bytes from `position`, b"" at the end. A follow file waits for records."""
         while True:
             try:
                 with _named(self._path):
                     return await self._operations.read(self._handle, position, size)
             except InterruptedError:
-                await trio.lowlevel.checkpoint()  # a request is not to last for ever; no kernel request waits here
+                # A mount ends a wait with EINTR before the request timeout of the kernel; here no kernel waits.
+                await trio.lowlevel.checkpoint()
 
     async def write(self, data: bytes) -> None:
-        """Take all of `data`, waiting for room; on an error what came before it was taken."""
+        """Write all of `data`; waits while the append buffer is full. On an error, earlier bytes have been accepted."""
         with _named(self._path):
-            taken = 0
-            while taken < len(data):
-                taken += await self._operations.write(self._handle, 0, data[taken:] if taken else data)
+            accepted = 0
+            while accepted < len(data):
+                accepted += await self._operations.write(self._handle, 0, data[accepted:] if accepted else data)
 
     async def sync(self) -> None:
-        """Return when what was written is on disk."""
+        """Return when all written records are on disk."""
         with _named(self._path):
             await self._operations.fsync(self._handle, False)
 
     async def close(self) -> None:
+        """Flush and release the file; unfinished lines become records."""
         with _named(self._path):
             try:
                 await self._operations.flush(self._handle)
@@ -249,7 +251,7 @@ class OpenFile:
 
 
 class _Page:
-    """Some entries of a directory from a place on, and the place after them."""
+    """Entries of a directory from a position on, and the position after them."""
 
     def __init__(self, place: int) -> None:
         self.entries: list[Entry] = []
@@ -267,7 +269,7 @@ class _Page:
 
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Turn what handlers raise into what a system call would."""
+    """Convert the FUSEError of a handler into the OSError of a system call on `path`."""
     try:
         yield
     except FUSEError as error:
@@ -276,7 +278,7 @@ def _named(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _refused_as_missing() -> Iterator[None]:
-    """Where nothing can be made, a name that is not there is a slip of the hand, and no lack of permission."""
+    """Convert EPERM into ENOENT: a path that cannot be created is most likely misspelled."""
     try:
         yield
     except FUSEError as error:

@@ -55,6 +55,8 @@ REQUEST_BYTES = 4 << 20
 async def answer(tasks_max: int) -> None:
     """Do what `pyfuse3.main` does, at most `tasks_max` requests at once, until the session ends."""
     pyfuse3_globals = vars(pyfuse3)
+    # pyfuse3 looks `trio` up in its globals at each request; its asyncio mode replaces the name in the same way
+    # (decision 21).
     pyfuse3_globals["trio"] = HandOffTrio()
     try:
         await pyfuse3.main(max_tasks=tasks_max)
@@ -169,6 +171,8 @@ async def _wait_for_memory() -> None:
 
 def _has_memory() -> bool:
     try:
+        # libfuse and pyfuse3 allocate a buffer and a copy. When that fails after the request was read, the request is
+        # never answered, and its process hangs.
         bytes(REQUEST_BYTES)  # not touched: the limit counts addresses
     except MemoryError:
         return False

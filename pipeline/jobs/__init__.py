@@ -2,5 +2,5 @@
 
 Descriptors go out to the tasks and summaries come back: Python workers read and write segments themselves, and only
 small rows pass through the JVM. Workers read the log directory, not a mount of it, under the same path everywhere;
-`workers.check_sight` asks before.
+`workers.check_visible` asks before.
 """

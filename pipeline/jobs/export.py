@@ -1,12 +1,11 @@
-"""`export`: records as Parquet files, a range of offsets each, and a manifest that says which.
+"""`export`: writes records as Parquet files, a range of offsets each, with a manifest of the ranges.
 
     DEST/_offsetfs_manifest.json
-    DEST/topic=orders/partition=0/00000000000000000000-00000000000001000000.parquet     offsets from, and up to before
+    DEST/topic=orders/partition=0/00000000000000000000-00000000000001000000.parquet     first offset, offset after last
 
-Names follow from topic, partition and range alone. The manifest is written before the files are, as the plan; a file
-appears under its name when it is whole and on disk. So a job that is repeated makes what is missing, and nothing twice;
-a later job exports what has come since. Records of one partition keep their order, in a file and from one to
-the next.
+Names depend only on topic, partition and range. The manifest is written before the files, as the plan. A file gets its
+name when it is complete and synced. So a repeated job writes only what is missing, and a later job exports what was
+appended since. Records of a partition keep their order within a file and between files.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
+from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_visible, spread
 from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.scan import scan
@@ -35,7 +34,7 @@ _MANIFEST_BYTES_MAX = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class PartitionExported:
-    """One partition: which offsets the files hold by now, and what this run has made."""
+    """One partition: the offsets in its files, and those of this run."""
 
     partition: str
     start: int
@@ -47,7 +46,7 @@ class PartitionExported:
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What there is now, and what of it this run has made."""
+    """All exported partitions, and the part of this run."""
 
     files: int
     files_made: int
@@ -76,8 +75,8 @@ def export(
     os.makedirs(destination, exist_ok=True)
     planned = _plan(options, destination)
     for path in options.paths:
-        check_sight(spark, path)
-    check_sight(spark, destination, is_to_write=True)
+        check_visible(spark, path)
+    check_visible(spark, destination, is_to_write=True)
     missing = [each for each in planned if not files.exists(os.path.join(destination, _name(each)))]
     made = spread(spark, functools.partial(_write, options, destination, compression), missing)
     partitions = tuple(_exported(planned, missing, made))
@@ -102,7 +101,9 @@ def _exported(
 
 
 def _plan(options: ReadOptions, destination: str) -> list[Range]:
-    """Return the ranges of all files: those of the manifest, and those for what has come since; then it has them."""
+    """Return the ranges of all files: those of the manifest, and new ones for later records; the manifest has them on
+    return.
+    """
     path = os.path.join(destination, MANIFEST)
     manifest = _manifest(path)
     if manifest and (manifest["source"], manifest["isolation"]) != (options.path, options.is_committed_only):
@@ -142,7 +143,7 @@ def _name(wanted: Range) -> str:
 
 
 def _write(options: ReadOptions, destination: str, compression: str, wanted: Range) -> Answer:
-    """Write one file; on disk under its name after return."""
+    """Write one file; durable under its name on return."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from pyspark import TaskContext

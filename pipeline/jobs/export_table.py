@@ -1,9 +1,9 @@
-"""`export` into a table of a database, by Spark's JDBC writer.
+"""`export` into a table of a database, through Spark's JDBC writer.
 
-The driver of the database is the user's: a jar that Spark loads (`spark.jars`, `spark.jars.packages`). Rows are those
-of the data source, headers as JSON. Tasks write beside each other, a transaction each, so that a job that fails leaves
-the rows of those that were done; therefore a table has to be new, unless an option says that rows are to be added.
-Ranges of offsets are nowhere noted down here: who wants to go on where he was, exports to Parquet.
+The user provides the driver of the database: a jar that Spark loads (`spark.jars`, `spark.jars.packages`). Rows are
+those of the data source, headers as JSON. Tasks write in parallel, a transaction each, so a failed job leaves the rows
+of the completed tasks. Therefore the table must be new, unless an option allows to append. Exported offsets are not
+recorded; an export to Parquet can be continued.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from offsetfs.pipeline.jobs.workers import JobFailed, check_sight
+from offsetfs.pipeline.jobs.workers import JobFailed, check_visible
 from offsetfs.pipeline.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _DRIVERS = {
 
 @dataclass(frozen=True, slots=True)
 class TableResult:
-    """How many rows this run has written."""
+    """The number of rows that this run has written."""
 
     table: str
     records: int
@@ -52,17 +52,17 @@ def export_table(
     is_to_append: bool = False,
     properties: Mapping[str, str] = _NOTHING,
 ) -> TableResult:
-    """Write a log directory, or some topics of it, into a table, which is made; committed when it returns.
+    """Write a log directory, or some of its topics, into a table, which is created; committed on return.
 
-    `properties` go to Spark's JDBC writer (`user`, `password`, `batchsize`, …). Raises `OptionError`, `JobFailed` (also
-    for a table that is there, without `is_to_append`), and what Spark raises for a database that refuses.
+    `properties` are passed to Spark's JDBC writer (`user`, `password`, `batchsize`, …). Raises `OptionError`,
+    `JobFailed` (also if the table exists, without `is_to_append`), and what Spark raises for an error of the database.
     """
     from pyspark.sql import Observation, functions
 
     wanted = {"subscribe": ",".join(topics)} if topics else {}
     given = {"includeHeaders": "true", "isolation": isolation, **wanted}
     for path in ReadOptions.parse({**given, "path": source}).paths:
-        check_sight(spark, path)
+        check_visible(spark, path)
     counted = Observation()
     frame = spark.read.format("offsetfs").options(**given).load(source).selectExpr(*COLUMNS)
     frame = frame.observe(counted, functions.count(functions.lit(1)).alias("records"))
@@ -71,12 +71,12 @@ def export_table(
     try:
         frame.write.jdbc(url, table, mode=mode, properties={**driver, **properties})
     except Exception as error:
-        raise _told(error, url, table) or error from None
+        raise _explained(error, url, table) or error from None
     return TableResult(table, counted.get["records"])
 
 
-def _told(error: Exception, url: str, table: str) -> JobFailed | None:
-    """Return what can be said better than Spark does."""
+def _explained(error: Exception, url: str, table: str) -> JobFailed | None:
+    """Return a clearer error than that of Spark, None if there is none."""
     text = str(error)
     if re.search(r"TABLE_OR_VIEW_ALREADY_EXISTS|SaveMode: ErrorIfExists", text):
         return JobFailed(f"table {table} is there already; --append (is_to_append) adds to it")

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from offsetfs.pipeline.jobs.csv_rows import stage_csv
 from offsetfs.pipeline.jobs.lines import FileRange, stage_lines
-from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
+from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_visible, spread
 from offsetfs.pipeline.journal import Job, Published, find_published
 from offsetfs.pipeline.publication import publish, withdraw
 from offsetfs.pipeline.staging import Staged, Target
@@ -103,7 +103,7 @@ def import_files(
         return ImportResult(before, 0, ())
     if format == "parquet":
         return _through_a_frame(spark, paths, options, application)
-    check_sight(spark, options.path, is_to_write=True)
+    check_visible(spark, options.path, is_to_write=True)
     target = Target(options.path, uuid.uuid4().hex, shapes, topic)
     stage = functools.partial(_stage, target, format, rejects_max, json_values == "text")
     return _by_lines(spark, paths, target, application, format, rejects_max, stage)
@@ -114,7 +114,7 @@ def _made(partitions: int | None) -> Mapping[str, str]:
 
 
 def input_files(sources: Sequence[str]) -> list[str]:
-    """Return the files that are meant, sorted by name. `JobFailed` when there is none."""
+    """Return the selected files, sorted by name. `JobFailed` if there is none."""
     found: set[str] = set()
     for source in sources:
         if os.path.isdir(source):
@@ -169,7 +169,7 @@ def _by_lines(
 
 
 def file_ranges(path: str, size: int) -> list[FileRange]:
-    """Return ranges of a file that are about equal, none for an empty one."""
+    """Return ranges of a file of about equal size; none for an empty file."""
     count = max(round(size / SPLIT_BYTES), 1)
     ends = [size * number // count for number in range(count + 1)]
     return [FileRange(path, start, end) for start, end in pairwise(ends) if start < end]
@@ -216,7 +216,7 @@ def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def write_rejects(path: str, rejects: Sequence[Reject]) -> None:
-    """Write the rejects as lines of JSON; on disk after return."""
+    """Write the rejects as lines of JSON; durable on return."""
     lines = "".join(
         json.dumps({"file": each.file, "line": each.line, "reason": each.reason}) + "\n" for each in rejects
     )

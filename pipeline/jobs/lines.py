@@ -1,7 +1,7 @@
-"""Lines of files as staged batches: what one task of an import does.
+"""Reads lines of files into staged batches: one task of an import.
 
-A task has a range of bytes of a file, and takes the lines that begin in it. They go from the block that was read into
-the batch that is being built, by the engine's codecs, whole buffers at a time.
+A task has a range of bytes of a file and reads the lines that begin in it. The engine's codecs encode them from the
+block into the open batch, without a Python object per line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from offsetfs.pipeline.staging import Staged, StagingFile, Target, TopicShape
-from offsetfs.storage import TopicPartition, files, record_size, spread_json
+from offsetfs.storage import TopicPartition, files, record_size, spread_json_lines
 from offsetfs.storage.errors import RecordTooLarge
 
 BLOCK_BYTES = 4 << 20
@@ -31,7 +31,7 @@ class FileRange:
 
 @dataclass(slots=True)
 class Found:
-    """What a task has made of its lines."""
+    """The result of a task."""
 
     staged: Staged
     rejected: int
@@ -127,16 +127,16 @@ def _line_number(file: files.File, position: int) -> int:
 
 
 class Taker(Protocol):
-    """Takes lines into the open batches."""
+    """Encodes lines into the open batches."""
 
     def take(self, block: bytes, position: int) -> tuple[int, str | None]:
-        """Take lines from `position` on; return where the rest begins, and what is wrong there."""
+        """Encode lines from `position` on; return the position of the first line that was refused, and its fault."""
         ...
 
 
 @dataclass(slots=True)
 class _Text:
-    """Takes lines as values: a batch to one partition, the next one to the next."""
+    """Encodes lines as values: one batch to a partition, the next batch to the next partition."""
 
     staging: StagingFile
     shape: TopicShape
@@ -144,7 +144,7 @@ class _Text:
     turn: int
 
     def take(self, block: bytes, position: int) -> tuple[int, str | None]:
-        """Take lines, as many as go into the open batch; return where the rest begins, and what is wrong there."""
+        """Encode lines as far as the open batch has space; return the position of the next one, and its fault."""
         if self.shape.needs_key:
             return position, "a compacted topic takes no record without a key"
         numbers = self.shape.partitions
@@ -153,7 +153,7 @@ class _Text:
         behind = builder.split(block, position, len(block), _now_ms())
         if behind == position:
             line = memoryview(block)[position : block.index(b"\n", position)]
-            self.staging.make_room(partition, self.shape, record_size(None, line))
+            self.staging.next_batch(partition, self.shape, record_size(None, line))
             return behind, None
         if behind < len(block):
             self.staging.flush(partition)
@@ -163,9 +163,9 @@ class _Text:
 
 @dataclass(slots=True)
 class _Json:
-    """Takes lines of JSON, each to the partition that it names, else to that of its key.
+    """Encodes lines of JSON, each into the partition that it names, else that of its key.
 
-    Where partitions of the topic are missing below the highest, `partition` is ignored: lanes have no gaps.
+    If a partition of the topic below the highest number is missing, `partition` is ignored, because lanes have no gaps.
     """
 
     staging: StagingFile
@@ -175,11 +175,11 @@ class _Json:
     turn: int = field(default=0)
 
     def take(self, block: bytes, position: int) -> tuple[int, str | None]:
-        """Take lines until one is wrong or finds no room; return where the rest begins, and what is wrong there."""
+        """Encode lines until one is invalid or has no space; return its position, and its fault."""
         numbers = self.shape.partitions
         partitions = [TopicPartition(self.topic, number) for number in numbers]
         builders = [self.staging.builder(each, self.shape) for each in partitions]
-        spread = spread_json(
+        spread = spread_json_lines(
             builders,
             block,
             position,
@@ -193,13 +193,13 @@ class _Json:
         if spread.fault is not None:
             return spread.start, spread.fault.reason
         if spread.lane >= 0:
-            self.staging.make_room(partitions[spread.lane], self.shape, spread.record_bytes)
+            self.staging.next_batch(partitions[spread.lane], self.shape, spread.record_bytes)
             self.turn += 1
         return spread.start, None
 
 
 def text_taker(staging: StagingFile, shape: TopicShape, topic: str, turn: int) -> Taker:
-    """Return what takes lines as values. `turn` selects the partition of the first batch."""
+    """Return a taker of lines as values. `turn` selects the partition of the first batch."""
     return _Text(staging, shape, topic, turn)
 
 

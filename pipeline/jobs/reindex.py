@@ -1,8 +1,8 @@
-"""`reindex`: offset and time indexes made anew from the logs, segments of all partitions at a time.
+"""`reindex`: rebuilds offset and time indexes from the logs, for segments of all partitions in parallel.
 
-The driver holds the log directory (recovering it, when it was not closed) while tasks read segments and replace their
-index files, each whole. A task that outlives its driver does no harm: what it writes is true of the segment that it has
-read, and an index that is not true of another one is found out. What is as it should be already stays as it is.
+The driver holds the log directory (and recovers it if it was not closed cleanly) while tasks read segments and replace
+their index files atomically. A task that outlives its driver does no harm: its index is correct for the segment that it
+has read, and look-ups detect an index that does not match. Correct indexes stay as they are.
 """
 
 from __future__ import annotations
@@ -13,15 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offsetfs.pipeline.jobs.workers import Answer, check_sight, spread
+from offsetfs.pipeline.jobs.workers import Answer, check_visible, spread
 from offsetfs.storage import LogDirectory, TopicPartition, files
 from offsetfs.storage.errors import UnknownPartition
-from offsetfs.storage.names import parse_segment_name
-from offsetfs.storage.records import row_walk
-from offsetfs.storage.segments import segment_indexes
-from offsetfs.storage.segments.open_files import FilePool
-from offsetfs.storage.segments.segment import Segment
-from offsetfs.storage.segments.segment_indexes import IndexBuilder
+from offsetfs.storage.maintenance import reindex_segment
+from offsetfs.storage.segments import parse_segment_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +28,7 @@ TASK_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReindexResult:
-    """How many segments were looked at, and how many got other indexes than they had."""
+    """The number of segments that were checked, and of those whose indexes were replaced."""
 
     segments: int
     changed: int
@@ -40,7 +36,7 @@ class ReindexResult:
 
 
 def reindex(spark: SparkSession, source: str, partitions: Sequence[str] = ()) -> ReindexResult:
-    """Make the indexes of a log directory anew, or of the partitions named; on disk after return.
+    """Rebuild the indexes of a log directory, or of the named partitions; durable on return.
 
     Raises `LogDirectoryLocked`, `NotALogDirectory`, `UnknownPartition`, `JobFailed`, OSError.
     """
@@ -50,7 +46,7 @@ def reindex(spark: SparkSession, source: str, partitions: Sequence[str] = ()) ->
         missing = [each for each in wanted if not directory.has(each)]
         if missing:
             raise UnknownPartition(f"no partition {missing[0]}", path=directory.path)
-        check_sight(spark, directory.path, is_to_write=True)
+        check_visible(spark, directory.path, is_to_write=True)
         answers = spread(spark, functools.partial(_reindex, directory.path), _tasks(directory.path, wanted))
     finally:
         directory.close()
@@ -58,7 +54,7 @@ def reindex(spark: SparkSession, source: str, partitions: Sequence[str] = ()) ->
 
 
 def _tasks(path: str, partitions: Sequence[TopicPartition]) -> list[list[tuple[str, int]]]:
-    """Return the segments that each task takes: the name of the partition, the base offset."""
+    """Return the segments of each task: the name of the partition, the base offset."""
     tasks: list[list[tuple[str, int]]] = []
     gathered = TASK_BYTES
     for partition in map(str, partitions):
@@ -80,28 +76,9 @@ def _reindex(path: str, wanted: list[tuple[str, int]]) -> Answer:
     try:
         for name, base_offset in wanted:
             config = directory.config_of(TopicPartition.parse(name).topic)
-            segment = Segment(os.path.join(path, name), base_offset, config, FilePool(1))
-            changed += _reindex_segment(segment)
-            size += segment.size
+            is_changed, segment_bytes = reindex_segment(os.path.join(path, name), base_offset, config)
+            changed += is_changed
+            size += segment_bytes
     finally:
         directory.close()
     return {"segments": len(wanted), "changed": changed, "bytes": size}
-
-
-def _reindex_segment(segment: Segment) -> bool:
-    """Make the indexes of a segment anew; return whether they were others."""
-    builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
-    with files.opened(segment.log_path) as log:
-        for rows in row_walk.rows_over_damage(log, 0, segment.size):
-            builder.add_rows(rows.numbers)
-    builder.finish()
-    kept = ((".index", builder.offsets), (".timeindex", builder.times))
-    if all(_content(segment.path(suffix)) == bytes(content) for suffix, content in kept):
-        return False
-    segment_indexes.write(segment, builder)
-    files.sync_directory(segment.directory)
-    return True
-
-
-def _content(path: str) -> bytes | None:
-    return files.read_file(path) if files.exists(path) else None

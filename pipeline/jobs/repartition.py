@@ -1,14 +1,14 @@
-"""`repartition`: the records of a topic in a topic of another number of partitions, and where each has gone.
+"""`repartition`: copies a topic into one with another number of partitions, with a map of the offsets.
 
-A record with a key goes where Kafka's producer would put it now; one without stays with its neighbors. Records of one
-key keep their order, as they lie in one partition before and after. The work goes by the order of partitions and
-offsets, and is published once (`publication`); the offset map is written beside:
+A record with a key goes to the partition that Kafka's producer would choose now; one without stays with its neighbors.
+Records of one key keep their order, because they are in one partition before and after. Partitions and offsets are
+processed in order, and published exactly once (`publication`). The offset map is written beside the log directory:
 
-    {"from": "orders-3", "from_offset": 8000, "to": "wide-7", "to_offset": 651}     records of `from` from there on lie
+    {"from": "orders-3", "from_offset": 8000, "to": "wide-7", "to_offset": 651}     records of `from` from there on are
                                                                                      in `to` from there on
 
-There is an entry each megabyte or so. By it `translate` says where consumer groups have to go on: nowhere behind a
-record that they have not read, and some records before.
+There is about one entry per megabyte. `translate` uses it to find where consumer groups continue: at or before the
+first record that they have not read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_sight, spread
+from offsetfs.pipeline.jobs.workers import Answer, JobFailed, check_visible, spread
 from offsetfs.pipeline.journal import INTENT, Job, Published, find_published
 from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.publication import publish, withdraw
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Records of partition `source` from `source_offset` on lie in partition `target` from `target_offset` on."""
+    """The records of partition `source` from `source_offset` on are in partition `target` from `target_offset` on."""
 
     source: str
     source_offset: int
@@ -50,7 +50,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class RepartitionResult:
-    """What was published, and where the offset map is."""
+    """The publication, and the path of the offset map."""
 
     published: Published
     offset_map: str | None
@@ -89,8 +89,8 @@ def repartition(
         return RepartitionResult(before, None)
     _check_new(wanted.path, new_topic, partitions)
     for path in options.paths:
-        check_sight(spark, path)
-    check_sight(spark, wanted.path, is_to_write=True)
+        check_visible(spark, path)
+    check_visible(spark, wanted.path, is_to_write=True)
     path = os.path.abspath(offset_map or f"{wanted.path.rstrip(os.sep)}.{new_topic}.offset-map.ndjson")
     try:
         answers = spread(spark, functools.partial(_stage, options, target), list(enumerate(tasks)))
@@ -118,7 +118,7 @@ def _check_new(path: str, topic: str, partitions: int) -> None:
 
 
 def _stage(options: ReadOptions, target: Target, numbered: tuple[int, Range]) -> Answer:
-    """Stage one range; tell, before each Arrow batch, how many records each partition has got so far."""
+    """Stage one range; record before each Arrow batch how many records each partition has received."""
     from pyspark import TaskContext
 
     from offsetfs.pipeline.rows import take
@@ -147,7 +147,7 @@ def _stage(options: ReadOptions, target: Target, numbered: tuple[int, Range]) ->
 
 
 def _taken(answers: Sequence[Answer]) -> Counter[str]:
-    """Return how many records each new partition has got."""
+    """Return the number of records that each new partition has received."""
     totals: Counter[str] = Counter()
     for answer in answers:
         totals.update(answer["taken"])
@@ -155,7 +155,7 @@ def _taken(answers: Sequence[Answer]) -> Counter[str]:
 
 
 def _moves(answers: Sequence[Answer], names: Sequence[str]) -> Iterable[Move]:
-    """Yield where the records went: the new partitions begin at 0, and take task after task."""
+    """Yield the moves: the new partitions begin at 0 and receive the tasks in order."""
     before: Counter[str] = Counter()
     for answer in answers:
         for offset, taken in (*answer["marks"], (answer["end"], answer["taken"])):
@@ -182,10 +182,10 @@ def read_moves(path: str) -> list[Move]:
 
 
 def translate(moves: Iterable[Move], committed: Mapping[str, int]) -> dict[str, int]:
-    """Return where a group that has committed these offsets goes on in the new partitions.
+    """Return where a group with these committed offsets continues in the new partitions.
 
-    It has read nothing of a partition that it has no offset for. No record is passed over that it has not read; some
-    that it has read come again: those of other partitions in between, and as many as there are between two entries.
+    A partition without a committed offset counts as unread. No unread record is skipped; some records are read again:
+    those of other partitions in between, and at most as many as lie between two entries.
     """
     first: dict[str, int] = {}
     floors: dict[tuple[str, str], Move] = {}

@@ -1,8 +1,8 @@
-"""`stats`: what there is in each partition, and how it is shared out over keys and time.
+"""`stats`: the size of each partition, and its distribution over keys and time.
 
-Bytes, times and codecs come from the headers of batches; keys from the records, by their hashes: how many different
-ones there are is estimated (HyperLogLog, a standard error of 0.8 %), and how many records the most frequent one has is
-an upper bound (a count of 65,536 groups of keys). Checksums are verified; what cannot be read is counted and left out.
+Bytes, times and codecs come from batch headers. Keys are counted by their hashes: the number of different keys is an
+estimate (HyperLogLog, with a standard error of 0.8 %), and the number of records of the most frequent key is an upper
+bound (a count of 65,536 groups of keys). Checksums are verified; unreadable batches are counted and left out.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from offsetfs.pipeline.jobs.workers import Answer, check_sight, spread
+from offsetfs.pipeline.jobs.workers import Answer, check_visible, spread
 from offsetfs.pipeline.log_directories import opened
 from offsetfs.pipeline.read_options import DROPMALFORMED, ReadOptions
 from offsetfs.pipeline.scan import log_left_out, reader_of
 from offsetfs.pipeline.scan_range import Range, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.views.key_hash import SEED_SIZE, deltas_of, hash_rows
+from offsetfs.storage.records import COLUMNS, OFFSET_DELTA, TIMESTAMP_DELTA
+from offsetfs.storage.views import SEED_SIZE, deltas_of, hash_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +75,7 @@ def stats(spark: SparkSession, source: str, topics: Sequence[str] = ()) -> Stats
         ranges = resolve(directory, options)
         tasks = cut(directory, ranges, splits_min=1, bytes_per_split=options.bytes_per_split)
     for path in options.paths:
-        check_sight(spark, path)
+        check_visible(spark, path)
     parts = [part for answer in spread(spark, functools.partial(_count, options), tasks) for part in answer["parts"]]
     return StatsResult(tuple(_together(each, parts) for each in sorted(ranges)))
 
@@ -114,11 +115,12 @@ def _count_range(directory: Any, wanted: Range, options: ReadOptions) -> Answer:
         if header.last_offset < wanted.end:  # a batch that a cut runs through belongs to the task of its end
             batches, size = batches + 1, size + header.size
             codecs[header.codec_name] += 1
-        count = len(kept) // 8
+        count = len(kept) // COLUMNS
         records, keyed = records + count, keyed + len(hashes)
         _note(np.frombuffer(hashes, np.uint64) if hashes else np.zeros(0, np.uint64), registers, groups)
         if count and header.max_timestamp >= 0:
-            first = min(batch.timestamp_of(delta) for delta in (min(kept[1::8]), max(kept[1::8])))
+            deltas = kept[TIMESTAMP_DELTA::COLUMNS]
+            first = min(batch.timestamp_of(delta) for delta in (min(deltas), max(deltas)))
             earliest = first if earliest is None else min(earliest, first)
             latest = header.max_timestamp if latest is None else max(latest, header.max_timestamp)
     return {
@@ -137,8 +139,8 @@ def _count_range(directory: Any, wanted: Range, options: ReadOptions) -> Answer:
 
 
 def _rows_between(rows: Any, base_offset: int, first: int, stop: int) -> Any:
-    deltas = np.frombuffer(rows, np.int64).reshape(-1, 8)
-    offsets = deltas[:, 0] + base_offset
+    deltas = np.frombuffer(rows, np.int64).reshape(-1, COLUMNS)
+    offsets = deltas[:, OFFSET_DELTA] + base_offset
     inside = (offsets >= first) & (offsets < stop)
     if inside.all():
         return rows
@@ -192,7 +194,7 @@ def _together(wanted: Range, parts: list[Answer]) -> PartitionStats:
 
 
 def _distinct(registers: Any) -> int:
-    """Return how many different hashes there were: HyperLogLog, and linear counting while there are few."""
+    """Return the estimated number of different hashes: HyperLogLog, and linear counting for small numbers."""
     empty = int((registers == 0).sum())
     if empty == REGISTERS:
         return 0

@@ -1,7 +1,7 @@
-"""`tail`: what comes, as it comes, into Parquet files or onto the console; a stream with a checkpoint.
+"""`tail`: copies new records into Parquet files or to the console; a stream with a checkpoint.
 
-A stream that is begun again goes on where it was. Parquet files are those of Spark's own sink, and what its metadata
-directory lists is there once.
+A stream that is started again continues where it was. Parquet files are those of Spark's own sink: what its metadata
+directory lists is there exactly once.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def tail(
     is_once: bool = False,
     records_per_batch_max: int | None = None,
 ) -> TailResult:
-    """Carry over what comes until the stream is stopped; with `is_once` what there is now, and return.
+    """Copy new records until the stream is stopped; with `is_once`, copy the present ones and return.
 
-    Without a destination records are printed. Raises `OptionError`, `NotALogDirectory`, `JobFailed`, and what
+    Without a destination records are printed. Raises `OptionError`, `NotALogDirectory`, `JobFailed`, and the error that
     ends the stream.
     """
     options = {"startingOffsets": starting_offsets, "includeHeaders": "true"}

@@ -1,13 +1,13 @@
-"""`verify`: what `offsetfs verify` finds, in all cores; one large partition is the work of many as well.
+"""`verify`: the findings of `offsetfs verify`, on all cores; several tasks share one large partition.
 
-    driver   what lies beside the partitions; plans
-    tasks    small partitions, some a task; of large ones stretches of logs: checksums, what is inside of batches
-    tasks    a large partition each (one alone: the driver): its batches in their order, by what is known of the
-             stretches; indexes, snapshots
+    driver   files beside the partitions; the plan
+    tasks    small partitions, several per task; of large ones ranges of logs: checksums and the content of batches
+    tasks    a large partition each (a single one: the driver): its batches in order, with the results of its ranges;
+             indexes, snapshots
 
-The checks are the engine's, the findings as well (`storage.verify.segment_inspection` says why they are the same). What
-runs through all batches of a partition (offsets, sequences and transactions of producers, epochs, indexes) is told by
-one task, from headers. Logs of formats before v2 are not cut.
+Checks and findings are the engine's (`storage.verify.segment_inspection` explains why they are the same). Checks that
+need all batches of a partition (offsets, sequences and transactions of producers, epochs, indexes) run in one task,
+from headers. Logs of formats v0 and v1 are not cut.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from offsetfs.pipeline.jobs.workers import Answer, check_sight, spread
+from offsetfs.pipeline.jobs.workers import Answer, check_visible, spread
 from offsetfs.storage import TopicPartition, files
-from offsetfs.storage.names import parse_segment_name, segment_name
-from offsetfs.storage.verify.finding import DAMAGE, Finding
-from offsetfs.storage.verify.partition_context import VerificationCounts
-from offsetfs.storage.verify.segment_inspection import InspectedChunk, SegmentInspection, chunk_starts, inspect_chunk
-from offsetfs.storage.verify.verify import Verification
+from offsetfs.storage.segments import parse_segment_name, segment_name
+from offsetfs.storage.verify import (
+    DAMAGE,
+    Finding,
+    InspectedChunk,
+    SegmentInspection,
+    Verification,
+    VerificationCounts,
+    chunk_starts,
+    inspect_chunk,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +41,7 @@ TASK_BYTES = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """What was found, sorted by path and position, and what was looked at."""
+    """The findings, sorted by path and position, and the counts."""
 
     findings: tuple[Finding, ...]
     tally: VerificationCounts
@@ -64,10 +70,10 @@ def verify(spark: SparkSession, source: str, partitions: Sequence[str] = ()) -> 
     outside = Verification(path, wanted, report=findings.append)
     names = [str(each) for each in outside.partitions]
     outside.run(into_partitions=False)
-    check_sight(spark, path)
+    check_visible(spark, path)
     pieces = [piece for name in names for piece in _pieces(path, name)]
     answers = spread(spark, functools.partial(_look, path), _packed(pieces))
-    large = _stretches(answer for answers_of_task in answers for answer in answers_of_task["stretches"])
+    large = _ranges_by_log(answer for answers_of_task in answers for answer in answers_of_task["ranges"])
     put_together = functools.partial(_verify_large, path)
     if len(large) == 1:  # milliseconds for some gigabytes, where a job of Spark's costs a tenth of a second
         answers += map(put_together, large.items())
@@ -75,7 +81,7 @@ def verify(spark: SparkSession, source: str, partitions: Sequence[str] = ()) -> 
         answers += spread(spark, put_together, list(large.items()))
     for answer in answers:
         findings += [Finding(**fields) for fields in answer["findings"]]
-    once = dict.fromkeys(findings)  # each task reads the checkpoints, and tells of one that is damaged
+    once = dict.fromkeys(findings)  # each task reads the checkpoints, and reports a damaged one
     ordered = sorted(once, key=lambda each: (each.path, each.position or 0))
     return VerifyResult(
         tuple(ordered), sum((VerificationCounts(**answer["tally"]) for answer in answers), VerificationCounts())
@@ -83,7 +89,7 @@ def verify(spark: SparkSession, source: str, partitions: Sequence[str] = ()) -> 
 
 
 def _pieces(path: str, name: str) -> list[_Piece]:
-    """Cut a partition that is large. What cannot be looked at here is for a task to say."""
+    """Cut a large partition. If it cannot be read here, the task reports the error."""
     directory = os.path.join(path, name)
     try:
         logs = {
@@ -103,7 +109,7 @@ def _pieces(path: str, name: str) -> list[_Piece]:
 
 
 def _packed(pieces: list[_Piece]) -> list[list[_Piece]]:
-    """Put small pieces together: a task costs as much as some megabytes do."""
+    """Combine small pieces, because a task costs as much as some megabytes."""
     packed: list[list[_Piece]] = []
     gathered = 0
     for piece in pieces:
@@ -115,8 +121,8 @@ def _packed(pieces: list[_Piece]) -> list[list[_Piece]]:
     return packed
 
 
-def _stretches(answers: Iterator[Any]) -> dict[str, dict[int, list[Any]]]:
-    """Return the stretches by partition and base offset, in their order."""
+def _ranges_by_log(answers: Iterator[Any]) -> dict[str, dict[int, list[Any]]]:
+    """Return the ranges by partition and base offset, in order."""
     found: dict[str, dict[int, list[Any]]] = {}
     for name, base, fields in answers:
         found.setdefault(name, {}).setdefault(base, []).append(fields)
@@ -127,23 +133,23 @@ def _stretches(answers: Iterator[Any]) -> dict[str, dict[int, list[Any]]]:
 
 
 def _look(path: str, pieces: list[_Piece]) -> Answer:
-    """Verify whole partitions; look into stretches of the others."""
+    """Verify whole partitions, and inspect ranges of the others."""
     whole = [TopicPartition.parse(piece.partition) for piece in pieces if piece.base is None]
     answer = _verify(path, whole, {})
-    stretches = []
+    ranges = []
     for piece in pieces:
         if piece.base is not None:
             log = os.path.join(path, piece.partition, segment_name(piece.base, ".log"))
             found = inspect_chunk(log, piece.start, piece.stop)
-            stretches.append((piece.partition, piece.base, None if found is None else asdict(found)))
-    return {**answer, "stretches": stretches}
+            ranges.append((piece.partition, piece.base, None if found is None else asdict(found)))
+    return {**answer, "ranges": ranges}
 
 
 def _verify_large(path: str, wanted: tuple[str, dict[int, list[Any]]]) -> Answer:
     name, by_base = wanted
     joined = {
-        base: SegmentInspection.of([None if fields is None else InspectedChunk(**fields) for fields in stretches])
-        for base, stretches in by_base.items()
+        base: SegmentInspection.of([None if fields is None else InspectedChunk(**fields) for fields in ranges])
+        for base, ranges in by_base.items()
     }
     partition = TopicPartition.parse(name)
     known = {base: inspected for base, inspected in joined.items() if inspected is not None}

@@ -1,4 +1,4 @@
-"""Spreading work over Spark: a descriptor for each task, an answer from each, and nothing else through the JVM."""
+"""Distributes work over Spark: a descriptor for each task, and its result. No other data passes through the JVM."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class JobFailed(Exception):
 def spread(
     spark: SparkSession, work: Callable[[_Descriptor], Answer], descriptors: Sequence[_Descriptor]
 ) -> list[Answer]:
-    """Return what `work` answers to each descriptor, in their order. A task each; JSON values come back.
+    """Return the results of `work` for each descriptor, in order. One task each; results are JSON values.
 
-    `work` is a function of a module, so that it is found by its name where the tasks run. What it raises ends the job.
+    `work` is a function of a module, so that the tasks can import it by name. An exception of it ends the job.
     """
     if not descriptors:
         return []
@@ -51,11 +51,11 @@ def spread(
     return [json.loads(row.answer) for row in sorted(rows, key=lambda row: row.id)]
 
 
-def check_sight(spark: SparkSession, path: str, *, is_to_write: bool = False) -> None:
+def check_visible(spark: SparkSession, path: str, *, is_to_write: bool = False) -> None:
     """Raise `JobFailed` unless every executor sees this directory under its path.
 
-    One that will be written to gets a file for the executors to look for, which goes again. Of one that is only read
-    the names are compared, but not those of a moment. Nothing is asked where all tasks run on this machine.
+    If the directory will be written to, a temporary file is created for the executors to find. If it is only read, its
+    names are compared, except short-lived ones. Without effect if all tasks run on this machine.
     """
     if spark_is_local(spark):
         return
@@ -65,8 +65,8 @@ def check_sight(spark: SparkSession, path: str, *, is_to_write: bool = False) ->
         files.replace_file(nonce, name.encode(), sync_name=False)
     try:
         looked_for = nonce if is_to_write else path
-        found = spread(spark, _sight, [looked_for] * _LOOKS)
-        wanted = _sight(looked_for)["sees"]
+        found = spread(spark, _visible_names, [looked_for] * _LOOKS)
+        wanted = _visible_names(looked_for)["sees"]
     finally:
         if is_to_write:
             files.remove_file(nonce)
@@ -81,8 +81,8 @@ def spark_is_local(spark: SparkSession) -> bool:
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
-def _sight(path: str) -> Answer:
-    """Return what there is under a path here: the names of a directory that stay, or whether it is there at all."""
+def _visible_names(path: str) -> Answer:
+    """Return what exists under a path here: the lasting names of a directory, or whether there is anything."""
     host = os.uname().nodename
     if not files.is_directory(path):
         return {"host": host, "sees": files.exists(path)}
@@ -95,7 +95,7 @@ _OURS = re.compile(r"^offsetfs\.[\w.]+: (.+)$")
 
 
 def sentence_of(error: BaseException) -> str:
-    """Return what a failed job is to say: our own sentence where there is one amid the stacks of Python and the JVM."""
+    """Return the message of a failed job: our own sentence if there is one among the stacks of Python and the JVM."""
     lines = str(error).splitlines()
     ours = [found.group(1) for line in lines if (found := _OURS.match(line.strip()))]
     if ours:

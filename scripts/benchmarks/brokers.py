@@ -1,4 +1,4 @@
-"""Kafka's broker at its own housekeeping: directories that it is given while it is stopped, and what its log tells.
+"""Kafka's broker at its own housekeeping: directories that it is given while it is stopped, and the content of its log.
 
 The broker's own lines say how long its work took, without its start and without its other threads.
 """

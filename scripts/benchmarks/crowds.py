@@ -42,7 +42,7 @@ def side_by_side(scripts: Sequence[str]) -> float:
 
 @contextlib.contextmanager
 def readers(bench: Bench) -> Iterator[Measure]:
-    """16 × `cat values`, mounted anew in each round."""
+    """16 × `cat values`, mounted again in each round."""
     log_directory = bench.filled(logs.OWN_BATCH_BYTES)
 
     def measure(number: int) -> float:

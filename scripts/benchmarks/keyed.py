@@ -10,8 +10,8 @@ from logs import PARTITION, PRODUCER_BATCH_BYTES, TIME_MS, full_batch
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 RECORDS_PER_KEY = 5
 RECORD_BYTES = 100

@@ -20,7 +20,7 @@ _CAT_OUT = 'exec cat "$@" > /dev/null'
 
 
 def view(name: str, batch_bytes: int, *, is_map_known: bool = True) -> Opened:
-    """`cat` of a file of the partition, mounted anew in each round, so that the kernel has none of it.
+    """`cat` of a file of the partition, mounted again in each round, so that the kernel has none of it.
 
     The log itself is in the page cache. With `is_map_known` the file was looked up before, which builds its line index;
     else that is part of the time.
@@ -57,7 +57,7 @@ def _check(bench: Bench, path: Path) -> None:
 
 @contextlib.contextmanager
 def segments(bench: Bench) -> Iterator[Measure]:
-    """`cat` of the segment files through the mount, mounted anew in each round."""
+    """`cat` of the segment files through the mount, mounted again in each round."""
     log_directory = bench.filled(logs.OWN_BATCH_BYTES)
 
     def measure(number: int) -> float:
@@ -69,7 +69,7 @@ def segments(bench: Bench) -> Iterator[Measure]:
 
 @contextlib.contextmanager
 def data(bench: Bench) -> Iterator[Measure]:
-    """`cat` of as many bytes from the null file system, mounted anew in each round."""
+    """`cat` of as many bytes from the null file system, mounted again in each round."""
 
     def measure(number: int) -> float:
         with mounted.null_fs(bench.folder / "null", bench.count * logs.LINE_BYTES) as mount:

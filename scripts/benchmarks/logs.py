@@ -21,8 +21,8 @@ from offsetfs.storage import checkpoint
 from offsetfs.storage.checkpoint import CleanShutdown
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition, segment_name
-from offsetfs.storage.records.batch import stamp
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.records.format.batch import stamp
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 
 LINE_BYTES = 100
 PARTITION = TopicPartition("T", 0)

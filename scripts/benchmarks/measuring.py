@@ -73,7 +73,7 @@ def times_as_long(bound: float) -> Goal:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Whom we are compared with; without a goal the figure is for orientation."""
+    """The program to compare with; without a goal the figure is for orientation."""
 
     contender: Contender
     goal: Goal

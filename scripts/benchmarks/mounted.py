@@ -16,7 +16,7 @@ from pathlib import Path
 
 import profiling
 
-from offsetfs.cli import running
+from offsetfs.cli.mounts import daemon_registry
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_SECONDS_MAX = 60.0
@@ -73,7 +73,7 @@ def offsetfs(log_directory: Path, mount_point: Path, *options: str, before: tupl
     words += [word for option in ("retention.ms=-1", *options) for word in ("-o", option)]
     subprocess.run([*before, sys.executable, *words], check=True)
     try:
-        daemon = running.find(os.stat(mount_point).st_dev, running.own_directory())
+        daemon = daemon_registry.find(os.stat(mount_point).st_dev, daemon_registry.own_directory())
         assert daemon is not None
         with contextlib.ExitStack() as stack:
             for folder in samples:

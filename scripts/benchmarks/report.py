@@ -24,7 +24,7 @@ Measured = tuple[Result, Machine]
 
 
 def save(folder: Path, measured: Mapping[str, Measured], order: Iterable[str]) -> None:
-    """Put results among those in `folder`, and make page and charts anew; rows that are not in `order` go."""
+    """Put results among those in `folder`, and make page and charts again; rows that are not in `order` go."""
     figures = folder / "performance" / "figures.json"
     figures.parent.mkdir(exist_ok=True)
     known = _load(figures.read_text()) if figures.exists() else {}

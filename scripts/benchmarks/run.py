@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import before
 import machine
 import mounted
 import profiling
@@ -45,6 +46,9 @@ def main() -> int:
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `with`: nothing stays mounted
     rounds = _rounds(arguments)
+    if arguments.before:
+        is_complete = before.compare((arguments.before, ROOT), rows, rounds, arguments.count or 0, _place())
+        return int(not is_complete)
     rows = [dataclasses.replace(row, count=_count(row, arguments)) for row in rows]
     if not arguments.quick:
         mounted.run_kafka_at_full_speed()
@@ -75,6 +79,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help=f"how often each is measured ({ROUNDS}); docs need that many")
     parser.add_argument("--count", type=int, help="how many records, segments, … instead of the row's own number")
     parser.add_argument("--profile", action="store_true", help="show where our daemon spends its time")
+    parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="CHECKOUT",
+        help="compare with another checkout, prepared with scripts/setup test",
+    )
     parser.add_argument("--list", action="store_true", help="say what there is to measure")
     return parser.parse_args()
 

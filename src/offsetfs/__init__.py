@@ -49,8 +49,8 @@ def open(
     recovered when it was not closed cleanly; it may be empty. `isolation`: whether records of open and aborted
     transactions are shown. `settings`: topic settings by Kafka's names, for topics that say nothing themselves.
 
-    Raises `errors.NotALogDirectory`, `errors.LogDirectoryLocked` (its `pid` says by whom), `errors.InvalidConfig`,
-    OSError, and ValueError for another mode or isolation level.
+    Raises `errors.NotALogDirectory`, `errors.LogDirectoryLocked` (its `pid` is that of the holder),
+    `errors.InvalidConfig`, OSError, and ValueError for another mode or isolation level.
     """
     home = importlib.import_module("offsetfs.library.open_directory")
     directory: Directory = home.open_directory(path, mode, isolation=isolation, settings=settings)

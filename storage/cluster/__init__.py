@@ -1,1 +1,1 @@
-"""What is known of the cluster that a log directory belongs to, from its metadata log."""
+"""The cluster that a log directory belongs to, read from its metadata log."""

@@ -90,6 +90,7 @@ class ClusterImage:
             self._apply(name, data)
 
     def _apply(self, name: str, data: dict[str, Any]) -> None:
+        # Partition changes are frequent (each ISR change) and concern no setting.
         self.settings_version += not name.startswith("PARTITION")
         match name:
             case "TOPIC_RECORD":
@@ -108,6 +109,8 @@ class ClusterImage:
     def _remove(self, topic_id: str) -> None:
         topic = self._topic_names.pop(topic_id, None)
         self._replicas.pop(topic_id, None)
+        # A topic that was deleted and created again has a new id; the removal of the old one must not take the new
+        # one's settings.
         if topic is not None and self._topic_ids.get(topic) == topic_id:
             del self._topic_ids[topic]
             self._settings.pop((_TOPIC_RESOURCE, topic), None)

@@ -1,11 +1,11 @@
-"""What is in `__cluster_metadata` and in KRaft's snapshots: topics, partitions, brokers, settings, as records.
+"""The records of `__cluster_metadata` and of KRaft's snapshots: topics, partitions, brokers, settings.
 
     value   uvarint frame version 1, uvarint type, uvarint version, then the fields
 
     payload: {"type":"TOPIC_RECORD","version":0,"data":{"name":"orders","topicId":"mcRcJ8sVSDWZSLzHLpZs5Q"}}
 
-The key is not used. What cannot be read is said in the place of the value, in Kafka's words. Follows
-MetadataRecordSerde and the metadata record schemas (KIP-631).
+The key is not used. An unreadable record is shown as an error with Kafka's text. Follows MetadataRecordSerde and the
+metadata record schemas (KIP-631).
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ TYPES: dict[int, tuple[str, tuple[Field, ...]]] = {
 
 
 def show(offset: int, value: Buffer | None) -> tuple[str | None, str | None]:
-    """Return the texts of a record: nothing for the key, the value as JSON."""
+    """Return the texts of a record: None for the key, the value as JSON."""
     try:
         return None, _text(b"" if value is None else value)
     except MalformedMessage as error:
@@ -194,9 +194,9 @@ class UnknownRecordType(MalformedMessage):
 
 
 def parse(value: Buffer, wanted: Collection[str]) -> tuple[str, dict[str, object]] | None:
-    """Return name and fields of a record; None when its type is not in `wanted`: its fields are not read then.
+    """Return name and fields of a record; None, without reading the fields, if its type is not in `wanted`.
 
-    `MalformedMessage` when it cannot be read, `UnknownRecordType` for a type that is not known.
+    `MalformedMessage` for an unreadable record, `UnknownRecordType` for an unknown type.
     """
     type_id, version, position = _type_and_version(value)
     name, fields = TYPES[type_id]

@@ -1,9 +1,9 @@
 """Bytes as Java prints them: `new String(bytes, UTF_8)`, written out as UTF-8 again.
 
-Valid UTF-8 stays as it is. What is not becomes U+FFFD, and how many bytes become one is Java's own rule, which is
-neither Python's nor that of the Unicode standard: a surrogate of three bytes is one, and a sequence that the end cuts
-off takes everything left with it. Follows the decoder in `java.lang.String` of JDK 17; the compiled copy of these rules
-is in `_dump.pyx`.
+Valid UTF-8 stays as it is. Other bytes become U+FFFD; how many bytes one of them stands for is Java's own rule, which
+is neither Python's nor that of the Unicode standard: one for a surrogate of three bytes, and one for all bytes of a
+sequence that the end cuts off. Follows the decoder in `java.lang.String` of JDK 17; the compiled copy of these rules
+is in `native/dump.pyx`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Kafka's generated messages: a description of their fields, and a reader that goes by it.
+"""Kafka's generated messages: a description of their fields, and a reader that uses it.
 
 Kafka describes what its internal topics hold in schemas with versions and generates a reader for each. Here a schema is
 a `Message` of `Field`s and one reader serves all. Two ways to write them exist:
 
     plain       strings i16 length, bytes i32 length, arrays i32 count; -1 is null
     flexible    all lengths as unsigned varint of length + 1, 0 is null; each struct ends with tagged fields:
-                count, then tag, size, value; a tag that is not known is passed over
+                count, then tag, size, value; unknown tags are skipped
 
 The JSON is that of Kafka's JsonConverters, character for character: declared order, tagged fields only when they are
-not the default, bytes in base64, ids in URL-safe base64. Errors carry the words of Kafka's own. Follows KIP-482.
+not the default, bytes in base64, ids in URL-safe base64. Errors have Kafka's texts. Follows KIP-482.
 """
 
 from __future__ import annotations

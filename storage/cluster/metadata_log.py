@@ -3,7 +3,7 @@
     __cluster_metadata-0/00000000000000001234-0000000007.checkpoint     snapshot: all state below offset 1234
     __cluster_metadata-0/00000000000000001200.log                       records, from offset 1200 on
 
-A snapshot has the format of a log file. One that cannot be read to its footer is passed over for an older one. A
+A snapshot has the format of a log file. If one cannot be read to its footer, an older one is used. A
 controller may be running: it appends, makes snapshots and removes old files meanwhile. Which records a quorum of
 several controllers has committed is not on disk; all records that are whole count. Follows KIP-630 and KIP-631.
 
@@ -23,8 +23,8 @@ from offsetfs.storage.cluster.cluster_image import ClusterImage
 from offsetfs.storage.cluster.kafka_messages import MalformedMessage
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidConfig, StorageError
 from offsetfs.storage.names import parse_segment_name, segment_name
-from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import Batch
+from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.format.batch import Batch
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 CHECK_INTERVAL_S = 1.0

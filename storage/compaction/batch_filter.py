@@ -16,9 +16,9 @@ from offsetfs.storage.compaction.cleaned_transactions import CleanedTransactions
 from offsetfs.storage.compaction.offset_map import Filter, rebase
 from offsetfs.storage.compaction.rewritten_batch import empty_batch, horizon_of, rebuilt
 from offsetfs.storage.partition.producers import NONE, ProducerEntry
-from offsetfs.storage.records.batch import Batch
-from offsetfs.storage.records.batch_header import BatchHeader, Buffer
-from offsetfs.storage.records.compression import compress
+from offsetfs.storage.records.compression.compression import compress
+from offsetfs.storage.records.format.batch import Batch
+from offsetfs.storage.records.format.batch_header import BatchHeader, Buffer
 
 
 class BatchFilter:
@@ -53,6 +53,8 @@ class BatchFilter:
     def _marker(self, batch: Batch) -> Buffer:
         header = batch.header
         is_discardable = self._transactions.discards_marker(batch)
+        # KIP-534: the horizon is stored in the base timestamp of the batch, so that a delete is not postponed by each
+        # round.
         is_due = header.has_delete_horizon and header.base_timestamp <= self._now_ms
         if (is_discardable and is_due) or header.count == 0:
             return self._without_records(header)
@@ -72,6 +74,7 @@ class BatchFilter:
         )
         if count == 0:
             return self._without_records(header)
+        # The first round that keeps the tombstone as the latest record sets the horizon.
         if has_tombstone and not header.has_delete_horizon:
             return self._with_horizon(header, payload if records is None else records, count, max_timestamp)
         if records is None:
@@ -84,6 +87,8 @@ class BatchFilter:
         return rebuilt(horizon, compress(header.codec_name, records), count, max_timestamp)
 
     def _without_records(self, header: BatchHeader) -> Buffer:
+        # The last sequence of an active producer must stay: otherwise its next batch would look like a new producer,
+        # and duplicates would not be detected (as Cleaner.cleanInto, RETAIN_EMPTY).
         return empty_batch(header) if self._is_last(header) else b""
 
     def _is_last(self, header: BatchHeader) -> bool:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from offsetfs.storage.compaction.throttle import Throttle
 from offsetfs.storage.errors import CompactionCancelled, MalformedBatch
-from offsetfs.storage.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_END, Batch
-from offsetfs.storage.records.batch_chain import UNFINISHED
-from offsetfs.storage.records.batch_header import BATCH_SIZE_MIN, parse_header
-from offsetfs.storage.records.legacy import run_header
+from offsetfs.storage.records.format.batch import LOG_OVERHEAD, MAGIC, MAGIC_END, Batch
+from offsetfs.storage.records.format.batch_chain import UNFINISHED
+from offsetfs.storage.records.format.batch_header import BATCH_SIZE_MIN, parse_header
+from offsetfs.storage.records.format.legacy import run_header
 from offsetfs.storage.segments.segment import Segment
 
 BLOCK_BYTES = 1 << 20
@@ -62,6 +62,7 @@ class BlockReader:
             return MAGIC_END
         size: int = _SIZE.unpack_from(self.block, _SIZE_POSITION)[0] + LOG_OVERHEAD
         place = self._position - self.end
+        # Checked before a larger block is allocated, because the size may be damaged.
         if not BATCH_SIZE_MIN <= size <= self._size - place:
             raise MalformedBatch(f"a batch of {size} bytes", path=self._log.path, position=place)
         return size

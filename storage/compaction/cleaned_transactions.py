@@ -12,7 +12,7 @@ import heapq
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT
-from offsetfs.storage.records.batch import Batch, BatchHeader
+from offsetfs.storage.records.format.batch import Batch, BatchHeader
 from offsetfs.storage.segments.transaction_index import AbortedTransaction
 
 
@@ -56,6 +56,7 @@ class CleanedTransactions:
         kind = _kind_of(batch)
         if kind == ABORT:
             aborted = self._aborted.pop(header.producer_id, None)
+            # A marker without records below it may go; while records exist, consumers need it.
             if aborted is None or header.producer_id not in self._with_data:
                 return True
             self._with_data.discard(header.producer_id)

@@ -30,8 +30,8 @@ from offsetfs.storage.compaction.segment_writer import BUFFER_BYTES, SegmentWrit
 from offsetfs.storage.compaction.throttle import Throttle, unlimited
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import MAGIC, Batch
-from offsetfs.storage.records.batch_header import Buffer
+from offsetfs.storage.records.format.batch import MAGIC, Batch
+from offsetfs.storage.records.format.batch_header import Buffer
 from offsetfs.storage.segments.segment import LOG_BYTES_MAX, Segment
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 
@@ -77,7 +77,7 @@ def clean(
 
     Raises `CorruptBatch`, `MalformedBatch`, `UnsupportedFormat` or `DecompressionLimit` for a batch that cannot be
     read; the partition should not be compacted again until it changes. Raises `CompactionCancelled` if `is_cancelled`
-    returns True, which is checked every megabyte; `SegmentsChanged` if the log was truncated meanwhile; `LogFenced`,
+    returns True, which is checked every megabyte; `SegmentsChanged` if the log was truncated meanwhile; `LogFailed`,
     `ReadOnlyLog`, OSError. Groups that were already swapped in stay; other segments are unchanged, and no file is left
     over. The next round repeats the rest.
     """
@@ -107,6 +107,7 @@ class _Round:
         self.now_ms = now_ms
         self.throttle = throttle
         self.is_cancelled = is_cancelled
+        # One segment map for the round: segments that roll during the round belong to the next one.
         self.segments = log.snapshot()
         self.map = OffsetMap(_map_bytes(range, map_bytes, load_factor), load_factor)
         self.block = bytearray(BLOCK_BYTES)
@@ -147,6 +148,7 @@ class _Round:
         clean_part = self._segments_below(self.range.first_dirty)
         if not clean_part:
             return 0
+        # v0 and v1 have no delete horizon, so the time of the file stands for it, as in Kafka's Cleaner.doClean.
         return clean_part[-1].modified_ns // 1_000_000 - self.log.config.delete_retention_ms
 
     def source(self, segment: Segment, position: int = 0) -> BlockReader:
@@ -186,6 +188,8 @@ class _Round:
                 status = OTHER
                 while status == OTHER:
                     source.start, status = indexer.run(source.block, source.start, source.end)
+                    # The keys that fit are compacted; the next round begins at the first key that did not
+                    # (Cleaner.buildOffsetMap).
                     if status == FULL:
                         return False
                     if status == OTHER:
@@ -303,6 +307,7 @@ def _map_bytes(range: DirtyRange, map_bytes: int, load_factor: float) -> int:
     A small map fits into the processor cache.
     """
     offsets = max(range.first_uncleanable - range.first_dirty, 1)
+    # A look-up in a map of 128 MiB misses the processor caches each time.
     return min(map_bytes, (int(offsets / load_factor) + 2) * SLOT_SIZE)
 
 
@@ -326,8 +331,10 @@ def _joins(group: Sequence[Segment], segment: Segment, end: int) -> bool:
     if sum(each.size for each in every) > config.segment_bytes:
         return False
     index_bytes, time_bytes = zip(*(_index_bytes(each) for each in every), strict=True)
+    # As Cleaner.groupSegmentsBySize: otherwise the merged segment could not be indexed.
     if max(sum(index_bytes), sum(time_bytes)) > config.segment_index_bytes:
         return False
+    # KAFKA-6264: merging sparse segments beyond 2³¹ offsets made segments that a broker refuses.
     return segment.size == 0 or end - 1 - group[0].base_offset <= RELATIVE_OFFSET_MAX
 
 

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 
 from offsetfs.storage.compaction.offset_map import Filter, Indexer
 from offsetfs.storage.errors import MalformedBatch
-from offsetfs.storage.records.batch import Batch
-from offsetfs.storage.records.batch_header import APPEND_TIME_FLAG, LOG_OVERHEAD, BatchHeader, Buffer
-from offsetfs.storage.records.codec import COLUMNS
-from offsetfs.storage.records.compression import CODECS, compress
+from offsetfs.storage.records.compression.compression import CODECS, compress
+from offsetfs.storage.records.format.batch import Batch
+from offsetfs.storage.records.format.batch_header import APPEND_TIME_FLAG, LOG_OVERHEAD, BatchHeader, Buffer
+from offsetfs.storage.records.format.record_row import COLUMNS, MESSAGE_POSITION, OFFSET_DELTA, TIMESTAMP_DELTA
 
 _PREFIX = struct.Struct(">qi")  # offset, length
 _CRC = struct.Struct(">I")
@@ -52,7 +52,8 @@ def filtered(batch: Batch, records: Filter, tombstones_stay: bool) -> Buffer:
     marks = records.mark(messages, rows, batch.header.base_offset, tombstones_stay)
     records.advance_to(_last_offset(batch.header, rows))
     header = batch.header
-    is_mixed = header.is_wrapper and any(messages[at + _CHECKED_POSITION] != header.magic for at in rows[6::COLUMNS])
+    starts = rows[MESSAGE_POSITION::COLUMNS]
+    is_mixed = header.is_wrapper and any(messages[at + _CHECKED_POSITION] != header.magic for at in starts)
     if all(marks) and not is_mixed:
         return batch.data
     kept = [at * COLUMNS for at, mark in enumerate(marks) if mark]
@@ -65,7 +66,7 @@ def filtered(batch: Batch, records: Filter, tombstones_stay: bool) -> Buffer:
 
 def _last_offset(header: BatchHeader, rows: array[int]) -> int:
     """Return the last offset of a set. Sets of old librdkafka have the offset 0, whatever is inside."""
-    deltas = rows[::COLUMNS]
+    deltas = rows[OFFSET_DELTA::COLUMNS]
     if any(later <= earlier for earlier, later in itertools.pairwise(deltas)):
         raise MalformedBatch("the offsets of a message set do not rise", offset=header.base_offset)
     return max(header.last_offset, header.base_offset + deltas[-1])
@@ -73,7 +74,7 @@ def _last_offset(header: BatchHeader, rows: array[int]) -> int:
 
 def _message(messages: Buffer, rows: array[int], at: int) -> memoryview:
     """Return the bytes of the message that the row at `at` describes."""
-    start = rows[at + 6]
+    start = rows[at + MESSAGE_POSITION]
     _, length = _PREFIX.unpack_from(messages, start)
     return memoryview(messages)[start : start + LOG_OVERHEAD + length]
 
@@ -81,21 +82,21 @@ def _message(messages: Buffer, rows: array[int], at: int) -> memoryview:
 def _wrapper(batch: Batch, rows: array[int], kept: Sequence[int]) -> bytes:
     """Return the compressed set with the messages at `kept` of its rows."""
     header, messages = batch.header, batch.payload()
-    first, last = (header.base_offset + rows[at] for at in (kept[0], kept[-1]))
+    first, last = (header.base_offset + rows[at + OFFSET_DELTA] for at in (kept[0], kept[-1]))
     content = b"".join(_inner(header, messages, rows, kept, first))
     value = bytearray(compress(header.codec_name, content))
     if header.codec == _LZ4 and header.magic == 0:
         value[_LZ4_CHECKSUM_POSITION] = _LZ4_CHECKSUM_OF_V0
     timestamp: int = header.max_timestamp
     if not header.attributes & APPEND_TIME_FLAG:
-        timestamp = max(batch.timestamp_of(rows[at + 1]) for at in kept)
+        timestamp = max(batch.timestamp_of(rows[at + TIMESTAMP_DELTA]) for at in kept)
     return _encoded(header.magic, header.attributes, last, timestamp, None, value)
 
 
 def _inner(header: BatchHeader, messages: Buffer, rows: array[int], kept: Sequence[int], first: int) -> Iterator[bytes]:
     """Yield messages as stored inside a wrapper: v0 with their offset, v1 with the offset relative to the first."""
     for at in kept:
-        offset = header.base_offset + rows[at] - (first if header.magic else 0)
+        offset = header.base_offset + rows[at + OFFSET_DELTA] - (first if header.magic else 0)
         message = _message(messages, rows, at)
         if message[_CHECKED_POSITION] == header.magic:
             yield _PREFIX.pack(offset, len(message) - LOG_OVERHEAD) + message[LOG_OVERHEAD:]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offsetfs.storage.records.batch_header import (
+from offsetfs.storage.records.format.batch_header import (
     APPEND_TIME_FLAG,
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,

@@ -17,7 +17,7 @@ from offsetfs.storage.compaction.throttle import Throttle
 from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition.swap import CLEANED
-from offsetfs.storage.records.batch_header import Buffer, parse_header
+from offsetfs.storage.records.format.batch_header import Buffer, parse_header
 from offsetfs.storage.segments.segment import LOG_BYTES_MAX, Segment
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX, SUFFIXES
 from offsetfs.storage.segments.transaction_index import AbortedTransaction
@@ -79,7 +79,7 @@ class SegmentWriter:
         segment = self._segments[-1]
         self._file.write(segment.size, data)
         self._indexer.add(data, 0, len(data), segment.size)
-        segment.size += len(data)
+        segment.end_at(segment.size + len(data))
         self.bytes_written += len(data)
         self._throttle.take(len(data))
 

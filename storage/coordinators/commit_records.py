@@ -1,12 +1,12 @@
-"""The record that commits an offset for a consumer group, and where a broker looks for it.
+"""The record that commits an offset for a consumer group, and the partition that holds it.
 
     key      i16 1, group (string), topic (string), partition (i32)
     value    i16 3, offset (i64), leader epoch (i32), metadata (string), commit timestamp (i64); none deletes the commit
 
-Version 3 is what brokers since 2.1 read; 4.1 writes version 4, which older ones do not know. A group's records all lie
-in one partition of `__consumer_offsets`, found by Java's hash of its name. Follows GroupCoordinatorRecordHelpers,
-GroupCoordinatorService.partitionFor and groupMetadataTopicConfigs; docs/internals/format/consumer-offsets.md has the
-whole topic.
+Brokers since 2.1 read version 3; 4.1 writes version 4, which older ones do not know. All records of a group are in one
+partition of `__consumer_offsets`, chosen by Java's hash of its name. Follows GroupCoordinatorRecordHelpers,
+GroupCoordinatorService.partitionFor and groupMetadataTopicConfigs; docs/internals/format/consumer-offsets.md describes
+the whole topic.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from offsetfs.storage.errors import NoOffsetsTopic
 from offsetfs.storage.names import TopicPartition
 
 PARTITIONS = 50
-"""offsets.topic.num.partitions, whose default is almost never changed."""
+"""The default of `offsets.topic.num.partitions`, which is rarely changed."""
 
 SETTINGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(100 << 20)}
-"""Those of the topic, as a broker makes it."""
-
-OFFSET_MAX = 2**63 - 1
+"""The settings that a broker gives the topic."""
 
 _SHORT, _INT = Struct(">h"), Struct(">i")
 _VALUE_START, _LONG = Struct(">hqi"), Struct(">q")
@@ -33,13 +31,13 @@ _NO_EPOCH = -1
 _INT_MIN = -(2**31)
 
 
-def key_of(group: str, partition: TopicPartition) -> bytes:
+def commit_key(group: str, partition: TopicPartition) -> bytes:
     """Return the key of the group's commits for a partition; struct.error for names above 32,767 bytes."""
     names = [_string(group), _string(partition.topic)]
     return b"".join([_SHORT.pack(_KEY_VERSION), *names, _INT.pack(partition.partition)])
 
 
-def value_of(offset: int, timestamp: int) -> bytes:
+def commit_value(offset: int, timestamp: int) -> bytes:
     """Return the value that commits `offset`, the next one to read, at `timestamp` in milliseconds."""
     return _VALUE_START.pack(_VALUE_VERSION, offset, _NO_EPOCH) + _string("") + _LONG.pack(timestamp)
 
@@ -50,25 +48,30 @@ def _string(text: str) -> bytes:
 
 
 def partition_of(group: str, partitions: int) -> int:
-    """Return the partition, of so many, that holds the group's commits: |String.hashCode| modulo."""
+    """Return the partition that holds the group's commits if there are `partitions`: |String.hashCode| modulo their
+    number.
+    """
     units = group.encode("utf-16-be", "surrogatepass")
     hashed = 0
     for position in range(0, len(units), 2):
+        # Java's String.hashCode counts UTF-16 units in 32 bits, so a character outside of the BMP counts twice.
         hashed = 31 * hashed + int.from_bytes(units[position : position + 2], "big") & 0xFFFFFFFF
     signed = hashed - (1 << 32 if hashed >> 31 else 0)
+    # Kafka's Utils.abs: the absolute value of the smallest int is 0, because Java's Math.abs would return it unchanged.
     return (0 if signed == _INT_MIN else abs(signed)) % partitions
 
 
-def home_of(directory: AnyLogDirectory, group: str, *, may_create: bool) -> TopicPartition:
-    """Return the partition for the group's commits; with `may_create` the topic is made where there is none.
+def partition_of_group(directory: AnyLogDirectory, group: str, *, may_create: bool) -> TopicPartition:
+    """Return the partition for the group's commits; with `may_create`, create a missing topic.
 
-    Then all its partitions are there and on disk, the first one at last: what a crash leaves of it is no whole topic,
-    and is completed the next time. `NoOffsetsTopic` where it is not there, or not whole. Waits for the disk.
+    After creation all its partitions are on disk; partition 0 was created last, so a topic that a crash left incomplete
+    is completed at the next call. `NoOffsetsTopic` if the topic does not exist or is incomplete. Waits for the disk.
     """
     there = {each.partition for each in directory.partitions() if each.topic == OFFSETS_TOPIC}
     if there != set(range(len(there))) or not there:
         if not may_create or not there <= set(range(PARTITIONS)):
             raise NoOffsetsTopic(f"{OFFSETS_TOPIC} is not here, or not all of it", path=directory.path)
+        # A coordinator creates the topic with its own replication factor and settings (`offsets.topic.*`).
         if directory.is_brokers:
             raise NoOffsetsTopic(f"the broker has to make {OFFSETS_TOPIC} itself", path=directory.path)
         _create(directory, there)
@@ -79,5 +82,6 @@ def home_of(directory: AnyLogDirectory, group: str, *, may_create: bool) -> Topi
 def _create(directory: AnyLogDirectory, there: set[int]) -> None:
     directory.configure(OFFSETS_TOPIC, SETTINGS)
     missing = set(range(PARTITIONS)) - there
+    # Partition 0 last: as long as it is missing, the topic counts as incomplete, and a crash in between is repaired.
     for numbers in (sorted(missing - {0}), sorted(missing & {0})):
         directory.create_partitions([TopicPartition(OFFSETS_TOPIC, number) for number in numbers])

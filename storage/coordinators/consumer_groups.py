@@ -1,13 +1,12 @@
-"""The offsets that consumer groups have committed, as a broker would answer them, from `__consumer_offsets`.
+"""The committed offsets of consumer groups, from `__consumer_offsets`.
 
-The latest record of a key counts, a tombstone takes it away, and what a transaction commits counts from the
-transaction's end on, if that is no abort (`topic_replay`). Follows GroupMetadataManager and OffsetMetadataManager of
-Kafka's group coordinator.
+The latest record of a key counts, and a tombstone deletes it. Commits of a transaction count when it is committed
+(`topic_replay`). Follows GroupMetadataManager and OffsetMetadataManager of Kafka's group coordinator.
 
-Of a record only what is asked for is kept: key, committed offset, time. At most `COMMITS_MAX` of them; the rest is
-passed over and said once, as is what cannot be read and what no known broker writes.
+Only key, committed offset and time of a record are kept, for at most `COMMITS_MAX` commits. Commits beyond that,
+unreadable records and records of unknown types are left out, and each kind of them is reported once.
 
-Threads: any; everything happens under one lock, which `nowait` does not wait for.
+Thread-safe. One lock protects everything; with `nowait`, a busy lock is `WouldBlock`.
 """
 
 from __future__ import annotations
@@ -19,11 +18,18 @@ from typing import NamedTuple
 from offsetfs.storage.cluster.kafka_messages import MalformedMessage, read
 from offsetfs.storage.coordinators import group_state
 from offsetfs.storage.coordinators.consumer_offsets import TYPES
-from offsetfs.storage.coordinators.topic_replay import STEP_BYTES, Limits, Notes, Room, TopicReplay, log_end
+from offsetfs.storage.coordinators.topic_replay import (
+    STEP_BYTES,
+    Limits,
+    OmissionReport,
+    StateBudget,
+    TopicReplay,
+    log_end,
+)
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.record import Record
+from offsetfs.storage.records.format.record import Record
 
 OFFSETS_TOPIC = "__consumer_offsets"
 COMMITS_MAX = 500_000
@@ -56,18 +62,19 @@ class Lag(NamedTuple):
     end: int | None
 
 
-class _Kept(NamedTuple):
+class _StoredCommit(NamedTuple):
     offset: int
     timestamp: int
     at: int  # the offset of the record
 
 
 class ConsumerGroups:
-    """The groups of one log directory. `say` gets a sentence, once, for each kind of thing that is passed over."""
+    """The groups of one log directory."""
 
-    def __init__(self, directory: AnyLogDirectory, say: Callable[[str], None]) -> None:
+    def __init__(self, directory: AnyLogDirectory, on_omission: Callable[[str], None]) -> None:
+        """`on_omission` is called with a sentence, once for each kind of record that is left out."""
         self._directory = directory
-        self._replay = TopicReplay(directory, OFFSETS_TOPIC, _Committed, say)
+        self._replay = TopicReplay(directory, OFFSETS_TOPIC, _CommittedOffsets, on_omission)
 
     @property
     def is_there(self) -> bool:
@@ -75,9 +82,9 @@ class ConsumerGroups:
         return self._replay.is_there
 
     def refresh(self, *, nowait: bool = False, bytes_max: int = STEP_BYTES) -> bool:
-        """Take in what was committed since, about `bytes_max` of it; return whether that is all.
+        """Process records that were appended since, about `bytes_max` of them; return whether all are processed.
 
-        With `nowait` `WouldBlock` when there is anything to take in.
+        With `nowait`, `WouldBlock` if there are any.
         """
         limits = Limits("commits", COMMITS_MAX, "groups and members", DESCRIBED_BYTES_MAX)
         return self._replay.refresh(limits, nowait=nowait, bytes_max=bytes_max)
@@ -95,8 +102,9 @@ class ConsumerGroups:
         return sorted(found) if mine else None
 
     def state(self, group: bytes, *, nowait: bool = False) -> dict[str, object] | None:
-        """Return type, state and members of a group, as of the last `refresh` (see `group_state`); None where the
-        records tell of commits alone."""
+        """Return type, state and members of a group as of the last `refresh` (see `group_state`); None if the records
+        contain commits only.
+        """
         return group_state.describe(self._described(group, nowait))
 
     def share_topics(self, group: bytes, *, nowait: bool = False) -> dict[str, str]:
@@ -118,7 +126,7 @@ class ConsumerGroups:
             for commit in commits
         ]
 
-    def _decoded(self, kept: dict[bytes, _Kept]) -> Iterator[Commit]:
+    def _decoded(self, kept: dict[bytes, _StoredCommit]) -> Iterator[Commit]:
         for key, commit in kept.items():
             try:
                 fields, _ = read(TYPES[_COMMIT].key, key, 0)
@@ -126,18 +134,18 @@ class ConsumerGroups:
                 assert isinstance(topic, str) and isinstance(partition, int)
                 yield Commit(TopicPartition(topic, partition), commit.offset, commit.timestamp)
             except (MalformedMessage, InvalidName):
-                self._replay.notes.once("a commit names no partition")
+                self._replay.omissions.report_once("a commit names no partition")
 
 
-class _Committed:
-    """What the records of one partition come to. Keys are kept without their type."""
+class _CommittedOffsets:
+    """The state that the records of one partition result in. Keys are stored without their type."""
 
-    def __init__(self, room: Room, notes: Notes) -> None:
-        self.commits: dict[bytes, dict[bytes, _Kept]] = {}
+    def __init__(self, budget: StateBudget, omissions: OmissionReport) -> None:
+        self.commits: dict[bytes, dict[bytes, _StoredCommit]] = {}
         self.described: dict[bytes, dict[bytes, bytes]] = {}
         """By group: what its coordinator has written of it and of its members, values by keys."""
-        self._room = room
-        self._notes = notes
+        self._budget = budget
+        self._omissions = omissions
 
     def groups(self) -> set[bytes]:
         """Return the known groups."""
@@ -149,16 +157,18 @@ class _Committed:
     def apply(self, record: Record) -> None:
         key = record.key or b""
         if len(key) < _KEY_START.size:
-            self._notes.once("a record without a whole key")
+            self._omissions.report_once("a record without a whole key")
             return
         kind, size = _KEY_START.unpack_from(key)
         if kind not in (_LEGACY_COMMIT, _COMMIT) and kind not in group_state.DESCRIBED:
+            # Newer brokers add types (KIP-848, KIP-932, KIP-1071); a coordinator skips those that it does not know as
+            # well.
             if kind not in TYPES:
-                self._notes.once(f"a record of the unknown type {kind}")
+                self._omissions.report_once(f"a record of the unknown type {kind}")
             return
         group = key[_KEY_START.size : _KEY_START.size + size]
         if size < 0 or len(group) < size:
-            self._notes.once("a key that ends inside the group's name")
+            self._omissions.report_once("a key that ends inside the group's name")
         elif kind in group_state.DESCRIBED:
             self._describe(group, key, record.value)
         else:
@@ -168,8 +178,8 @@ class _Committed:
         known = self.described.get(group, {})
         before = known.pop(key, None)
         if before is not None:
-            self._room.give(1, len(key) + len(before))
-        if value is not None and self._room.take(1, len(key) + len(value)):
+            self._budget.release(1, len(key) + len(before))
+        if value is not None and self._budget.reserve(1, len(key) + len(value)):
             known[key] = value
         if known:
             self.described[group] = known
@@ -179,26 +189,29 @@ class _Committed:
     def _apply_commit(self, group: bytes, key: bytes, record: Record) -> None:
         commits = self.commits.get(group, {})
         before = commits.get(key)
+        # As OffsetMetadataManager: a pending transactional commit does not replace a later one when its transaction
+        # ends.
         if before is not None and before.at > record.offset:
             return  # a transaction that ended after a later commit
         if record.value is None:
             if before is not None:
                 del commits[key]
-                self._room.give(1)
+                self._budget.release(1)
                 if not commits:
                     del self.commits[group]
             return
         offset = self._offset_in(record.value)
-        if offset is None or (before is None and not self._room.take(1)):
+        if offset is None or (before is None and not self._budget.reserve(1)):
             return
-        self.commits.setdefault(group, commits)[key] = _Kept(offset, record.timestamp, record.offset)
+        self.commits.setdefault(group, commits)[key] = _StoredCommit(offset, record.timestamp, record.offset)
 
     def _offset_in(self, value: bytes) -> int | None:
         if len(value) < _VALUE_SIZE_MIN:
-            self._notes.once("a commit that ends too early")
+            self._omissions.report_once("a commit that ends too early")
             return None
         version, offset = _VALUE_START.unpack_from(value)
+        # The offset has the same place in all known versions; in an unknown one it may be another field.
         if not 0 <= version <= _VALUE_VERSION_MAX:
-            self._notes.once(f"a commit of the unknown version {version}")
+            self._omissions.report_once(f"a commit of the unknown version {version}")
             return None
         return int(offset)

@@ -1,8 +1,8 @@
-"""What is in `__consumer_offsets`: the offsets that groups have committed, and what a coordinator knows of the groups.
+"""The record types of `__consumer_offsets`: committed offsets, and the state of groups.
 
-Records are of types; docs/internals/format/consumer-offsets.md lists them. Those of classic groups (0 to 2) are
-written by every broker, the others by the newer protocols: consumer groups (3 to 8 and 16), share groups (9 to 15),
-streams groups (17 to 23). Follows the schemas and GroupCoordinatorRecordSerde of Kafka's group coordinator.
+docs/internals/format/consumer-offsets.md lists the types. Every broker writes those of classic groups (0 to 2); the
+newer protocols write the others: consumer groups (3 to 8 and 16), share groups (9 to 15), streams groups (17 to 23).
+Follows the schemas and GroupCoordinatorRecordSerde of Kafka's group coordinator.
 """
 
 from __future__ import annotations

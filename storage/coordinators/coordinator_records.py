@@ -22,7 +22,7 @@ DELETED = "<DELETE>"
 
 _VERSION = Struct(">h")
 
-Shown = tuple[str | None, str | None]
+RecordTexts = tuple[str | None, str | None]
 """The text of key and value; None prints nothing."""
 
 
@@ -35,7 +35,7 @@ class RecordType:
     expand: Callable[[dict[str, object]], None] = lambda fields: None
 
 
-def show(types: Mapping[int, RecordType], offset: int, key: Buffer | None, value: Buffer | None) -> Shown:
+def show(types: Mapping[int, RecordType], offset: int, key: Buffer | None, value: Buffer | None) -> RecordTexts:
     """Return the texts of a record; `MalformedBatch` if it has no key, which no coordinator writes."""
     if key is None:
         raise MalformedBatch("the record has no key, and this decoder reads keys", offset=offset)

@@ -1,7 +1,7 @@
-"""The state of a group and its members, from the records that a group coordinator keeps of it.
+"""The state and the members of a group, from the records of its coordinator.
 
-Four kinds of groups: `classic` (one record has it all), `consumer` (KIP-848), `share` (KIP-932) and `streams`
-(KIP-1071). The words for a state are Kafka's. What a coordinator keeps in memory alone, such as a rebalance of a
+There are four kinds of groups: `classic` (one record has everything), `consumer` (KIP-848), `share` (KIP-932) and
+`streams` (KIP-1071). States have Kafka's names. State that only a coordinator's memory has, such as a rebalance of a
 classic group, is not on disk and not reported. Follows ClassicGroup, ConsumerGroup, ShareGroup and StreamsGroup.
 """
 
@@ -26,7 +26,7 @@ DESCRIBED = frozenset((_CLASSIC, _SHARE_TOPICS, *(each for types in _PROTOCOLS.v
 
 
 def describe(records: Mapping[bytes, bytes]) -> dict[str, object] | None:
-    """Return what the records of one group, values by whole keys, tell of it; None when they tell of no group."""
+    """Return the state of one group from its records (values by whole keys); None if they contain none."""
     parsed = [each for key, value in records.items() if (each := _parsed(key, value)) is not None]
     for type_id, _, value in parsed:
         if type_id == _CLASSIC:
@@ -70,6 +70,7 @@ def _parsed(key: bytes, value: bytes) -> _Parsed | None:
 def _classic(value: dict[str, Any]) -> dict[str, object]:
     return {
         "type": "classic",
+        # A rebalance is in the memory of the coordinator only; it writes the group when the rebalance is complete.
         "state": "Stable" if value["members"] else "Empty",
         "protocol_type": value["protocolType"],
         "protocol": value["protocol"],
@@ -116,8 +117,10 @@ def _state(
 ) -> str:
     if not members:
         return "Empty"
+    # A share group assigns without a handshake, so it has no state between Empty and Stable (KIP-932).
     if kind == "share":
         return "Stable"
+    # KIP-848: a new group epoch is written first, the target assignment for it later.
     if group["epoch"] != group["assignment_epoch"]:
         return "Assigning"
     reconciled = all(current.get(name, {}).get("memberEpoch") == group["assignment_epoch"] for name in members)

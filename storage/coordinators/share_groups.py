@@ -23,11 +23,18 @@ from offsetfs.storage import checkpoint
 from offsetfs.storage.cluster.kafka_messages import MalformedMessage, read
 from offsetfs.storage.coordinators.share_group_state import TYPES
 from offsetfs.storage.coordinators.state_batches import FINISHED, STATES, StateBatch, combined
-from offsetfs.storage.coordinators.topic_replay import STEP_BYTES, Limits, Notes, Room, TopicReplay, log_end
+from offsetfs.storage.coordinators.topic_replay import (
+    STEP_BYTES,
+    Limits,
+    OmissionReport,
+    StateBudget,
+    TopicReplay,
+    log_end,
+)
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
 from offsetfs.storage.errors import InvalidName, StorageError, WouldBlock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.record import Record
+from offsetfs.storage.records.format.record import Record
 
 SHARE_TOPIC = "__share_group_state"
 BATCHES_MAX = 200_000
@@ -46,10 +53,10 @@ _NOWAIT_BATCHES_MAX = 1000  # a millisecond or two of work
 
 
 class ShareProgress(NamedTuple):
-    """How far a share group is in a partition.
+    """The progress of a share group in a partition.
 
-    `topic`: None where no name of the topic id is known. `start_offset`: -1 before the first delivery. `end_offset`:
-    None where the directory does not have the partition. `batches`: None where they are more than are kept.
+    `topic`: None if the name of the topic id is unknown. `start_offset`: -1 before the first delivery. `end_offset`:
+    None if the directory does not have the partition. `batches`: None if there are more than are kept.
     """
 
     topic: str | None
@@ -70,7 +77,7 @@ class ShareProgress(NamedTuple):
         return max(self.end_offset - self.start_offset - finished, 0)
 
     def described(self) -> dict[str, object]:
-        """Return it for `state`, with Kafka's names."""
+        """Return the fields for `state`, with Kafka's names."""
         batches = [
             {
                 "first_offset": each.first_offset,
@@ -95,10 +102,10 @@ class ShareProgress(NamedTuple):
 class ShareGroups:
     """The share groups of one log directory."""
 
-    def __init__(self, directory: AnyLogDirectory, say: Callable[[str], None]) -> None:
-        """`say` gets a sentence, once, for each kind of thing that is passed over."""
+    def __init__(self, directory: AnyLogDirectory, on_omission: Callable[[str], None]) -> None:
+        """`on_omission` is called with a sentence, once for each kind of record that is left out."""
         self._directory = directory
-        self._replay = TopicReplay(directory, SHARE_TOPIC, _Shared, say)
+        self._replay = TopicReplay(directory, SHARE_TOPIC, _ShareStates, on_omission)
         self._topic_ids: dict[str, str] = {}
         self._listing: list[TopicPartition] | None = None  # from which `_topic_ids` was made
 
@@ -108,9 +115,9 @@ class ShareGroups:
         return self._replay.is_there
 
     def refresh(self, *, nowait: bool = False, bytes_max: int = STEP_BYTES) -> bool:
-        """Take in what was written since, about `bytes_max` of it; return whether that is all.
+        """Process records that were appended since, about `bytes_max` of them; return whether all are processed.
 
-        With `nowait` `WouldBlock` when there is anything to take in.
+        With `nowait`, `WouldBlock` if there are any.
         """
         return self._replay.refresh(Limits("state batches", BATCHES_MAX), nowait=nowait, bytes_max=bytes_max)
 
@@ -134,6 +141,7 @@ class ShareGroups:
         with self._replay.states(nowait=nowait) as states:
             names = {**self._local_topics(nowait), **topics}
             kept_in = (kept for state in states for kept in state.groups.get(group, {}).values())
+            # Combining 10,000 state batches takes some ten milliseconds, too long for the event loop.
             if nowait and sum(1 + len(kept.batches or ()) for kept in kept_in) > _NOWAIT_BATCHES_MAX:
                 raise WouldBlock("many state batches are to be combined", path=self._directory.path)
             for state in states:
@@ -172,8 +180,8 @@ class ShareGroups:
 
 
 @dataclass(slots=True)
-class _Kept:
-    """The state of one group in one partition. `batches`: as they were written; None where they do not fit."""
+class _ShareState:
+    """The state of one group in one partition. `batches`: as they were written; None if they exceed the limit."""
 
     start_offset: int
     state_epoch: int
@@ -182,25 +190,25 @@ class _Kept:
     combine_at: int = _COMBINE_MIN
 
 
-class _Shared:
-    """What the records of one partition come to."""
+class _ShareStates:
+    """The state that the records of one partition result in."""
 
-    def __init__(self, room: Room, notes: Notes) -> None:
-        self.groups: dict[bytes, dict[_Key, _Kept]] = {}
-        self._room = room
-        self._notes = notes
+    def __init__(self, budget: StateBudget, omissions: OmissionReport) -> None:
+        self.groups: dict[bytes, dict[_Key, _ShareState]] = {}
+        self._budget = budget
+        self._omissions = omissions
 
     def apply(self, record: Record) -> None:
         key = record.key or b""
         if len(key) < _KEY_START.size:
-            self._notes.once("a record without a whole key")
+            self._omissions.report_once("a record without a whole key")
             return
         kind, size = _KEY_START.unpack_from(key)
         if kind not in (_SNAPSHOT, _UPDATE):
-            self._notes.once(f"a record of the unknown type {kind}")
+            self._omissions.report_once(f"a record of the unknown type {kind}")
             return
         if size < 0 or len(key) != _KEY_START.size + size + _KEY_END.size:
-            self._notes.once("a key that is no group, topic id and partition")
+            self._omissions.report_once("a key that is no group, topic id and partition")
             return
         group = key[_KEY_START.size : _KEY_START.size + size]
         of_group = self.groups.get(group, {})
@@ -213,50 +221,52 @@ class _Shared:
         else:
             self.groups.pop(group, None)
 
-    def _replace(self, of_group: dict[_Key, _Kept], key: _Key, value: bytes | None) -> None:
+    def _replace(self, of_group: dict[_Key, _ShareState], key: _Key, value: bytes | None) -> None:
         fields = None if value is None else self._fields(_SNAPSHOT, value)
         if value is not None and fields is None:
             return
         before = of_group.pop(key, None)
         if before is not None:
-            self._room.give(1 + len(before.batches or ()))
-        if fields is not None and self._room.take(1):
-            of_group[key] = kept = _Kept(fields["startOffset"], fields["stateEpoch"], fields["leaderEpoch"], [])
+            self._budget.release(1 + len(before.batches or ()))
+        if fields is not None and self._budget.reserve(1):
+            of_group[key] = kept = _ShareState(fields["startOffset"], fields["stateEpoch"], fields["leaderEpoch"], [])
             self._add(kept, fields["stateBatches"])
 
-    def _update(self, of_group: dict[_Key, _Kept], key: _Key, value: bytes) -> None:
+    def _update(self, of_group: dict[_Key, _ShareState], key: _Key, value: bytes) -> None:
         fields = self._fields(_UPDATE, value)
         if fields is None:
             return
         kept = of_group.get(key)
         if kept is None:
-            if not self._room.take(1):
+            if not self._budget.reserve(1):
                 return
-            kept = of_group[key] = _Kept(-1, -1, -1, [])
+            kept = of_group[key] = _ShareState(-1, -1, -1, [])
+        # An update contains only what changed; -1 stands for the rest (ShareUpdateValue).
         if fields["startOffset"] != _UNCHANGED:
             kept.start_offset = fields["startOffset"]
         if fields["leaderEpoch"] != _UNCHANGED:
             kept.leader_epoch = fields["leaderEpoch"]
         self._add(kept, fields["stateBatches"])
 
-    def _add(self, kept: _Kept, batches: list[dict[str, int]]) -> None:
+    def _add(self, kept: _ShareState, batches: list[dict[str, int]]) -> None:
         if kept.batches is None:
             return
         added = list(self._sound(batches))
         if len(kept.batches) + len(added) >= kept.combine_at:
             self._combine(kept)
-        if self._room.take(len(added)):
+        if self._budget.reserve(len(added)):
             kept.batches += added
         else:
-            self._room.give(len(kept.batches))
+            # A part of the batches would give a wrong lag, so without space for all of them none is kept.
+            self._budget.release(len(kept.batches))
             kept.batches = None
 
-    def _combine(self, kept: _Kept) -> None:
+    def _combine(self, kept: _ShareState) -> None:
         """Combine the batches, each time that they have doubled: so all updates together cost n log n."""
         assert kept.batches is not None
         before, kept.batches = len(kept.batches), combined(kept.batches, kept.start_offset)
         kept.combine_at = max(_COMBINE_MIN, 2 * len(kept.batches))
-        self._room.give(before - len(kept.batches))
+        self._budget.release(before - len(kept.batches))
 
     def _sound(self, batches: list[dict[str, int]]) -> Iterable[StateBatch]:
         for fields in batches:
@@ -264,19 +274,19 @@ class _Shared:
             if 0 <= batch.first_offset <= batch.last_offset and 0 <= batch.state < len(STATES):
                 yield batch
             else:
-                self._notes.once("a state batch that is none")
+                self._omissions.report_once("a state batch that is none")
 
     def _fields(self, kind: int, value: bytes) -> dict[str, Any] | None:
         """Return the fields of a value; None, reported, for one that cannot be read."""
         message = TYPES[kind].value
         version = _VERSION.unpack_from(value)[0] if len(value) >= _VERSION.size else -1
         if not 0 <= version <= message.last_version:
-            self._notes.once(f"a state of the unknown version {version}")
+            self._omissions.report_once(f"a state of the unknown version {version}")
             return None
         try:
             return read(message, value, version, _VERSION.size)[0]
         except MalformedMessage:
-            self._notes.once("a state that ends too early, or is none")
+            self._omissions.report_once("a state that ends too early, or is none")
             return None
 
 

@@ -42,6 +42,8 @@ def combined(batches: Sequence[StateBatch], start_offset: int) -> list[StateBatc
     for edge, following in itertools.pairwise(edges):
         while place < len(ordered) and ordered[place].first_offset <= edge:
             batch = ordered[place]
+            # A heap instead of comparing all pairs: a snapshot and its updates may hold 10,000 overlapping batches of
+            # one partition.
             heapq.heappush(covering, (-batch.delivery_count, -batch.state, batch.last_offset))
             place += 1
         while covering and covering[0][2] < edge:

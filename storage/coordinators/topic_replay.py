@@ -1,13 +1,13 @@
-"""The replay of a coordinator's topic: what its records come to, read once and then as the logs grow.
+"""Replays a coordinator's topic: computes its state from its records, once and then as the logs grow.
 
 A coordinator replays its partitions of the topic when it starts: each record in offset order, those of a transaction
-when it commits. The same is done here for all partitions of the log directory, because it does not matter which
+when it commits. This module does the same for all partitions of the log directory, because it does not matter which
 coordinator a key belongs to. Follows CoordinatorLoaderImpl of Kafka's coordinators.
 
-Each partition has a state of its own, which takes the records and says how much of them it keeps. Damaged batches and
-records that do not fit into memory are left out; each kind of them is reported once.
+Each partition has a state, which processes the records and reserves memory from its budget. Damaged batches and records
+beyond the memory limit are left out; each kind of omission is reported once.
 
-Threads: any; everything happens under one lock, which `nowait` does not wait for.
+Thread-safe. One lock protects everything; with `nowait`, a busy lock is `WouldBlock`.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
 from offsetfs.storage.directory.log_directories import AnyLogDirectory
-from offsetfs.storage.errors import StorageError, WouldBlock
+from offsetfs.storage.errors import UNREADABLE, StorageError, WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.log_reader import RAW, LogReader
 from offsetfs.storage.partition.producers import ABORT, COMMIT, end_marker
-from offsetfs.storage.records.batch import Batch
-from offsetfs.storage.records.record import Record
-from offsetfs.storage.views.view_blocks import UNREADABLE
+from offsetfs.storage.records.format.batch import Batch
+from offsetfs.storage.records.format.record import Record
 
 STEP_BYTES = 32 << 20
 """How much of the logs one step takes in: a second or two of work at most."""
 
-_NOTES_MAX = 100
+_OMISSIONS_MAX = 100
 
 
-class Notes:
-    """Reports each kind of record that is left out of the state of a topic, once."""
+class OmissionReport:
+    """Reports each kind of record that is left out, once."""
 
-    def __init__(self, topic: str, say: Callable[[str], None]) -> None:
+    def __init__(self, topic: str, on_omission: Callable[[str], None]) -> None:
         self._topic = topic
-        self._say = say
-        self._said: set[str] = set()
+        self._on_omission = on_omission
+        self._reported: set[str] = set()
 
-    def once(self, text: str) -> None:
-        if text not in self._said and len(self._said) < _NOTES_MAX:
-            self._said.add(text)
-            self._say(f"{self._topic}: {text}; it is passed over")
+    def report_once(self, text: str) -> None:
+        # Bounded, because a text may contain a number that a damaged record contains.
+        if text not in self._reported and len(self._reported) < _OMISSIONS_MAX:
+            self._reported.add(text)
+            self._on_omission(f"{self._topic}: {text}; it is passed over")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much all states of a topic keep in memory: `items` of the given name, and bytes of `content`."""
+    """The memory limit of all states of a topic: `items` of the given name, and bytes of `content`."""
 
     items: str
     items_max: int
@@ -58,60 +58,64 @@ class Limits:
     bytes_max: int = 0
 
 
-class Room:
-    """What the state of one partition keeps, and may keep beside those of the other partitions."""
+class StateBudget:
+    """The memory that the state of one partition uses, and may use beside the other partitions."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, omissions: OmissionReport) -> None:
         self.items = 0
         self.bytes = 0
-        self._notes = notes
+        self._omissions = omissions
         self._limits = Limits("", 0)
         self._items_max = 0
         self._bytes_max = 0
 
-    def limit(self, limits: Limits, others: list[Room]) -> None:
-        """Set the limits of the next records; `others` are the rooms of the other partitions."""
+    def limit(self, limits: Limits, others: list[StateBudget]) -> None:
+        """Set the limits for the next records; `others` are the budgets of the other partitions."""
         self._limits = limits
         self._items_max = limits.items_max - sum(each.items for each in others)
         self._bytes_max = limits.bytes_max - sum(each.bytes for each in others)
 
-    def take(self, items: int, size: int = 0) -> bool:
-        """Count what is to be kept; return whether it may be, which is reported if not."""
+    def reserve(self, items: int, size: int = 0) -> bool:
+        """Reserve memory; return whether there was enough. If not, that is reported."""
         limits = self._limits
         if size and self.bytes + size > self._bytes_max:
-            self._notes.once(f"there are more than {limits.bytes_max} bytes of {limits.content}")
+            self._omissions.report_once(f"there are more than {limits.bytes_max} bytes of {limits.content}")
             return False
         if self.items + items > self._items_max:
-            self._notes.once(f"there are more than {limits.items_max} {limits.items}")
+            self._omissions.report_once(f"there are more than {limits.items_max} {limits.items}")
             return False
         self.items += items
         self.bytes += size
         return True
 
-    def give(self, items: int, size: int = 0) -> None:
-        """Count what is no longer kept."""
+    def release(self, items: int, size: int = 0) -> None:
+        """Release reserved memory."""
         self.items -= items
         self.bytes -= size
 
 
 class State(Protocol):
-    """What the records of one partition come to."""
+    """The state that the records of one partition result in."""
 
     def apply(self, record: Record) -> None:
-        """Take in the next record."""
+        """Process the next record."""
 
 
 S = TypeVar("S", bound=State)
 
 
 class TopicReplay(Generic[S]):
-    """The states of the partitions of `topic`; `begin` returns that of a partition of which nothing is read yet."""
+    """The states of the partitions of `topic`; `begin` creates the state of a partition."""
 
     def __init__(
-        self, directory: AnyLogDirectory, topic: str, begin: Callable[[Room, Notes], S], say: Callable[[str], None]
+        self,
+        directory: AnyLogDirectory,
+        topic: str,
+        begin: Callable[[StateBudget, OmissionReport], S],
+        on_omission: Callable[[str], None],
     ) -> None:
-        """`say` gets a sentence, once, for each kind of thing that is passed over."""
-        self.notes = Notes(topic, say)
+        """`on_omission` is called with a sentence, once for each kind of record that is left out."""
+        self.omissions = OmissionReport(topic, on_omission)
         self._directory = directory
         self._topic = topic
         self._begin = begin
@@ -125,14 +129,14 @@ class TopicReplay(Generic[S]):
 
     @contextlib.contextmanager
     def states(self, *, nowait: bool) -> Iterator[list[S]]:
-        """Yield the states as of the last `refresh`, which nothing changes meanwhile."""
+        """Yield the states as of the last `refresh`; they do not change during the block."""
         with self._locked(nowait):
             yield [replay.state for replay in self._replays.values()]
 
     def refresh(self, limits: Limits, *, nowait: bool = False, bytes_max: int = STEP_BYTES) -> bool:
-        """Take in what was appended since, about `bytes_max` of it; return whether that is all.
+        """Process records that were appended since, about `bytes_max` of them; return whether all are processed.
 
-        With `nowait` `WouldBlock` when there is anything to take in.
+        With `nowait`, `WouldBlock` if there are any.
         """
         with self._locked(nowait):
             left = bytes_max
@@ -141,7 +145,8 @@ class TopicReplay(Generic[S]):
                     continue
                 if nowait:
                     raise WouldBlock("records are to be read", path=replay.log.path)
-                replay.room.limit(limits, [each.room for each in self._replays.values() if each is not replay])
+                # Only one partition is read at a time, so the shares of the others are fixed meanwhile.
+                replay.budget.limit(limits, [each.budget for each in self._replays.values() if each is not replay])
                 left -= replay.advance(left)
                 if left <= 0:
                     return False
@@ -157,7 +162,7 @@ class TopicReplay(Generic[S]):
             self._lock.release()
 
     def _current(self, nowait: bool) -> list[_PartitionReplay[S]]:
-        """Return the replays of the partitions as they are now; one that was deleted or made anew begins again."""
+        """Return the replays of the current partitions; a partition that was deleted or created again starts again."""
         partitions = [each for each in self._directory.partitions() if each.topic == self._topic]
         for gone in self._replays.keys() - set(partitions):
             del self._replays[gone]
@@ -167,24 +172,28 @@ class TopicReplay(Generic[S]):
             except WouldBlock:
                 raise
             except (StorageError, OSError) as error:
-                self.notes.once(f"{partition} does not open: {error}")
+                self.omissions.report_once(f"{partition} does not open: {error}")
                 continue
             replay = self._replays.get(partition)
+            # Another log object: the partition was deleted and created again, or reopened, so its records are read from
+            # the start.
             if replay is None or replay.log is not log:
-                room = Room(self.notes)
-                self._replays[partition] = _PartitionReplay(log, self._begin(room, self.notes), room, self.notes)
+                budget = StateBudget(self.omissions)
+                self._replays[partition] = _PartitionReplay(
+                    log, self._begin(budget, self.omissions), budget, self.omissions
+                )
         return list(self._replays.values())
 
 
 class _PartitionReplay(Generic[S]):
     """The replay of one partition, up to `reached`."""
 
-    def __init__(self, log: Log, state: S, room: Room, notes: Notes) -> None:
+    def __init__(self, log: Log, state: S, budget: StateBudget, omissions: OmissionReport) -> None:
         self.log = log
         self.state = state
-        self.room = room
+        self.budget = budget
         self.reached = log.log_start_offset
-        self._notes = notes
+        self._omissions = omissions
         self._pending: dict[int, list[Record]] = {}
 
     @property
@@ -192,13 +201,15 @@ class _PartitionReplay(Generic[S]):
         return self.reached >= self.log.next_offset
 
     def advance(self, bytes_max: int) -> int:
-        """Take in about `bytes_max` bytes of the log; return how many it were."""
+        """Process about `bytes_max` bytes of the log; return the number of bytes."""
         end, taken = self.log.next_offset, 0
         # What retention or compaction has taken counts no longer, as for a coordinator that loads the partition now.
         reader = LogReader(
             self.log,
             start=self.reached,
             stop=end,
+            # Raw, because the order of markers and data decides: commits of a transaction count from its marker on, as
+            # in CoordinatorLoaderImpl.
             isolation=RAW,
             on_damage=self._damaged,
             on_lost=lambda error: None,
@@ -222,8 +233,10 @@ class _PartitionReplay(Generic[S]):
         except UNREADABLE as error:
             self._damaged(error)
             return
+        # Records of open transactions are held, so they count against the same limit: a transaction that never ends
+        # must not fill the memory.
         if header.is_transactional:
-            if self.room.take(len(records)):
+            if self.budget.reserve(len(records)):
                 self._pending.setdefault(header.producer_id, []).extend(records)
             return
         for record in records:
@@ -231,19 +244,20 @@ class _PartitionReplay(Generic[S]):
 
     def _damaged(self, error: StorageError) -> None:
         self.log.note_damage(error)
-        self._notes.once(str(error))
+        self._omissions.report_once(str(error))
 
     def _end_transaction(self, producer_id: int, marker: tuple[int, int] | None) -> None:
+        # An emptied control batch of a compacted topic ends nothing any more: its transaction has no records left.
         if marker is None or marker[0] not in (ABORT, COMMIT):
             return
         pending = self._pending.pop(producer_id, [])
-        self.room.give(len(pending))
+        self.budget.release(len(pending))
         for record in pending if marker[0] == COMMIT else ():
             self.state.apply(record)
 
 
 def current_log(directory: AnyLogDirectory, partition: TopicPartition, *, nowait: bool) -> Log:
-    """Return the log of a partition with what was appended by now; with `nowait` `WouldBlock` when it is not open."""
+    """Return the log of a partition after a check for growth; with `nowait`, `WouldBlock` if it is not open."""
     opened = directory.opened(partition)
     if nowait and (opened is None or opened.is_gone):
         raise WouldBlock("the partition is not open", path=directory.path)
@@ -253,7 +267,7 @@ def current_log(directory: AnyLogDirectory, partition: TopicPartition, *, nowait
 
 
 def log_end(directory: AnyLogDirectory, partition: TopicPartition, *, nowait: bool) -> int | None:
-    """Return the next offset of a partition; None when the directory does not have it, or it does not open."""
+    """Return the next offset of a partition; None if the directory does not have it, or it cannot be opened."""
     if not directory.has(partition):
         return None
     try:

@@ -1,1 +1,43 @@
 """A log directory: its partitions, checkpoints and settings; creating and deleting partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetfs.storage.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from offsetfs.storage.cluster.metadata_log import holds_metadata_log
+    from offsetfs.storage.directory.directory_listing import check_log_directory, has_meta_properties
+    from offsetfs.storage.directory.inherited_settings import SettingLayers, setting_layers
+    from offsetfs.storage.directory.log_directories import left_out_message, metadata_directory_among, split_paths
+    from offsetfs.storage.recovery.recover_all import OnRecovery, RecoveryProgress
+
+__all__ = [
+    "OnRecovery",
+    "RecoveryProgress",
+    "SettingLayers",
+    "check_log_directory",
+    "has_meta_properties",
+    "holds_metadata_log",
+    "left_out_message",
+    "metadata_directory_among",
+    "setting_layers",
+    "split_paths",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "OnRecovery": "recovery.recover_all",
+        "RecoveryProgress": "recovery.recover_all",
+        "SettingLayers": "directory.inherited_settings",
+        "check_log_directory": "directory.directory_listing",
+        "has_meta_properties": "directory.directory_listing",
+        "holds_metadata_log": "cluster.metadata_log",
+        "left_out_message": "directory.log_directories",
+        "metadata_directory_among": "directory.log_directories",
+        "setting_layers": "directory.inherited_settings",
+        "split_paths": "directory.log_directories",
+    },
+)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 
-from offsetfs.storage import files
+from offsetfs.storage import checkpoint, files
 from offsetfs.storage.cautious_clock import CautiousClock
 from offsetfs.storage.checkpoint import META_PROPERTIES
 from offsetfs.storage.clock import SYSTEM, Clock
@@ -32,7 +32,7 @@ from offsetfs.storage.directory.log_table import LogTable
 from offsetfs.storage.directory.pending_recoveries import PendingRecoveries
 from offsetfs.storage.errors import (
     InvalidName,
-    LogFenced,
+    LogFailed,
     PartitionExists,
     ReadOnlyLog,
     StorageError,
@@ -44,7 +44,7 @@ from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Damage, Log
 from offsetfs.storage.partition.log_context import LogContext
 from offsetfs.storage.recovery.log_loader import OpenOptions, open_log
-from offsetfs.storage.recovery.recover_all import OnProgress, bytes_to_verify, recover_all
+from offsetfs.storage.recovery.recover_all import OnRecovery, bytes_to_verify, recover_all
 from offsetfs.storage.recovery.recovery import OnBytes
 from offsetfs.storage.segments.deletions import Deletions
 from offsetfs.storage.segments.open_files import FilePool
@@ -93,6 +93,8 @@ class LogDirectory:
         self.closing: list[Callable[[], None]] = []
         """Called when the directory is closed, before its logs, to close objects that use the logs."""
         self._damage_subscribers: list[OnDamage] = []
+        # One pool for all partitions, so that the limit of open files bounds speed and not the number of partitions
+        # (decision 27).
         self._pool: FilePool[SegmentFiles] = FilePool(open_segments_max, finds_held=True)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
         self.metadata = metadata_log.open_beside(path, metadata_directory, clock)
@@ -114,7 +116,7 @@ class LogDirectory:
         *,
         read_only: bool = False,
         defaults: Mapping[str, str] = MappingProxyType({}),
-        on_progress: OnProgress | None = None,
+        on_progress: OnRecovery | None = None,
         open_segments_max: int = OPEN_SEGMENTS_MAX,
         clock: Clock = SYSTEM,
         config: DirectoryConfig = DIRECTORY_DEFAULTS,
@@ -149,6 +151,8 @@ class LogDirectory:
             shows_log_end=shows_log_end,
         )
         if not read_only:
+            # The lock comes before the first look at the files: what a running writer has half done must not be taken
+            # for a crash.
             directory._lock.acquire()
         try:
             directory._load(on_progress)
@@ -173,7 +177,7 @@ class LogDirectory:
             raise UnknownPartition(f"no partition {partition}", path=self.path)
         return self
 
-    def _load(self, on_progress: OnProgress | None) -> None:
+    def _load(self, on_progress: OnRecovery | None) -> None:
         self._mark = CleanShutdownMarker(self.path)
         self._checkpoints = DirectoryCheckpoints(self.path, read_only=self.read_only, clock=self.clock)
         self._settings = LiveSettings(
@@ -183,6 +187,7 @@ class LogDirectory:
             self._checkpoints.is_cleaned,
         )
         self._logs = LogTable(self._open_log, self._settings.apply, self._checkpoints.recovery_point)
+        # At EMFILE any open of this process may close idle files of this directory (decision 27).
         files.reclaim_with(self.close_idle_files)
         self.is_brokers = self.metadata is not None or files.exists(self._file(META_PROPERTIES))
         """Whether a broker has used the directory: it has `meta.properties`, or a cluster's metadata log."""
@@ -192,12 +197,15 @@ class LogDirectory:
         files.sync_directory(
             self.path
         )  # a process that crashed before its sync never reported a new name as durable; this one may
+        # The queue of removals does not survive the process, as in Kafka (LogManager.addLogToBeDeleted at startup).
         for leftover in partition_deletion.deleted_directories(self.path):
             self._remove_later(leftover, self.inherited.layers.inherited().defaults.file_delete_delay_ms)
+        # All logs before the first is served: recovering one removes the mark, and the others would then look cleanly
+        # closed.
         if not self._mark.was_present:
             self._recover_all(on_progress)
 
-    def _recover_all(self, on_progress: OnProgress | None) -> None:
+    def _recover_all(self, on_progress: OnRecovery | None) -> None:
         """Recover all logs in parallel. A partition that cannot be recovered is served read-only."""
         threads = self.config.num_recovery_threads_per_data_dir
         sizes = {partition: self._bytes_to_verify(partition) for partition in self.partitions()}
@@ -222,6 +230,7 @@ class LogDirectory:
 
     def partitions(self) -> list[TopicPartition]:
         """Return all partitions, sorted. Costs a listing if the directory has changed."""
+        # A listing of ten thousand partitions takes milliseconds, and the mount asks at every look-up of a name.
         changed = files.status(self.path).st_mtime_ns
         if changed != self._listing[0]:
             self._listing = (changed, sorted(partitions_in(self.path), key=lambda each: (each.topic, each.partition)))
@@ -243,6 +252,10 @@ class LogDirectory:
     def log(self, partition: TopicPartition) -> Log:
         """Return the log of `partition`. The first call opens it, which may wait for the disk."""
         return self._logs.log(partition)
+
+    def topic_id(self, partition: TopicPartition) -> bytes | None:
+        """Return the 16 bytes of the topic id in the partition's `partition.metadata`; None without such a file."""
+        return checkpoint.read_topic_id(os.path.join(self._file(str(partition)), checkpoint.PARTITION_METADATA))
 
     def borrowed(self, partition: TopicPartition) -> AbstractContextManager[Log]:
         """Lend the log of `partition` to a background task. Afterwards it is closed, unless another caller has
@@ -289,6 +302,8 @@ class LogDirectory:
             try:
                 return open_log(partition, self._file(str(partition)), options)
             except OSError as error:
+                # A recovery needs free space for what it keeps. Without it the partition is readable, and recovered
+                # later; an error that was stored for good kept a mount unreadable after space had been freed.
                 if self.read_only or error.errno not in FULL:
                     raise
                 self._pending.add(partition, error)
@@ -314,6 +329,7 @@ class LogDirectory:
             clean=self._mark.was_present,
             read_only=self.read_only or partition.topic == METADATA_TOPIC,
             is_compacted=self._settings.is_compacted(partition),
+            # A broker writes no recovery point before its first gap of compaction, so in its logs a gap proves no loss.
             is_brokers=self.is_brokers or not self._settings.is_known(partition.topic),
             on_bytes=on_bytes,
             context=self._context_of(partition),
@@ -323,6 +339,7 @@ class LogDirectory:
         """Return the checkpointed high watermark of a partition with followers; None for partitions that end at the log
         end.
         """
+        # A former leader truncates records above the high watermark (KIP-101), so consumers see none of them.
         if not self._is_bounded or self.metadata is None or partition.topic == METADATA_TOPIC:
             return None
         replicas = self.metadata.refresh().replica_count(partition)
@@ -393,6 +410,8 @@ class LogDirectory:
         with self._logs.mutex:
             self.check_free(partitions)
             self._mark.before_change()
+            # Entries of a deleted partition with the same name would give the new log a start or a recovery point of
+            # the old one.
             self._checkpoints.forget(set(partitions))
             others = self.partitions()
             self._listing = (-1, [])
@@ -402,6 +421,7 @@ class LogDirectory:
                 # A partition that could not be removed may or may not be on disk, so it accepts no records.
                 self._failed_creations |= dict.fromkeys(partition_creation.unmake(self.path, partitions), error)
                 raise
+            # A recovery point of 0 on disk says that gaps in this log are losses until compaction has raised it.
             self._checkpoints.begin(partitions)
 
     def check_free(self, partitions: Iterable[TopicPartition]) -> None:
@@ -422,6 +442,7 @@ class LogDirectory:
             if not self.has(partition):
                 raise UnknownPartition(f"no partition {partition}", path=self.path)
             self._mark.before_change()
+            # Read before the topic's settings are removed with its last partition.
             delay_ms = self.config_of(partition.topic).file_delete_delay_ms
             renamed = partition_deletion.rename_partition(self.path, partition, log)
             self._logs.forget(partition)
@@ -506,7 +527,7 @@ class LogDirectory:
         self._mark.before_change()
         self._checkpoints.raise_log_starts(starts)
         for partition, start in starts.items():
-            with contextlib.suppress(OSError):  # of the leader epochs: it fences that log only
+            with contextlib.suppress(OSError):  # of the leader epochs: it ends writing to that log only
                 logs[partition].raise_log_start(start)
 
     def known_log_start(self, partition: TopicPartition) -> int:
@@ -519,6 +540,8 @@ class LogDirectory:
         A checkpoint beyond the log end or below the log start is ignored. That costs a compaction of the whole log.
         """
         offset, log = self._checkpoints.cleaner_offset(partition), self._logs.opened(partition)
+        # As Kafka's LogCleanerManager.cleanableOffsets: a truncation or a restored checkpoint may have left a wrong
+        # entry.
         if offset is None or (log is not None and not log.log_start_offset <= offset <= log.next_offset):
             return None
         return offset
@@ -535,6 +558,8 @@ class LogDirectory:
 
         Called when the process is at its limit of open files. That limit bounds speed, not the number of partitions.
         """
+        # All logs, not only until one is found: the caller may need several descriptors, and each round costs a pass
+        # over all logs.
         closed = [log.rest() for log in self._logs.all()]
         return self._pool.evict_all() or any(closed)
 
@@ -544,7 +569,7 @@ class LogDirectory:
         for log in self._logs.all():
             try:
                 log.flush()
-            except (OSError, LogFenced) as error:
+            except (OSError, LogFailed) as error:
                 errors.append(error)
         if errors:
             raise errors[0]
@@ -559,6 +584,7 @@ class LogDirectory:
         known = len(errors)
         with self._logs.mutex:
             try:
+                # Key indexes and views use the logs, so they are closed first.
                 for close in self.closing:
                     _try(close, errors)
                 errors += self._logs.close()
@@ -567,7 +593,7 @@ class LogDirectory:
                     self._mark.is_changed
                 ):  # otherwise the pending removals are from an earlier process, and the directory was not changed
                     _try(self._run_pending_removals, errors)
-                errors += [log.fenced for log in self._logs.all() if log.fenced is not None]
+                errors += [log.failure for log in self._logs.all() if log.failure is not None]
                 # Last of all: the file says that every log is complete on disk, so the next opening recovers nothing.
                 if self._mark.is_changed and not errors:
                     self._mark.restore()

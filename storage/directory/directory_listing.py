@@ -25,6 +25,11 @@ _MARKER_FILES = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS, 
 _FUTURE = re.compile(r"(?P<partition>.+)\.[0-9a-f]{32}-future\Z")
 
 
+def has_meta_properties(path: str) -> bool:
+    """Return whether the directory has `meta.properties`, which a broker writes when it first uses a directory."""
+    return files.exists(os.path.join(path, META_PROPERTIES))
+
+
 def check_log_directory(path: str, *, read_only: bool) -> None:
     """Raise `NotALogDirectory` unless `path` is a log directory, or an empty directory that can become one."""
     try:

@@ -34,8 +34,8 @@ from offsetfs.storage.errors import StorageError
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import TopicPartition, parse_segment_name
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import MAGIC, stamp
-from offsetfs.storage.records.legacy import RUNS
+from offsetfs.storage.records.format.batch import MAGIC, stamp
+from offsetfs.storage.records.format.legacy import RUNS
 from offsetfs.storage.segments.segment import Segment
 
 SUFFIX = ".handover"
@@ -71,6 +71,7 @@ def hand_over(
     directory = LogDirectory.open(source)
     try:
         log = directory.writable_log(partition)
+        # The broker must not start between the checks and the last rename.
         lock = DirectoryLock(broker)
         lock.acquire()
         try:
@@ -84,6 +85,8 @@ def hand_over(
 def _hand_over(log: Log, broker: str, on_progress: OnProgress) -> HandOverResult:
     target = os.path.join(broker, str(log.partition))
     _check_ready(log, broker, target)
+    # Epochs above the leader's would be dropped by the broker, and consumers would detect a diverged log (decision 6,
+    # KIP-320).
     epoch = max([0, *(epoch for epoch, _ in checkpoint.read_epochs(os.path.join(target, LEADER_EPOCHS)))])
     names = _copy(log, target, epoch, on_progress)
     _put_in_place(target, names)
@@ -97,10 +100,13 @@ def _hand_over(log: Log, broker: str, on_progress: OnProgress) -> HandOverResult
 def _check_ready(log: Log, broker: str, target: str) -> None:
     topic, name = log.partition.topic, str(log.partition)
     if log.damage:
+        # A broker truncates a log at the first batch that it cannot read (decision 3), so nothing damaged is handed
+        # over.
         damage = log.damage[0]
         raise HandOverRefused(
             f"the source is damaged ({damage.reason})", path=damage.path, position=damage.position, offset=damage.offset
         )
+    # After a crash the broker recovers its logs at the start, and would take our checkpoints for its own.
     if CleanShutdown.read(broker) is None:
         raise HandOverRefused("the broker was not stopped cleanly: start it and stop it once more", path=broker)
     if not files.is_directory(target) or not _is_known_to(broker, target):
@@ -140,6 +146,8 @@ def _copy(log: Log, target: str, epoch: int, on_progress: OnProgress) -> list[st
             _copy_whole(os.path.join(log.path, file), os.path.join(target, file + SUFFIX))
             names.append(file)
     files.sync_directory(target)
+    # Indexes before logs, and the first segment last: a crash in between leaves a log that does not begin at the log
+    # start, which the next attempt replaces, and never a complete-looking part.
     return sorted(names, key=lambda name: (name.endswith(".log"), -int(name.split(".")[0])))
 
 
@@ -152,6 +160,7 @@ def _copy_log(segment: Segment, target: str, epoch: int) -> Iterator[int]:
         for batch in segment.batches(runs=RUNS):
             data = bytearray(batch.data)
             if batch.header.magic == MAGIC:
+                # The batch checksum begins behind the epoch, so it still holds.
                 stamp(data, batch.header.base_offset, epoch)
             copy.write(position, data)
             position += len(data)

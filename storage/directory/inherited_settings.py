@@ -15,11 +15,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from offsetfs.storage.clock import SYSTEM
+from offsetfs.storage.cluster import metadata_log
 from offsetfs.storage.cluster.cluster_image import ClusterImage
 from offsetfs.storage.cluster.metadata_log import MetadataLog
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.settings import broker_settings, config, directory_config
-from offsetfs.storage.settings.config import DEFAULTS, LogConfig
+from offsetfs.storage.settings import config
+from offsetfs.storage.settings.broker_settings import BROKER_SETTING_NAMES, resolve_broker_settings
+from offsetfs.storage.settings.config import DEFAULTS, TOPIC_SETTING_NAMES, LogConfig
+from offsetfs.storage.settings.directory_config import DIRECTORY_SETTING_NAMES
 from offsetfs.storage.settings.topic_settings import InheritedConfig
 
 _RETENTION, _POLICY = "retention.ms", "cleanup.policy"
@@ -62,7 +66,7 @@ class InheritedSettings:
 
         `InvalidConfig` if one is illegal.
         """
-        broker_settings.resolve(broker)
+        resolve_broker_settings(broker)
         self._metadata = metadata
         self._node_id = node_id
         self._broker = dict(broker)
@@ -77,6 +81,8 @@ class InheritedSettings:
         if self._metadata is None:
             return False
         image = self._metadata.refresh()
+        # The image object is replaced when the metadata log is read again from a snapshot; then the version starts
+        # again.
         seen = id(image), image.settings_version
         if seen == self._seen:
             return False
@@ -91,6 +97,7 @@ class InheritedSettings:
         retention and cleanup are unknown, and settings that a topic does not have itself are not guessed.
         """
         layers = self.layers
+        # A setting that this version cannot read may be the one that protects the records (decision 26).
         if topic in layers.doubtful:
             return False
         if _RETENTION in layers.given or _POLICY in layers.given:
@@ -98,6 +105,7 @@ class InheritedSettings:
         if self._metadata is None or self._metadata.problem is not None or topic not in layers.cluster:
             return False
         own = {**layers.broker, **layers.cluster[topic]}
+        # Kafka's default of seven days must not delete a topic that the broker keeps forever (decisions 8 and 26).
         return self._is_broker_known or _RETENTION in own or own.get(_POLICY) == "compact"
 
     def names_set(self, topic: str) -> Collection[str]:
@@ -108,8 +116,8 @@ class InheritedSettings:
     def _read(self, image: ClusterImage) -> SettingLayers:
         problems: list[str] = []
         dynamic = _legal_of_broker(image.broker_settings(self._node_id), problems)
-        resolved = broker_settings.resolve(self._broker | dynamic)
-        given = {name: value for name, value in dynamic.items() if name in directory_config.NAMES}
+        resolved = resolve_broker_settings(self._broker | dynamic)
+        given = {name: value for name, value in dynamic.items() if name in DIRECTORY_SETTING_NAMES}
         cluster, doubtful = dict[str, Mapping[str, str]](), set[str]()
         for topic in image.topics():
             cluster[topic], is_whole = _legal_of_topic(topic, image.topic_settings(topic), problems)
@@ -118,13 +126,31 @@ class InheritedSettings:
         return SettingLayers(resolved.topic_defaults, given, self._given, cluster, frozenset(doubtful), tuple(problems))
 
 
+def setting_layers(
+    path: str,
+    metadata_directory: str | None,
+    *,
+    broker: Mapping[str, str],
+    is_broker_known: bool,
+    given: Mapping[str, str],
+) -> SettingLayers:
+    """Return the layers of the directory at `path` as they are now, with the metadata log of its cluster.
+
+    Arguments and errors: those of `InheritedSettings` and `metadata_log.open_beside`.
+    """
+    metadata = metadata_log.open_beside(path, metadata_directory, SYSTEM)
+    node_id = metadata_log.node_id(path)
+    inherited = InheritedSettings(metadata, node_id, broker=broker, is_broker_known=is_broker_known, given=given)
+    return inherited.layers
+
+
 def _legal_of_broker(settings: Mapping[str, str], problems: list[str]) -> dict[str, str]:
     """Return the settings that have an effect here and are legal."""
     legal = {}
     for name, value in settings.items():
-        if broker_settings.has_effect(name):
+        if name in BROKER_SETTING_NAMES:
             try:
-                broker_settings.resolve({name: value})
+                resolve_broker_settings({name: value})
                 legal[name] = value
             except InvalidConfig as error:
                 problems.append(f"the broker's settings in the metadata log: {error.reason}")
@@ -135,7 +161,7 @@ def _legal_of_topic(topic: str, settings: Mapping[str, str], problems: list[str]
     """Return the legal settings, and whether they include all settings that affect retention."""
     legal, is_whole = {}, True
     for name, value in settings.items():
-        if name not in config.NAMES:
+        if name not in TOPIC_SETTING_NAMES:
             continue  # settings of replication, quotas, or a newer Kafka
         try:
             config.parse_property(name, value)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from offsetfs.storage.directory.inherited_settings import InheritedSettings
-from offsetfs.storage.errors import InvalidConfig, LogFenced, StorageError, UnknownPartition
+from offsetfs.storage.errors import InvalidConfig, LogFailed, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.settings.config import LogConfig
@@ -69,6 +69,8 @@ class LiveSettings:
         with self._mutex:
             logs = [log for log in self._open_logs() if log.partition.topic == topic]
             for log in logs if "cleanup.policy" in changes else ():
+                # Before the setting is on disk: after a power cut between the two, recovery would take a hole for a gap
+                # of compaction.
                 _sync_before_compaction(log)
             self._topics.change(topic, changes)
             self._apply(logs)
@@ -79,6 +81,8 @@ class LiveSettings:
 
     def refresh(self) -> StorageError | OSError | None:
         """Load settings that another process changed; return the error if they are invalid, or None."""
+        # Called before each append: a thread that finds the mutex busy continues with the former settings instead of
+        # waiting.
         if self._topics.is_due and self._mutex.acquire(blocking=False):  # otherwise another thread is refreshing
             try:
                 if self._inherited.refresh():
@@ -106,7 +110,7 @@ class LiveSettings:
                 continue
             log.configure(config, is_compacted=self.is_compacted(log.partition))
             if log.is_compacted and not was_compacted:
-                with contextlib.suppress(OSError):  # a failed sync fences the log
+                with contextlib.suppress(OSError):  # a failed sync ends writing to the log
                     _sync_before_compaction(log)
 
 
@@ -117,5 +121,5 @@ def _sync_before_compaction(log: Log) -> None:
     to lose its end in a power cut.
     """
     if not log.read_only:
-        with contextlib.suppress(LogFenced, UnknownPartition):
+        with contextlib.suppress(LogFailed, UnknownPartition):
             log.flush()

@@ -61,6 +61,8 @@ class LogDirectories:
             for path in paths:
                 try:
                     opened.append(open_directory(path))
+                # As a broker takes one directory offline (KIP-112). A locked directory is no such error: its writer may
+                # move partitions meanwhile (decision 24).
                 except (NotALogDirectory, OSError) as error:
                     failures[path] = error
             if not opened:
@@ -95,6 +97,7 @@ class LogDirectories:
         found = [directory for directory in self.directories if directory.has(partition)]
         if not found:
             raise UnknownPartition(f"no partition {partition}", path=self.path)
+        # Only the user knows which copy is complete. A broker refuses to start in this state (decision 24).
         if len(found) > 1 and not self.read_only:
             raise DuplicatePartition(
                 f"{partition} is in {found[0].path} and in {found[1].path}; "
@@ -282,7 +285,7 @@ def metadata_directory_among(paths: Sequence[str]) -> str | None:
     return next((path for path in paths if files.is_directory(os.path.join(path, METADATA_DIRECTORY))), None)
 
 
-def left_out(path: str, reason: object) -> str:
+def left_out_message(path: str, reason: object) -> str:
     """Return the message for a directory that is not served."""
     said = str(reason)
     return f"{said if path in said else f'{path}: {said}'}; its partitions are left out"

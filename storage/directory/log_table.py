@@ -34,6 +34,7 @@ class LogTable:
 
         `known_recovery_point` returns the checkpointed recovery point.
         """
+        # Reentrant, because closing a borrowed log calls the checkpoints, which ask the table again.
         self.mutex = threading.RLock()
         self._open = open_log
         self._apply = apply
@@ -51,9 +52,11 @@ class LogTable:
     def log(self, partition: TopicPartition) -> Log:
         """Return the log of `partition`. The first call opens it, which may wait for the disk."""
         log = self._logs.get(partition)
+        # The second look-up detects a task that took the log between the first look-up and the test of `_borrowed`.
         if log is not None and not log.is_gone and partition not in self._borrowed and self._logs.get(partition) is log:
             return log
         with self.mutex:
+            # A task that asks again for the log that it has borrowed does not keep it open.
             if self._borrowed.get(partition) != threading.get_ident():
                 self._borrowed.pop(partition, None)  # the task no longer is the only user, so it must not close the log
             log = self._logs.get(partition)
@@ -91,12 +94,12 @@ class LogTable:
     def _return(self, log: Log) -> None:
         """Close a lent log unless it is used by now.
 
-        A fenced log stays in the table, because `close` must report it.
+        A failed log stays in the table, because `close` must report it.
         """
         partition = log.partition
         with self.mutex:
             try:
-                if partition in self._borrowed and self._logs.get(partition) is log and log.fenced is None:
+                if partition in self._borrowed and self._logs.get(partition) is log and log.failure is None:
                     log.close()
                     del self._logs[partition]
                     if log.recovery_point != self._known_recovery_point(partition):
@@ -135,10 +138,10 @@ class LogTable:
         """Pass the logs that the checkpoint must include to `write`: open ones, and those closed since the last
         checkpoint.
 
-        The position that is on disk of a fenced log is unknown, so its entries stay as they are.
+        The position that is on disk of a failed log is unknown, so its entries stay as they are.
         """
         with self.mutex:
-            logs = [log for log in self._logs.values() if not log.read_only and log.fenced is None]
+            logs = [log for log in self._logs.values() if not log.read_only and log.failure is None]
             write([*self._returned.values(), *logs])
             self._returned.clear()
 

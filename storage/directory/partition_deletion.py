@@ -28,6 +28,7 @@ _DELETED = re.compile(r"\S+-\S+\.\S+-delete\Z")
 def deletion_name(partition: TopicPartition) -> str:
     """Return the name for the directory of a deleted partition; the topic name is shortened if needed."""
     ending = f"-{partition.partition}.{uuid.uuid4().hex}-delete"
+    # As LocalLog.logDeleteDirName since KAFKA-4893: a topic name may have 249 characters, and a file name 255.
     return partition.topic[: NAME_LENGTH_MAX - len(ending)] + ending
 
 
@@ -49,8 +50,11 @@ def rename_partition(path: str, partition: TopicPartition, log: Log | None) -> s
     source, target = os.path.join(path, str(partition)), os.path.join(path, deletion_name(partition))
     files.rename(source, target)
     if log is not None:
+        # After the rename: an append that was in progress has finished in the renamed directory, later ones are
+        # refused.
         log.mark_deleted(target)
         for segment in log.snapshot():
+            # Readers reopen files by path; the path must follow the directory.
             segment_names.move(segment, target)
     return target
 

@@ -1,8 +1,8 @@
 """Partitions whose recovery failed: the cause of each, and when it is recovered again.
 
-A recovery needs free space: it keeps what it cuts and writes indexes and snapshots anew. When that fails, the partition
-is served read only, as a reader opens it, and recovered again: at once when a writer asks for it, and every few seconds
-by a background task. An attempt that took long is repeated later, so that attempts cost a tenth of the time at most,
+A recovery needs free space: it keeps what it cuts and rebuilds indexes and snapshots. When that fails, the partition
+is served read only. Recovery is tried again when a writer opens it, and every few seconds by a background task. An
+attempt that took long is repeated later, so that attempts cost a tenth of the time at most,
 unless there is more free space than it found.
 
 Safe to use from any thread; one recovery runs at a time.
@@ -61,6 +61,8 @@ class PendingRecoveries:
                 self._recover(partition)
             except (StorageError, OSError) as error:
                 ended = self._clock.monotonic()
+                # Recovery of a terabyte takes minutes; repeating it every five seconds on a full disk would load the
+                # machine for nothing.
                 self._not_before[partition] = ended + DURATIONS_BETWEEN * (ended - began), free
                 self.causes[partition] = error
                 return False

@@ -20,11 +20,18 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from offsetfs.storage.dump.dump_pure import LONG_MIN, incremented, wrapped
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.files import File
-from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch_header import CRC_START, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_END, BatchHeader
+from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.format.batch_header import (
+    CRC_START,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_END,
+    BatchHeader,
+)
+from offsetfs.storage.reference.dump import LONG_MIN, incremented, wrapped
 from offsetfs.storage.units import NO_TIMESTAMP, Offset, Timestamp
 
 BATCH_BYTES_MAX = 128 << 20
@@ -97,6 +104,7 @@ class BatchWalk:
             _, length, _, magic = _PREFIX.unpack_from(head)
             if length < _SIZE_MIN:
                 self._step_over(f"a batch size of {length}")
+            # FileLogInputStream: a batch that ends beyond the file is the end, without an error.
             elif self.position > self.end - LOG_OVERHEAD - length:
                 return
             elif magic >= MAGIC and len(head) < HEADER_SIZE:
@@ -113,6 +121,7 @@ class BatchWalk:
 
     def _is_valid(self, header: BatchHeader) -> bool:
         is_current = header.magic >= MAGIC
+        # Kafka's size limit of 14 bytes is that of v0; a v2 header alone has 61.
         if is_current and header.size < HEADER_SIZE:
             return False
         start, checksum = (CRC_START, crc32c) if is_current else (_LEGACY_CRC_START, zlib.crc32)

@@ -17,7 +17,6 @@ from struct import Struct
 
 from offsetfs.storage import files
 from offsetfs.storage.dump.batches import HEADER_BLOCK_BYTES, BatchWalk, FoundBatch, last_offset
-from offsetfs.storage.dump.dump_pure import LONG_MIN, wrapped
 from offsetfs.storage.dump.legacy import messages
 from offsetfs.storage.dump.log import LOG_SUFFIX
 from offsetfs.storage.dump.printer import Printer
@@ -25,12 +24,13 @@ from offsetfs.storage.dump.records import open_records
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import CorruptIndex, InvalidName, MalformedBatch, StorageError
 from offsetfs.storage.files import File
-from offsetfs.storage.records.batch_header import HEADER_SIZE, MAGIC, BatchHeader
+from offsetfs.storage.records.format.batch_header import HEADER_SIZE, MAGIC, BatchHeader
+from offsetfs.storage.reference.dump import LONG_MIN, wrapped
 from offsetfs.storage.segments import offset_index, time_index
 from offsetfs.storage.units import I64_MAX
 
 INDEX_SUFFIX, TIME_INDEX_SUFFIX = ".index", ".timeindex"
-WINDOW_BYTES = 5 << 20
+INDEX_WINDOW_BYTES = 5 << 20
 """Kafka's --max-message-size: the bytes of the log that are read from an entry's position on."""
 
 FILE_BYTES_MAX = 2**31 - 1
@@ -43,7 +43,7 @@ class IndexOptions:
 
     sanity_only: bool = False
     verify_only: bool = False
-    window_bytes: int = WINDOW_BYTES
+    window_bytes: int = INDEX_WINDOW_BYTES
 
 
 def dump_index(path: str, options: IndexOptions, printer: Printer, report: DumpReport) -> None:
@@ -137,6 +137,7 @@ class _Entries:
         name = os.path.basename(path).split(".")[0]
         if not (name.isascii() and name.isdigit()):
             raise InvalidName("the name of an index begins with its base offset", path=path)
+        # A name of 20 digits may be above 2⁶³−1; a dump of such a file once ended in an internal error.
         if int(name) > I64_MAX:
             raise InvalidName(f"the base offset of an index is at most {I64_MAX}", path=path)
         return cls(path, int(name), entry, files.read_file(files.real_path(path), FILE_BYTES_MAX))
@@ -157,6 +158,8 @@ class _Entries:
         """Yield the entries before the first one, other than entry 0, that has the base offset, as zeros do."""
         for number in range(self.count):
             entry = self.at(number)
+            # Kafka's dumpIndex stops at the first entry that has the base offset: the zeros of a preallocated file look
+            # so.
             if entry[offset_column] == 0 and number:
                 return
             yield entry

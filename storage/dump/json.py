@@ -21,8 +21,9 @@ from offsetfs.storage.dump.log import LogOptions
 from offsetfs.storage.dump.records import FoundRecords, open_records
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.records import codec
-from offsetfs.storage.records.batch_header import MAGIC, BatchHeader, Buffer
+from offsetfs.storage.records.format import codec
+from offsetfs.storage.records.format.batch_header import MAGIC, BatchHeader, Buffer
+from offsetfs.storage.records.format.record_row import HEADERS_COUNT, HEADERS_POSITION
 
 Fields = dict[str, object]
 
@@ -72,7 +73,11 @@ class JsonBatches:
         fields: Fields = {"timestamp": records.timestamp(row), "timestamp_type": header.timestamp_type}
         if header.is_control:
             return offset, {**fields, "control": control_records.show(key, value)}
-        headers = [_header(*each) for each in codec.headers(records.payload, row[6], row[7])] if row[7] else []
+        headers = (
+            [_header(*each) for each in codec.headers(records.payload, row[HEADERS_POSITION], row[HEADERS_COUNT])]
+            if row[HEADERS_COUNT]
+            else []
+        )
         return offset, {**fields, **self._data(offset, key, value), "headers": headers}
 
     def _data(self, offset: int, key: Buffer | None, value: Buffer | None) -> Fields:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from struct import Struct, error
 
 from offsetfs.storage.dump.batches import FoundBatch
-from offsetfs.storage.dump.dump_pure import LONG_MIN, wrapped
 from offsetfs.storage.dump.records import inflated
 from offsetfs.storage.errors import MalformedBatch
-from offsetfs.storage.records.batch_header import CODEC_MASK, LOG_OVERHEAD, BatchHeader, Buffer
-from offsetfs.storage.records.compression import CODECS
-from offsetfs.storage.records.lz4_descriptor import with_right_checksum
-from offsetfs.storage.records.record import LOG_APPEND_TIME
+from offsetfs.storage.records.compression.compression import CODECS
+from offsetfs.storage.records.compression.lz4_descriptor import with_right_checksum
+from offsetfs.storage.records.format.batch_header import CODEC_MASK, LOG_OVERHEAD, BatchHeader, Buffer
+from offsetfs.storage.records.format.record import LOG_APPEND_TIME
+from offsetfs.storage.reference.dump import LONG_MIN, wrapped
 from offsetfs.storage.units import NO_TIMESTAMP
 
 _LZ4, _ZSTD = CODECS.index("lz4"), CODECS.index("zstd")

@@ -1,29 +1,27 @@
-"""The output buffer of a dump; selects the compiled `_dump` or the Python reference `dump_pure`.
+"""The output buffer of a dump, and the functions that format its lines, compiled or in Python.
 
-Both return the same results; the docstrings are in `dump_pure`. OFFSETFS_PURE=1 selects the Python reference.
+`offsetfs.storage.reference.dump` has the docstrings.
 """
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from offsetfs.storage.dump.dump_pure import Buffer, LineStyle
-from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.native import select
+from offsetfs.storage.records.format.record_row import COLUMNS
+from offsetfs.storage.reference.dump import Buffer, LineStyle
 
-if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
-    from offsetfs.storage.dump.dump_pure import follow, format_records
+if TYPE_CHECKING:
+    from offsetfs.storage.reference import dump as _dump
 else:
-    try:
-        from offsetfs.storage.dump._dump import follow, format_records
-    except ModuleNotFoundError:  # a module that exists but fails to load is an error that must be visible
-        from offsetfs.storage.dump.dump_pure import follow, format_records
+    _dump = select("dump")
 
-IS_COMPILED = follow.__module__ != "offsetfs.storage.dump.dump_pure"
+follow = _dump.follow
+format_records = _dump.format_records
 
-__all__ = ["IS_COMPILED", "LineBuffer", "LineStyle", "follow", "format_records"]
+__all__ = ["LineBuffer", "LineStyle", "follow", "format_records"]
 
 Write = Callable[[memoryview], object]
 """Writes all the given bytes before it returns; they are overwritten afterwards."""

@@ -14,11 +14,11 @@ from typing import Protocol
 
 from offsetfs.storage import files
 from offsetfs.storage.dump.batches import BatchWalk, FoundBatch, last_offset
-from offsetfs.storage.dump.dump_pure import LONG_MAX, LONG_MIN
 from offsetfs.storage.dump.printer import Printer
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.names import parse_kept_name
-from offsetfs.storage.records.batch_header import MAGIC, Buffer
+from offsetfs.storage.records.format.batch_header import MAGIC, Buffer
+from offsetfs.storage.reference.dump import LONG_MAX, LONG_MIN
 
 BYTES_MAX = 2**31 - 1
 """The bytes that Kafka reads of one file at most; also the default, which means all of it."""

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offsetfs.storage import files
-from offsetfs.storage.dump.dump_pure import LONG_MAX, LONG_MIN
 from offsetfs.storage.dump.log import LOG_SUFFIX, LogOptions
 from offsetfs.storage.errors import InvalidName
 from offsetfs.storage.names import parse_segment_name
+from offsetfs.storage.reference.dump import LONG_MAX, LONG_MIN
 from offsetfs.storage.segments import time_search
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
@@ -41,7 +41,7 @@ class DumpRange:
     end: RangeBound | None = None
 
 
-def within(paths: Sequence[str], wanted: DumpRange, options: LogOptions) -> Iterator[tuple[str, LogOptions]]:
+def logs_within(paths: Sequence[str], wanted: DumpRange, options: LogOptions) -> Iterator[tuple[str, LogOptions]]:
     """Yield the log files of `paths` that contain part of the range, with the options to dump that part.
 
     `InvalidName` for a log file that is not named like a segment; errors of reading its batches; OSError.

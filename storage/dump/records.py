@@ -11,12 +11,21 @@ from array import array
 from dataclasses import dataclass
 
 from offsetfs.storage.dump.batches import FoundBatch
-from offsetfs.storage.dump.dump_pure import LONG_MIN, wrapped
 from offsetfs.storage.errors import MalformedBatch, StorageError
-from offsetfs.storage.records import codec, varint
-from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX
-from offsetfs.storage.records.batch_header import APPEND_TIME_FLAG, HEADER_SIZE, BatchHeader, Buffer
-from offsetfs.storage.records.compression import CODECS, decompress
+from offsetfs.storage.records.compression.compression import CODECS, decompress
+from offsetfs.storage.records.format import codec, varint
+from offsetfs.storage.records.format.batch import PAYLOAD_BYTES_MAX
+from offsetfs.storage.records.format.batch_header import APPEND_TIME_FLAG, HEADER_SIZE, BatchHeader, Buffer
+from offsetfs.storage.records.format.record_row import (
+    COLUMNS,
+    KEY_POSITION,
+    KEY_SIZE,
+    OFFSET_DELTA,
+    TIMESTAMP_DELTA,
+    VALUE_POSITION,
+    VALUE_SIZE,
+)
+from offsetfs.storage.reference.dump import LONG_MIN, wrapped
 
 _GZIP = CODECS.index("gzip")
 _GZIP_WINDOW_BITS = 31
@@ -37,29 +46,34 @@ class FoundRecords:
     fault: StorageError | None
 
     def __len__(self) -> int:
-        return len(self.rows) // codec.COLUMNS
+        return len(self.rows) // COLUMNS
 
     def row(self, number: int) -> array[int]:
-        return self.rows[number * codec.COLUMNS : (number + 1) * codec.COLUMNS]
+        return self.rows[number * COLUMNS : (number + 1) * COLUMNS]
 
     def offset(self, row: array[int]) -> int:
-        return wrapped(self.base_offset + row[0], LONG_MIN)
+        return wrapped(self.base_offset + row[OFFSET_DELTA], LONG_MIN)
 
     def timestamp(self, row: array[int]) -> int:
-        return wrapped(self.base_timestamp + row[1], LONG_MIN) if self.append_time is None else self.append_time
+        if self.append_time is not None:
+            return self.append_time
+        return wrapped(self.base_timestamp + row[TIMESTAMP_DELTA], LONG_MIN)
 
     def max_timestamp(self) -> int:
         """Return the largest timestamp; -1 if there are no records."""
         if self.append_time is not None:
             return max(self.append_time, -1) if self.rows else -1
-        deltas = set(self.rows[1 :: codec.COLUMNS])
+        deltas = set(self.rows[TIMESTAMP_DELTA::COLUMNS])
         return max([-1, *(wrapped(self.base_timestamp + delta, LONG_MIN) for delta in deltas)])
 
     def key(self, row: array[int]) -> Buffer | None:
-        return None if row[3] < 0 else self.payload[row[2] : row[2] + row[3]]
+        return self._field(row[KEY_POSITION], row[KEY_SIZE])
 
     def value(self, row: array[int]) -> Buffer | None:
-        return None if row[5] < 0 else self.payload[row[4] : row[4] + row[5]]
+        return self._field(row[VALUE_POSITION], row[VALUE_SIZE])
+
+    def _field(self, position: int, size: int) -> Buffer | None:
+        return None if size < 0 else self.payload[position : position + size]
 
 
 def open_records(batch: FoundBatch) -> FoundRecords:

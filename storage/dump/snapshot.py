@@ -73,15 +73,15 @@ def snapshot_entries(data: bytes) -> Iterator[SnapshotEntry]:
 def _fault(data: bytes) -> str | None:
     """Return the format error of a snapshot, "null" if it ends too early; None if it is valid."""
     version, _, count = _HEADER.unpack(data[: _HEADER.size].ljust(_HEADER.size, b"\0"))
-    room = len(data) - _HEADER.size
+    size_left = len(data) - _HEADER.size
     if version != _VERSION and len(data) >= _VERSION_SIZE:
         return f"Snapshot contained an unknown file version {version}"
-    if room < 0 or (count <= room < count * _ENTRY.size):
+    if size_left < 0 or (count <= size_left < count * _ENTRY.size):
         return "null"
     if count < 0:
         return "non-nullable field producerEntries was serialized as null"
-    if count > room:
-        return f"Tried to allocate a collection of size {count}, but there are only {room} bytes remaining."
+    if count > size_left:
+        return f"Tried to allocate a collection of size {count}, but there are only {size_left} bytes remaining."
     return None
 
 

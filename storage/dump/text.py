@@ -10,15 +10,22 @@ from offsetfs.storage.cluster.java_text import decoded
 from offsetfs.storage.coordinators import control_records
 from offsetfs.storage.dump import legacy as dump_legacy
 from offsetfs.storage.dump.batches import FoundBatch, last_offset, last_sequence
-from offsetfs.storage.dump.dump_pure import NO_OFFSET, header_names, sequence_of
 from offsetfs.storage.dump.legacy import FoundMessage
 from offsetfs.storage.dump.lines import LineBuffer, LineStyle, follow
 from offsetfs.storage.dump.log import LogOptions
 from offsetfs.storage.dump.records import FoundRecords, open_records
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.records.batch_header import MAGIC, BatchHeader, Buffer
-from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.records.format.batch_header import MAGIC, BatchHeader, Buffer
+from offsetfs.storage.records.format.record_row import (
+    COLUMNS,
+    HEADERS_COUNT,
+    HEADERS_POSITION,
+    KEY_SIZE,
+    OFFSET_DELTA,
+    VALUE_SIZE,
+)
+from offsetfs.storage.reference.dump import NO_OFFSET, header_names, sequence_of
 
 _BOOLEANS = ("false", "true")
 
@@ -131,11 +138,11 @@ class TextBatches:
 
 
 def _metadata(header: BatchHeader, records: FoundRecords, row: array[int]) -> str:
-    names = ",".join(decoded(name) for name in header_names(records.payload, row[6], row[7]))
-    sequence = sequence_of(header.base_sequence, row[0])
+    names = ",".join(decoded(name) for name in header_names(records.payload, row[HEADERS_POSITION], row[HEADERS_COUNT]))
+    sequence = sequence_of(header.base_sequence, row[OFFSET_DELTA])
     return (
         f"| offset: {records.offset(row)} {header.timestamp_type}: {records.timestamp(row)}"
-        f" keySize: {row[3]} valueSize: {row[5]} sequence: {sequence} headerKeys: [{names}]"
+        f" keySize: {row[KEY_SIZE]} valueSize: {row[VALUE_SIZE]} sequence: {sequence} headerKeys: [{names}]"
     )
 
 

@@ -27,9 +27,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from offsetfs.storage.compaction.compaction import CompactionResult, DirtyRange
-from offsetfs.storage.counted import counted
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import StorageError, UnknownPartition
+from offsetfs.storage.errors import StorageError, UnknownPartition, counted
 from offsetfs.storage.maintenance.cleaner import LogCleaner, PartitionClaims
 from offsetfs.storage.maintenance.partition_stat import PartitionStat
 from offsetfs.storage.maintenance.retention_pass import RetentionPass
@@ -119,6 +118,8 @@ class BackgroundTasks:
         config = directory.config
         threads = config.log_cleaner_threads if config.log_cleaner_enable else 0
         self.queues = [
+            # A queue of its own for each cleaner: compaction of a large log takes minutes, and checkpoints must not
+            # wait for it.
             TaskQueue("chores", self._chores(), directory.refresh_config),
             *(self._cleaner_queue(number) for number in range(threads)),
         ]
@@ -154,6 +155,7 @@ class BackgroundTasks:
         compacted = [each for each in cleaner.compacted() if each[0] in chosen]
         self.roll(compacted, now=now)
         for partition, _ in compacted:
+            # A round ends when its map is full; the next one continues there.
             while cleaner.clean(partition, force=now, on_progress=partial(on_progress, partition)):
                 pass
 
@@ -174,6 +176,7 @@ class BackgroundTasks:
         deletions = self._directory.deletions
 
         def every(name: str, run: Callable[[], object], interval_ms: int) -> None:
+            # 2⁶³−1 is Kafka's "never".
             if interval_ms < LONG_MAX:
                 schedule.every(name, run, interval_ms / 1000, first_s=first_s)
 
@@ -188,6 +191,7 @@ class BackgroundTasks:
 
     def _checkpoint_interval_ms(self) -> int:
         config = self._directory.config
+        # Kafka writes the two checkpoints on schedules of their own; here one pass writes both.
         return min(config.log_flush_offset_checkpoint_interval_ms, config.log_flush_start_offset_checkpoint_interval_ms)
 
     def _cleaner_queue(self, number: int) -> TaskQueue:
@@ -290,6 +294,8 @@ class BackgroundTasks:
             if log.recovery_point >= log.next_offset:
                 self._dirty_since.pop(log.partition, None)
                 continue
+            # The monotonic clock: `flush.ms` bounds what a power cut may take, so a step of the time of day must not
+            # matter.
             since = self._dirty_since.setdefault(log.partition, now)
             if (now - since) * 1000 >= log.config.flush_ms:
                 self._try("flush", log.flush, log.partition)

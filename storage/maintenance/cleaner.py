@@ -96,6 +96,7 @@ class LogCleaner:
         """Compact until no partition is due; return the number of rounds."""
         rounds = 0
         while not self._is_cancelled():
+            # The dirtiest first, as grabFilthiestCompactedLog: it frees most for the bytes that a round reads.
             due = sorted(self._due(), key=lambda found: -found[1].ratio)
             done = sum(self.clean(partition) for partition, _ in due)
             rounds += done
@@ -135,6 +136,7 @@ class LogCleaner:
         known = self._not_due.get(partition)
         if known is not None and known.holds(stat, config, now_ms):
             return None
+        # A stat of the names, because opening ten thousand logs for a look takes minutes and all descriptors.
         if not stat.may_be_cleanable(config, self._directory.cleaner_offset(partition)):
             return None
         with self._directory.borrowed(partition) as log:
@@ -182,6 +184,7 @@ class LogCleaner:
             log,
             found,
             now_ms=now_ms,
+            # As Kafka: the buffer is for all threads together.
             map_bytes=config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads,
             load_factor=config.log_cleaner_io_buffer_load_factor,
             throttle=meter,
@@ -196,6 +199,8 @@ class LogCleaner:
         stat = self._stats.get(partition)
         if stat is not None:
             now_ms = self._directory.cautious_clock.now_ms()
+            # A full disk or a failed read may be temporary. A damaged batch does not: trying again would read the
+            # segment every 15 seconds (KIP-346 marks such partitions as uncleanable).
             until_ms = now_ms + RECHECK_MS if isinstance(error, OSError) else LONG_MAX
             config = self._directory.config_of(partition.topic)
             self._not_due[partition] = _NotDue(stat.changed_ns, config, until_ms)

@@ -30,7 +30,7 @@ class PlannedTask:
     because: tuple[str, ...] = ()
 
 
-def plan(
+def plan_maintenance(
     directory: LogDirectory, partitions: Collection[TopicPartition], *, now: bool = False
 ) -> Iterator[PlannedTask]:
     """Yield what `BackgroundTasks.run_all` would do to these partitions. Raises if a log does not open."""

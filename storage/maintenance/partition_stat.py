@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from offsetfs.storage import files
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import parse_segment_name, segment_name
-from offsetfs.storage.records.batch_header import HEADER_SIZE, parse_header
+from offsetfs.storage.records.format.batch_header import HEADER_SIZE, parse_header
 from offsetfs.storage.settings.config import LogConfig
 from offsetfs.storage.settings.config_values import LONG_MAX
 

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from offsetfs.storage.errors import OffsetOutOfRange
+from offsetfs.storage.files import File
+from offsetfs.storage.partition.log_interfaces import ReadableLog
 from offsetfs.storage.partition.segment_retry import with_retry
-from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import Batch
+from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.format.batch import Batch
 from offsetfs.storage.segments.segment_map import Segments
 
-if TYPE_CHECKING:
-    from offsetfs.storage.partition.log import Log
+
+@dataclass(frozen=True, slots=True)
+class BatchRange:
+    """Whole batches that follow each other in a segment file, which stays open as long as this object."""
+
+    file: File
+    position: int
+    size: int
+    offset_end: int
+    """The offset after the last batch."""
 
 
-def batch_at(log: Log, offset: int, *, nowait: bool) -> Batch | None:
+def batch_at(log: ReadableLog, offset: int, *, nowait: bool) -> Batch | None:
     """See `Log.batch_at`."""
     if nowait:
         return _find(log, log.snapshot(), offset, nowait=True)
     return with_retry(log, offset, lambda segments: _find(log, segments, offset, nowait=False))
 
 
-def _find(log: Log, segments: Segments, offset: int, *, nowait: bool) -> Batch | None:
+def _find(log: ReadableLog, segments: Segments, offset: int, *, nowait: bool) -> Batch | None:
     if not log.log_start_offset <= offset <= log.next_offset:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)
     if offset == log.next_offset:
@@ -33,7 +43,7 @@ def _find(log: Log, segments: Segments, offset: int, *, nowait: bool) -> Batch |
     return None
 
 
-def read(log: Log, offset: int, bytes_max: int, *, nowait: bool) -> bytes:
+def read(log: ReadableLog, offset: int, bytes_max: int, *, nowait: bool) -> bytes:
     """See `Log.read`."""
     first = batch_at(log, offset, nowait=nowait)
     if first is None:
@@ -49,3 +59,40 @@ def read(log: Log, offset: int, bytes_max: int, *, nowait: bool) -> bytes:
             break
         end = position + header.size
     return bytes(file.read(start, end - start, nowait=nowait))
+
+
+def find_range(
+    log: ReadableLog, offset: int, bytes_max: int, *, offset_end: int, needs_one: bool, nowait: bool
+) -> BatchRange | None:
+    """See `Log.find_range`."""
+
+    def find(segments: Segments) -> BatchRange | None:
+        return _range_in(log, segments, offset, bytes_max, offset_end, needs_one=needs_one, nowait=nowait)
+
+    return find(log.snapshot()) if nowait else with_retry(log, offset, find)
+
+
+def _range_in(
+    log: ReadableLog,
+    segments: Segments,
+    offset: int,
+    bytes_max: int,
+    offset_end: int,
+    *,
+    needs_one: bool,
+    nowait: bool,
+) -> BatchRange | None:
+    # Batch and file are of the same map: compaction can replace a segment by one with the same base offset meanwhile.
+    first = _find(log, segments, offset, nowait=nowait)
+    if first is None or first.header.last_offset >= offset_end or (first.header.size > bytes_max and not needs_one):
+        return None
+    segment = segments.floor(first.header.base_offset)
+    if segment is None or first.position is None:
+        return None
+    end, last_offset = first.position + first.header.size, first.header.last_offset
+    file = segment.open_files(nowait=nowait).log
+    for position, header, _ in batch_chain.headers(file, end, segment.size, nowait=nowait):
+        if position + header.size - first.position > bytes_max or header.last_offset >= offset_end:
+            break
+        end, last_offset = position + header.size, header.last_offset
+    return BatchRange(file, first.position, end - first.position, last_offset + 1)

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.partition import swap
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records import codec as record_codec
-from offsetfs.storage.records.batch import HEADER_SIZE, Batch, read_batch
-from offsetfs.storage.records.batch_header import (
+from offsetfs.storage.records.compression.compression import CODECS, compress
+from offsetfs.storage.records.format import codec as record_codec
+from offsetfs.storage.records.format.batch import HEADER_SIZE, Batch, read_batch
+from offsetfs.storage.records.format.batch_header import (
     APPEND_TIME_FLAG,
     MAGIC,
     BatchHeader,
@@ -27,8 +28,7 @@ from offsetfs.storage.records.batch_header import (
     seal_checksum,
     write_header,
 )
-from offsetfs.storage.records.compression import CODECS, compress
-from offsetfs.storage.records.record import LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record
+from offsetfs.storage.records.format.record import LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, Record
 from offsetfs.storage.segments.segment import LOG_BYTES_MAX, Segment
 from offsetfs.storage.segments.segment_indexes import IndexBuilder
 from offsetfs.storage.units import Offset, Timestamp
@@ -49,24 +49,24 @@ class ConversionResult:
     bytes_after: int
 
 
-def is_old(segment: Segment) -> bool:
+def has_old_format(segment: Segment) -> bool:
     """Whether the segment holds a message of format v0 or v1."""
     return any(header.magic < MAGIC for _, header in segment.headers())
 
 
-def convert(log: Log, *, on_progress: OnProgress = lambda done, total: None) -> ConversionResult:
+def convert_log(log: Log, *, on_progress: OnProgress = lambda done, total: None) -> ConversionResult:
     """Rewrite every segment of `log` that holds v0 or v1 messages. No other thread may use the log; close it
     afterwards.
 
     Raises `CorruptBatch` and `MalformedBatch` before a damaged segment is changed, and OSError on a full disk, with the
     segment unchanged.
     """
-    if is_old(log.snapshot().active):
+    if has_old_format(log.snapshot().active):
         log.roll()
     done, total = 0, log.size_bytes
     converted = ConversionResult(0, 0, 0, 0)
     for segment in log.snapshot():
-        if is_old(segment):
+        if has_old_format(segment):
             records, size = _convert_segment(segment)
             converted = ConversionResult(
                 converted.segments + 1,

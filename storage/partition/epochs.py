@@ -1,9 +1,8 @@
 """The leader epochs of a partition and their start offsets: its `leader-epoch-checkpoint`.
 
 Entries (epoch, start offset) rise strictly in epoch and do not fall in offset. Each change is durable before the method
-returns. A change that cannot be written is not made in memory; the caller must fence the log before further writes,
-because the file may contain it. Follows Kafka's `LeaderEpochFileCache` (KIP-101, KIP-279). Not thread-safe: the log's
-lock protects it.
+returns. A change that cannot be written is not made in memory; the caller must mark the log as failed, because the file
+may contain it. Follows Kafka's `LeaderEpochFileCache` (KIP-101, KIP-279). Not thread-safe: the log's lock protects it.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ from offsetfs.storage import files
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import parse_segment_name
 from offsetfs.storage.partition.log_end import readable_end, replicated_end
-from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import BatchHeader
+from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.format.batch import BatchHeader
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
 
@@ -81,7 +81,8 @@ class LogFollower:
             if is_forced:
                 self._names_changed = -1
             try:
-                self._look()
+                with self._log.held():
+                    self._look()
             except FileNotFoundError:
                 self.is_gone = not files.is_directory(self._log.path)
 
@@ -94,7 +95,7 @@ class LogFollower:
         self._catch_up()
         if status.st_mtime_ns != self._names_changed and not self.is_gone:
             self._look_at_names(status.st_mtime_ns)
-        self._log.log_start_offset = max(self._log.log_start_offset, min(self._log_start(), self._log.next_offset))
+        self._log.publish(self._log.state.starting_at(self._log_start()))
 
     # --- growth ------------------------------------------------------------------------------------------------------
 
@@ -116,7 +117,7 @@ class LogFollower:
                 if self._is_above_bound(batch.header):
                     return False
                 active.note_growth(batch.header)
-                self._log.next_offset = batch.header.next_offset
+                self._log.publish(self._log.state.extended_to(batch.header.next_offset))
                 if active.size >= stop:
                     return active.size == size
         except StorageError:
@@ -154,9 +155,10 @@ class LogFollower:
             return  # the former active segment is read to its end before the next one counts
         kept = {s.base_offset: s for s in old if inodes.get(s.base_offset) == s.inode and _has_its_name(s)}
         segments = Segments(kept[base] if base in kept else self._new(base, inode) for base, inode in inodes.items())
+        state = self._log.state
         if segments.active is not old.active:
-            self._begin(segments.active)
-        self._log.adopt(segments)
+            state = state.extended_to(self._find_end(segments.active))
+        self._log.publish(state.with_segments(segments))
         if max(inodes) == newest and abs(age_ms) > TIMESTAMP_TICK_MS:
             self._names_changed = changed
 
@@ -181,15 +183,16 @@ class LogFollower:
         old = self._log.snapshot().active
         return Segment(self._log.path, base_offset, old.config, old.pool, read_only=True, inode=inode)
 
-    def _begin(self, active: Segment) -> None:
-        """Find the end of a segment that became the active one."""
+    def _find_end(self, active: Segment) -> int:
+        """Return the next offset of a segment that became the active one, and let it end there."""
         size, next_offset, _ = readable_end(active, 0)
+        active.end_at(size)
         if self._bound is not None:
-            size, next_offset = replicated_end(active, (size, next_offset), self._bound, self._log_start())
-        active.size = size
-        if next_offset < self._log.next_offset and active.size:
+            size, next_offset = replicated_end(active, next_offset, self._bound, self._log_start())
+            active.end_at(size)
+        if next_offset < self._log.next_offset and size:
             self.is_gone = True
-        self._log.next_offset = max(self._log.next_offset, next_offset)
+        return next_offset
 
     @property
     def is_bounded(self) -> bool:

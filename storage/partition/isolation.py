@@ -12,7 +12,7 @@ from typing import Final, Literal
 from offsetfs.storage.partition import list_offsets
 from offsetfs.storage.partition.damage_registry import OnDamage
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import BatchHeader
+from offsetfs.storage.records.format.batch import BatchHeader
 from offsetfs.storage.segments.time_search import FoundRecord, VisibilityFilter, shows_data
 
 READ_UNCOMMITTED: Final = "read_uncommitted"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import islice
 
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.records.batch_header import MAGIC
+from offsetfs.storage.records.format.batch_header import MAGIC
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
 

@@ -6,20 +6,16 @@ ends of the log and for its latest record. Follows UnifiedLog.fetchOffsetByTimes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.partition.damage_registry import OnDamage
+from offsetfs.storage.partition.log_interfaces import ReadableLog
 from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.segments import time_search
 from offsetfs.storage.segments.segment_map import Segments
 
-if TYPE_CHECKING:
-    from offsetfs.storage.partition.log import Log
-
 
 def find_record(
-    log: Log,
+    log: ReadableLog,
     timestamp: int,
     *,
     shows: time_search.VisibilityFilter = time_search.shows_data,
@@ -40,7 +36,7 @@ def find_record(
 
 
 def _find(
-    log: Log,
+    log: ReadableLog,
     segments: Segments,
     timestamp: int,
     shows: time_search.VisibilityFilter,
@@ -65,14 +61,18 @@ def _find(
 
 
 def find_timestamp(
-    log: Log, timestamp: int, *, shows: time_search.VisibilityFilter = time_search.shows_data, nowait: bool = False
+    log: ReadableLog,
+    timestamp: int,
+    *,
+    shows: time_search.VisibilityFilter = time_search.shows_data,
+    nowait: bool = False,
 ) -> tuple[int, int] | None:
     """Return (offset, timestamp) of what `find_record` returns."""
     found = find_record(log, timestamp, shows=shows, nowait=nowait)
     return None if found is None else (found.offset, found.timestamp)
 
 
-def list_offset(log: Log, timestamp: int) -> tuple[int, int] | None:
+def list_offset(log: ReadableLog, timestamp: int) -> tuple[int, int] | None:
     """Return (offset, timestamp) for a time or a mark; the timestamp is -1 where none was asked for, as Kafka's."""
     match timestamp:
         case -1:
@@ -84,7 +84,7 @@ def list_offset(log: Log, timestamp: int) -> tuple[int, int] | None:
     return find_timestamp(log, timestamp) if timestamp >= 0 else None
 
 
-def max_timestamp(log: Log, *, nowait: bool = False) -> tuple[int, int] | None:
+def max_timestamp(log: ReadableLog, *, nowait: bool = False) -> tuple[int, int] | None:
     """Return (offset, timestamp) of the first record with the largest timestamp; None when no record has one.
 
     Where a transaction marker is the latest, or a record below the log start, this walks over all headers.

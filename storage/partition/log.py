@@ -6,7 +6,8 @@ replica. A log that is open for reading beside a broker with followers ends at t
 `log_end_offset` returns where its files end.
 
 Durability: after `append` the records are in the segment file, so they survive a crash of this process. After `flush`
-they are on disk. A write that cannot be undone, or a failed sync, fences the log: no later write is acknowledged.
+they are on disk. A write that cannot be undone, or a failed sync, ends writing to the log: no later write
+is acknowledged.
 
 Changes of the log are in modules of their own, which lock it with `changing`: retention, truncation, replacement (also
 for compaction), record_deletion. Opening after a crash is in recovery, several partitions in directory.
@@ -20,7 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import (
-    LogFenced,
+    LogFailed,
     OffsetOutOfRange,
     ReadOnlyLog,
     RecordTooLarge,
@@ -30,24 +31,23 @@ from offsetfs.storage.errors import (
 )
 from offsetfs.storage.names import OFFSET_MAX, TopicPartition
 from offsetfs.storage.partition import batch_search, list_offsets, record_deletion, replacement, rolling, truncation
+from offsetfs.storage.partition.batch_search import BatchRange
 from offsetfs.storage.partition.damage_registry import DamageRegistry
-from offsetfs.storage.partition.epochs import LeaderEpochCache
 from offsetfs.storage.partition.latest_epoch import latest_epoch
-from offsetfs.storage.partition.log_context import LogContext
-from offsetfs.storage.partition.log_producers import Load, LogProducers
+from offsetfs.storage.partition.log_parts import LogParts
+from offsetfs.storage.partition.log_producers import LogProducers
+from offsetfs.storage.partition.log_state import LogState
 from offsetfs.storage.partition.log_values import Appended as Appended
 from offsetfs.storage.partition.log_values import Damage as Damage
 from offsetfs.storage.partition.log_values import FollowerProtocol
 from offsetfs.storage.partition.producers import ProducerEntry
 from offsetfs.storage.partition.segment_retry import with_retry
 from offsetfs.storage.partition.transactions import Transactions
-from offsetfs.storage.records.batch import Batch, set_append_time, stamp
-from offsetfs.storage.records.batch_builder import SealedBatch
-from offsetfs.storage.records.batch_header import has_producer
+from offsetfs.storage.records.format.batch import Batch, set_append_time, stamp
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch_header import has_producer
 from offsetfs.storage.segments import time_search
-from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import FULL, Segment
-from offsetfs.storage.segments.segment_files import SegmentFiles
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.settings.config import LogConfig
 
@@ -56,44 +56,24 @@ class Log:
     """A partition. Offsets `[log_start_offset, next_offset)` are readable, those below `recovery_point` are on disk."""
 
     def __init__(
-        self,
-        partition: TopicPartition,
-        path: str,
-        config: LogConfig,
-        segments: Segments,
-        pool: FilePool[SegmentFiles],
-        *,
-        log_start_offset: int,
-        next_offset: int,
-        recovery_point: int,
-        epochs: LeaderEpochCache,
-        load_producers: Load,
-        damage: tuple[Damage, ...] = (),
-        read_only: bool = False,
-        unrecovered: Exception | None = None,
-        is_compacted: bool = False,
-        context: LogContext | None = None,
+        self, partition: TopicPartition, path: str, config: LogConfig, state: LogState, parts: LogParts
     ) -> None:
         """Take the result of recovery; use `log_loader.open_log`."""
         self.partition = partition
         self.path = path
         self.config = config
-        self.context = context or LogContext()
+        self.context = parts.context
         self.clock = self.context.clock
-        self.read_only = read_only
-        self.unrecovered = unrecovered
+        self.read_only = parts.read_only
+        self.unrecovered = parts.unrecovered
         """The error of the failed recovery, if the log is read-only in a directory that is open for writing."""
-        self.is_compacted = is_compacted
+        self.is_compacted = parts.is_compacted
         """Whether only the latest record of each key is kept. Then records without a key are refused."""
-        self.log_start_offset = log_start_offset
-        self.next_offset = next_offset
-        self.recovery_point = recovery_point
-        self._damaged_places = DamageRegistry(damage, self.context.on_damage)
-        self.fenced: OSError | None = None
-        self.epochs = epochs
-        self._producers = LogProducers(load_producers)
-        self._pool = pool
-        self._segments = segments
+        self._damaged_places = DamageRegistry(parts.damage, self.context.on_damage)
+        self.failure: OSError | None = None
+        self.epochs = parts.epochs
+        self._producers = LogProducers(parts.load_producers)
+        self._state = state
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
         self._dirty: list[Segment] = []
@@ -105,6 +85,26 @@ class Log:
         """How often records were cut from the end. After a truncation, offsets above it refer to other records."""
         self._follower: FollowerProtocol | None = None
         self.transactions = Transactions(self)
+
+    @property
+    def state(self) -> LogState:
+        """The current state, an immutable value. A reader that needs several of its parts takes it once."""
+        return self._state
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first readable offset."""
+        return self._state.log_start_offset
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._state.next_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which every record is on disk."""
+        return self._state.recovery_point
 
     @property
     def damage(self) -> tuple[Damage, ...]:
@@ -132,29 +132,21 @@ class Log:
         """
         return self._is_deleted or self._is_superseded or (self._follower is not None and self._follower.is_gone)
 
-    def adopt(self, segments: Segments) -> None:
-        """Replace the segment map, because the files changed. The log start moves with its first segment."""
-        self.log_start_offset = max(self.log_start_offset, segments.first.base_offset)
-        same = {id(segment) for segment in self._segments}
-        self._segments = segments
-        self._damaged_places.keep_only(segment.log_path for segment in segments if id(segment) in same)
-        self._dirty = [segment for segment in self._dirty if not segment.is_removed]
-
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Segments:
         """Return the current segment map. It never changes; only the active segment in it grows."""
-        return self._segments
+        return self._state.segments
 
     @property
     def size_bytes(self) -> int:
         """Bytes in all `.log` files."""
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self._state.segments)
 
     @property
     def modified_ns(self) -> int:
         """The modification time of the active log file, in nanoseconds since 1970."""
-        return self._segments.active.modified_ns
+        return self._state.segments.active.modified_ns
 
     @property
     def leader_epoch(self) -> int:
@@ -178,6 +170,18 @@ class Log:
         b"" at the end of the log. Only the first batch is verified; the result never crosses a segment.
         """
         return batch_search.read(self, offset, bytes_max, nowait=nowait)
+
+    def find_range(
+        self, offset: int, bytes_max: int, *, offset_end: int, needs_one: bool = True, nowait: bool = False
+    ) -> BatchRange | None:
+        """Return where whole batches from the one that contains `offset` on are: at most `bytes_max` bytes of them.
+
+        All end below `offset_end`. None if there is none, or without `needs_one` if the first one is larger. Only the
+        first batch is verified; the range never crosses a segment. Raises as `batch_at`.
+        """
+        return batch_search.find_range(
+            self, offset, bytes_max, offset_end=offset_end, needs_one=needs_one, nowait=nowait
+        )
 
     def find_timestamp(
         self, timestamp: int, *, shows: time_search.VisibilityFilter = time_search.shows_data, nowait: bool = False
@@ -233,30 +237,42 @@ class Log:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, sealed: SealedBatch) -> Appended:
+    def append(self, sealed: SealedBatch, *, checks_producer: bool = False) -> Appended:
         """Write one batch at the end: offset and leader epoch are stamped into `sealed.data`, in place.
 
         After return it is in the segment file, visible to every reader, not yet on disk (`flush`). Raises
-        `RecordTooLarge` above `max.message.bytes`, `LogFenced`, `ReadOnlyLog`, `OffsetOutOfRange` where there are no
+        `RecordTooLarge` above `max.message.bytes`, `LogFailed`, `ReadOnlyLog`, `OffsetOutOfRange` where there are no
         offsets any more (a checkpoint lied), or the disk's OSError: then nothing of the batch is in the log. The same
         holds for a MemoryError, after which the batch can be appended again, unless it is of an idempotent producer.
+
+        With `checks_producer`, a batch of an idempotent producer that repeats one of its last five is not appended: the
+        offsets of the first time are returned. Raises `OutOfOrderSequence` or `InvalidProducerEpoch` as Kafka does.
         """
         with self._lock:
             self._check_writable()
+            # Kafka refuses a batch above `segment.bytes` as well (UnifiedLog.append, RecordBatchTooLargeException).
             size_max = min(self.config.max_message_bytes, self.config.segment_bytes)
             if sealed.size > size_max:
                 raise RecordTooLarge(f"a batch of {sealed.size} bytes, at most {size_max} fit", path=self.path)
-            if sealed.count > OFFSET_MAX - self.next_offset:
-                raise OffsetOutOfRange(self.next_offset, self.log_start_offset, OFFSET_MAX, self.path)
-            self._prepare_for_change()
-            base_offset = self.next_offset
+            _, log_start_offset, base_offset, _ = self._state
+            # A checkpoint with 2⁶³−1 once led to a batch at an offset that no reader could ask for.
+            if sealed.count > OFFSET_MAX - base_offset:
+                raise OffsetOutOfRange(base_offset, log_start_offset, OFFSET_MAX, self.path)
+            segment = self._prepare_for_change()
+            if checks_producer and (repeated := self._producers.repeated(sealed)) is not None:
+                return repeated
             timestamp = self._stamp(sealed, base_offset)
             last_offset = base_offset + sealed.count - 1
-            segment = self._segment_for(sealed.size, last_offset, timestamp)
-            is_of_producer, next_offset = has_producer(sealed.data), last_offset + 1
+            if segment.must_roll(sealed.size, last_offset, timestamp):
+                segment = self._roll()
+            # Computed before the write: a MemoryError between the write and the next offset once gave the same offsets
+            # to two batches.
+            is_of_producer = has_producer(sealed.data)
+            segments, log_start_offset, _, recovery_point = self._state
+            state = LogState(segments, log_start_offset, last_offset + 1, recovery_point)
             appended = Appended(base_offset, last_offset, timestamp)
             self._write(segment, sealed, base_offset, timestamp)
-            self.next_offset = next_offset  # nothing is allocated since the batch is in the segment: it counts, or not
+            self._state = state  # nothing is allocated since the batch is in the segment: it counts, or not
             if is_of_producer:
                 self._producers.note(sealed)
             return appended
@@ -275,32 +291,35 @@ class Log:
             raise self.refusal()
         if self._is_deleted:
             raise UnknownPartition("the partition was deleted", path=self.path)
-        if self.fenced is not None:
-            raise LogFenced(f"an earlier write failed: {self.fenced.strerror}", path=self.path)
+        if self.failure is not None:
+            raise LogFailed(f"an earlier write failed: {self.failure.strerror}", path=self.path)
 
-    def _prepare_for_change(self) -> None:
-        """Open the active segment if needed. Remove the clean shutdown file before the first change."""
+    def _prepare_for_change(self) -> Segment:
+        """Return the active segment, opened. Remove the clean shutdown file before the first change."""
+        active = self._state.segments.active
         if self._changed:
-            self._segments.active.activate()
-            return
+            active.activate()
+            return active
         self.context.before_change()
+        # Before the first change, while the files are as the last writer left them: after a clean shutdown without a
+        # snapshot there are no producers, as in Kafka.
         self._producers.know(self)
-        self._segments.active.activate()
+        active.activate()
         if self.epochs.latest is None:
-            self.epochs.assign(max(latest_epoch(self._segments), 0), self.next_offset)
+            # A missing or damaged epoch file must not restart the epochs at 0 behind batches of a later epoch:
+            # consumers would detect a diverged log (KIP-320).
+            self.epochs.assign(max(latest_epoch(self._state.segments), 0), self.next_offset)
         self._changed = True
+        return active
 
     def _stamp(self, sealed: SealedBatch, base_offset: int) -> int:
         stamp(sealed.data, base_offset, self.leader_epoch)
         if self.config.message_timestamp_type != "LogAppendTime":
             return sealed.max_timestamp
         now = self.clock.now_ms()
+        # LogAppendTime: one timestamp for the whole batch, as LogValidator sets it; the checksum is computed again.
         set_append_time(sealed.data, now)
         return now
-
-    def _segment_for(self, batch_size: int, last_offset: int, timestamp: int) -> Segment:
-        active = self._segments.active
-        return self._roll() if active.must_roll(batch_size, last_offset, timestamp) else active
 
     def _write(self, segment: Segment, sealed: SealedBatch, base_offset: int, timestamp: int) -> None:
         size = segment.size
@@ -312,7 +331,7 @@ class Log:
             # The user can solve a full disk, and the log is unchanged. Any other error means that the disk lost a
             # write, or could not undo it.
             if error.errno not in FULL or self._file_size(segment) != size:
-                self.fenced = error
+                self.failure = error
             raise
 
     @staticmethod
@@ -324,21 +343,27 @@ class Log:
 
     def _roll(self) -> Segment:
         """Seal the active segment and create one at the end of the log. On a full disk the log is unchanged."""
-        old = self._segments.active
+        old = self._state.segments.active
+        # The zeros must be gone from disk before the next segment exists: recovery checks only the last segments
+        # (decision 28).
         if old.is_preallocated:
-            with self.fencing():
+            with self.fail_on_error():
                 old.trim()
+        # In a compacted log recovery cannot tell a lost end from a gap of compaction, so the segment is complete on
+        # disk before the next one exists.
         if self.is_compacted:
             rolling.sync_before(self, old)
+        # Readers use an existing index for the whole segment: an abort that was missing in it once showed aborted
+        # records as committed.
         self._index_transactions()
         new = rolling.begin_segment(self, self._producers)
         self._names_dirty = True
         try:
             old.deactivate()
         except OSError as error:
-            self.fenced = error
+            self.failure = error
             raise
-        self._segments = self._segments.plus(new)
+        self._state = self._state.with_segments(self._state.segments.plus(new))
         return new
 
     def _index_transactions(self) -> None:
@@ -351,63 +376,70 @@ class Log:
         """Start a new segment, unless the active one is empty."""
         with self._lock:
             self._check_writable()
-            if self._segments.active.size:
+            if self._state.segments.active.size:
                 self._prepare_for_change()
                 self._roll()
 
     def flush(self) -> None:
         """Sync everything appended before this call; raises `recovery_point`.
 
-        Concurrent callers wait for each other. A failure fences the log: after a failed sync the state on disk is
-        unknown, and a second sync would report success, because the kernel reports a lost page only once.
+        Concurrent callers wait for each other. A failure ends writing to the log: after a failed sync the state on disk
+        is unknown, and a second sync would report success, because the kernel reports a lost page only once.
         """
         with self._flush_lock:
             with self._lock:
-                if self.fenced is not None or self._is_deleted:
+                if self.failure is not None or self._is_deleted:
                     self._check_writable()
+                # Taken before the syncs: records that are appended meanwhile belong to the next flush.
                 target, dirty, names = self.next_offset, self._dirty, self._names_dirty
                 self._dirty, self._names_dirty = [], False
-                self._segments.active.release_preallocation()
+                # Blocks beyond the end are free space that other programs need; they were used for at most one interval
+                # of syncs (decision 22).
+                self._state.segments.active.release_preallocation()
             try:
                 for segment in dirty:
+                    # Outside of the log's lock, so that appends continue while the disk works.
                     segment.sync()
                 if names:
+                    # After the files: a name on disk without the records that were promised under it would be a hole.
                     files.sync_directory(self.path)
             except OSError as error:
                 if error.errno in files.NO_DESCRIPTORS:  # no sync was attempted: a later one covers everything
                     with self._lock:
                         self._dirty, self._names_dirty = [*dirty, *self._dirty], names or self._names_dirty
                 else:
-                    self.fenced = error
+                    self.failure = error
                 raise
             except MemoryError:  # a sync may not have been attempted: a later one covers everything
                 with self._lock:
                     self._dirty, self._names_dirty = [*dirty, *self._dirty], names or self._names_dirty
                 raise
-            self.recovery_point = max(self.recovery_point, target)
+            with self._lock:
+                self._state = self._state.synced_to(target)
 
     def release_preallocation(self) -> None:
         """Release preallocated blocks, because the disk is full and other writers need them."""
-        if self._segments.active.has_preallocation:
+        if self._state.segments.active.has_preallocation:
             with self._lock:
-                self._segments.active.release_preallocation()
+                self._state.segments.active.release_preallocation()
 
     def rest(self) -> bool:
         """Close the files of the active segment until the next append; return whether any were open.
 
         For a process at its limit of open files. Never waits: a log in use stays as it is.
         """
+        # Two logs at their limit of descriptors could otherwise wait for each other's locks.
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            active = self._segments.active
-            if not active.is_active or self.fenced is not None or self._is_deleted:
+            active = self._state.segments.active
+            if not active.is_active or self.failure is not None or self._is_deleted:
                 return False
-            with self.fencing():
+            with self.fail_on_error():
                 active.deactivate()
             return True
         except OSError:
-            return False  # fenced: the next append reports it
+            return False  # the log has failed: the next append reports it
         finally:
             self._lock.release()
 
@@ -422,12 +454,12 @@ class Log:
             yield
 
     @contextlib.contextmanager
-    def fencing(self) -> Iterator[None]:
-        """Fence the log if an OSError is raised in the block, because then the state on disk is unknown."""
+    def fail_on_error(self) -> Iterator[None]:
+        """Mark the log as failed if an OSError is raised in the block, because then the state on disk is unknown."""
         try:
             yield
         except OSError as error:
-            self.fenced = error
+            self.failure = error
             raise
 
     def configure(self, config: LogConfig, *, is_compacted: bool | None = None) -> None:
@@ -435,18 +467,18 @@ class Log:
         with self._lock:
             self.config = config
             self.is_compacted = config.is_compacted if is_compacted is None else is_compacted
-            for segment in self._segments:
+            for segment in self._state.segments:
                 segment.configure(config)
 
     def raise_log_start(self, offset: int) -> None:
         """Raise the log start to `offset`, in memory; the files stay. It never falls and never passes the end."""
         with self._lock:
-            self.log_start_offset = max(self.log_start_offset, min(offset, self.next_offset))
+            self._state = self._state.starting_at(offset)
             try:
                 self.epochs.truncate_from_start(self.log_start_offset)
             except OSError as error:
                 if error.errno not in FULL:  # the next start removes them; an additional epoch misleads no reader
-                    self.fenced = error
+                    self.failure = error
                     raise
 
     def delete_records(self, offset: int) -> int:
@@ -464,16 +496,28 @@ class Log:
         """Empty the log; it begins and continues at `offset`. Durable on return. See truncation."""
         truncation.truncate_fully(self, offset)
 
-    def end_at(self, next_offset: int, segments: Segments) -> None:
-        """Take the result of a truncation. The caller has locked the log."""
+    def publish(self, state: LogState) -> None:
+        """Replace the state. Locked by the caller, who computed `state` from `self.state` under the same lock."""
+        assert self._lock.locked()
+        old = self._state.segments
+        dirty = self._dirty if state.segments is old else _those_in(state.segments, self._dirty)
+        self._state, self._dirty = state, dirty
+        if state.segments is not old:
+            # By identity: a compacted segment has the base offset of the one that it replaces, and its damage is gone.
+            same = {id(segment) for segment in old}
+            self._damaged_places.keep_only(segment.log_path for segment in state.segments if id(segment) in same)
+
+    def publish_truncated(self, state: LogState) -> None:
+        """Replace the state by one with another end, as `publish`; also replace what depends on the records cut off."""
+        assert self._lock.locked()
+        # Readers compare this number, because offsets now stand for other records.
         self.truncations += 1
-        self._segments, self.next_offset, self.recovery_point = segments, next_offset, next_offset
-        self.log_start_offset = max(min(self.log_start_offset, next_offset), segments.first.base_offset)
-        self._dirty = [segment for segment in self._dirty if segments.floor(segment.base_offset) is segment]
+        dirty = _those_in(state.segments, self._dirty)
+        self._state, self._dirty = state, dirty
         self._index_transactions()
         self._producers.know_anew(self)
         if self._changed:
-            segments.active.activate()
+            state.segments.active.activate()
 
     def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
         """Replace segments `old` by `new`, whose files are called `.cleaned`; durable on return. See replacement.
@@ -512,16 +556,16 @@ class Log:
         self._is_deleted, self.path = True, path
 
     def close(self) -> None:
-        """Flush, cut the indexes to their entries, save the producer state. A fenced log is only closed."""
+        """Flush, cut the indexes to their entries, save the producer state. A failed log is only closed."""
         if not self._changed or self._is_deleted:
             return
-        if self.fenced is None:
-            with self._lock, self.fencing():
-                self._segments.active.trim()
+        if self.failure is None:
+            with self._lock, self.fail_on_error():
+                self._state.segments.active.trim()
             self.flush()
             self._index_transactions()
             with self._lock:  # `rest` in another thread must not run meanwhile
-                self._segments.active.deactivate()
+                self._state.segments.active.deactivate()
             self._producers.save(self, sync_name=False)
             files.sync_directory(self.path)
 
@@ -529,8 +573,12 @@ class Log:
         """Assert the invariants between two operations; for tests."""
         assert self.log_start_offset <= self.next_offset and self.recovery_point <= self.next_offset
         expected = 0
-        for segment in self._segments:
+        for segment in self._state.segments:
             assert segment.base_offset >= expected
             segment.check()
             expected = max([segment.base_offset, *(header.next_offset for _, header in segment.headers())])
         assert expected <= self.next_offset
+
+
+def _those_in(segments: Segments, chosen: Sequence[Segment]) -> list[Segment]:
+    return [segment for segment in chosen if segments.floor(segment.base_offset) is segment]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from offsetfs.storage.errors import MalformedBatch, StorageError
 from offsetfs.storage.names import segment_offset_max
 from offsetfs.storage.partition.log_values import Damage
-from offsetfs.storage.records import batch_chain, row_walk
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.format import batch_chain
 from offsetfs.storage.segments import offset_search
 from offsetfs.storage.segments.segment import Segment
 
@@ -28,6 +29,8 @@ def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damag
             for rows in row_walk.sound_rows(log, position, segment.size, offset_min=next_offset):
                 position, next_offset = rows.end, rows.next_offset
         except StorageError as error:
+            # Beyond the recovery point an append may be in progress, or a crash interrupted one. Below it the bytes
+            # were valid on disk once (decision 3).
             if next_offset >= recovery_point:
                 break
             damage = damage or Damage(segment.log_path, position, next_offset, error.reason)
@@ -41,17 +44,17 @@ def readable_end(segment: Segment, recovery_point: int) -> tuple[int, int, Damag
     return position, next_offset, damage
 
 
-def replicated_end(segment: Segment, end: tuple[int, int], high_watermark: int, log_start: int) -> tuple[int, int]:
+def replicated_end(segment: Segment, next_offset: int, high_watermark: int, log_start: int) -> tuple[int, int]:
     """Return (bytes, next offset) of the batches of a segment that lie below a high watermark.
 
-    `end`: bytes and next offset of all its batches. The batch with the log start always counts: offsets below the log
-    start were replicated before they were deleted, and replicas have whole batches.
+    `next_offset`: of all its batches. The segment must end with a valid batch (`readable_end`, `Segment.end_at`). The
+    batch with the log start always counts: offsets below the log start were replicated before they were deleted, and
+    replicas have whole batches.
     """
-    size, next_offset = end
+    size = segment.size
     if next_offset <= high_watermark:
-        return end
-    bound, file_size = max(high_watermark, log_start, segment.base_offset), segment.size
-    segment.size = size
+        return size, next_offset
+    bound = max(high_watermark, log_start, segment.base_offset)
     try:
         position = segment.position_of(bound)
         if position == size:
@@ -59,10 +62,10 @@ def replicated_end(segment: Segment, end: tuple[int, int], high_watermark: int, 
         _, header = next(segment.headers(position))
     except StorageError:
         return 0, segment.base_offset  # the follower's scan reaches the damage
-    finally:
-        segment.size = file_size
     if header.base_offset >= bound:
         return position, bound
+    # Records below the log start were replicated before they were deleted, so the batch that contains it is complete
+    # everywhere.
     if header.base_offset < log_start:
         return position + header.size, header.next_offset
     return position, header.base_offset

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.names import segment_name
+from offsetfs.storage.partition.log_interfaces import ReadableLog
+from offsetfs.storage.partition.log_values import Appended
+from offsetfs.storage.partition.producer_checks import ProducerChecks
 from offsetfs.storage.partition.producers import ABORT, ProducerState, end_marker
-from offsetfs.storage.records.batch import parse_header, read_batch
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import parse_header, read_batch
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch_header import has_producer
 
-if TYPE_CHECKING:
-    from offsetfs.storage.partition.log import Log
-
-Load = Callable[["Log", bool], ProducerState]
+Load = Callable[[ReadableLog, bool], ProducerState]
 """Loads the producers at the end of a log. The flag: whether the log was truncated since it was opened."""
 
 
@@ -31,30 +31,43 @@ class LogProducers:
         self.aborted_from: int | None = None
         """The first offset of an aborted transaction that is not in a transaction index yet."""
         self._load = load
+        self._checks: ProducerChecks | None = None  # made with the first batch that is to be checked
 
-    def know(self, log: Log) -> ProducerState:
+    def know(self, log: ReadableLog) -> ProducerState:
         """Return the state. The first call loads it from the newest snapshot and the batches after it."""
         if self.state is None:
             self.state = self._load(log, False)
         return self.state
 
-    def know_anew(self, log: Log) -> None:
+    def know_anew(self, log: ReadableLog) -> None:
         """Load the state of a truncated log again, and save it: without a snapshot the log would seem to have no
         producers.
         """
         self.state = self._load(log, True)
         self.save(log)
 
+    def repeated(self, sealed: SealedBatch) -> Appended | None:
+        """Return where a batch was appended that repeats one; None if it may be appended. Raises as `checks.check`."""
+        if self.state is None or not has_producer(sealed.data):
+            return None
+        if self._checks is None or self._checks.state is not self.state:
+            self._checks = ProducerChecks(self.state)
+        found = self._checks.check(parse_header(sealed.data))
+        return None if found is None else Appended(found.base_offset, found.last_offset, sealed.max_timestamp)
+
     def note(self, sealed: SealedBatch) -> None:
         """Take note of a batch of a producer, which was appended."""
         if self.state is not None:
             header = parse_header(sealed.data)
             marker = end_marker(read_batch(sealed.data, check=False)) if header.is_control else None
-            self.state.replay(header, marker)
+            if self._checks is not None and self._checks.state is self.state:
+                self._checks.taken(header, marker)
+            else:
+                self.state.replay(header, marker)
             if marker is not None and marker[0] == ABORT and self.aborted_from is None:
                 self.aborted_from = header.base_offset
 
-    def save(self, log: Log, *, sync_name: bool = True) -> None:
+    def save(self, log: ReadableLog, *, sync_name: bool = True) -> None:
         """Write `<next offset>.snapshot`, so that a broker need not read the log to load its producers.
 
         Durable on return; `sync_name` as in `replace_file`.

@@ -6,7 +6,7 @@ Every bulk reader of a log goes through it, so that each of them has the same an
 * compaction, or a conversion of formats: a segment that was replaced before it was opened is read from its replacement,
   from the offset that was reached on. Another process may have replaced it, so the directory is listed before that;
 * retention, or a deletion of records: what was removed before it was opened is lost, see `on_lost`;
-* a deletion of the partition, or a log in its place that another process cut or made anew: the rest is lost.
+* a deletion of the partition, or a log in its place that another process truncated or created again: the rest is lost.
 
 What is open is read to its end, whatever happens to its name: records that were removed meanwhile may still be read.
 
@@ -18,18 +18,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
-from offsetfs.storage.errors import MalformedBatch, OffsetOutOfRange, StorageError, UnknownPartition
+from offsetfs.storage.errors import UNREADABLE, MalformedBatch, OffsetOutOfRange, StorageError, UnknownPartition
 from offsetfs.storage.partition import range_size
 from offsetfs.storage.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED, LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.range_size import Piece
 from offsetfs.storage.partition.segment_retry import SegmentRetry
-from offsetfs.storage.records.batch import MAGIC, Batch
-from offsetfs.storage.records.batch_json import joined_json
-from offsetfs.storage.records.legacy import NO_RUNS
-from offsetfs.storage.records.record import Record
-from offsetfs.storage.records.record_json import line_prefix
-from offsetfs.storage.segments.offset_order import UNREADABLE, misplaced
+from offsetfs.storage.records.format.batch import MAGIC, Batch
+from offsetfs.storage.records.format.legacy import NO_RUNS
+from offsetfs.storage.records.format.record import Record
+from offsetfs.storage.records.json.batch_json import joined_json
+from offsetfs.storage.records.json.record_json import line_prefix
+from offsetfs.storage.segments.offset_order import misplaced
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
 
@@ -99,9 +99,10 @@ class LogReader:
     # --- what is read ------------------------------------------------------------------------------------------------
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the whole batches that reach into the range, checksums verified.
+        """Yield the whole batches that reach into the range, with checksums verified.
 
-        After a segment was replaced by one with other batches, a batch may repeat records: `slices` tells which.
+        After a segment was replaced by one with other batches, a batch may repeat records: `slices` has the range of
+        each.
         """
         for batch, _, _ in self.slices():
             yield batch
@@ -150,6 +151,7 @@ class LogReader:
         """Yield each batch that reaches into the range, and the offsets of it that belong there."""
         log, shows, runs = self._log, None if self._view is None else self._view.shows, self._runs
         on_damage = None if self._on_damage is None else _OncePerPlace(self._on_damage)
+        # Fixed at the beginning, so that a writer beside the reader cannot make the iteration endless.
         offset, stop = self._bounds()
         retry = SegmentRetry(log)
         while offset < stop:
@@ -160,6 +162,8 @@ class LogReader:
                     for batch in segment.batches(segment.reading_position(first), on_damage=on_damage, runs=runs):
                         header = batch.header
                         following = header.next_offset
+                        # A lower last offset than the range begins with: the batch before the start, or one with a
+                        # damaged base offset, which no checksum covers.
                         if following <= first:
                             if offset > first:
                                 self._skip(_misplaced(batch))
@@ -170,6 +174,7 @@ class LogReader:
                             self._skip(error)
                             continue
                         if base_offset >= stop:
+                            # A flipped bit that puts a batch beyond its segment once ended a range without an error.
                             if offset < stop and base_offset >= self._end_of(segment, segments):
                                 self._skip(_misplaced(batch))
                                 continue
@@ -185,8 +190,10 @@ class LogReader:
                             return
                 return
             except OSError as error:
+                # A replaced segment is looked for in a new listing for a second: a swap renames file by file, and a
+                # segment is missing in between (decision 35).
                 if not retry.again(error, segments, offset):
-                    reason = "the partition was deleted or made anew while it was read"
+                    reason = "the partition was deleted or created again while it was read"
                     self._lose(UnknownPartition(reason, path=log.path))
                     return
 

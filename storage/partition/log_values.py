@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,7 @@ class Damage:
     kept: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """The position of an appended batch. `timestamp`: its largest, in milliseconds."""
 
     base_offset: int

@@ -19,7 +19,7 @@ from offsetfs.storage.errors import (
     OutOfOrderSequence,
 )
 from offsetfs.storage.partition.producers import NONE, ProducerEntry, ProducerState
-from offsetfs.storage.records.batch import BatchHeader
+from offsetfs.storage.records.format.batch import BatchHeader
 
 BATCHES_KEPT = 5
 SEQUENCE_MAX = 2**31 - 1

@@ -10,26 +10,24 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import InvalidSnapshot, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.partition.log_interfaces import ReadableLog
 from offsetfs.storage.partition.producers import ProducerState, end_marker
-from offsetfs.storage.records import batch_chain, chain, row_walk
-from offsetfs.storage.records.batch_header import CONTROL_FLAG, TRANSACTIONAL_FLAG
-from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.columns.row_walk import Rows
+from offsetfs.storage.records.format import batch_chain, chain
+from offsetfs.storage.records.format.batch_header import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
-
-if TYPE_CHECKING:
-    from offsetfs.storage.partition.log import Log
 
 _LONG_MAX = 2**63 - 1
 
 
-def load_producers(log: Log, *, clean: bool) -> ProducerState:
+def load_producers(log: ReadableLog, *, clean: bool) -> ProducerState:
     """Return the state of producers at the end of a log; see `load`."""
     return load(log.path, log.snapshot(), log.next_offset, log_start=log.log_start_offset, clean=clean)
 
@@ -49,6 +47,7 @@ def load(path: str, segments: Segments, end: int, *, log_start: int, clean: bool
             continue
     else:
         state, start = ProducerState.empty(), log_start
+        # As ProducerStateManager: a clean shutdown always leaves a snapshot if there are producers.
         if clean and not offsets:
             return state
     for segment in segments.from_floor(start):

@@ -27,7 +27,7 @@ from struct import Struct
 from crc32c import crc32c
 
 from offsetfs.storage.errors import InvalidSnapshot, MalformedBatch
-from offsetfs.storage.records.batch import Batch, BatchHeader
+from offsetfs.storage.records.format.batch import Batch, BatchHeader
 
 NONE = -1
 """The value for no sequence, no offset, no epoch, no open transaction."""

@@ -10,22 +10,18 @@ it are synced first, so that records that are deleted after a crash existed on d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from offsetfs.storage.errors import OffsetOutOfRange, PolicyViolation
-
-if TYPE_CHECKING:
-    from offsetfs.storage.partition.log import Log
+from offsetfs.storage.partition.log_interfaces import ChangeableLog
 
 ALL = -1
 """Instead of an offset: all records."""
 
 
-def delete_records(log: Log, offset: int) -> int:
+def delete_records(log: ChangeableLog, offset: int) -> int:
     """Raise the log start to `offset` (`ALL`: the log end) and return it; a lower offset changes nothing.
 
     Raises `PolicyViolation` unless the topic's `cleanup.policy` contains `delete`, `OffsetOutOfRange` beyond the end,
-    `ReadOnlyLog`, `LogFenced`, OSError.
+    `ReadOnlyLog`, `LogFailed`, OSError.
     """
     if log.read_only:
         raise log.refusal()
@@ -40,10 +36,13 @@ def delete_records(log: Log, offset: int) -> int:
     return log.log_start_offset
 
 
-def raise_log_start(log: Log, start: int) -> None:
+def raise_log_start(log: ChangeableLog, start: int) -> None:
     """Raise the log start to `start`, which is at most the log end; durable on return."""
+    # Otherwise a crash could leave a log start above the end of the log.
     if start > log.recovery_point:
         log.flush()
     log.context.before_change()
+    # On disk before it takes effect: after a kill a reader could see the new start, and a power cut would let it fall
+    # back.
     log.context.save_log_start(start)
     log.raise_log_start(start)

@@ -8,36 +8,34 @@ continue to read it. Follows Kafka's LocalLog.replaceSegments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from offsetfs.storage.errors import SegmentsChanged
 from offsetfs.storage.partition import swap
+from offsetfs.storage.partition.log_interfaces import ChangeableLog
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import LIVE
 from offsetfs.storage.segments.segment_map import Segments
 
-if TYPE_CHECKING:
-    from offsetfs.storage.partition.log import Log
 
-
-def replace_segments(log: Log, new: Sequence[Segment], old: Sequence[Segment]) -> None:
+def replace_segments(log: ChangeableLog, new: Sequence[Segment], old: Sequence[Segment]) -> None:
     """Replace the sealed segments `old` by `new`; durable on return.
 
     The files of `new` are called `.cleaned`, durable with their names, and are live on return. Those of `old` are
     `.deleted`, and unlinked after `file.delete.delay.ms`. `SegmentsChanged` if one of `old` has left the log or become
     its active segment: then nothing was changed. After an OSError, either the log is unchanged and the `.cleaned` files
-    are gone, or it is fenced and the next opening completes the swap.
+    are gone, or it has failed and the next opening completes the swap.
     """
     assert new and old
     with log.changing():
         segments = log.snapshot()
+        # The rewriting took place without a lock, so retention or a truncation may have changed the log since.
         if any(segments.floor(segment.base_offset) is not segment or segment is segments.active for segment in old):
             raise SegmentsChanged("a segment was removed or truncated meanwhile", path=log.path)
         swap.prepare(log.path, [segment.base_offset for segment in new])
-        with log.fencing():
+        with log.fail_on_error():
             _swap(log.path, new, old)
-        log.adopt(Segments([*segments.without(old), *new]))
+        log.publish(log.state.with_segments(Segments([*segments.without(old), *new])))
     segment_names.unlink_later(old, log.context.deletions, log.config.file_delete_delay_ms)
 
 
@@ -47,5 +45,5 @@ def _swap(path: str, new: Sequence[Segment], old: Sequence[Segment]) -> None:
         swap.retire(path, bases, [segment.base_offset for segment in old])
     swap.install(path, bases)
     for segment in new:
-        segment_names.follow(segment, LIVE)
+        segment.follow_rename(LIVE)
         segment.pool.drop(segment)  # its open files have the old paths, which error messages would show

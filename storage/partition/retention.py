@@ -91,6 +91,8 @@ def _count_below(segments: Sequence[Segment], log_start_offset: int) -> int:
 def _count_beyond_size(segments: Sequence[Segment], bytes_max: int) -> int:
     """Count the oldest segments without which the rest is still `bytes_max` bytes long; -1 means no limit."""
     beyond, count = sum(segment.size for segment in segments) - bytes_max, 0
+    # As UnifiedLog.deleteRetentionSizeBreachedSegments: a segment is removed only if the rest is still
+    # `retention.bytes` long.
     while bytes_max >= 0 and count < _removable(segments) and beyond >= segments[count].size:
         beyond -= segments[count].size
         count += 1
@@ -100,6 +102,8 @@ def _count_beyond_size(segments: Sequence[Segment], bytes_max: int) -> int:
 def _count_too_old(segments: Sequence[Segment], age_ms_max: int, now_ms: int) -> int:
     count = 0
     while age_ms_max >= 0 and count < _removable(segments):
+        # By the record's time and not the file's, so that a copied log keeps its age. Kafka uses the largest timestamp
+        # as well.
         if segments[count].reaches_timestamp(now_ms - age_ms_max):
             break
         count += 1
@@ -130,6 +134,8 @@ def sweep(
         with _collecting(failures, partition):
             due[partition] = _decide(directory, partition, now_ms)
     due = {partition: expiry for partition, expiry in due.items() if expiry.segments}
+    # One write of the checkpoint for all logs: a pass over a thousand partitions would otherwise sync it a thousand
+    # times.
     _raise_log_starts(directory, due)
     for partition, expiry in due.items():
         with _collecting(failures, partition):
@@ -163,6 +169,7 @@ def _decide(directory: LogDirectory, partition: TopicPartition, now_ms: int) -> 
         if _rolled(log):
             expiry = expired_segments(log, now_ms, knows_policy=knows_policy)
         expiry = _without_active(expiry, log)
+    # A log start on disk above the records on disk would look like a log that has lost its end.
     if expiry.log_start_offset > log.recovery_point:
         log.flush()
     return expiry
@@ -192,11 +199,11 @@ def _raise_log_starts(directory: LogDirectory, due: Mapping[TopicPartition, Expi
             directory.raise_log_starts({partition: expiry.log_start_offset for partition, expiry in due.items()})
             return
         except OSError as error:
-            if error.errno not in FULL or not any(_make_room(log, segments) for log, segments in waiting):
+            if error.errno not in FULL or not any(_free_space(log, segments) for log, segments in waiting):
                 raise
 
 
-def _make_room(log: Log, segments: list[Segment]) -> bool:
+def _free_space(log: Log, segments: list[Segment]) -> bool:
     """Unlink the oldest of `segments`, the first of `log`, to make space for the checkpoint.
 
     The missing file name implies the new log start, which takes effect once the checkpoint is durable.
@@ -206,9 +213,9 @@ def _make_room(log: Log, segments: list[Segment]) -> bool:
         with log.changing():
             if log.snapshot().first is segment and segment is not log.snapshot().active:
                 segment_names.unlink_at_once(segment)
-                with log.fencing():
+                with log.fail_on_error():
                     files.sync_directory(log.path)
-                log.adopt(log.snapshot().without([segment]))
+                log.publish(log.state.with_segments(log.snapshot().without([segment])))
                 return True
     return False
 
@@ -234,8 +241,8 @@ def take_out_below_start(log: Log) -> list[Segment]:
             return []
         for segment in gone:
             segment_names.remove_from_log(segment)
-        with log.fencing():
+        with log.fail_on_error():
             files.sync_directory(log.path)
-        log.adopt(segments.without(gone))
+        log.publish(log.state.with_segments(segments.without(gone)))
     segment_names.unlink_later(gone, log.context.deletions, log.config.file_delete_delay_ms)
     return gone

@@ -73,6 +73,8 @@ def prepare(directory: str, new: Iterable[int]) -> None:
     bases = sorted(new, reverse=True)
     try:
         for base in bases:
+            # A crash had left `.cleaned` names that were removed later, when a new round had files of the same names:
+            # the old segments would have gone without new ones.
             files.status(os.path.join(directory, segment_name(base, ".log" + CLEANED)))
         for base in bases:
             _rename(directory, base, _ORDER, CLEANED, SWAP)
@@ -106,6 +108,7 @@ def retire(directory: str, new: Iterable[int], old: Iterable[int]) -> list[str]:
     """
     kept, deleted = set(new), list[str]()
     for base in sorted(old):
+        # The snapshot of a base offset that stays describes the producers before it, which compaction does not change.
         suffixes = (*_ORDER, *MAP_SUFFIXES) if base in kept else (*_ORDER, *MAP_SUFFIXES, _SNAPSHOT)
         deleted += _rename(directory, base, suffixes, "", _removed_ending(directory, base))
     files.sync_directory(directory)

@@ -23,23 +23,20 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex, InvalidSnapshot, StorageError, WouldBlock
 from offsetfs.storage.files import File
 from offsetfs.storage.names import parse_segment_name, segment_name
+from offsetfs.storage.partition.log_interfaces import ReadableLog
 from offsetfs.storage.partition.producers import ABORT, COMMIT, NONE, ProducerState, end_marker
-from offsetfs.storage.records import row_walk
-from offsetfs.storage.records.batch import Batch, BatchHeader, read_batch
-from offsetfs.storage.records.batch_header import TRANSACTIONAL_FLAG
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.format.batch import Batch, BatchHeader, read_batch
+from offsetfs.storage.records.format.batch_header import TRANSACTIONAL_FLAG
 from offsetfs.storage.segments import segment_indexes
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.segments.transaction_index import SUFFIX, AbortedTransaction, TransactionIndex
-
-if TYPE_CHECKING:
-    from offsetfs.storage.partition.log import Log
 
 SEGMENTS_KEPT_MAX = 128
 """The number of segments whose transactions are cached. Limits memory for a log with ten thousand segments."""
@@ -51,7 +48,7 @@ NOWAIT_BYTES_MAX = 1 << 20
 class Transactions:
     """The transactions of one log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: ReadableLog) -> None:
         self._log = log
         self._known: OrderedDict[int, SegmentTransactions] = OrderedDict()
         self._lock = Lock()
@@ -143,6 +140,8 @@ class Transactions:
         later = (each for each in segments.from_floor(segment.base_offset) if each.base_offset > segment.base_offset)
         following = next(later, None)
         end = self._log.next_offset if following is None else following.base_offset
+        # Beyond the recovery point the index or the snapshot may be from before a crash, and aborted records would be
+        # shown as committed.
         found = self._last_snapshot(segment.base_offset, min(end, self._log.recovery_point))
         if found is None:
             return None
@@ -155,6 +154,7 @@ class Transactions:
         if not index.entries or index.entries[-1].last_offset >= end:
             return None
         aborted = [entry for entry in index.entries if entry.last_offset < offset]
+        # The index has no checksum. An entry without a marker in the log would hide committed records.
         if not all(_has_marker(segment, entry) for entry in aborted):
             return None
         position = segment.size if following is not None and offset == end else segment.position_of(offset)
@@ -251,6 +251,7 @@ class SegmentTransactions:
         Otherwise a damaged header could seem to open a transaction, which would hide all later records.
         """
         producer_id = header.producer_id
+        # Only the first batch and the marker of a transaction matter, so the batches between are not read.
         if (producer_id in self.open) != header.is_control:
             return  # continues a transaction, or ends none
         try:
@@ -265,6 +266,8 @@ class SegmentTransactions:
         elif marker is not None and marker[0] in (ABORT, COMMIT):
             first = self.open.pop(producer_id)
             if marker[0] == ABORT:
+                # As ProducerStateManager.completeTxn: the last stable offset after the marker, which shows a consumer
+                # how far the index must be read.
                 stable = min(self.open.values(), default=header.next_offset)
                 self._add(AbortedTransaction(producer_id, first, header.base_offset, stable))
         self.first_open = min(self.open.values(), default=None)

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex, OffsetOutOfRange
 from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name, segment_name
 from offsetfs.storage.partition import cut_tail, log_end
+from offsetfs.storage.partition.log_interfaces import ChangeableLog
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.segment import Segment
@@ -31,15 +31,12 @@ from offsetfs.storage.segments.segment_map import Segments
 from offsetfs.storage.segments.time_index import TimeIndex
 from offsetfs.storage.segments.transaction_index import SUFFIX, TransactionIndex
 
-if TYPE_CHECKING:
-    from offsetfs.storage.partition.log import Log
 
-
-def truncate_to(log: Log, offset: int) -> bool:
+def truncate_to(log: ChangeableLog, offset: int) -> bool:
     """Truncate the records from `offset` on; return whether there were any. Durable on return.
 
     If the log begins above `offset`, it is emptied and begins there. Raises `OffsetOutOfRange` below 0, `ReadOnlyLog`,
-    `LogFenced`; OSError before anything was cut (a full disk); later errors fence the log.
+    `LogFailed`; OSError before anything was cut (a full disk); later errors end writing to the log.
     """
     if offset < 0:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)
@@ -55,7 +52,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     return True
 
 
-def truncate_fully(log: Log, offset: int) -> None:
+def truncate_fully(log: ChangeableLog, offset: int) -> None:
     """Empty the log; it begins and continues at `offset`. Durable on return; raises as `truncate_to`."""
     if offset < 0:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)
@@ -63,48 +60,55 @@ def truncate_fully(log: Log, offset: int) -> None:
         _empty(log, offset)
 
 
-def _cut(log: Log, offset: int) -> None:
+def _cut(log: ChangeableLog, offset: int) -> None:
     segments = log.snapshot()
     last = segments.floor(offset)
     assert last is not None
     position = last.position_of(offset)
     if position < last.size:
         cut_tail.keep(last, position)
+    # Before any file is changed: after a failed truncation, a later checkpoint once wrote a recovery point beyond the
+    # cut, and the log continued behind a hole.
     log.context.cut_checkpoints(offset, last.base_offset)
     later = [segment for segment in segments if segment.base_offset > last.base_offset]
-    with log.fencing():
+    with log.fail_on_error():
         segments.active.deactivate()
         _take_out(log, later)
         _remove_snapshots(log.path, offset + 1)
         cut = _cut_segment(last, position, offset)
         _cut_epochs(log, cut_from=offset, next_offset=offset)
+        # A cut inside a batch ends in a new segment at `offset`. Otherwise recovery would take what is appended there,
+        # and lost in a power cut, for damage below the recovery point.
         left = segments.without(later).plus(cut)
-        log.end_at(offset, left if log_end.end_of_chain(cut) == offset else left.plus(_begin(log, offset)))
+        if log_end.end_of_chain(cut) != offset:
+            left = left.plus(_begin(log, offset))
+        log.publish_truncated(log.state.truncated_to(offset, left))
 
 
-def _empty(log: Log, offset: int) -> None:
+def _empty(log: ChangeableLog, offset: int) -> None:
     segments = log.snapshot()
-    with log.fencing():
+    with log.fail_on_error():
         segments.active.deactivate()
         _take_out(log, segments.values())
         _remove_snapshots(log.path, 0)
+        # The latest epoch stays with the empty log: a log that lost it stamped later batches with an older epoch.
         _cut_epochs(log, cut_from=0, next_offset=offset)
         log.context.restart_checkpoints(offset)
-        log.end_at(offset, Segments([_begin(log, offset)]))
+        log.publish_truncated(log.state.truncated_to(offset, Segments([_begin(log, offset)])))
 
 
-def _begin(log: Log, offset: int) -> Segment:
+def _begin(log: ChangeableLog, offset: int) -> Segment:
     """Create an empty segment at `offset`. Durable on return."""
     segment = Segment.create(log.path, offset, log.config, log.snapshot().active.pool, clock=log.clock)
     files.sync_directory(log.path)
     return segment
 
 
-def _cut_epochs(log: Log, *, cut_from: int, next_offset: int) -> None:
+def _cut_epochs(log: ChangeableLog, *, cut_from: int, next_offset: int) -> None:
     log.epochs.truncate_from_end(cut_from, next_offset=next_offset)
 
 
-def _take_out(log: Log, segments: Sequence[Segment]) -> None:
+def _take_out(log: ChangeableLog, segments: Sequence[Segment]) -> None:
     """Rename segments to `.deleted`, the latest first, so that a crash leaves no gap in the log."""
     for segment in reversed(segments):
         segment_names.remove_from_log(segment)
@@ -118,7 +122,7 @@ def _cut_segment(segment: Segment, position: int, offset: int) -> Segment:
     It is another object, because readers of the old one use positions that are gone.
     """
     with segment.names_lock:
-        segment.read_only = True  # readers of the old object must not replace the new indexes
+        segment.make_read_only()  # readers of the old object must not replace the new indexes
     _cut_index_files(segment, offset)
     with files.opened(segment.log_path, writable=True) as log:
         log.truncate(position)

@@ -25,7 +25,8 @@ from offsetfs.storage import files
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name
 from offsetfs.storage.partition.swap import CLEANED, SWAP
-from offsetfs.storage.records import chain, row_walk
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.format import chain
 from offsetfs.storage.segments import removed_names
 
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex", *MAP_SUFFIXES)
@@ -87,16 +88,21 @@ def pending_swaps(path: str, parsed: SegmentFileNames | None = None) -> PendingS
     damaged `.swap` file does not replace them.
     """
     parsed = parse_segment_names(files.names(path)) if parsed is None else parsed
+    # As Kafka's LogLoader: a `.cleaned` file says that the renames to `.swap` had not finished, so the `.swap` files at
+    # or above it are undone.
     cleaned_min = min((base for _, base, suffix in parsed if suffix in _ending(CLEANED)), default=None)
     swaps = [each for each in parsed if each[2] in _ending(SWAP)]
     undone = [name for name, base, _ in swaps if cleaned_min is not None and base >= cleaned_min]
     ready = [each for each in swaps if each[0] not in undone]
+    # A damaged `.swap` file once replaced sound segments that were still there. If a replaced segment is gone already,
+    # the `.swap` file is the only copy.
     if not _is_begun(parsed, ready) and not all(_is_sound(path, *each) for each in ready):
         undone, ready = [name for name, _, _ in swaps], []
     return PendingSwaps(
         undone=undone,
         replaced=_replaced(path, parsed, [(name, base) for name, base, suffix in ready if suffix == ".log" + SWAP]),
         garbage=[name for name, _, suffix in parsed if suffix in _ending(CLEANED) or _is_removed(suffix)],
+        # The log first, as in Kafka: an index without a log is garbage, a log without an index is complete.
         renamed=[name for name, _, _ in sorted(ready, key=lambda each: (each[1], each[2] != ".log" + SWAP))],
     )
 
@@ -224,6 +230,8 @@ def stray_snapshots(parsed: SegmentFileNames, *, offset_max: int | None = None) 
     snapshots = [(base, name) for name, base, suffix in parsed if suffix == ".snapshot"]
     beyond = [(base, name) for base, name in snapshots if offset_max is not None and base > offset_max]
     strays = sorted(each for each in snapshots if each[0] not in bases and each not in beyond)
+    # As ProducerStateManager.removeStraySnapshots: the newest snapshot, from the last close, lies above the base offset
+    # of the last segment.
     if strays and strays[-1][0] > max(bases, default=-1):
         strays.pop()
     return [name for _, name in [*beyond, *strays]]

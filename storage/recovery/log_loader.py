@@ -24,6 +24,8 @@ from offsetfs.storage.partition.follower import LogFollower
 from offsetfs.storage.partition.log import Damage, Log
 from offsetfs.storage.partition.log_context import LogContext
 from offsetfs.storage.partition.log_end import end_of_chain, readable_end, replicated_end
+from offsetfs.storage.partition.log_parts import LogParts
+from offsetfs.storage.partition.log_state import LogState
 from offsetfs.storage.partition.producer_loading import load_producers
 from offsetfs.storage.recovery import leftover_files, overflow
 from offsetfs.storage.recovery.recovery import OnBytes, Recovery
@@ -94,6 +96,8 @@ def open_log(partition: TopicPartition, path: str, options: OpenOptions) -> Log:
     """
     try:
         return _open(partition, path, options)
+    # One damaged partition must not keep the others from being opened: a file called `09223372036854775708.log` once
+    # stopped every writer with an OverflowError.
     except _UNFORESEEN_ERRORS as error:
         raise UnreadableLog(f"cannot be opened: {error!r}", path=path) from error
 
@@ -107,17 +111,16 @@ def _open(partition: TopicPartition, path: str, options: OpenOptions) -> Log:
             damage.append(Damage(path, 0, content.next_offset, f"read only, not recovered: {options.unrecovered}"))
     else:
         content, context = _load(path, epochs, options)
+        # Before: a log that lost its end at a batch boundary assigned the lost offsets again without a report.
         content = _advance_past_used_offsets(content, options)
     first = content.segments.first.base_offset
-    log = Log(
-        partition,
-        path,
-        options.config,
+    state = LogState(
         content.segments,
-        options.pool,
         log_start_offset=min(max(options.log_start(), first), content.next_offset),
         next_offset=content.next_offset,
         recovery_point=min(options.recovery_point, content.next_offset) if options.read_only else content.next_offset,
+    )
+    parts = LogParts(
         epochs=epochs,
         load_producers=lambda log, was_cut: load_producers(log, clean=options.clean and not was_cut),
         damage=tuple(damage + content.damage),
@@ -126,6 +129,7 @@ def _open(partition: TopicPartition, path: str, options: OpenOptions) -> Log:
         is_compacted=options.is_compacted,
         context=context,
     )
+    log = Log(partition, path, options.config, state, parts)
     if options.read_only:
         log.follow(LogFollower(log, options.log_start, high_watermark=options.high_watermark))
     if content.has_transactions:
@@ -140,6 +144,7 @@ def _load(path: str, epochs: LeaderEpochCache, options: OpenOptions) -> tuple[_L
     """Return the content of the log for a writer, and the context of the log."""
     present = leftover_files.parse_segment_names(files.names(path))
     swaps = leftover_files.pending_swaps(path, present)
+    # Garbage alone is no change: a directory that is opened and not written to stays as it was (decision 1).
     if swaps.is_swap or not options.clean:
         options.context.before_change()
         leftover_files.finish_swaps(path)
@@ -234,6 +239,7 @@ def belongs_to_partition(name: str) -> bool:
 
 def _read(path: str, options: OpenOptions) -> _LoadedSegments:
     """Return the content of the log for a reader."""
+    # Read before the files: the watermark only rises, so everything below it is on disk when the files are read.
     high_watermark = options.high_watermark()
     segments = _readable_segments(path, options)
     if high_watermark is not None:
@@ -241,9 +247,10 @@ def _read(path: str, options: OpenOptions) -> _LoadedSegments:
         segments = Segments(shown or [segments.first])
     active = segments.active
     size, next_offset, damaged = readable_end(active, options.recovery_point)
+    active.end_at(size)
     if high_watermark is not None:
-        size, next_offset = replicated_end(active, (size, next_offset), high_watermark, options.log_start())
-    active.size = size
+        size, next_offset = replicated_end(active, next_offset, high_watermark, options.log_start())
+        active.end_at(size)
     return _LoadedSegments(segments, next_offset, [*_find_gaps(segments, options), *([damaged] if damaged else [])])
 
 
@@ -254,6 +261,7 @@ def _find_gaps(segments: Segments, options: OpenOptions) -> list[Damage]:
     reader shows them and reports the gap, if a checkpoint of ours says from where on compaction leaves no gaps. Because
     kernels write dirty pages within a minute, only the last segments are checked.
     """
+    # Only our own checkpoint proves that a gap above it is a loss; a broker's cleaner leaves gaps anywhere.
     if options.clean or options.is_brokers or not options.has_recovery_point:
         return []
     checked = list(segments.from_floor(options.recovery_point))[-_SEGMENTS_CHECKED_MAX:]
@@ -271,6 +279,7 @@ def _find_gaps(segments: Segments, options: OpenOptions) -> list[Damage]:
 
 def _readable_segments(path: str, options: OpenOptions) -> Segments:
     """Return the segments of the log as if a swap in progress, or one interrupted by a crash, were complete."""
+    # A running broker renames between our listing and our stat.
     for looks_left in reversed(range(_LISTING_RETRIES_MAX)):
         try:
             segments = [_readable_segment(path, base, name, options) for base, name in _readable_logs(path).items()]
@@ -294,12 +303,18 @@ def _readable_logs(path: str) -> dict[int, str]:
 
 
 def _readable_segment(path: str, base: int, name: str, options: OpenOptions) -> Segment:
-    status = files.status(os.path.join(path, name))
-    segment = Segment(
-        path, base, options.config, options.pool, size=status.st_size, read_only=True, inode=status.st_ino
+    log_path = os.path.join(path, name)
+    status = files.status(log_path)
+    return Segment(
+        path,
+        base,
+        options.config,
+        options.pool,
+        size=status.st_size,
+        read_only=True,
+        inode=status.st_ino,
+        log_path=log_path,
     )
-    segment.log_path = os.path.join(path, name)
-    return segment
 
 
 def _epochs(path: str, damage: list[Damage]) -> LeaderEpochCache:

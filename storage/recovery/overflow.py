@@ -26,7 +26,8 @@ from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition import swap
 from offsetfs.storage.partition.log_end import end_of_chain
-from offsetfs.storage.records import chain, row_walk
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.format import chain
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.segments.segment_indexes import IndexBuilder
@@ -79,6 +80,8 @@ def is_overflowed(segment: Segment, next_base_offset: int | None) -> bool:
                 beyond += sum(_exceeds(segment, end) for end in rows.next_offsets())
     except StorageError:
         return False
+    # A single batch too high at the end of the log is more likely a flipped bit than an overflow: no next segment
+    # contradicts it.
     return beyond > (1 if next_base_offset is None else 0)
 
 
@@ -91,6 +94,7 @@ def split(segment: Segment) -> list[str]:
     """
     parts = _parts(segment)
     bases = [part.base_offset for part in parts]
+    # Retention uses the time of the file where records have no timestamp.
     modified_ns = files.status(segment.log_path).st_mtime_ns
     try:
         with files.opened(segment.log_path) as log:

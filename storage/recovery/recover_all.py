@@ -36,7 +36,7 @@ class RecoveryProgress:
     """The partition that advanced last."""
 
 
-OnProgress = Callable[[RecoveryProgress], None]
+OnRecovery = Callable[[RecoveryProgress], None]
 """Called when a partition begins, after every few megabytes of it, and when it ends; by one thread at a time."""
 
 Recover = Callable[[TopicPartition, OnBytes], None]
@@ -47,7 +47,7 @@ class RecoveryAborted(Exception):
 
 
 def recover_all(
-    sizes: Mapping[TopicPartition, int], recover: Recover, *, threads: int, on_progress: OnProgress | None = None
+    sizes: Mapping[TopicPartition, int], recover: Recover, *, threads: int, on_progress: OnRecovery | None = None
 ) -> dict[TopicPartition, Exception]:
     """Call `recover` for each partition in `sizes`, a map to the bytes to verify; return the failed partitions.
 
@@ -96,8 +96,9 @@ def _next_of(waiting: deque[TopicPartition]) -> TopicPartition | None:
 class _RecoveryWork:
     """The shared state of the worker threads: pending partitions and progress."""
 
-    def __init__(self, sizes: Mapping[TopicPartition, int], recover: Recover, on_progress: OnProgress | None) -> None:
+    def __init__(self, sizes: Mapping[TopicPartition, int], recover: Recover, on_progress: OnRecovery | None) -> None:
         self.failed: dict[TopicPartition, Exception] = {}
+        # The largest first, so that no thread begins the longest log when the others have finished.
         self.order = sorted(sizes, key=lambda partition: (-sizes[partition], partition))
         self._sizes = sizes
         self._recover = recover

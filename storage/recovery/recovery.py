@@ -26,16 +26,16 @@ import os
 from collections.abc import Callable
 
 from offsetfs.storage import files
-from offsetfs.storage.counted import counted
-from offsetfs.storage.errors import OffsetBeyondSegment, StorageError
+from offsetfs.storage.errors import OffsetBeyondSegment, StorageError, counted
 from offsetfs.storage.files import File
 from offsetfs.storage.partition import cut_tail, producer_loading
 from offsetfs.storage.partition.epochs import LeaderEpochCache
 from offsetfs.storage.partition.log import Damage
 from offsetfs.storage.partition.producers import ProducerState
-from offsetfs.storage.records import batch_chain, chain, row_walk
-from offsetfs.storage.records.batch_header import TRANSACTIONAL_FLAG
-from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.columns.row_walk import Rows
+from offsetfs.storage.records.format import batch_chain, chain
+from offsetfs.storage.records.format.batch_header import TRANSACTIONAL_FLAG
 from offsetfs.storage.recovery import leftover_files, overflow
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_indexes import IndexBuilder
@@ -84,7 +84,11 @@ class Recovery:
         """Verify everything from the recovery point on. The result is durable on return."""
         self._load_producers()
         last: Segment | None = None
+        # Everything below is on disk since the last checkpoint (Kafka's LogLoader.recoverLog begins at the same
+        # segment).
         for segment in self.segments.from_floor(self._recovery_point):
+            # ext4 may write a newer file before the end of an older one: a power cut then leaves whole segments behind
+            # a hole.
             if last is not None and self._is_after_gap(segment):
                 self._set_aside_after(last, f"offsets {self.next_offset} to {segment.base_offset - 1} are missing")
                 break
@@ -127,8 +131,11 @@ class Recovery:
                 position, error = self._verify(segment, log, position, builder)
                 if error is None:
                     break
+                # KAFKA-6264: old cleaners merged segments beyond 2³¹ offsets. Cutting there would lose valid records.
                 if isinstance(error, OffsetBeyondSegment) and self._split(segment):
                     return True
+                # Only here data is removed: beyond the recovery point an interrupted write explains the invalid batch
+                # (decision 3).
                 if self.next_offset >= self._recovery_point:
                     self._cut(segment, log, position, error.reason)
                     is_cut = True
@@ -203,7 +210,7 @@ class Recovery:
         )
         if following == segment.size:  # never reuse offsets that were assigned before the crash
             self.next_offset = max(self.next_offset, self._recovery_point)
-            segment.has_torn_tail = True
+            segment.mark_torn_tail()
         return following
 
     # --- what does not stay ------------------------------------------------------------------------------------------
@@ -226,7 +233,7 @@ class Recovery:
         # The names of the copy and of the segments set aside must be on disk before the bytes are gone.
         files.sync_directory(self._directory)
         log.truncate(position)
-        segment.size = position
+        segment.end_at(position)
 
     def _set_aside_after(self, last: Segment, reason: str) -> None:
         """Move the segments after `last` out of the log, the last one first, so that a crash leaves no gap before any
@@ -265,5 +272,6 @@ class Recovery:
     def _save_producers(self, offset: int) -> None:
         """Write the snapshot at `offset`, unless it exists. No snapshot is written at the start of the log."""
         state = self._producers
+        # At the start of the log there are no producers yet, and Kafka writes no empty snapshot.
         if state is not None and (state.entries or offset > self.segments.first.base_offset):
             producer_loading.save(self._directory, offset, state, sync_name=False)

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from offsetfs.storage import checkpoint, files
-from offsetfs.storage.counted import counted
-from offsetfs.storage.errors import InvalidCheckpoint, OffsetBeyondSegment, StorageError
+from offsetfs.storage.errors import InvalidCheckpoint, OffsetBeyondSegment, StorageError, counted
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition import cut_tail
-from offsetfs.storage.records import batch_chain, chain, row_walk
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.format import batch_chain, chain
 from offsetfs.storage.recovery import leftover_files, overflow
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
@@ -102,6 +102,7 @@ class RecoveryPlan:
                     position = batch_chain.next_sound(
                         log, position, size, offset_min=self.next_offset, offset_max=offset_max
                     )
+                    # As `Recovery` does: offsets below the recovery point are never assigned again.
                     if position == size:
                         self.next_offset = max(self.next_offset, self._recovery_point)
         return False
@@ -127,8 +128,9 @@ class RecoveryPlan:
 
     def _splits(self, base: int, next_base_offset: int | None) -> bool:
         pool: FilePool[SegmentFiles] = FilePool(1)
-        segment = Segment(self._path, base, DEFAULTS, pool, size=files.status(self._logs[base]).st_size, read_only=True)
-        segment.log_path = self._logs[base]
+        log_path = self._logs[base]
+        size = files.status(log_path).st_size
+        segment = Segment(self._path, base, DEFAULTS, pool, size=size, read_only=True, log_path=log_path)
         if not overflow.is_overflowed(segment, next_base_offset):
             return False
         self._on_step("split", segment_name(base, ".log"), overflow.MEANING)

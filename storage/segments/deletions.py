@@ -32,6 +32,7 @@ class Deletions:
 
     def add(self, remove: Callable[[], None], delay_ms: int) -> None:
         """Call `remove` after `delay_ms` milliseconds, in a call of `run_due`."""
+        # The monotonic clock: a step of the time of day must not shorten the time that readers have.
         due = self._clock.monotonic() + delay_ms / 1000
         with self._lock:
             heapq.heappush(self._heap, (due, next(self._numbers), remove))

@@ -55,6 +55,8 @@ class IndexFile:
         self.writable = writable
         self.followed = followed
         length = file.size()
+        # As AbstractIndex.sanityCheck: half an entry at the end once stayed, and after a power loss the log accepted no
+        # records.
         if length % entry.size or length > I32_MAX:
             reason = f"{length} bytes are no whole number of {entry.size}-byte entries, or above {I32_MAX}"
             raise CorruptIndex(reason, path=file.path)
@@ -97,6 +99,7 @@ class IndexFile:
         The block is followed by up to two more entries. Returns the first block if all first fields are larger than
         `key`.
         """
+        # Two passes: the cached keys may be stale beside a broker, and then the block does not hold the key.
         data, count, is_sound = self._read_block(key, self.count)
         if not is_sound:
             self._first_keys = array("q")
@@ -193,6 +196,7 @@ class IndexFile:
 
         In a complete entry, other than the first, neither field is 0. In a file without a writer this is damage.
         """
+        # `verify` beside a broker once reported an entry as damaged whose second field was not stored yet.
         if not self.followed or number < 1:
             return False
         entry = self.file.read(number * self.entry.size, self.entry.size)
@@ -218,6 +222,7 @@ class IndexFile:
         stale = self._count - count
         if stale > 0:
             self._count = count
+            # Zeros instead of a shorter file, because a reader may have the file open and expects its length.
             self.file.write(count * self.entry.size, bytes(stale * self.entry.size))
             self._first_keys = array("q")
 
@@ -231,6 +236,7 @@ class IndexFile:
     def preallocate(self) -> None:
         """Extend the file to `bytes_max` as a sparse file, as Kafka does for the active segment."""
         assert self.writable
+        # Sparse: allocated, the indexes of ten thousand partitions would take 200 GB (decision 2).
         self.file.truncate(max(self.count_max, self._count) * self.entry.size)
 
     def trim(self) -> None:

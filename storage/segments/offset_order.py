@@ -17,18 +17,13 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 from offsetfs.storage.errors import (
-    CorruptBatch,
-    DecompressionLimit,
+    UNREADABLE,
     MalformedBatch,
     StorageError,
-    UnsupportedFormat,
 )
 from offsetfs.storage.files import File
-from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import Batch
-
-UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
-"""The errors of a batch that is damaged or cannot be read."""
+from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.format.batch import Batch
 
 _NEIGHBOURS = 32
 """The number of batches before the offset that are compared. Bounds memory and time, however sparse the index is."""
@@ -154,6 +149,7 @@ def consistent_offsets(bounds: Sequence[tuple[int, int]], offset_min: int, offse
     end = 2**63 if offset_end is None else offset_end
     possible = [place for place, (base, last) in enumerate(bounds) if offset_min <= base <= last < end]
     joins = sum(last + 1 == base for (_, last), (base, _) in pairwise(bounds))
+    # In a log without compaction the next batch begins where the last one ends; a wrong offset rarely does.
     bonus = 1 if 2 * joins >= len(bounds) - 1 else 0
     ending: dict[int, _Row] = {}
     for place in possible:
@@ -164,6 +160,7 @@ def consistent_offsets(bounds: Sequence[tuple[int, int]], offset_min: int, offse
                 longer = ending[earlier].weight + 2 + bonus * (bounds[earlier][1] + 1 == base)
                 row = row.or_better(_Row(longer, ending[earlier].sure | {place}))
         ending[place] = row
+    # The lower end wins: most bits of an offset are high ones, so a flipped bit usually makes it larger.
     best = max(((row.weight, -bounds[place][1]) for place, row in ending.items()), default=None)
     sure = [row.sure for place, row in ending.items() if (row.weight, -bounds[place][1]) == best]
     accepted = frozenset[int]().union(*sure[:1]).intersection(*sure)

@@ -10,23 +10,20 @@ look-ups here take one read.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from offsetfs.storage.errors import MalformedBatch, UnsupportedFormat, WouldBlock
+from offsetfs.storage.errors import UNREADABLE, MalformedBatch, UnsupportedFormat, WouldBlock
 from offsetfs.storage.files import File
-from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import HEADER_SIZE, Batch, BatchHeader
+from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.format.batch import HEADER_SIZE, Batch, BatchHeader
 from offsetfs.storage.segments import offset_order
-
-if TYPE_CHECKING:
-    from offsetfs.storage.segments.segment import Segment
-    from offsetfs.storage.segments.segment_files import SegmentFiles
+from offsetfs.storage.segments.segment_interfaces import SearchableSegment, SegmentFiles
 
 OFFSET_SIZE = 8
 OFFSET_END = 2**63
 
 
-def find(segment: Segment, offset: int, *, offset_end: int | None = None, nowait: bool = False) -> Batch | None:
+def find(
+    segment: SearchableSegment, offset: int, *, offset_end: int | None = None, nowait: bool = False
+) -> Batch | None:
     """Return the first batch whose last offset is ≥ `offset`, with its checksum verified; see `Segment.find`."""
     opened = segment.open_files(nowait=nowait)
     direct = _find_directly(segment, opened, offset, offset_end, nowait)
@@ -35,7 +32,7 @@ def find(segment: Segment, offset: int, *, offset_end: int | None = None, nowait
     position = floor_position(segment, opened, offset, nowait)
     try:
         return _walk_to(segment, opened.log, position, offset, offset_end, nowait)
-    except offset_order.UNREADABLE:
+    except UNREADABLE:
         if nowait:
             raise WouldBlock("the search must skip damage", path=segment.log_path) from None
     entry_offset, _ = opened.index.lookup(offset)
@@ -46,7 +43,7 @@ def find(segment: Segment, offset: int, *, offset_end: int | None = None, nowait
 
 
 def _find_directly(
-    segment: Segment, opened: SegmentFiles, offset: int, offset_end: int | None, nowait: bool
+    segment: SearchableSegment, opened: SegmentFiles, offset: int, offset_end: int | None, nowait: bool
 ) -> Batch | None:
     """Return the batch of an index entry that holds `offset`: the entry's own offset, or one in a large batch.
 
@@ -56,16 +53,19 @@ def _find_directly(
     batches. None means that the slow search is needed.
     """
     entries = opened.index.around(offset)
+    # An entry for the offset itself, or a large batch between two entries, needs one read instead of an index look-up,
+    # a scan and a read.
     if entries[0][0] != offset or entries[0][1] <= 0:
         before = entries.pop(0)[1]
         if not entries or entries[0][1] - before < 2 * segment.config.index_interval_bytes or entries[0][1] <= 0:
             return None
     last_offset, position = entries[0]
-    room = max(entries[1][1] - position, HEADER_SIZE) if len(entries) > 1 else batch_chain.PROBE_BYTES
-    block_bytes = min(room + OFFSET_SIZE, batch_chain.PROBE_BYTES)
+    space = max(entries[1][1] - position, HEADER_SIZE) if len(entries) > 1 else batch_chain.PROBE_BYTES
+    block_bytes = min(space + OFFSET_SIZE, batch_chain.PROBE_BYTES)
     try:
         header, seen = batch_chain.header_at(opened.log, position, segment.size, block_bytes, nowait=nowait)
         holds = header.base_offset <= offset <= header.last_offset == last_offset and not header.is_wrapper
+        # No checksum covers the base offset: a flipped bit there would return another batch for this offset.
         if holds and ends_in_order(segment, opened.log, position, header, seen, offset_end, nowait):
             return batch_chain.load(opened.log, position, header, seen, nowait=nowait)
     except (MalformedBatch, UnsupportedFormat):
@@ -74,7 +74,7 @@ def _find_directly(
 
 
 def _walk_to(
-    segment: Segment, log: File, position: int, offset: int, offset_end: int | None, nowait: bool
+    segment: SearchableSegment, log: File, position: int, offset: int, offset_end: int | None, nowait: bool
 ) -> Batch | None:
     """Scan from `position` on; raise if the chain is broken or offsets do not rise, because then no offset is trusted.
 
@@ -82,6 +82,7 @@ def _walk_to(
     """
     passed: tuple[int, BatchHeader, memoryview] | None = None
     for place, header, seen in batch_chain.headers(log, position, segment.size, nowait=nowait):
+        # A damaged last offset delta made a batch reach over the ones behind it, and their look-ups failed.
         if passed is not None and header.base_offset <= passed[1].last_offset:
             raise MalformedBatch(
                 f"offset {header.base_offset} is too low at this position", path=log.path, position=place
@@ -106,7 +107,7 @@ def _walk_to(
 
 
 def ends_in_order(
-    segment: Segment,
+    segment: SearchableSegment,
     log: File,
     place: int,
     header: BatchHeader,
@@ -127,7 +128,7 @@ def ends_in_order(
     return following is None or following > header.last_offset
 
 
-def reading_position(segment: Segment, offset: int, nowait: bool) -> int:
+def reading_position(segment: SearchableSegment, offset: int, nowait: bool) -> int:
     """Return where a reader of `offset` and what follows begins; see `Segment.reading_position`.
 
     The batch before the first one that reaches the offset is read again where that one begins above it: headers are
@@ -144,17 +145,19 @@ def reading_position(segment: Segment, offset: int, nowait: bool) -> int:
     return before
 
 
-def floor_position(segment: Segment, opened: SegmentFiles, offset: int, nowait: bool) -> int:
+def floor_position(segment: SearchableSegment, opened: SegmentFiles, offset: int, nowait: bool) -> int:
     """Return the position where a scan for `offset` starts: that of the index entry, if the batch there agrees."""
     entry_offset, position = opened.index.lookup(offset)
     if position == 0 or agrees(segment, opened.log, entry_offset, position, offset, nowait):
         return position
+    # An index entry that disagrees never changes an answer. It costs a scan: once in a sealed segment, because its
+    # indexes are rebuilt; at each look-up in the segment that is open for appends, until its next opening checks them.
     opened = segment.rebuild_indexes(nowait=nowait)
     entry_offset, position = opened.index.lookup(offset)
     return position if agrees(segment, opened.log, entry_offset, position, offset, nowait) else 0
 
 
-def agrees(segment: Segment, log: File, entry_offset: int, position: int, offset: int, nowait: bool) -> bool:
+def agrees(segment: SearchableSegment, log: File, entry_offset: int, position: int, offset: int, nowait: bool) -> bool:
     """Whether a batch begins at `position` whose offsets agree with the index entry.
 
     Before 0.11 the entry of a compressed set had the offset of its first record, which is known only after
@@ -169,6 +172,6 @@ def agrees(segment: Segment, log: File, entry_offset: int, position: int, offset
             first = batch_chain.load(log, position, header, seen, nowait=nowait).base_offset
         else:
             first = header.base_offset
-    except offset_order.UNREADABLE:
+    except UNREADABLE:
         return False
     return segment.base_offset <= first <= (offset if header.is_wrapper else entry_offset)

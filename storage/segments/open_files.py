@@ -23,6 +23,8 @@ class FilePool(Generic[T]):
         self.count_max = count_max
         self._finds_held = finds_held
         self._entries: OrderedDict[Hashable, T] = OrderedDict()
+        # A segment that was unlinked while a reader has it open can be opened by no name; only the reader's object
+        # leads to it.
         self._held: weakref.WeakValueDictionary[Hashable, T] = weakref.WeakValueDictionary()
         self._lock = threading.RLock()  # reentrant: dropping an evicted entry may call this pool again
 
@@ -42,6 +44,7 @@ class FilePool(Generic[T]):
             return entry
         opened = opener()
         with self._lock:
+            # Opened outside of the lock, because an open may wait for the disk; the first result wins.
             entry = self._entries.setdefault(key, opened)
             if self._finds_held:
                 self._held[key] = entry

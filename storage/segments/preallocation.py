@@ -38,6 +38,8 @@ class Preallocation:
 
     def reserve(self, file: File, position: int, size: int) -> None:
         """Allocate blocks for `size` bytes at `position`, the end of the file, and more, if enough was appended."""
+        # Never more than was appended since the last sync: `du` overstates a log by at most what it received in a
+        # second (decision 22).
         step = min(self._appended, STEP_BYTES_MAX)
         self._appended += size
         end = position + size
@@ -45,7 +47,7 @@ class Preallocation:
             return
         start = max(self._end, position)
         try:
-            file.set_aside(start, end + step - start)
+            file.preallocate(start, end + step - start)
         except OSError:  # a full disk, or a file system without fallocate
             self._is_refused = True
         else:
@@ -61,6 +63,7 @@ class Preallocation:
 
 def release_leftover(file: File) -> None:
     """Release blocks that a crashed process had allocated."""
-    if file.has_room_behind(STEP_BYTES_MIN):
+    # st_blocks shows blocks beyond the end; `ls -l` does not.
+    if file.has_blocks_beyond_end(STEP_BYTES_MIN):
         with contextlib.suppress(OSError):
             file.truncate(file.size())

@@ -35,6 +35,8 @@ def ending(directory: str, base_offset: int, inode: int | None) -> str:
         taken = files.status(os.path.join(directory, segment_name(base_offset, ".log" + REMOVED)))
     except FileNotFoundError:
         return REMOVED
+    # Two removed segments with one base offset: under Kafka's name the second would replace the first, whose readers
+    # got ESTALE before the delay was over.
     return REMOVED if taken.st_ino == inode else own
 
 

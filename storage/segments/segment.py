@@ -23,10 +23,10 @@ from offsetfs.storage.clock import SYSTEM, Clock
 from offsetfs.storage.errors import InvalidIndexAppend, MalformedBatch, WouldBlock
 from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name, segment_offset_max
-from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import Batch, BatchHeader
-from offsetfs.storage.records.batch_builder import SealedBatch
-from offsetfs.storage.records.legacy import NO_RUNS
+from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.format.batch import Batch, BatchHeader
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.records.format.legacy import NO_RUNS
 from offsetfs.storage.segments import offset_search, segment_files, segment_indexes, time_search
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.preallocation import Preallocation
@@ -80,19 +80,21 @@ class Segment:
         inode: int | None = None,
         clock: Clock = SYSTEM,
         ending: str = LIVE,
+        log_path: str | None = None,
     ) -> None:
         """Create the object for the segment of `directory` that begins at `base_offset`. `size` None: the size of the
         file.
 
         With `inode`, opening raises ESTALE if another file has the name. `ending` is the suffix of all its names:
-        empty, or `.cleaned` for a segment that is being written.
+        empty, or `.cleaned` for a segment that is being written. `log_path`: of the log file where only that has
+        another name, because a swap is in progress.
         """
         self.directory = directory
         self.base_offset = base_offset
         self.config = config
         self.read_only = read_only
         self.ending = ending
-        self.log_path = self.path(".log")
+        self.log_path = self.path(".log") if log_path is None else log_path
         if size is None:
             status = files.status(self.log_path)
             size, inode = status.st_size, inode if read_only else status.st_ino
@@ -109,6 +111,8 @@ class Segment:
         self._roll_age = RollAge(config, clock)
         self.has_torn_tail = False
         """Whether trailing bytes form no whole batch and are kept. Then the next append must not start among them."""
+        # A reader that rebuilds an index must not write it while the segment is renamed: the file would get the name of
+        # a segment that no longer exists.
         self.names_lock = threading.Lock()
 
     def configure(self, config: LogConfig) -> None:
@@ -119,6 +123,34 @@ class Segment:
     def path(self, suffix: str) -> str:
         """Return the current path of the file with this suffix (`.index`, `.snapshot`, …)."""
         return os.path.join(self.directory, segment_name(self.base_offset, suffix + self.ending))
+
+    # --- changes of the files, made by other modules ------------------------------------------------------------------
+
+    def end_at(self, size: int) -> None:
+        """Let the segment end at byte `size` of its file: bytes after it are not valid batches of the log."""
+        self.size = size
+
+    def mark_torn_tail(self) -> None:
+        """Record that trailing bytes which form no whole batch are kept."""
+        self.has_torn_tail = True
+
+    def make_read_only(self) -> None:
+        """Let this object write no files any more. `names_lock` is held, so that no write is in progress."""
+        self.read_only = True
+
+    def follow_rename(self, ending: str) -> None:
+        """Record that the names of the files now end in `ending`. `names_lock` is held if the segment is in a log."""
+        self.ending = ending
+        self.log_path = self.path(".log")
+
+    def follow_move(self, directory: str) -> None:
+        """Record that the directory of the segment was renamed. `names_lock` is held."""
+        self.directory = directory
+        self.log_path = self.path(".log")
+
+    def forget_file(self) -> None:
+        """Record that the log file was unlinked: the kernel may reuse its inode number. `names_lock` is held."""
+        self.inode = -1
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -239,6 +271,8 @@ class Segment:
         """Add a batch that another process appended."""
         if self._max_timestamp is not None and header.max_timestamp > self._max_timestamp[0]:
             self._max_timestamp = (header.max_timestamp, header.last_offset)
+        # The first megabytes of a followed segment were once scanned without an index, because the broker had not
+        # created one when the segment was opened.
         if self.size // REOPEN_BYTES != (self.size + header.size) // REOPEN_BYTES:
             self.pool.drop(self)  # drop indexes that were built because none existed: the writer has created one by now
         self.size += header.size
@@ -325,6 +359,8 @@ class Segment:
         if self.size or not self.config.preallocate:
             return
         with contextlib.suppress(OSError):
+            # A sparse file, as FileRecords makes it on Linux; a file system that refuses only loses the advantage
+            # (decision 28).
             log.truncate(min(self.config.segment_bytes, LOG_BYTES_MAX))
             self._is_preallocated = True
 
@@ -372,6 +408,7 @@ class Segment:
             self._max_timestamp = (timestamp, last_offset)
         if position == 0:
             self._roll_age.begin(timestamp)
+        # The same rule as LogSegment.append: the entry is for the batch that begins after the interval.
         if self._bytes_since_index_entry > self.config.index_interval_bytes:
             self._index(opened, last_offset, position)
         self._bytes_since_index_entry += batch.size
@@ -397,6 +434,7 @@ class Segment:
 
     def must_roll(self, batch_size: int, last_offset: int, timestamp: int) -> bool:
         """Whether the next batch needs a new segment (Kafka's LogSegment.shouldRoll)."""
+        # An append after a torn batch would complete it with the first bytes of the new one, and neither could be read.
         if self.has_torn_tail:
             return True
         opened = self.open_files()
@@ -404,6 +442,7 @@ class Segment:
             return self.size > 0
         if self.size > 0 and self._roll_age.is_reached(timestamp, self._measure_first_timestamp):
             return True
+        # As LogSegment.shouldRoll: without a free entry look-ups at the end would scan ever more bytes.
         if opened.index.is_full or opened.time_index.is_full:
             return self.size > 0
         return last_offset - self.base_offset > RELATIVE_OFFSET_MAX
@@ -420,6 +459,7 @@ class Segment:
                 if not self.is_removed:
                     segment_files.sync_closed(self)
             return
+        # The log first: if the disk fails in between, the records are safe, and a lost index entry costs only time.
         opened.log.sync()
         opened.index.flush()
         opened.time_index.flush()

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import os
 from array import array
-from typing import TYPE_CHECKING
 
 from offsetfs.storage import files
 from offsetfs.storage.files import File
-from offsetfs.storage.records import chain, row_walk
-from offsetfs.storage.records.batch import BatchHeader
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.format import chain
+from offsetfs.storage.records.format.batch import BatchHeader
 from offsetfs.storage.segments.offset_index import OffsetIndex
+from offsetfs.storage.segments.segment_interfaces import NamedSegment
 from offsetfs.storage.segments.time_index import TimeIndex
-
-if TYPE_CHECKING:
-    from offsetfs.storage.segments.segment import Segment
 
 
 class IndexBuilder:
@@ -55,12 +53,12 @@ class IndexBuilder:
         return chain.index_timestamp(self._state)
 
 
-def path(segment: Segment, suffix: str) -> str:
+def path(segment: NamedSegment, suffix: str) -> str:
     """Return the path of the segment's file with this suffix (`.index`, `.timeindex`, …)."""
     return segment.path(suffix)
 
 
-def rebuild(segment: Segment, log: File) -> tuple[OffsetIndex, TimeIndex]:
+def rebuild(segment: NamedSegment, log: File) -> tuple[OffsetIndex, TimeIndex]:
     """Return both indexes, built from the batches of `log`. Damaged batches are skipped and not indexed."""
     builder = IndexBuilder(segment.base_offset, segment.config.index_interval_bytes)
     for rows in row_walk.rows_over_damage(log, 0, segment.size):
@@ -69,7 +67,7 @@ def rebuild(segment: Segment, log: File) -> tuple[OffsetIndex, TimeIndex]:
     return install(segment, builder)
 
 
-def install(segment: Segment, builder: IndexBuilder) -> tuple[OffsetIndex, TimeIndex]:
+def install(segment: NamedSegment, builder: IndexBuilder) -> tuple[OffsetIndex, TimeIndex]:
     """Replace the segment's index files with the collected entries, and open them.
 
     A segment that is being removed gets temporary files, because another segment may have its names.
@@ -82,7 +80,7 @@ def install(segment: Segment, builder: IndexBuilder) -> tuple[OffsetIndex, TimeI
         return _write_and_open(segment, index_path, time_path, builder)
 
 
-def write(segment: Segment, builder: IndexBuilder) -> None:
+def write(segment: NamedSegment, builder: IndexBuilder) -> None:
     """Replace the index files of a segment that no other process uses.
 
     Durable once the caller syncs the directory; until then the old files may still be on disk.
@@ -91,7 +89,7 @@ def write(segment: Segment, builder: IndexBuilder) -> None:
 
 
 def _write_and_open(
-    segment: Segment, index_path: str, time_path: str, builder: IndexBuilder
+    segment: NamedSegment, index_path: str, time_path: str, builder: IndexBuilder
 ) -> tuple[OffsetIndex, TimeIndex]:
     base_offset, limit = segment.base_offset, segment.config.segment_index_bytes
     _write(index_path, time_path, builder, sync_names=True)

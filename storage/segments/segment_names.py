@@ -38,13 +38,7 @@ def _rename(segment: Segment, ending: str, suffixes: Sequence[str]) -> None:
         source, target = segment.path(suffix), _named(segment, suffix + ending)
         if source != target and files.exists(source):
             files.rename(source, target)
-    follow(segment, ending)
-
-
-def follow(segment: Segment, ending: str) -> None:
-    """Record that the names of the segment's files now end in `ending`."""
-    segment.ending = ending
-    segment.log_path = segment.path(".log")
+    segment.follow_rename(ending)
 
 
 def remove_from_log(segment: Segment) -> None:
@@ -66,7 +60,7 @@ def following_removal(segments: Sequence[Segment]) -> Iterator[None]:
         endings = [_removed_ending(segment) for segment in segments]
         yield
         for segment, ending in zip(segments, endings, strict=True):
-            follow(segment, ending)
+            segment.follow_rename(ending)
             segment.pool.evict(segment)
 
 
@@ -91,7 +85,7 @@ def unlink(segment: Segment) -> None:
             for suffix in (*SUFFIXES, *BESIDE):
                 if files.exists(segment.path(suffix)):
                     files.remove_file(segment.path(suffix))
-        segment.inode = -1  # no file: the kernel may reuse the number now
+        segment.forget_file()
     segment.pool.evict(segment)
 
 
@@ -103,16 +97,15 @@ def unlink_at_once(segment: Segment) -> None:
             for path in (_named(segment, suffix), _named(segment, suffix + ending)):
                 if files.exists(path):
                     files.remove_file(path)
-        follow(segment, ending)
-        segment.inode = -1
+        segment.follow_rename(ending)
+        segment.forget_file()
     segment.pool.evict(segment)
 
 
 def move(segment: Segment, directory: str) -> None:
     """Record that the directory of the segment was renamed."""
     with segment.names_lock:
-        segment.directory = directory
-        segment.log_path = segment.path(".log")
+        segment.follow_move(directory)
 
 
 def _named(segment: Segment, suffix: str) -> str:

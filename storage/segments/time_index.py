@@ -81,6 +81,7 @@ class TimeIndex:
 
         It is reserved for the entry that a segment ends with, so the segment must roll.
         """
+        # As Kafka's TimeIndex.isFull: the entry of the largest timestamp must still fit when the segment is closed.
         return self._index.count >= self._index.count_max - 1
 
     @property
@@ -132,6 +133,7 @@ class TimeIndex:
         if self.count and timestamp < last_timestamp:
             reason = f"timestamp {timestamp} is below the last entry's {last_timestamp}"
             raise InvalidIndexAppend(reason, path=self.path, offset=offset)
+        # Timestamps of records may fall; the index keeps only those that rise, as TimeIndex.maybeAppend.
         if timestamp > last_timestamp:
             self._index.append(timestamp, relative(offset, self.base_offset, self.path))
             self._last_entry = Timestamp(timestamp), Offset(offset)

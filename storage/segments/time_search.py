@@ -8,20 +8,17 @@ search begins at the start of the segment, which takes longer but gives the same
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from offsetfs.storage.errors import StorageError, WouldBlock
-from offsetfs.storage.records import batch_chain, chain, row_walk
-from offsetfs.storage.records.batch import Batch, BatchHeader
-from offsetfs.storage.records.codec import COLUMNS
-from offsetfs.storage.records.legacy import RUNS, TIMELESS_RUNS
+from offsetfs.storage.errors import UNREADABLE, StorageError, WouldBlock
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.format import batch_chain, chain
+from offsetfs.storage.records.format.batch import Batch, BatchHeader
+from offsetfs.storage.records.format.legacy import RUNS, TIMELESS_RUNS
+from offsetfs.storage.records.format.record_row import COLUMNS, OFFSET_DELTA, TIMESTAMP_DELTA
 from offsetfs.storage.segments import offset_search
-from offsetfs.storage.segments.offset_order import UNREADABLE
+from offsetfs.storage.segments.segment_interfaces import SearchableSegment, SegmentFiles
 from offsetfs.storage.units import NO_TIMESTAMP
-
-if TYPE_CHECKING:
-    from offsetfs.storage.segments.segment import Segment
-    from offsetfs.storage.segments.segment_files import SegmentFiles
 
 _NEAR_BYTES = 1 << 10
 """The bytes read at once for the header of the batch that the index names, or one soon after it."""
@@ -47,7 +44,7 @@ class FoundRecord(NamedTuple):
 
 
 def find_record(
-    segment: Segment,
+    segment: SearchableSegment,
     timestamp: int,
     offset_min: int,
     *,
@@ -76,6 +73,8 @@ def find_record(
             found = _first_at_or_after(batch, timestamp, offset_min)
             if found is None:
                 continue
+            # The base offset may be damaged, so the time leads to a batch only if its offset fits between its
+            # neighbors.
             if rises and offset_search.ends_in_order(segment, opened.log, place, header, seen, offset_end, nowait):
                 return found
             holder = segment.find(found.offset, offset_end=offset_end, nowait=nowait)
@@ -90,7 +89,7 @@ def find_record(
 
 
 def _start(
-    segment: Segment, opened: SegmentFiles, timestamp: int, offset_min: int, nowait: bool
+    segment: SearchableSegment, opened: SegmentFiles, timestamp: int, offset_min: int, nowait: bool
 ) -> tuple[int, int | None]:
     """Return the position where the scan starts, and the last offset before it, None if that is unknown.
 
@@ -98,6 +97,7 @@ def _start(
     """
     entry = opened.time_index.lookup(timestamp)
     in_order = entry[0] <= timestamp
+    # Entries out of order, negative, or beyond the end of the log once led a search past its answer.
     known = _batch_of(segment, opened, entry, nowait) if in_order else None
     if known is not None and offset_min <= entry[1]:
         place, header = known
@@ -115,19 +115,19 @@ def _first_at_or_after(batch: Batch, timestamp: int, offset_min: int) -> FoundRe
     rows = batch.rows()
     base = batch.header.base_offset
     for row in range(0, len(rows), COLUMNS):
-        offset, record_timestamp = base + rows[row], batch.timestamp_of(rows[row + 1])
+        offset, record_timestamp = base + rows[row + OFFSET_DELTA], batch.timestamp_of(rows[row + TIMESTAMP_DELTA])
         if record_timestamp >= timestamp and offset >= offset_min:
             return FoundRecord(offset, record_timestamp, batch)
     return None
 
 
-def last_entry(segment: Segment) -> tuple[int, int]:
+def last_entry(segment: SearchableSegment) -> tuple[int, int]:
     """Return the last entry of the time index, if it is valid. The segment's largest timestamp is at least that."""
     opened = segment.open_files()
     return sound_entry(segment, opened, opened.time_index.last_entry, nowait=False)
 
 
-def measure_max_timestamp(segment: Segment) -> tuple[int, int]:
+def measure_max_timestamp(segment: SearchableSegment) -> tuple[int, int]:
     """Return the largest timestamp and the last offset of the first batch that has it, or (-1, base offset).
 
     Uses the last entry of the time index, if it is valid, and scans the later batches.
@@ -143,24 +143,27 @@ def measure_max_timestamp(segment: Segment) -> tuple[int, int]:
     return timestamp, offset
 
 
-def max_data_timestamp(segment: Segment, offset_min: int) -> int:
+def max_data_timestamp(segment: SearchableSegment, offset_min: int) -> int:
     """Return the largest timestamp of the batches with records that reach `offset_min`; -1 if none does.
 
     Transaction markers are not records.
     """
     headers = (header for _, header in segment.headers(over_damage=True, runs=RUNS) if header.last_offset >= offset_min)
+    # ListOffsets -3 (KIP-734) asks for a record; a transaction marker may have a later timestamp.
     data = (header for header in headers if header.count and not header.is_control)
     return max((header.max_timestamp for header in data), default=-1)
 
 
-def sound_entry(segment: Segment, opened: SegmentFiles, entry: tuple[int, int], *, nowait: bool) -> tuple[int, int]:
+def sound_entry(
+    segment: SearchableSegment, opened: SegmentFiles, entry: tuple[int, int], *, nowait: bool
+) -> tuple[int, int]:
     """Return `entry` if the batch that it names has its timestamp, otherwise an entry for the start of the segment."""
     known = _batch_of(segment, opened, entry, nowait)
     return (NO_TIMESTAMP, segment.base_offset) if known is None else entry
 
 
 def _batch_of(
-    segment: Segment, opened: SegmentFiles, entry: tuple[int, int], nowait: bool
+    segment: SearchableSegment, opened: SegmentFiles, entry: tuple[int, int], nowait: bool
 ) -> tuple[int, BatchHeader] | None:
     """Return the position and the header of the batch that an entry names, if it has the entry's timestamp."""
     timestamp, offset = entry

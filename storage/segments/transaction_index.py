@@ -111,6 +111,8 @@ class TransactionIndex:
         for entry in self.entries:
             if entry.last_offset >= fetch_offset and entry.first_offset < upper:
                 found.append(entry)
+            # KIP-98: everything below the last stable offset was decided when the entry was written, so no later index
+            # has more.
             if entry.last_stable_offset >= upper:
                 return found, True
         return found, False

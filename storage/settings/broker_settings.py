@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.settings import config, directory_config
+from offsetfs.storage.settings import config
 from offsetfs.storage.settings.config_values import INT_MAX, LONG_MAX, IntegerType, printable
+from offsetfs.storage.settings.directory_config import DIRECTORY_SETTING_NAMES, DirectoryConfig
 
 METADATA_LOG_DIR = "metadata.log.dir"
 LOG_DIRS = ("log.dirs", "log.dir")
@@ -65,7 +66,7 @@ _SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
 
 _TOPIC_SETTING = {name: (topic, unit) for topic, names in _SYNONYMS.items() for name, unit in names}
 
-NAMES = tuple(dict.fromkeys((*_TOPIC_SETTING, *directory_config.NAMES, METADATA_LOG_DIR)))
+BROKER_SETTING_NAMES = tuple(dict.fromkeys((*_TOPIC_SETTING, *DIRECTORY_SETTING_NAMES, METADATA_LOG_DIR)))
 """The broker's settings that have an effect here, by Kafka's name."""
 
 _OTHER_NAMES = """
@@ -173,17 +174,12 @@ class BrokerSettings:
     """Names that Kafka has and that have no effect here."""
 
 
-def is_known(name: str) -> bool:
+def is_broker_setting(name: str) -> bool:
     """Return whether Kafka has a broker setting of that name, with or without effect here."""
-    return name in NAMES or name in _WITHOUT_EFFECT or name.startswith(_WITHOUT_EFFECT_PREFIXES)
+    return name in BROKER_SETTING_NAMES or name in _WITHOUT_EFFECT or name.startswith(_WITHOUT_EFFECT_PREFIXES)
 
 
-def has_effect(name: str) -> bool:
-    """Return whether a broker setting has an effect here."""
-    return name in NAMES
-
-
-def topic_setting(name: str, value: str) -> tuple[str, str] | None:
+def topic_setting_of(name: str, value: str) -> tuple[str, str] | None:
     """Return the topic setting, and its value, for a broker setting; None if there is none.
 
     `InvalidConfig` if the value cannot be converted.
@@ -196,36 +192,36 @@ def topic_setting(name: str, value: str) -> tuple[str, str] | None:
     return topic, value if unit == 1 else _milliseconds(name, value, unit, low=0 if "jitter" in name else 1)
 
 
-def resolve(properties: Mapping[str, str]) -> BrokerSettings:
+def resolve_broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
     """Classify a broker's settings. `InvalidConfig` for an unknown name or an illegal value.
 
     Only values with an effect are checked.
     """
     for name in properties:
-        if not is_known(name):
-            near = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.8)
+        if not is_broker_setting(name):
+            near = difflib.get_close_matches(name, BROKER_SETTING_NAMES, n=1, cutoff=0.8)
             hint = f", did you mean {near[0]}?" if near else ""
             raise InvalidConfig(f"{printable(name)} is not a setting of a Kafka broker{hint}")
     defaults: dict[str, str] = {}
     for topic, names in _SYNONYMS.items():
         given = next((name for name, _ in names if name in properties), None)
-        found = topic_setting(given, properties[given]) if given is not None else None
+        found = topic_setting_of(given, properties[given]) if given is not None else None
         if found is not None:
             config.parse_property(topic, found[1])
             defaults[topic] = found[1]
-    directory = {name: value for name, value in properties.items() if name in directory_config.NAMES}
-    directory_config.DirectoryConfig.from_properties(directory)
-    return BrokerSettings(defaults, directory, tuple(name for name in properties if not has_effect(name)))
+    directory = {name: value for name, value in properties.items() if name in DIRECTORY_SETTING_NAMES}
+    DirectoryConfig.from_properties(directory)
+    return BrokerSettings(defaults, directory, tuple(name for name in properties if name not in BROKER_SETTING_NAMES))
 
 
-def metadata_log_directory(properties: Mapping[str, str]) -> str | None:
+def metadata_log_directory_of(properties: Mapping[str, str]) -> str | None:
     """Return the metadata log directory of a broker with these settings; None if they do not set it."""
     if properties.get(METADATA_LOG_DIR):
         return properties[METADATA_LOG_DIR]
-    return log_directories(properties).split(",")[0].strip() or None
+    return log_directories_of(properties).split(",")[0].strip() or None
 
 
-def log_directories(properties: Mapping[str, str]) -> str:
+def log_directories_of(properties: Mapping[str, str]) -> str:
     """Return the log directories of a broker with these settings, separated by commas; "" if they do not set them."""
     return next((properties[name] for name in LOG_DIRS if properties.get(name)), "")
 

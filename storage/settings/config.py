@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.records.compression import UNCOMPRESSED, Compression
+from offsetfs.storage.records.compression.compression import UNCOMPRESSED, Compression
 from offsetfs.storage.settings.config_values import (
     INT_MAX,
     LONG_MAX,
@@ -136,6 +136,7 @@ class LogConfig:
 
         In a compacted topic, records must leave the active segment to be compacted.
         """
+        # As Kafka's LogConfig.maxSegmentMs (KIP-354).
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @property
@@ -170,7 +171,7 @@ _KINDS: dict[str, SettingType] = {
     property_name(setting.name): setting.metadata["kind"] for setting in fields(LogConfig)
 }
 
-NAMES = tuple(_KINDS)
+TOPIC_SETTING_NAMES = tuple(_KINDS)
 """All settings, by Kafka's name."""
 
 DEFAULTS = LogConfig()

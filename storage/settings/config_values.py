@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -48,6 +48,7 @@ class IntegerType:
 
     def parse(self, name: str, text: str) -> int:
         stripped = text.strip()
+        # `int()` accepts underscores and digits of other scripts, which Java's parser refuses.
         if not _WHOLE.match(stripped):
             raise _refused(name, text, self.legal)
         return int(stripped)
@@ -205,6 +206,7 @@ def setting_type(kinds: Mapping[str, SettingType], name: str) -> SettingType:
     """Return the type of the setting `name`; InvalidConfig, with the closest name, if it does not exist."""
     kind = kinds.get(name)
     if kind is None:
+        # The length is bounded: difflib takes quadratic time, and the name comes from the user.
         near = difflib.get_close_matches(name[:100].replace("_", "."), kinds, n=1)
         raise InvalidConfig(f"unknown setting {printable(name)}" + (f"; did you mean {near[0]}?" if near else ""))
     return kind

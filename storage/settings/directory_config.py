@@ -67,6 +67,7 @@ class DirectoryConfig:
     def __post_init__(self) -> None:
         for setting in fields(self):
             setting.metadata["kind"].check(property_name(setting.name), getattr(self, setting.name))
+        # With a map for fewer than two keys no round would advance.
         if self.log_cleaner_enable and self.log_cleaner_keys_max <= 1:
             size, threads, factor = (
                 self.log_cleaner_dedupe_buffer_size,
@@ -99,7 +100,7 @@ _KINDS: dict[str, SettingType] = {
     property_name(setting.name): setting.metadata["kind"] for setting in fields(DirectoryConfig)
 }
 
-NAMES = tuple(_KINDS)
+DIRECTORY_SETTING_NAMES = tuple(_KINDS)
 """All settings, by Kafka's name."""
 
 DIRECTORY_DEFAULTS = DirectoryConfig()

@@ -25,7 +25,7 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def read(path: str) -> dict[str, str]:
+def read_properties_file(path: str) -> dict[str, str]:
     """Return names and values of the file at `path`. `InvalidConfig` if it is too large or not text; OSError."""
     if files.status(path).st_size > BYTES_MAX:
         raise InvalidConfig(f"is larger than {BYTES_MAX} bytes: not a properties file", path=path)

@@ -71,6 +71,8 @@ class TopicSettings:
             topics = _read(self._path)
         except (StorageError, OSError) as error:
             self.problem = error
+            # A damaged file once stopped every command of the directory; now only retention and compaction leave its
+            # topics alone.
             return {}, self._sorted_out({})[0]
         configs, illegal = self._sorted_out(topics)
         self.problem = next(iter(illegal.values()), None)
@@ -110,6 +112,7 @@ class TopicSettings:
         Raises `InvalidName`, or `InvalidConfig` for an unknown name, an illegal value or a contradiction: then nothing
         changes.
         """
+        # The lock on the directory, because `offsetfs config` in another process may change the same file.
         with self._lock, files.locked_directory(self._directory):
             topics = _changed(_read(self._path), topic, changes)
             configs, illegal = self._sorted_out(topics)
@@ -139,6 +142,7 @@ class TopicSettings:
         with self._lock:
             self._next_look = self._clock.monotonic() + LOOK_INTERVAL_S
             identity = _identity(self._path)
+            # Inode, time and size: the file is always replaced and never written in place.
             if identity == self._seen:
                 return set()
             self._seen = identity

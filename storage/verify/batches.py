@@ -13,9 +13,9 @@ from operator import lt
 
 from offsetfs.storage.errors import DecompressionLimit, MalformedBatch, StorageError
 from offsetfs.storage.partition.producers import ABORT, COMMIT
-from offsetfs.storage.records.batch import MAGIC, Batch
-from offsetfs.storage.records.batch_header import APPEND_TIME_FLAG, BatchHeader
-from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.records.format.batch import MAGIC, Batch
+from offsetfs.storage.records.format.batch_header import APPEND_TIME_FLAG, BatchHeader
+from offsetfs.storage.records.format.record_row import COLUMNS, OFFSET_DELTA, TIMESTAMP_DELTA
 
 Fault = tuple[str, str]
 """The kind of a finding, and its meaning."""
@@ -43,9 +43,10 @@ _COUNTED = array("q", range(1 << 16))
 
 def _current_offsets(header: BatchHeader, rows: array[int]) -> Fault | None:
     """Check that offsets rise and end with the last one. Compaction can remove records in between."""
-    deltas, span = rows[::COLUMNS], header.last_offset_delta + 1
+    deltas, span = rows[OFFSET_DELTA::COLUMNS], header.last_offset_delta + 1
     if header.count > span:
         return "record-count", f"{header.count} records for {span} offsets"
+    # Nearly all batches have no gaps, and comparing two arrays creates no Python integers.
     if not deltas or (len(deltas) == span <= len(_COUNTED) and deltas == _COUNTED[:span]):
         return None
     if not _rises(deltas) or deltas[0] < 0 or deltas[-1] > header.last_offset_delta:
@@ -54,7 +55,7 @@ def _current_offsets(header: BatchHeader, rows: array[int]) -> Fault | None:
 
 
 def _old_offsets(batch: Batch, rows: array[int]) -> Fault | None:
-    deltas = rows[::COLUMNS]
+    deltas = rows[OFFSET_DELTA::COLUMNS]
     if not _rises(deltas) or (deltas[-1] and batch.header.base_offset):  # offset 0: old librdkafka, see legacy
         return "record-offsets", "the offsets inside the compressed set do not rise to that of the set"
     return None
@@ -67,9 +68,10 @@ def _rises(numbers: array[int]) -> bool:
 def _times(batch: Batch, rows: array[int]) -> Fault | None:
     """Check that the header's largest timestamp is that of a record, because time searches and retention use it."""
     header = batch.header
+    # With LogAppendTime the records keep the producer's timestamps, so they need not agree with the header.
     if header.magic == 0 or header.attributes & APPEND_TIME_FLAG or not rows:
         return None
-    largest = batch.timestamp_of(max(rows[1::COLUMNS]))
+    largest = batch.timestamp_of(max(rows[TIMESTAMP_DELTA::COLUMNS]))
     if largest == header.max_timestamp:
         return None
     return "max-timestamp", f"the largest timestamp of its records is {largest}, the header says {header.max_timestamp}"

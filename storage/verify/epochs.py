@@ -10,9 +10,9 @@ from bisect import bisect_right
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.errors import InvalidCheckpoint
-from offsetfs.storage.records import chain
-from offsetfs.storage.records.batch import BatchHeader
-from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.records.columns.row_walk import Rows
+from offsetfs.storage.records.format import chain
+from offsetfs.storage.records.format.batch import BatchHeader
 from offsetfs.storage.verify.finding import FindingReporter, Report
 
 
@@ -54,6 +54,7 @@ class EpochsCheck:
         epoch, offset = header.leader_epoch, header.base_offset
         if epoch < 0:
             return
+        # One finding for each pair of epochs: a wrong epoch concerns every batch after it.
         if epoch < self._latest and (epoch, self._latest) not in self._said:
             self._said.add((epoch, self._latest))
             meaning = f"leader epoch {epoch} follows {self._latest}"

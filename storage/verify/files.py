@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import LEADER_EPOCHS, PARTITION_METADATA
-from offsetfs.storage.counted import counted
+from offsetfs.storage.errors import counted
 from offsetfs.storage.names import MAP_SUFFIXES, parse_segment_name, segment_name
 from offsetfs.storage.verify.finding import FindingReporter, Report
-from offsetfs.storage.views.key_table import COMMITTED_NAME, NAME, SEAL_SUFFIX, STORE_SUFFIX
+from offsetfs.storage.views.key_table import COMMITTED_NAME, FOOTER_SUFFIX, NAME, STORE_SUFFIX
 
 _BESIDE = (
     LEADER_EPOCHS,
     PARTITION_METADATA,
-    *(name + suffix for name in (NAME, COMMITTED_NAME) for suffix in (STORE_SUFFIX, SEAL_SUFFIX)),
+    *(name + suffix for name in (NAME, COMMITTED_NAME) for suffix in (STORE_SUFFIX, FOOTER_SUFFIX)),
 )
 INDEXES = (".index", ".timeindex", ".txnindex")
 _OF_A_SEGMENT = (".log", *INDEXES, ".snapshot", *MAP_SUFFIXES)
@@ -59,6 +59,7 @@ class PartitionFiles:
         parsed = parse_segment_name(name)
         suffix = parsed[1] if parsed is not None else ""
         if parsed is not None and suffix in _OF_A_SEGMENT:
+            # A planted FIFO must not be opened: the open would wait forever.
             if not _is_regular(reporter.path):
                 if suffix == ".log":
                     self.logs.append(parsed[0])  # reported with its segment

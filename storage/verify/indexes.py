@@ -19,9 +19,9 @@ from struct import Struct
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptIndex
-from offsetfs.storage.records import chain
-from offsetfs.storage.records.batch import BatchHeader
-from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.records.columns.row_walk import Rows
+from offsetfs.storage.records.format import chain
+from offsetfs.storage.records.format.batch import BatchHeader
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.time_index import TimeIndex
 from offsetfs.storage.verify.finding import FindingReporter
@@ -97,6 +97,7 @@ class OffsetIndexCheck:
             else:
                 self._open = place, offset
             self._next = self._pull()
+        # Kafka below 0.11 wrote the first offset of a compressed set, later versions the last one.
         if self._open is not None and self._open[1] in (last_offset, first_offset):
             self._open = None
         self._last_offset = last_offset
@@ -191,6 +192,7 @@ class TimeIndexCheck:
             self._next = self._pull()
         self._faults.report()
         if self._is_sealed and -1 < self._last[0] < self._largest:
+            # Retention by time reads the last entry; if it is too low, the segment is removed too early.
             meaning = f"ends at {self._last[0]}, but the segment's largest timestamp is {self._largest}"
             self._reporter.damage("time-index-end", f"{meaning}: retention by time uses the index")
 

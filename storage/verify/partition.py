@@ -86,6 +86,7 @@ class PartitionCheck:
     def _segment(self, so_far: VerificationState, base: int, following: int | None, found: PartitionFiles) -> None:
         reporter = self._reporter(segment_name(base, ".log"))
         try:
+            # Before the log is read: entries that a running broker adds meanwhile name batches beyond what was read.
             indexes = self._indexes(base, following, found)
             with files.opened(reporter.path) as log:
                 check = SegmentCheck(so_far, log, base, following, reporter, indexes)

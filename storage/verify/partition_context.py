@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, astuple, dataclass
 
-from offsetfs.storage.counted import counted
-from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX
+from offsetfs.storage.errors import counted
+from offsetfs.storage.records.format.batch import PAYLOAD_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
 from offsetfs.storage.partition.producer_loading import replay
 from offsetfs.storage.partition.producers import NONE, ProducerEntry, ProducerState
-from offsetfs.storage.records import chain
-from offsetfs.storage.records.batch import Batch, BatchHeader
-from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.records.columns.row_walk import Rows
+from offsetfs.storage.records.format import chain
+from offsetfs.storage.records.format.batch import Batch, BatchHeader
 from offsetfs.storage.verify.batches import marker
 from offsetfs.storage.verify.finding import FindingReporter, Report
 
@@ -108,6 +108,8 @@ class ProducersCheck:
         meaning = ""
         if header.producer_epoch < entry.producer_epoch:
             meaning = f"epoch {header.producer_epoch} follows {entry.producer_epoch}"
+        # A coordinator starts each transactional batch with sequence 0: `verify` reported every second commit as
+        # damage.
         elif not (header.is_control or self._by_coordinator) and self._is_known(entry, header):
             meaning = _sequence_fault(entry, header)
         if meaning:
@@ -116,6 +118,7 @@ class ProducersCheck:
 
     def _is_known(self, entry: ProducerEntry, header: BatchHeader) -> bool:
         """Return whether `entry` has the producer's previous batch, and the broker had not expired it."""
+        # A producer that was idle for a day may begin again at any sequence (`producer.id.expiration.ms`).
         is_forgotten = header.max_timestamp - entry.timestamp >= _FORGOTTEN_AFTER_MS
         return self._last_missing_offset <= entry.last_offset and not is_forgotten
 

@@ -1,8 +1,8 @@
 """Repairs a log directory: predicts what opening it for writing would change, and does it on request.
 
-`plan` changes nothing. `carry_out` opens the directory for writing, which takes its lock, completes swaps and recovers
-every partition. Then it rebuilds the indexes with findings, and closes the directory, with checkpoints and a clean
-shutdown file. Nothing is cut before the recovery point, and cut bytes are kept (`recovery`).
+`plan_repair` changes nothing. `carry_out_repair` opens the directory for writing, which takes its lock, completes swaps
+and recovers every partition. Then it rebuilds the indexes with findings, and closes the directory, with checkpoints and
+a clean shutdown file. Nothing is cut before the recovery point, and cut bytes are kept (`recovery`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
 from offsetfs.storage.errors import InvalidCheckpoint, LogDirectoryLocked, StorageError, sentence
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Damage, Log
-from offsetfs.storage.recovery.recover_all import OnProgress as OnRecovery
+from offsetfs.storage.recovery.recover_all import OnRecovery
 from offsetfs.storage.segments import segment_indexes
 from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings, set_aside
 from offsetfs.storage.verify.finding import DAMAGE, Finding
@@ -66,7 +66,7 @@ class RepairOutcome:
     """The path of the copy of the damaged settings file."""
 
 
-def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> RepairPlan:
+def plan_repair(path: str, *, on_progress: OnProgress = lambda done, total: None) -> RepairPlan:
     """Return the changes that a repair would make; changes nothing.
 
     Raises `LogDirectoryLocked` while a process writes to the directory, `NotALogDirectory`, OSError.
@@ -106,7 +106,7 @@ def plan(path: str, *, on_progress: OnProgress = lambda done, total: None) -> Re
     return result
 
 
-def carry_out(plan: RepairPlan, *, on_progress: OnRecovery | None = None) -> RepairOutcome:
+def carry_out_repair(plan: RepairPlan, *, on_progress: OnRecovery | None = None) -> RepairOutcome:
     """Carry out `plan`. Durable on return.
 
     The changes depend on the files as they are now; the plan only supplies the indexes to rebuild. Raises
@@ -146,6 +146,7 @@ def _gaps_of(path: str) -> Callable[[TopicPartition], bool]:
     """Return a function that says whether a partition may have gaps between segments, as `LogDirectory` decides."""
     cleaned = _offsets(path, checkpoint.CLEANER_OFFSETS)
     settings = TopicSettings(path)
+    # A broker's cleaner writes no recovery point before its first gap, so a gap proves no loss in its logs.
     if files.exists(os.path.join(path, checkpoint.META_PROPERTIES)):
         return lambda partition: True
     points = _offsets(path, checkpoint.RECOVERY_POINTS)  # our compaction leaves gaps only below them

@@ -150,9 +150,8 @@ def _ends_well(plan: PartitionPlan, logs: _Logs) -> bool:
 
 
 def _segment(path: str, base: int, log_path: str, pool: FilePool[SegmentFiles]) -> Segment:
-    segment = Segment(path, base, DEFAULTS, pool, size=files.status(log_path).st_size, read_only=True)
-    segment.log_path = log_path
-    return segment
+    size = files.status(log_path).st_size
+    return Segment(path, base, DEFAULTS, pool, size=size, read_only=True, log_path=log_path)
 
 
 # --- what a verification found ---------------------------------------------------------------------------------------
@@ -162,17 +161,17 @@ def _assign_findings(plan: PartitionPlan, findings: Iterable[Finding], logs: _Lo
     """Assign each finding to its remedy: an existing step, an index rebuild, or none."""
     cuts = {step.path: step.position or 0 for step in plan.steps if step.kind == "cut"}
     recovered_from = next((base_of(step.path) for step in plan.steps if step.kind == "recover"), None)
-    anew: dict[int, set[str]] = {}
+    to_rebuild: dict[int, set[str]] = {}
     for finding in findings:
         base = base_of(finding.path)
         if finding.path in logs.gone or (finding.path in cuts and (finding.position or 0) >= cuts[finding.path]):
             continue
         if finding.kind in CURED_BY_INDEXES and base is not None:
             if recovered_from is None or base < recovered_from:
-                anew.setdefault(base, set()).add(finding.kind)
+                to_rebuild.setdefault(base, set()).add(finding.kind)
         elif finding.severity == DAMAGE and not (plan.steps and _is_cured_by_recovery(finding, recovered_from)):
             plan.kept.append(finding)
-    for base, kinds in sorted(anew.items()):
+    for base, kinds in sorted(to_rebuild.items()):
         plan.indexes.append(base)
         plan.add("index", segment_name(base, ".log"), f"indexes will be rebuilt ({', '.join(sorted(kinds))})")
 

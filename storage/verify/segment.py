@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from offsetfs.storage.errors import MalformedBatch, StorageError, UnsupportedFormat
 from offsetfs.storage.files import File
-from offsetfs.storage.records import chain
-from offsetfs.storage.records.batch import HEADER_SIZE, Batch, parse_header
-from offsetfs.storage.records.batch_header import MAGIC, BatchHeader
-from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.records.columns.row_walk import Rows
+from offsetfs.storage.records.format import chain
+from offsetfs.storage.records.format.batch import HEADER_SIZE, Batch, parse_header
+from offsetfs.storage.records.format.batch_header import MAGIC, BatchHeader
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.verify.batches import Fault, batch_faults
 from offsetfs.storage.verify.epochs import EpochsCheck

@@ -22,9 +22,9 @@ from offsetfs.storage import files
 from offsetfs.storage.errors import CorruptBatch, CorruptIndex, StorageError
 from offsetfs.storage.files import File
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.records import chain
-from offsetfs.storage.records.batch import HEADER_SIZE, MAGIC, PAYLOAD_BYTES_MAX, Batch, parse_header
-from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.records.columns.row_walk import Rows
+from offsetfs.storage.records.format import chain
+from offsetfs.storage.records.format.batch import HEADER_SIZE, MAGIC, PAYLOAD_BYTES_MAX, Batch, parse_header
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.verify.batches import Fault, batch_faults
 from offsetfs.storage.verify.valid_batches import split_valid

@@ -1,24 +1,22 @@
-"""Fast path of verification: skips batches without findings.
+"""Fast path of verification: skips batches without findings, compiled or in Python.
 
-Selects the compiled `_valid_batches`, or its Python reference `valid_batches_pure` if OFFSETFS_PURE=1 is set. Both
-return the same results; the docstring is in `valid_batches_pure`.
+`offsetfs.storage.reference.valid_batches` has the docstring of `valid_until`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.native import select
+from offsetfs.storage.records.columns.row_walk import Rows
 
-if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
-    from offsetfs.storage.verify.valid_batches_pure import valid_until
+if TYPE_CHECKING:
+    from offsetfs.storage.reference import valid_batches as _valid_batches
 else:
-    try:
-        from offsetfs.storage.verify._valid_batches import valid_until
-    except ModuleNotFoundError:  # a module that exists but fails to load is an error that must be visible
-        from offsetfs.storage.verify.valid_batches_pure import valid_until
+    _valid_batches = select("valid_batches")
+
+valid_until = _valid_batches.valid_until
 
 __all__ = ["split_valid", "valid_until"]
 

@@ -32,7 +32,7 @@ from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, CleanSh
 from offsetfs.storage.directory.directory_listing import check_log_directory
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidName, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX
+from offsetfs.storage.records.format.batch import PAYLOAD_BYTES_MAX
 from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings
 from offsetfs.storage.verify.finding import FindingReporter, Report
 from offsetfs.storage.verify.partition import PartitionCheck

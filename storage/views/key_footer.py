@@ -1,4 +1,4 @@
-"""The checksum record of a key index, in a file beside the table. Without a matching one the table is not used.
+"""The footer of a key index, in a file beside the table. Without a matching one the table is not used.
 
 It is written when the index is closed, and removed before the table is changed again. It identifies the log, the offset
 up to which the table covers it, and the last batch before that; also the table's file, its length, and a checksum over
@@ -44,7 +44,7 @@ class IndexedRange:
 
 
 def write(path: str, covered: IndexedRange, store_path: str) -> None:
-    """Write the checksum record of the closed table at `store_path`. Durable on return; the table need not be."""
+    """Write the footer of the closed table at `store_path`. Durable on return; the table need not be."""
     status = files.status(store_path)
     body = _BODY.pack(
         covered.identity,
@@ -57,11 +57,13 @@ def write(path: str, covered: IndexedRange, store_path: str) -> None:
         status.st_size,
         checksum(store_path),
     )
+    # Neither the table nor the name of the footer is synced: after a power cut the checksum does not match, and the
+    # index is rebuilt from the log (decision 13).
     files.replace_file(path, _HEADER.pack(MAGIC, VERSION, crc32c(body)) + body, sync_name=False)
 
 
 def read(path: str, store_path: str, *, is_checked: bool = True) -> IndexedRange | None:
-    """Return what the table at `store_path` covers; None if it does not match its checksum record.
+    """Return what the table at `store_path` covers; None if it does not match its footer.
 
     Reads the whole table; with `is_checked` false, only its inode number and size.
     """

@@ -1,25 +1,27 @@
-"""The hash of a key in the key index: selects the compiled `_key_hash` or the Python reference `key_hash_pure`.
+"""The hash of a key in the key index, compiled or in Python.
 
-Both find the same keys in the same rows; the docstrings are in `key_hash_pure`. Their hashes differ, so an index stores
-the `HASH_NAME`. OFFSETFS_PURE=1 selects the Python reference.
+Both find the same keys in the same rows; `offsetfs.storage.reference.key_hash` has the docstrings. Their hashes differ,
+so an index stores the `HASH_NAME`.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from offsetfs.storage.records.batch_header import MAGIC, BatchHeader
+from offsetfs.storage.native import select
+from offsetfs.storage.records.format.batch_header import MAGIC, BatchHeader
+from offsetfs.storage.reference.key_hash import SHORT_KEY_BYTES, KeyDigest, seed_of_digests
 from offsetfs.storage.units import I64_MAX
-from offsetfs.storage.views.key_hash_pure import SHORT_KEY_BYTES, KeyDigest, seed_of_digests
 
-if TYPE_CHECKING or os.environ.get("OFFSETFS_PURE") == "1":
-    from offsetfs.storage.views.key_hash_pure import HASH_NAME, hash_digests, hash_key, hash_rows
+if TYPE_CHECKING:
+    from offsetfs.storage.reference import key_hash as _key_hash
 else:
-    try:
-        from offsetfs.storage.views._key_hash import HASH_NAME, hash_digests, hash_key, hash_rows
-    except ModuleNotFoundError:  # a module that exists but fails to load is an error that must be visible
-        from offsetfs.storage.views.key_hash_pure import HASH_NAME, hash_digests, hash_key, hash_rows
+    _key_hash = select("key_hash")
+
+HASH_NAME = _key_hash.HASH_NAME
+hash_digests = _key_hash.hash_digests
+hash_key = _key_hash.hash_key
+hash_rows = _key_hash.hash_rows
 
 _ANY_DELTA = (-I64_MAX - 1, I64_MAX)
 """For v0 and v1 messages, whose offset deltas count from the last offset of their set."""

@@ -7,7 +7,7 @@ if the log directory is read-only.
 
 The index returns the offset of a record, not its content. The caller reads the record, compares its key, and calls
 `rebuild` if the key differs. The index is then rebuilt with another seed, so that two keys with one hash do not collide
-again. The same happens if table, checksum record and log do not match. A tombstone is a record like others.
+again. The same happens if table, footer and log do not match. A tombstone is a record like others.
 
 Later changes of the log do not invalidate the index: compaction keeps offsets, and a read detects records that
 retention removed. Only truncation assigns offsets again (`Log.truncations`), and restarts the index. Records of
@@ -27,12 +27,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from offsetfs.storage.errors import StorageError, WouldBlock
+from offsetfs.storage.errors import UNREADABLE, StorageError, WouldBlock
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.log_reader import RAW, LogReader
-from offsetfs.storage.records.batch import Batch
-from offsetfs.storage.records.legacy import RUNS
+from offsetfs.storage.records.format.batch import Batch
+from offsetfs.storage.records.format.legacy import RUNS
 from offsetfs.storage.views import key_table
 from offsetfs.storage.views.key_footer import IndexedRange
 from offsetfs.storage.views.key_hash import (
@@ -45,7 +45,7 @@ from offsetfs.storage.views.key_hash import (
     seed_of_digests,
 )
 from offsetfs.storage.views.key_table import KeyTable, header_checksum
-from offsetfs.storage.views.view_blocks import UNREADABLE, OnDamage
+from offsetfs.storage.views.view_blocks import OnDamage
 
 KEYS_PENDING_MAX = 250_000
 """The number of keys in memory before they are written to the table: some forty megabytes."""
@@ -82,10 +82,10 @@ class KeyIndex:
     """The index of one partition for one isolation level."""
 
     def __init__(self, view: LogView, place: str | None, on_damage: OnDamage) -> None:
-        """Keep the index at `place` with the two suffixes; None: nowhere. Nothing is done before the first `refresh`.
+        """Store the index at `place` with the two suffixes; None: in no file. The first `refresh` opens it.
 
         `on_damage` is called with each batch that cannot be read, whose keys are therefore not in the index. One that
-        met damage is not kept: the next one meets it again and tells of it.
+        met damage is not stored: the next one reads the damage again and reports it.
         """
         self._log: Log = view.log
         self._view = view
@@ -97,8 +97,10 @@ class KeyIndex:
         self._seed = b""
         self._reached = _Reached(0)
         self._pruned_to = 0
+        # Only a truncation gives offsets to other records (decision 13); compaction and retention leave the index
+        # correct.
         self._truncations = self._log.truncations
-        self._is_sealed = False
+        self._has_footer = False
         self._has_damage = False
         self.scanned_bytes = 0
         """The bytes of the log that this process has read for the table."""
@@ -127,6 +129,7 @@ class KeyIndex:
                 self._drop()
                 self._truncations = truncations
             is_complete = self._grow(end_offset, bytes_max or sys.maxsize)
+            # A truncation during the build may have left entries of records that no longer exist.
             return is_complete and self._truncations == self._log.truncations
 
     def _grow(self, end_offset: int, bytes_max: int) -> bool:
@@ -141,6 +144,8 @@ class KeyIndex:
                 self._collect(batch, pending)
             reached = _Reached(header.next_offset, (batch.base_offset, header_checksum(batch)))
             read += header.size
+            # Many keys at once: sorted hashes are written to neighboring pages of the B-tree, single ones to a random
+            # page each.
             if len(pending) >= KEYS_PENDING_MAX or read >= bytes_max:
                 self._put(table, pending, reached)
             if read >= bytes_max:
@@ -180,6 +185,7 @@ class KeyIndex:
         hashes += digests
         offsets += offsets_of_digests
         if header.is_transactional and not self._view.is_committed_only:
+            # The negated offset is the flag: SQLite stores signed integers, and a second column would need more space.
             pending.update((key, ~offset) for key, offset in zip(hashes, offsets, strict=True))
         else:
             pending.update(zip(hashes, offsets, strict=True))
@@ -190,6 +196,7 @@ class KeyIndex:
             with self._dropped_on_error():
                 table.put(pending)
             pending.clear()
+        # The footer names the last batch, so it is wrong as soon as another batch is the last, even one without keys.
         if reached.last != self._reached.last:
             table.change()
         self._reached = reached
@@ -197,6 +204,7 @@ class KeyIndex:
     def _prune(self, table: KeyTable) -> None:
         """Prune keys that retention removed, if they outnumber the remaining ones."""
         start, gone = self._log.log_start_offset, self._log.log_start_offset - self._pruned_to
+        # A pass over the whole table costs a read of the file; so at least half of the rows must be obsolete.
         if gone >= PRUNED_AT_LEAST and gone >= self._log.next_offset - start:
             with self._dropped_on_error():
                 table.forget_below(start)
@@ -214,12 +222,14 @@ class KeyIndex:
             if table is None:
                 raise WouldBlock("the index of keys is closed", path=self._log.path)
             with self._dropped_on_error():
+                # A file name has 255 bytes at most, so long keys are named by their SHA-256 (`by-key/%sha256-…`).
                 if isinstance(key, KeyDigest):
                     value = table.get(hash_key(key.sha256, seed_of_digests(self._seed)))
                 else:
                     value = table.get(hash_key(key, self._seed))
         if value is None:
             return None
+        # Retention only removes from the front, so the log start shows whether the record still exists.
         found = KeyLocation(value, False) if value >= 0 else KeyLocation(~value, True)
         return found if found.offset >= self._log.log_start_offset else None
 
@@ -231,11 +241,12 @@ class KeyIndex:
     # --- opening and closing ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write the checksum record for the next use. Without a place, or after damage, no files are kept."""
+        """Write the footer for the next use. Without a place, or after damage, no files are stored."""
         with self._held(nowait=False):
             table, self._table = self._table, None
             if table is None:
                 return
+            # A stored index would hide the damage from the next mount: it would not read the damaged batch again.
             if self._has_damage:
                 table.remove()
             else:
@@ -245,10 +256,11 @@ class KeyIndex:
                 )
 
     def _open(self) -> KeyTable:
-        """Reuse the stored table if its checksum record matches it and this log; else start with an empty one."""
+        """Reuse the stored table if its footer matches it and this log; else start with an empty one."""
         self._has_damage, self.scanned_bytes = False, 0
         taken = key_table.take_over(self._log, self._place, self._identity)
         if taken is None:
+            # A new seed at each rebuild, so that two keys whose hashes collided do not collide again.
             self._seed, self._pruned_to, self._reached = os.urandom(SEED_SIZE), self._log.log_start_offset, _Reached(0)
             self._table = key_table.begin(self._log, self._place)
         else:

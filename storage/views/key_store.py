@@ -23,8 +23,11 @@ CACHE_KIB = 8 << 10
 
 _SETUP = (
     "PRAGMA journal_mode = OFF",  # a table that was torn by a crash is never opened again
+    # A look-up must not wait for the disk; after a crash the footer is missing and the table is rebuilt (decision 13).
     "PRAGMA synchronous = OFF",
+    # One process at a time. The lock is taken once, and not for each statement.
     "PRAGMA locking_mode = EXCLUSIVE",
+    # The file may have been planted: functions in its schema must not run.
     "PRAGMA trusted_schema = OFF",
     f"PRAGMA cache_size = -{CACHE_KIB}",
     "BEGIN EXCLUSIVE",
@@ -40,6 +43,7 @@ _ERRNOS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_BUSY: errno.EBUSY, 
 
 def _check_own(path: str) -> None:
     """Check that the file is a regular one, with one name, of the directory's owner. SQLite does not check that."""
+    # SQLite follows links: a hard link to a database of another program once got a table of ours.
     with files.opened(path, create=True) as file:
         if file.stat().st_nlink > 1:
             raise OSError(errno.EINVAL, "a hard link: it may be the file of another directory", path)
@@ -54,6 +58,7 @@ class KeyStore:
         if path:
             _check_own(path)
         with self._as_os_error():
+            # timeout=0: another mount that holds the file keeps it for hours, so waiting is useless.
             self._database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             try:
                 for statement in _SETUP:
@@ -96,5 +101,6 @@ class KeyStore:
             yield
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", None)
+            # The low byte is SQLite's primary code; the extended codes only name the failed system call.
             number = _ERRNOS.get(code & 0xFF, errno.EIO) if code is not None else errno.EIO
             raise OSError(number, f"the index of keys: {error}", self.path or "a nameless table") from error

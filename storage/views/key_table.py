@@ -1,7 +1,7 @@
-"""The stored table of a key index: reused if its checksum record matches it and the log, otherwise created.
+"""The stored table of a key index: reused if its footer matches it and the log, otherwise created.
 
     <place>.sqlite   the table   key_store
-    <place>.seal     the checksum record, from the close of the table until its next change   key_footer
+    <place>.seal     the footer, from the close of the table until its next change   key_footer
 
 A place is a path without suffix: beside the log, or in a directory for many logs. None means no place; then the table
 is a temporary file without a name. The same is used if another process has the files open, or they cannot be written.
@@ -19,28 +19,29 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from offsetfs.storage import checkpoint, files
+from offsetfs.storage.clock import SYSTEM
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import HEADER_SIZE, Batch
-from offsetfs.storage.views import key_footer
+from offsetfs.storage.records.format.batch import HEADER_SIZE, Batch
+from offsetfs.storage.views import key_footer, user_cache
 from offsetfs.storage.views.key_footer import IndexedRange
 from offsetfs.storage.views.key_hash import HASH_NAME, SHORT_KEY_BYTES
 from offsetfs.storage.views.key_store import KeyStore
 from offsetfs.storage.views.user_cache import name_of
 
-STORE_SUFFIX, SEAL_SUFFIX = ".sqlite", ".seal"
+STORE_SUFFIX, FOOTER_SUFFIX = ".sqlite", ".seal"
 NAME, COMMITTED_NAME = "by-key", "by-key-committed"
 
 
 class KeyTable:
     """An open table. After an OSError from `put`, `get` or `forget_below` its files are removed."""
 
-    def __init__(self, log: Log, place: str | None, store: KeyStore, *, is_sealed: bool = False) -> None:
+    def __init__(self, log: Log, place: str | None, store: KeyStore, *, has_footer: bool = False) -> None:
         self.store = store
         self._log = log
         self._place = place
-        self._is_sealed = is_sealed
+        self._has_footer = has_footer
 
     def get(self, key_hash: int) -> int | None:
         """Return the value of a hash, or None."""
@@ -61,31 +62,32 @@ class KeyTable:
             self.store.forget_below(offset)
 
     def change(self) -> None:
-        """Remove the checksum record before the table changes, because it no longer matches."""
-        if self._is_sealed:
-            self._is_sealed = False
+        """Remove the footer before the table changes, because it no longer matches."""
+        if self._has_footer:
+            self._has_footer = False
             assert self._place is not None
             with contextlib.suppress(FileNotFoundError):
-                files.remove_file(self._place + SEAL_SUFFIX)
+                # Not synced: a power cut may bring the footer back, but then the table's checksum does not match it.
+                files.remove_file(self._place + FOOTER_SUFFIX)
 
     def close(self, covered: IndexedRange) -> None:
-        """Close the table, and write its checksum record. An error costs only time, at the next use."""
+        """Close the table, and write its footer. An error costs only time, at the next use."""
         with contextlib.suppress(OSError):
             self.store.close()
-            if self._is_kept and not self._is_sealed:
+            if self._has_files and not self._has_footer:
                 assert self._place is not None
-                key_footer.write(self._place + SEAL_SUFFIX, covered, self.store.path)
+                key_footer.write(self._place + FOOTER_SUFFIX, covered, self.store.path)
 
     def remove(self) -> None:
         """Close the table, and remove its files."""
         with contextlib.suppress(OSError):
             self.store.close()
-            if self._is_kept:
+            if self._has_files:
                 assert self._place is not None
                 _remove_files(self._place)
 
     @property
-    def _is_kept(self) -> bool:
+    def _has_files(self) -> bool:
         """Whether the table has files: a temporary one has none, and those of a deleted log are gone."""
         return bool(self.store.path) and not self._log.is_gone
 
@@ -107,14 +109,14 @@ class ReusedTable(NamedTuple):
 
 
 def take_over(log: Log, place: str | None, identity: bytes) -> ReusedTable | None:
-    """Open the stored table at `place`; None unless its checksum record matches it and this log.
+    """Open the stored table at `place`; None unless its footer matches it and this log.
 
     Reads the whole table.
     """
     if place is None:
         return None
-    path, seal_path = place + STORE_SUFFIX, place + SEAL_SUFFIX
-    covered = key_footer.read(seal_path, path)
+    path, footer_path = place + STORE_SUFFIX, place + FOOTER_SUFFIX
+    covered = key_footer.read(footer_path, path)
     next_offset = None if covered is None else _described_to(log, covered, identity)
     if covered is None or next_offset is None:
         return None
@@ -122,10 +124,12 @@ def take_over(log: Log, place: str | None, identity: bytes) -> ReusedTable | Non
         store = KeyStore(path)
     except OSError:
         return None
-    if key_footer.read(seal_path, path, is_checked=False) != covered:
+    # Checked again after the exclusive lock is taken, because another process may have changed the table between the
+    # checksum and the lock.
+    if key_footer.read(footer_path, path, is_checked=False) != covered:
         store.close()  # another process changed it meanwhile
         return None
-    return ReusedTable(KeyTable(log, place, store, is_sealed=True), covered, next_offset)
+    return ReusedTable(KeyTable(log, place, store, has_footer=True), covered, next_offset)
 
 
 def _described_to(log: Log, covered: IndexedRange, identity: bytes) -> int | None:
@@ -133,6 +137,8 @@ def _described_to(log: Log, covered: IndexedRange, identity: bytes) -> int | Non
     if covered.identity != identity or covered.next_offset > log.next_offset:
         return None
     try:
+        # The last indexed batch proves that the index is of this log, and not of one that was created again under the
+        # same name.
         batch = log.batch_at(covered.last_offset)
     except StorageError:
         return None
@@ -150,6 +156,7 @@ def begin(log: Log, place: str | None) -> KeyTable:
             _remove_files(place)
         return KeyTable(log, place, KeyStore(path))
     except OSError as error:
+        # On a full disk a temporary table would fail as well; the caller reports ENOSPC.
         if error.errno == errno.ENOSPC:
             raise
         return KeyTable(log, None, KeyStore(""))
@@ -165,7 +172,7 @@ def _check_unused(path: str) -> None:
 
 
 def _remove_files(place: str) -> None:
-    for suffix in (SEAL_SUFFIX, STORE_SUFFIX):
+    for suffix in (FOOTER_SUFFIX, STORE_SUFFIX):
         with contextlib.suppress(FileNotFoundError):
             files.remove_file(place + suffix)
 
@@ -188,6 +195,20 @@ def place_in(directory: str, view: LogView) -> str:
     return os.path.join(directory, f"{name_of(view.log)}-{COMMITTED_NAME if view.is_committed_only else NAME}")
 
 
+def place_in_cache(cache: str, view: LogView) -> str:
+    """Return the place of a log's index in the user cache, whose directory is created if it is missing.
+
+    Removes indexes that were not used for a month, and marks this one as used. OSError if the cache cannot be written.
+    """
+    directory = user_cache.prepare(cache, "by-key")
+    user_cache.sweep(directory)
+    place = place_in(directory, view)
+    for suffix in (STORE_SUFFIX, FOOTER_SUFFIX):
+        with contextlib.suppress(FileNotFoundError):
+            files.set_modified(place + suffix, SYSTEM.now_ms() * 1_000_000)
+    return place
+
+
 DIGEST_ROWS = f"sha256 above {SHORT_KEY_BYTES}"
 """Part of the identity of an index: which keys have a second row for their digest."""
 
@@ -199,6 +220,7 @@ def identity_of(view: LogView, place: str | None) -> bytes:
         topic_id = checkpoint.read_topic_id(os.path.join(log.path, checkpoint.PARTITION_METADATA))
         parts = [HASH_NAME, DIGEST_ROWS, log.partition, view.is_committed_only, topic_id]
         if place is not None and os.path.dirname(place) != log.path:
+            # In a cache for many logs the path does not identify the log: a directory may be replaced by another one.
             parts.append(files.status(log.path).st_ino)
         return hashlib.blake2b(repr([str(part) for part in parts]).encode(), digest_size=32).digest()
     return os.urandom(key_footer.IDENTITY_SIZE)  # a value that no other log has

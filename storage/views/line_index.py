@@ -27,11 +27,12 @@ from crc32c import crc32c
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import MalformedBatch, StorageError, WouldBlock
-from offsetfs.storage.records import chain, row_walk
-from offsetfs.storage.records.batch import HEADER_SIZE, Batch, parse_header
-from offsetfs.storage.records.batch import MAGIC as BATCH_MAGIC
-from offsetfs.storage.records.batch_header import Buffer
-from offsetfs.storage.records.row_walk import Rows
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.columns.row_walk import Rows
+from offsetfs.storage.records.format import chain
+from offsetfs.storage.records.format.batch import HEADER_SIZE, Batch, parse_header
+from offsetfs.storage.records.format.batch import MAGIC as BATCH_MAGIC
+from offsetfs.storage.records.format.batch_header import Buffer
 from offsetfs.storage.segments import segment_files
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
@@ -54,7 +55,7 @@ _U32_MAX = 2**32 - 1
 WINDOW_ENTRIES = 256
 """The number of entries read at once: a binary search ends with one such read, and a block begins with one."""
 
-Maps = FilePool[StoredLineIndex]
+LineIndexPool = FilePool[StoredLineIndex]
 
 
 class LineIndex:
@@ -74,14 +75,19 @@ class LineIndex:
         "base_offset",
         "begin",
         "count",
-        "form",
         "is_refuted",
-        "kept_bytes",
         "reached",
+        "stored_bytes",
+        "view_format",
     )
 
     def __init__(
-        self, base_offset: int, shows: VisibilityFilter = shows_data, *, form: ViewFormat = VALUES, begin: int = 0
+        self,
+        base_offset: int,
+        shows: VisibilityFilter = shows_data,
+        *,
+        view_format: ViewFormat = VALUES,
+        begin: int = 0,
     ) -> None:
         """Create an empty index of the batches that `shows` accepts, from byte `begin` of the log on.
 
@@ -89,17 +95,17 @@ class LineIndex:
         """
         self.base_offset = base_offset
         self.begin = begin
-        self.form = form
+        self.view_format = view_format
         self._shows = shows
         self.count = 0
         self.reached = (0, begin)  # (output bytes, log bytes), replaced together, because readers hold no lock
         self._damage_outputs = array("q")  # sorted: output positions of left-out batches, and their log positions
         self._damage_positions = array("q")
         self.is_refuted = False  # the stored index does not match its segment: a new one is needed
-        self.kept_bytes = 0  # the size of the copy in the cache (`line_index_cache`)
+        self.stored_bytes = 0  # the size of the copy in the cache (`line_index_cache`)
         self._entries: bytearray | None = bytearray()
         self._key = object()  # a pool key that does not reference the index, which would keep it and its file forever
-        self._place: tuple[Maps, Segment] | None = None  # the pool of the stored index, and its segment
+        self._place: tuple[LineIndexPool, Segment] | None = None  # the pool of the stored index, and its segment
         self._header = b""  # of the stored index
         self._batches = 0
         self._first_crc = 0
@@ -130,7 +136,7 @@ class LineIndex:
         return self._damage_outputs[place], self._damage_positions[place]
 
     @property
-    def is_kept(self) -> bool:
+    def is_stored(self) -> bool:
         """Whether the entries are only on disk."""
         return self._entries is None
 
@@ -149,6 +155,8 @@ class LineIndex:
         except OSError:
             if self._place is None:
                 raise
+        # Entries are read with pread and not from a mapped file: another process may cut the file at any time, which is
+        # SIGBUS for a mapping (decision 2).
         self._restore(nowait)
         return self._block(byte, output_max)
 
@@ -165,7 +173,9 @@ class LineIndex:
             if following > number + 1 and (reached[0] - output > output_max or reached[1] - position > 2 * output_max):
                 break
             output_end, position_end, _ = reached
-        if self.is_kept and not (output <= byte < output_end and position < position_end <= log_bytes):
+        # A checksum of the whole file is verified at loading only; an entry that was overwritten since must not cause a
+        # wrong byte.
+        if self.is_stored and not (output <= byte < output_end and position < position_end <= log_bytes):
             raise OSError(errno.ESTALE, "the line index was overwritten")
         return ViewBlock(output, output_end, position, position_end)
 
@@ -182,8 +192,8 @@ class LineIndex:
             output, position, _ = self._entry_before(offset)
         for batch in walk(segment, position, self.log_bytes, on_damage=_ignore):
             if batch.header.last_offset >= offset:
-                return int(output) + measure_below(batch, offset, form=self.form, shows=self._shows)
-            output += measure(batch, _ignore, form=self.form, shows=self._shows)
+                return int(output) + measure_below(batch, offset, view_format=self.view_format, shows=self._shows)
+            output += measure(batch, _ignore, view_format=self.view_format, shows=self._shows)
         return int(output)
 
     def _entry_before(self, offset: int) -> tuple[int, int, int]:
@@ -212,23 +222,24 @@ class LineIndex:
         """Return `count` entries from number `first` on. OSError if the stored index no longer has them."""
         entries = self._entries  # another thread may save the index meanwhile
         if entries is None:
-            return self.kept().entries(first, count)
+            return self.stored().entries(first, count)
         return entries[first * ENTRY.size : (first + count) * ENTRY.size]
 
-    def kept(self) -> StoredLineIndex:
+    def stored(self) -> StoredLineIndex:
         """Return the open stored index. It stays readable while referenced."""
         assert self._place is not None
-        maps, segment = self._place
-        return maps.get(self._key, lambda: self._open(segment))
+        pool, segment = self._place
+        return pool.get(self._key, lambda: self._open(segment))
 
     def _open(self, segment: Segment) -> StoredLineIndex:
         """Reopen the file. ESTALE if it was removed with its segment, or replaced."""
-        for path in (segment.path(self.form.suffix), *segment_files.removed_paths(segment, self.form.suffix)):
+        suffix = self.view_format.suffix
+        for path in (segment.path(suffix), *segment_files.removed_paths(segment, suffix)):
             with contextlib.suppress(FileNotFoundError):
                 opened = StoredLineIndex.open(path, self._header, self.count)
                 if opened is not None:
                     return opened
-        raise OSError(errno.ESTALE, "the segment's line index is gone", segment.path(self.form.suffix))
+        raise OSError(errno.ESTALE, "the segment's line index is gone", segment.path(self.view_format.suffix))
 
     def _restore(self, nowait: bool) -> None:
         """Rebuild the entries, because another process has cut or replaced the stored index.
@@ -237,31 +248,33 @@ class LineIndex:
         and positions that readers got from this index are wrong.
         """
         assert self._place is not None
-        maps, segment = self._place
+        pool, segment = self._place
         if self.is_refuted:
             raise self._refutation(segment)
         if nowait:
             raise WouldBlock("the line index must be rebuilt", path=segment.log_path)
-        anew = LineIndex(self.base_offset, form=self.form)
-        anew.extend(segment, self.log_bytes, on_damage=_ignore)
-        if (anew.reached, anew.count) != (self.reached, self.count):
-            self._refute(maps, segment)
+        # Rebuilt once, and refuted for good if it differs. Before, an index with a correct checksum and a wrong size
+        # measured the whole segment at each read.
+        rebuilt = LineIndex(self.base_offset, view_format=self.view_format)
+        rebuilt.extend(segment, self.log_bytes, on_damage=_ignore)
+        if (rebuilt.reached, rebuilt.count) != (self.reached, self.count):
+            self._refute(pool, segment)
             raise self._refutation(segment)
-        self._damage_outputs, self._damage_positions = anew._damage_outputs, anew._damage_positions
-        self._entries = anew._entries
-        maps.drop(self._key)
+        self._damage_outputs, self._damage_positions = rebuilt._damage_outputs, rebuilt._damage_positions
+        self._entries = rebuilt._entries
+        pool.drop(self._key)
 
-    def _refute(self, maps: Maps, segment: Segment) -> None:
+    def _refute(self, pool: LineIndexPool, segment: Segment) -> None:
         """Remove the stored index, so that later views do not load it. In a read-only log it stays."""
         self.is_refuted = True
-        maps.drop(self._key)
+        pool.drop(self._key)
         if not segment.read_only:
             with segment.names_lock, contextlib.suppress(OSError):
                 if not segment.is_removed:
-                    files.remove_file(segment.path(self.form.suffix))
+                    files.remove_file(segment.path(self.view_format.suffix))
 
     def _refutation(self, segment: Segment) -> OSError:
-        path = segment.path(self.form.suffix)
+        path = segment.path(self.view_format.suffix)
         return OSError(errno.ESTALE, "the line index does not match its segment; open the view again", path)
 
     # --- growing ---------------------------------------------------------------------------------------------------
@@ -278,6 +291,7 @@ class LineIndex:
         limit = end if bytes_max is None else min(end, self.log_bytes + bytes_max)
 
         def damaged(error: StorageError) -> None:
+            # One entry for each byte position: several damaged batches in a row are one gap for a reader.
             if not self._damage_outputs or self._damage_outputs[-1] < self.size:
                 self._damage_outputs.append(self.size)
                 self._damage_positions.append(self.log_bytes if error.position is None else error.position)
@@ -285,6 +299,7 @@ class LineIndex:
 
         while self.log_bytes < limit:
             if self._takes_rows:
+                # Whole blocks in compiled code; a batch at a time creates Python objects for each.
                 self._extend_by_rows(segment, limit, nowait)
             if self.log_bytes < limit:
                 self._extend_by_batches(segment, end, limit, damaged, nowait)
@@ -296,7 +311,9 @@ class LineIndex:
     def _extend_by_batches(self, segment: Segment, end: int, limit: int, on_damage: OnDamage, nowait: bool) -> None:
         """Add batch by batch; stop at `limit`, or after the number of batches at which rows are tried again."""
         for count, batch in enumerate(walk(segment, self.log_bytes, end, on_damage=on_damage, nowait=nowait)):
-            self._add(batch, measure(batch, on_damage, form=self.form, shows=self._shows, nowait=nowait))
+            self._add(batch, measure(batch, on_damage, view_format=self.view_format, shows=self._shows, nowait=nowait))
+            # Compressed batches end a block of rows at once; trying again after each of them would read every block
+            # twice.
             is_plain = batch.header.magic == BATCH_MAGIC and not batch.header.codec
             if self.log_bytes >= limit or (is_plain and count >= BATCHES_BEFORE_ROWS and self._takes_rows):
                 return
@@ -306,7 +323,7 @@ class LineIndex:
         """Add blocks of batches (`row_walk`) up to the first that must be measured alone, or exceeds `limit`."""
         log = segment.open_files(nowait=nowait).log
         for rows in row_walk.block_rows(log, self.log_bytes, limit, nowait=nowait):
-            sizes = rows.measure(self.form.measured_rows)
+            sizes = rows.measure(self.view_format.measured_rows)
             count = sizes.index(-1) if min(sizes) < 0 else len(sizes)
             if count:
                 self._add_rows(rows, sizes[:count], segment.log_path)
@@ -354,6 +371,7 @@ class LineIndex:
         self.reached = (self.size + measured, position + header.size)
 
     def _add_entry(self, entries: bytearray, output: int, position: int, offset: int, path: str | None) -> None:
+        # Positions have 32 bits, as in Kafka's offset index; `segment.bytes` allows 2 GiB.
         if position > _U32_MAX:
             raise MalformedBatch("a log file of more than 4 GiB", path=path, position=position)
         entries += ENTRY.pack(output, position, min(max(offset - self.base_offset, 0), _U32_MAX))
@@ -368,14 +386,14 @@ class LineIndex:
 
     # --- keeping ---------------------------------------------------------------------------------------------------
 
-    def save(self, segment: Segment, maps: Maps) -> None:
+    def save(self, segment: Segment, pool: LineIndexPool) -> None:
         """Store the complete index of a sealed segment beside its log, and release the memory."""
         if self._entries is None:
             return
-        assert self._shows is shows_data and not self.begin, "only maps of all data lie beside a log"
-        data = self.image(self.form.identity)
-        files.replace_file(segment.path(self.form.suffix), data, sync_name=False)  # a lost file is rebuilt
-        self._place, self._header, self._entries = (maps, segment), data[: line_index_file.HEADER_SIZE], None
+        assert self._shows is shows_data and not self.begin, "only indexes of all data lie beside a log"
+        data = self.image(self.view_format.identity)
+        files.replace_file(segment.path(self.view_format.suffix), data, sync_name=False)  # a lost file is rebuilt
+        self._place, self._header, self._entries = (pool, segment), data[: line_index_file.HEADER_SIZE], None
 
     @property
     def image_size(self) -> int:
@@ -395,38 +413,41 @@ class LineIndex:
         )
 
     @classmethod
-    def load(cls, segment: Segment, maps: Maps, form: ViewFormat = VALUES) -> LineIndex | None:
+    def load(cls, segment: Segment, pool: LineIndexPool, view_format: ViewFormat = VALUES) -> LineIndex | None:
         """Return the stored index of a sealed segment; None if there is none, or it does not match this log."""
         try:
-            with files.opened(segment.path(form.suffix)) as file:
+            with files.opened(segment.path(view_format.suffix)) as file:
                 header, length = bytes(file.read(0, line_index_file.HEADER_SIZE)), file.size()
-                checksum = line_index_file.checksum_of(file, length, form.identity)
+                checksum = line_index_file.checksum_of(file, length, view_format.identity)
         except OSError:
             return None
-        loaded = cls._described(line_index_file.parsed(header, length, checksum), segment, form)
+        loaded = cls._described(line_index_file.parsed(header, length, checksum), segment, view_format)
+        # A stored index of a sealed segment covers all of it; otherwise the segment was truncated or recovered since.
         if loaded is None or loaded.log_bytes != segment.size:
             return None
-        loaded._entries, loaded._place, loaded._header = None, (maps, segment), header
+        loaded._entries, loaded._place, loaded._header = None, (pool, segment), header
         return loaded
 
     @classmethod
-    def from_image(cls, segment: Segment, image: bytes, form: ViewFormat, identity: bytes) -> LineIndex | None:
+    def from_image(cls, segment: Segment, image: bytes, view_format: ViewFormat, identity: bytes) -> LineIndex | None:
         """Return the index in `image`, in memory; it may end before the segment does, and can be extended.
 
         None if it does not match this log.
         """
         summary = line_index_file.parsed(image, len(image), line_index_file.checksum_in(image, identity))
-        loaded = cls._described(summary, segment, form)
+        loaded = cls._described(summary, segment, view_format)
         if loaded is not None:
-            loaded._entries, loaded.kept_bytes = bytearray(image[line_index_file.HEADER_SIZE :]), loaded.log_bytes
+            loaded._entries, loaded.stored_bytes = bytearray(image[line_index_file.HEADER_SIZE :]), loaded.log_bytes
         return loaded
 
     @classmethod
-    def _described(cls, summary: LineIndexSummary | None, segment: Segment, form: ViewFormat) -> LineIndex | None:
+    def _described(
+        cls, summary: LineIndexSummary | None, segment: Segment, view_format: ViewFormat
+    ) -> LineIndex | None:
         """Return an index without entries; None if the summary is not of this segment, or missing."""
         if summary is None or summary.base_offset != segment.base_offset or summary.log_bytes > segment.size:
             return None
-        loaded = cls(summary.base_offset, form=form)
+        loaded = cls(summary.base_offset, view_format=view_format)
         loaded.count, loaded.reached = summary.entries, (summary.size, summary.log_bytes)
         loaded._batches, loaded._first_crc = summary.batches, summary.first_crc
         loaded._last = summary.last_position, summary.last_crc
@@ -439,6 +460,8 @@ class LineIndex:
         position, last_crc = self._last
         with segment.open_log() as log:
             last = log.read(position, HEADER_SIZE)
+            # Compaction replaces a segment under the same name. Its first and last batch headers differ then, unless
+            # the content is the same.
             if _header_checksum(log.read(0, HEADER_SIZE)) != self._first_crc or _header_checksum(last) != last_crc:
                 return False
         return self.log_bytes == segment.size or position + parse_header(last).size == self.log_bytes

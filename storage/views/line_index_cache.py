@@ -46,21 +46,21 @@ class LineIndexCache:
         self._name = ""
         self._is_writable = True
 
-    def load(self, segment: Segment, form: ViewFormat) -> LineIndex | None:
+    def load(self, segment: Segment, view_format: ViewFormat) -> LineIndex | None:
         """Return the cached index of a segment if it matches this log, else None. It can be extended."""
         if segment.size < LOG_BYTES_MIN:
             return None
         with contextlib.suppress(OSError):
             if user_cache.is_usable(self._cache, MAPS, self._log_name()):
-                image = files.read_file(self._path(segment, form), MAP_BYTES_MAX)
-                return LineIndex.from_image(segment, image, form, _identity(segment, form))
+                image = files.read_file(self._path(segment, view_format), MAP_BYTES_MAX)
+                return LineIndex.from_image(segment, image, view_format, _identity(segment, view_format))
         return None
 
     def should_store(self, index: LineIndex, *, is_active: bool) -> bool:
         """Whether an index that begins at its segment's start should be stored, or stored again."""
-        if index.is_kept or not self._is_writable:
+        if index.is_stored or not self._is_writable:
             return False
-        new_bytes = index.log_bytes - index.kept_bytes
+        new_bytes = index.log_bytes - index.stored_bytes
         is_due = new_bytes >= GROWTH_BYTES if is_active else new_bytes > 0
         return is_due and index.log_bytes >= LOG_BYTES_MIN and index.image_size <= MAP_BYTES_MAX
 
@@ -68,11 +68,14 @@ class LineIndexCache:
         """Store an index for later use."""
         try:
             user_cache.prepare(self._cache, MAPS, self._log_name())
-            files.put_private(self._path(segment, index.form), index.image(_identity(segment, index.form)))
+            files.put_private(
+                self._path(segment, index.view_format), index.image(_identity(segment, index.view_format))
+            )
         except OSError:
+            # One attempt per mount: a cache on a full or read-only disk would otherwise fail at each segment.
             self._is_writable = False
         else:
-            index.kept_bytes = index.log_bytes
+            index.stored_bytes = index.log_bytes
 
     def sweep(self, segments: Segments) -> None:
         """Remove the indexes of this log's removed segments, and those of logs that were not used for long."""
@@ -85,25 +88,28 @@ class LineIndexCache:
 
     def _sweep_own(self, segments: Segments) -> None:
         place = os.path.join(self._cache, MAPS, self._log_name())
+        # `sweep` removes the caches that were not used for long; the kernel does not update access times reliably
+        # (relatime).
         files.set_modified(place, SYSTEM.now_ms() * 1_000_000)
         for name in files.names(place):
-            if _is_left(name, segments):
+            if _is_obsolete(name, segments):
                 files.remove_file(os.path.join(place, name))
 
-    def _path(self, segment: Segment, form: ViewFormat) -> str:
-        return os.path.join(self._cache, MAPS, self._log_name(), segment_name(segment.base_offset, form.suffix))
+    def _path(self, segment: Segment, view_format: ViewFormat) -> str:
+        return os.path.join(self._cache, MAPS, self._log_name(), segment_name(segment.base_offset, view_format.suffix))
 
     def _log_name(self) -> str:
         self._name = self._name or user_cache.name_of(self._log)
         return self._name
 
 
-def _identity(segment: Segment, form: ViewFormat) -> bytes:
+def _identity(segment: Segment, view_format: ViewFormat) -> bytes:
     """Return what an index depends on besides the bytes of the log."""
-    return b"%s\ninode %d\n" % (form.identity, segment.open_files().log.stat().st_ino)
+    # The inode number detects a segment that a broker replaced under the same name.
+    return b"%s\ninode %d\n" % (view_format.identity, segment.open_files().log.stat().st_ino)
 
 
-def _is_left(name: str, segments: Segments) -> bool:
+def _is_obsolete(name: str, segments: Segments) -> bool:
     """Whether a file of that name is obsolete. Files with other names are not removed."""
     parsed = parse_segment_name(name)
     if parsed is None or parsed[1] not in MAP_SUFFIXES:

@@ -61,6 +61,7 @@ def parsed(header: bytes | bytearray, length: int, checksum: int) -> LineIndexSu
     summary = LineIndexSummary(*fields)
     if (magic, version, stored) != (MAGIC, VERSION, checksum) or length != size_of(summary.entries):
         return None
+    # Fuzzing found a file with a correct checksum whose invented numbers caused an allocation of a gigabyte.
     is_sane = 0 <= summary.last_position <= summary.log_bytes and summary.size >= 0
     return summary if is_sane and bool(summary.size) <= bool(summary.entries) else None
 
@@ -102,6 +103,7 @@ class StoredLineIndex:
     def entries(self, first: int, count: int) -> bytearray:
         """Return `count` entries from number `first` on; OSError ESTALE if the file ends before them."""
         data = self._file.read(HEADER_SIZE + first * ENTRY.size, count * ENTRY.size)
+        # Another process cut the file; the caller rebuilds the index.
         if len(data) < count * ENTRY.size:
             raise OSError(errno.ESTALE, "the line index was cut", self._file.path)
         return data

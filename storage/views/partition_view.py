@@ -30,7 +30,7 @@ from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_map import Segments
-from offsetfs.storage.views.line_index import LineIndex, Maps
+from offsetfs.storage.views.line_index import LineIndex, LineIndexPool
 from offsetfs.storage.views.line_index_cache import LOG_BYTES_MIN, LineIndexCache
 from offsetfs.storage.views.view_blocks import OnDamage
 from offsetfs.storage.views.view_format import VALUES, ViewFormat
@@ -52,28 +52,30 @@ class PartitionView:
     def __init__(
         self,
         log: Log,
-        maps: Maps,
+        pool: LineIndexPool,
         on_damage: OnDamage,
         *,
-        form: ViewFormat = VALUES,
+        view_format: ViewFormat = VALUES,
         is_committed_only: bool = False,
         cache: LineIndexCache | None = None,
     ) -> None:
         """`cache`: where the line indexes of a read-only log are stored."""
+        # Fixed for the life of the view: a reader has byte positions, so the beginning must not move under it (decision
+        # 19).
         self.start_offset = log.log_start_offset
-        self.form = form
+        self.view_format = view_format
         self._log = log
         self._view = LogView(log, is_committed_only=is_committed_only)
-        self._stored_indexes = LineIndexStore(self._view, maps, form, cache)
+        self._stored_indexes = LineIndexStore(self._view, pool, view_format, cache)
         self._on_damage = on_damage
-        self._parts = ViewParts(form, self._view.shows)
+        self._parts = ViewParts(view_format, self._view.shows)
         self._inherited: dict[int, ViewPart] = {}
-        self._seen: tuple[Segments | None, int] = (None, -1)
-        self._holding: Segments | None = None  # the last snapshot that contained all parts
+        self._refreshed: tuple[Segments | None, int] = (None, -1)
+        self._containing: Segments | None = None  # the last snapshot that contained all parts
         self._snapshot: Segments | None = None  # that of the last refresh, complete or not
         self._lock = threading.Lock()
         self._left = 0  # log bytes that this refresh may still read
-        self._in_whole = False
+        self._whole_segments_only = False
         self._start_is_known = False
         self._swept = False
 
@@ -81,9 +83,9 @@ class PartitionView:
         """Return a view from the current log start, with the line indexes that still match."""
         view = PartitionView(
             self._log,
-            self._stored_indexes.maps,
+            self._stored_indexes.pool,
             self._on_damage,
-            form=self.form,
+            view_format=self.view_format,
             is_committed_only=self._view.is_committed_only,
             cache=self._stored_indexes.cache,
         )
@@ -91,7 +93,9 @@ class PartitionView:
         return view
 
     def _inheritable(self, part: ViewPart) -> ViewPart:
-        return part._replace(map=LineIndex(part.segment.base_offset, form=self.form)) if part.map.is_refuted else part
+        if not part.line_index.is_refuted:
+            return part
+        return part._replace(line_index=LineIndex(part.segment.base_offset, view_format=self.view_format))
 
     @property
     def size(self) -> int:
@@ -104,15 +108,15 @@ class PartitionView:
         return self._parts.scanned_bytes
 
     @property
-    def lacks_ours_only(self) -> bool:
+    def lacks_own_appends_only(self) -> bool:
         """Whether line indexes cover everything except records that this process has appended to the active segment."""
         last = self._parts.last
         return last is not None and last.segment is self._log.snapshot().active and last.segment.is_active
 
-    def known_map(self, segment: Segment) -> LineIndex | None:
+    def known_index(self, segment: Segment) -> LineIndex | None:
         """Return the line index of a segment of this view as far as it goes, for reading only."""
         part = self._parts.find(segment)
-        return None if part is None else part.map
+        return None if part is None else part.line_index
 
     @property
     def is_current(self) -> bool:
@@ -120,32 +124,33 @@ class PartitionView:
         snapshot = self._log.snapshot()
         if self._parts.is_refuted or self._log.log_start_offset != self.start_offset:
             return False
-        if snapshot is not self._holding:
-            if not all(_holds(snapshot, part.segment) for part in self._parts.all()):
+        if snapshot is not self._containing:
+            if not all(_contains(snapshot, part.segment) for part in self._parts.all()):
                 return False
-            self._holding = snapshot
+            self._containing = snapshot
         return True
 
     # --- growing ---------------------------------------------------------------------------------------------------
 
-    def refresh(self, *, nowait: bool = False, bytes_max: int | None = None, in_whole: bool = False) -> bool:
+    def refresh(self, *, nowait: bool = False, bytes_max: int | None = None, whole_segments_only: bool = False) -> bool:
         """Include appended records; return whether the view was complete at the time of the call.
 
         Costs nothing without appends. Reads at most about `bytes_max` of segments without an index; call again after
-        False. With `in_whole`, a segment that needs more is not started. With `nowait`, `WouldBlock` if more than 1 MiB
-        must be read, or anything that is not cached.
+        False. With `whole_segments_only`, a segment that needs more is not started. With `nowait`, `WouldBlock` if more
+        than 1 MiB must be read, or anything that is not cached.
         """
         end_offset, snapshot = self._view.end_offset(nowait=nowait), self._log.snapshot()
-        if self._seen[0] is snapshot and self._seen[1] == end_offset:
+        # Called for each read and getattr, so without growth it takes no lock.
+        if self._refreshed[0] is snapshot and self._refreshed[1] == end_offset:
             return True
         if not self._lock.acquire(blocking=not nowait):
             raise WouldBlock("line indexes are being built", path=self._log.path)
         try:
             self._left = NOWAIT_BYTES_MAX if nowait else bytes_max or sys.maxsize
-            self._in_whole = in_whole
+            self._whole_segments_only = whole_segments_only
             if not self._grow(snapshot, end_offset, nowait):
                 return False
-            self._seen = (snapshot, end_offset)
+            self._refreshed = (snapshot, end_offset)
             return True
         finally:
             self._lock.release()
@@ -167,9 +172,9 @@ class PartitionView:
         if self._parts.last is None:
             return snapshot.from_floor(self.start_offset)
         last = self._parts.last.segment
-        if _holds(snapshot, last):
-            return _behind(snapshot, last)
-        following = next(_behind(self._snapshot, last), None) if self._snapshot is not None else None
+        if _contains(snapshot, last):
+            return _after(snapshot, last)
+        following = next(_after(self._snapshot, last), None) if self._snapshot is not None else None
         if following is None:  # the last part was the active segment: the next begins where it ended
             if nowait:
                 raise WouldBlock("the end of a removed segment must be found", path=last.log_path)
@@ -177,37 +182,40 @@ class PartitionView:
             following = snapshot.floor(base_offset)
             is_there = following is not None and following.base_offset == base_offset
         else:
-            is_there = _holds(snapshot, following)
+            is_there = _contains(snapshot, following)
         if following is None or not is_there:
+            # An error instead of a jump: `tail -f` would otherwise skip records without a sign.
             raise OSError(errno.ESTALE, "the next segment was removed; open the file again", last.log_path)
         return snapshot.from_floor(following.base_offset)
 
     def _add(self, segment: Segment, snapshot: Segments, nowait: bool) -> ViewPart:
         """Add a segment at the end, with its stored line index or an empty one."""
-        return self._parts.add(segment, self._map_of(segment, snapshot, nowait))
+        return self._parts.add(segment, self._index_for(segment, snapshot, nowait))
 
-    def _map_of(self, segment: Segment, snapshot: Segments, nowait: bool) -> LineIndex:
+    def _index_for(self, segment: Segment, snapshot: Segments, nowait: bool) -> LineIndex:
         inherited = self._inherited.pop(segment.base_offset, None)
         if inherited is not None and inherited.segment is segment:
-            return inherited.map
+            return inherited.line_index
         is_active = segment is snapshot.active
-        may_be_kept = (
+        may_be_stored = (
             segment.size > 0 if not is_active else self._stored_indexes.cache and segment.size >= LOG_BYTES_MIN
         )
-        if not may_be_kept or self._view.is_committed_only:
-            return LineIndex(segment.base_offset, self._view.shows, form=self.form)
+        if not may_be_stored or self._view.is_committed_only:
+            return LineIndex(segment.base_offset, self._view.shows, view_format=self.view_format)
         if nowait:
             raise WouldBlock("the line index may be on disk", path=segment.log_path)
         self._left -= _LOAD_COST_BYTES
-        kept = self._stored_indexes.load(segment, is_active=is_active)
-        return kept or LineIndex(segment.base_offset, form=self.form)
+        stored = self._stored_indexes.load(segment, is_active=is_active)
+        return stored or LineIndex(segment.base_offset, view_format=self.view_format)
 
     def _extend(self, part: ViewPart, snapshot: Segments, end_offset: int, nowait: bool) -> bool:
         """Extend a part to the end of its segment, or of the view; return whether that was reached."""
-        segment, index = part.segment, part.map
-        end, begun = self._end_of(segment, snapshot, end_offset, nowait), part.map.log_bytes
+        segment, index = part.segment, part.line_index
+        end, begun = self._end_of(segment, snapshot, end_offset, nowait), part.line_index.log_bytes
+        # `whole_segments_only` is for listings: one that only wants to know whether `values` has a known size read a
+        # damaged gigabyte to its end.
         if begun < end:
-            if self._left <= 0 or (self._in_whole and end - begun > self._left):
+            if self._left <= 0 or (self._whole_segments_only and end - begun > self._left):
                 return False
             if nowait and end - begun > self._left:
                 raise WouldBlock("a long range has no line index", path=segment.log_path)
@@ -216,7 +224,7 @@ class PartitionView:
             if index.log_bytes < end:
                 return False
         self._skip_below_start(part, nowait)
-        self._keep(part, nowait, is_active=segment is snapshot.active)
+        self._store(part, nowait, is_active=segment is snapshot.active)
         return True
 
     def _end_of(self, segment: Segment, snapshot: Segments, end_offset: int, nowait: bool) -> int:
@@ -232,16 +240,18 @@ class PartitionView:
         if part.segment.base_offset < self.start_offset:
             if nowait:
                 raise WouldBlock("the log start lies inside a segment", path=part.segment.log_path)
-            self._parts.cut_head(part.map.output_before(part.segment, self.start_offset))
+            # The log start may lie inside a batch that cannot be read; `output_before` then counts nothing for it, and
+            # the rest of the view stays readable.
+            self._parts.cut_head(part.line_index.output_before(part.segment, self.start_offset))
         self._start_is_known = True
 
-    def _keep(self, part: ViewPart, nowait: bool, *, is_active: bool) -> None:
+    def _store(self, part: ViewPart, nowait: bool, *, is_active: bool) -> None:
         """Store a line index, if the log directory or the cache is writable."""
-        if not self._stored_indexes.should_store(part.segment, part.map, is_active=is_active):
+        if not self._stored_indexes.should_store(part.segment, part.line_index, is_active=is_active):
             return
         if nowait:
             raise WouldBlock("a line index must be written", path=part.segment.log_path)
-        self._stored_indexes.save(part.segment, part.map)
+        self._stored_indexes.save(part.segment, part.line_index)
 
     def _sweep(self, snapshot: Segments, nowait: bool) -> None:
         """Remove line indexes of removed segments, once per view."""
@@ -255,7 +265,7 @@ class PartitionView:
             return
         for name in files.names(self._log.path):
             parsed = parse_segment_name(name)
-            if parsed is not None and parsed[1] == self.form.suffix:
+            if parsed is not None and parsed[1] == self.view_format.suffix:
                 segment = snapshot.floor(parsed[0])
                 if segment is None or segment.base_offset != parsed[0]:
                     files.remove_file(os.path.join(self._log.path, name))
@@ -280,12 +290,12 @@ class PartitionView:
         return self._parts.hold(located)
 
 
-def _behind(snapshot: Segments, segment: Segment) -> Iterator[Segment]:
+def _after(snapshot: Segments, segment: Segment) -> Iterator[Segment]:
     """Yield the segments after `segment`, which the snapshot contains."""
     segments = snapshot.from_floor(segment.base_offset)
     next(segments)
     return segments
 
 
-def _holds(snapshot: Segments, segment: Segment) -> bool:
+def _contains(snapshot: Segments, segment: Segment) -> bool:
     return snapshot.floor(segment.base_offset) is segment

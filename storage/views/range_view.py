@@ -18,13 +18,13 @@ from collections.abc import Callable
 from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.segments.segment import Segment
-from offsetfs.storage.views.line_index import LineIndex, Maps
+from offsetfs.storage.views.line_index import LineIndex, LineIndexPool
 from offsetfs.storage.views.line_index_cache import LineIndexCache
 from offsetfs.storage.views.view_blocks import OnDamage
 from offsetfs.storage.views.view_format import ViewFormat
 from offsetfs.storage.views.view_parts import LineIndexStore, LocatedBlock, SkippedBatch, ViewPart, ViewParts
 
-Known = Callable[[Segment], LineIndex | None]
+KnownIndex = Callable[[Segment], LineIndex | None]
 """Returns the line index that a growing view of the same format has for a segment, for reading only."""
 
 _DIRECT_BYTES_MAX = 1 << 20
@@ -39,11 +39,11 @@ class RangeView:
         view: LogView,
         start: int,
         end: int,
-        maps: Maps,
+        pool: LineIndexPool,
         on_damage: OnDamage,
         *,
-        form: ViewFormat,
-        known: Known,
+        view_format: ViewFormat,
+        known: KnownIndex,
         cache: LineIndexCache | None = None,
     ) -> None:
         snapshot = view.log.snapshot()
@@ -53,11 +53,11 @@ class RangeView:
         self._view = view
         self._start = start
         self._end = end
-        self._stored_indexes = LineIndexStore(view, maps, form, cache)
+        self._stored_indexes = LineIndexStore(view, pool, view_format, cache)
         self._on_damage = on_damage
-        self._form = form
+        self._view_format = view_format
         self._known = known
-        self._parts = ViewParts(form, view.shows)
+        self._parts = ViewParts(view_format, view.shows)
         self._part_end = 0  # the byte of its segment at which the last part ends
         self._left = 0  # log bytes that this refresh may still read
         self._lock = threading.Lock()
@@ -100,16 +100,16 @@ class RangeView:
                 return False
         last = self._parts.last
         if last is not None:
-            self.size = last.start + last.map.output_before(last.segment, self._end)
+            self.size = last.start + last.line_index.output_before(last.segment, self._end)
         return True
 
     def _add(self, segment: Segment) -> ViewPart:
         """Add a segment, with its line index, or an empty one for the range."""
         begin = self._begin_in(segment)
         self._part_end = end = self._end_in(segment)
-        index = self._map_of(segment, begin, end)
+        index = self._index_for(segment, begin, end)
         if index is None:
-            index = LineIndex(segment.base_offset, self._view.shows, form=self._form, begin=begin)
+            index = LineIndex(segment.base_offset, self._view.shows, view_format=self._view_format, begin=begin)
         part = self._parts.add(segment, index)
         self._left -= _DIRECT_BYTES_MAX // 16  # the possible cost of the search
         return part
@@ -137,21 +137,22 @@ class RangeView:
             pass
         return segment.size
 
-    def _map_of(self, segment: Segment, begin: int, end: int) -> LineIndex | None:
+    def _index_for(self, segment: Segment, begin: int, end: int) -> LineIndex | None:
         """Return a line index of the whole segment that is in memory, or worth loading."""
         known = self._known(segment)
         if known is not None and known.is_refuted:
             return None
         if known is not None and known.log_bytes >= end:
             return known
+        # Loading a stored index reads and checks all of it, which costs as much as measuring a megabyte of log.
         if end - begin <= _DIRECT_BYTES_MAX:
             return None
-        kept = self._stored_indexes.load(segment, is_active=segment is self._active)
-        return kept if kept is not None and kept.log_bytes >= end else None
+        stored = self._stored_indexes.load(segment, is_active=segment is self._active)
+        return stored if stored is not None and stored.log_bytes >= end else None
 
     def _extend(self, part: ViewPart) -> bool:
         """Extend a part to its end; return whether that was reached."""
-        index, begun = part.map, part.map.log_bytes
+        index, begun = part.line_index, part.line_index.log_bytes
         if begun < self._part_end:
             if self._left <= 0:
                 return False

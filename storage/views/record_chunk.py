@@ -16,20 +16,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from offsetfs.storage.errors import OffsetOutOfRange, WouldBlock
+from offsetfs.storage.errors import UNREADABLE, OffsetOutOfRange, WouldBlock
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.segment_retry import with_retry
-from offsetfs.storage.records import batch_chain, chain
-from offsetfs.storage.records.batch import Batch
-from offsetfs.storage.records.batch_header import CODEC_MASK, CONTROL_FLAG, CRC_START, HEADER_SIZE, MAGIC, MAGIC_END
-from offsetfs.storage.records.codec import COLUMNS
-from offsetfs.storage.records.legacy import RUNS
+from offsetfs.storage.records.format import batch_chain, chain
+from offsetfs.storage.records.format.batch import Batch
+from offsetfs.storage.records.format.batch_header import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_END,
+)
+from offsetfs.storage.records.format.legacy import RUNS
+from offsetfs.storage.records.format.record_row import COLUMNS, VALUE_SIZE
 from offsetfs.storage.segments.segment import Segment
-from offsetfs.storage.views.view_blocks import UNREADABLE, OnDamage
+from offsetfs.storage.views.view_blocks import OnDamage
 from offsetfs.storage.views.view_format import ViewFormat
 
-_VALUE_SIZE = 5  # the column of a scanned row
 _BEYOND = 4 << 10  # the read-ahead beyond the request, so that a batch of exactly this size is complete
 
 
@@ -66,6 +72,8 @@ class RecordChunk:
 
         If not even one fits, the part of it that does.
         """
+        # A reader gets whole records where possible: `head -n` on `follow` then leaves a complete record for the next
+        # reader.
         limit = start + size
         if limit >= len(self.data):
             return len(self.data)
@@ -76,7 +84,13 @@ class RecordChunk:
 
 
 def read_chunk(
-    view: LogView, start: ReadPosition, form: ViewFormat, bytes_max: int, on_damage: OnDamage, *, nowait: bool = False
+    view: LogView,
+    start: ReadPosition,
+    view_format: ViewFormat,
+    bytes_max: int,
+    on_damage: OnDamage,
+    *,
+    nowait: bool = False,
 ) -> RecordChunk | None:
     """Return the records from `start` on, about `bytes_max` bytes of log or of output; None at the end of the view.
 
@@ -84,16 +98,17 @@ def read_chunk(
     OSError (ESTALE if the partition was deleted meanwhile), with `nowait` `WouldBlock`, also for damage.
     """
     if nowait:
-        return _read_chunk(view, start, form, bytes_max, on_damage, nowait=True)
+        return _read_chunk(view, start, view_format, bytes_max, on_damage, nowait=True)
+    # A broker may replace or remove the segment between two looks at the directory; `follow` ended with ESTALE then.
     return with_retry(
         view.log,
         start.offset,
-        lambda _: _read_chunk(view, start, form, bytes_max, on_damage, nowait=False),
+        lambda _: _read_chunk(view, start, view_format, bytes_max, on_damage, nowait=False),
     )
 
 
 def _read_chunk(
-    view: LogView, start: ReadPosition, form: ViewFormat, bytes_max: int, on_damage: OnDamage, *, nowait: bool
+    view: LogView, start: ReadPosition, view_format: ViewFormat, bytes_max: int, on_damage: OnDamage, *, nowait: bool
 ) -> RecordChunk | None:
     log, end_offset = view.log, view.end_offset(nowait=nowait)
     if start.offset < log.log_start_offset:
@@ -101,11 +116,11 @@ def _read_chunk(
     found = _locate(log, start, end_offset, nowait)
     if found is None or found.segment is None:
         return None
-    if form.in_rows and not view.is_committed_only:
+    if view_format.in_rows and not view.is_committed_only:
         chunk = _plain(found, found.segment, bytes_max, nowait)
         if chunk is not None:
             return chunk
-    return _ChunkBuilder(view, form, end_offset, bytes_max, nowait).build(found, found.segment, on_damage)
+    return _ChunkBuilder(view, view_format, end_offset, bytes_max, nowait).build(found, found.segment, on_damage)
 
 
 def _locate(log: Log, start: ReadPosition, end_offset: int, nowait: bool) -> ReadPosition | None:
@@ -153,9 +168,9 @@ def _records(rows: array[int]) -> int:
 class _ChunkBuilder:
     """A chunk that is built batch by batch: for all formats, compression, damage and isolation levels."""
 
-    def __init__(self, view: LogView, form: ViewFormat, end_offset: int, bytes_max: int, nowait: bool) -> None:
+    def __init__(self, view: LogView, view_format: ViewFormat, end_offset: int, bytes_max: int, nowait: bool) -> None:
         self._view = view
-        self._form = form
+        self._view_format = view_format
         self._end_offset = end_offset
         self._bytes_max = bytes_max
         self._nowait = nowait
@@ -170,12 +185,12 @@ class _ChunkBuilder:
             try:
                 for batch in self._batches(segment, start.position, end):
                     if not self._add(batch, start.offset):
-                        return self._stretch(begin, start)
+                        return self._chunk_between(begin, start)
                     position = (batch.position or 0) + batch.header.size
                     start = ReadPosition(max(start.offset, batch.header.next_offset), segment, position)
                     if max(self._size, position - begin.position) >= self._bytes_max or self._ends is not None:
-                        return self._stretch(begin, start)
-                return self._stretch(begin, start)
+                        return self._chunk_between(begin, start)
+                return self._chunk_between(begin, start)
             except WouldBlock:
                 if start is begin:
                     raise
@@ -185,7 +200,7 @@ class _ChunkBuilder:
                     raise WouldBlock("damage must be skipped in a thread", path=segment.log_path) from None
                 start = ReadPosition(start.offset, segment, batch_chain.next_sound(log, start.position, end))
                 on_damage(error)
-        return self._stretch(begin, start)
+        return self._chunk_between(begin, start)
 
     def _batches(self, segment: Segment, position: int, end: int) -> Iterator[Batch]:
         log, size = segment.open_files(nowait=self._nowait).log, min(self._bytes_max + _BEYOND, end - position)
@@ -199,9 +214,9 @@ class _ChunkBuilder:
         """Add a batch's records from `offset` on; return False if it must start a chunk of its own."""
         if not self._view.shows(batch.header, nowait=self._nowait):
             return True
-        piece = self._form.joined(batch)
-        ends = self._ends_in(batch, piece) if self._form.in_rows else None
-        skipped = self._form.measured_below(batch, offset) if batch.base_offset < offset else 0
+        piece = self._view_format.joined(batch)
+        ends = self._ends_in(batch, piece) if self._view_format.in_rows else None
+        skipped = self._view_format.measured_below(batch, offset) if batch.base_offset < offset else 0
         if ends is not None:
             if self._pieces:
                 return False
@@ -219,9 +234,9 @@ class _ChunkBuilder:
         rows = batch.rows()
         if newlines == len(rows) // COLUMNS:
             return None
-        return array("q", accumulate(max(size, 0) + 1 for size in rows[_VALUE_SIZE::COLUMNS]))
+        return array("q", accumulate(max(size, 0) + 1 for size in rows[VALUE_SIZE::COLUMNS]))
 
-    def _stretch(self, begin: ReadPosition, end: ReadPosition) -> RecordChunk | None:
+    def _chunk_between(self, begin: ReadPosition, end: ReadPosition) -> RecordChunk | None:
         if end is begin:
             return None
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)

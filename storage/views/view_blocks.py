@@ -11,23 +11,25 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from offsetfs.storage.errors import (
-    CorruptBatch,
-    DecompressionLimit,
+    UNREADABLE,
     MalformedBatch,
     StorageError,
-    UnsupportedFormat,
     WouldBlock,
 )
-from offsetfs.storage.records import batch_chain, chain
-from offsetfs.storage.records.batch import PAYLOAD_BYTES_MAX, Batch
-from offsetfs.storage.records.batch_header import CODEC_MASK, CRC_START, HEADER_SIZE, MAGIC, MAGIC_END, parse_header
-from offsetfs.storage.records.legacy import RUNS, run_header
+from offsetfs.storage.records.format import batch_chain, chain
+from offsetfs.storage.records.format.batch import PAYLOAD_BYTES_MAX, Batch
+from offsetfs.storage.records.format.batch_header import (
+    CODEC_MASK,
+    CRC_START,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_END,
+    parse_header,
+)
+from offsetfs.storage.records.format.legacy import RUNS, run_header
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.time_search import VisibilityFilter, shows_data
 from offsetfs.storage.views.view_format import VALUES, ViewFormat
-
-UNREADABLE = (CorruptBatch, MalformedBatch, UnsupportedFormat, DecompressionLimit)
-"""The errors of a batch that a view leaves out."""
 
 _SCRATCH_BYTES_MAX = 4 << 20
 _WRONG_LOG = "the log does not match the line index"
@@ -104,7 +106,7 @@ def join_block(
     segment: Segment,
     block: ViewBlock,
     *,
-    form: ViewFormat = VALUES,
+    view_format: ViewFormat = VALUES,
     shows: VisibilityFilter = shows_data,
     nowait: bool = False,
 ) -> bytes | bytearray:
@@ -115,53 +117,53 @@ def join_block(
     if not 0 <= block.position <= block.position_end <= segment.size:
         raise MalformedBatch(_WRONG_LOG, path=segment.log_path, position=block.position)
     try:
-        joined = _join_sound(segment, block, form, shows, nowait)
+        joined = _join_sound(segment, block, view_format, shows, nowait)
         if len(joined) == block.output_end - block.output:
             return joined
     except UNREADABLE:
         pass
     if nowait:
         raise WouldBlock("damage must be skipped in a thread", path=segment.log_path, position=block.position)
-    return _join_over_damage(segment, block, form, shows)
+    return _join_over_damage(segment, block, view_format, shows)
 
 
 def _join_sound(
-    segment: Segment, block: ViewBlock, form: ViewFormat, shows: VisibilityFilter, nowait: bool
+    segment: Segment, block: ViewBlock, view_format: ViewFormat, shows: VisibilityFilter, nowait: bool
 ) -> bytes | bytearray:
     log, size = segment.open_files(nowait=nowait).log, block.position_end - block.position
     data = scratch.take(size)
     data = data[: log.read_into(data, block.position, nowait=nowait)]
     if shows is shows_data:
-        joined = _join_plain(data, block.position, form)
+        joined = _join_plain(data, block.position, view_format)
         if joined is not None:
             return joined
     limit = batch_chain.INLINE_INFLATE_BYTES_MAX if nowait else PAYLOAD_BYTES_MAX
     batches = _batches_in(data, segment, block.position, limit)
-    pieces = [form.joined(batch) for batch in batches if shows(batch.header, nowait=nowait)]
+    pieces = [view_format.joined(batch) for batch in batches if shows(batch.header, nowait=nowait)]
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _join_plain(data: memoryview, position: int, form: ViewFormat) -> bytes | bytearray | None:
+def _join_plain(data: memoryview, position: int, view_format: ViewFormat) -> bytes | bytearray | None:
     """Return the output of valid, uncompressed v2 batches that fill `data`; None if there are others among them."""
     if len(data) < HEADER_SIZE or data[MAGIC_END - 1] != MAGIC or data[CRC_START + 1] & CODEC_MASK:
         return None
     pieces, place = list[bytes | bytearray](), 0
     while place < len(data):
         rows, place = chain.sound(data, place, len(data), position, *chain.ANY_OFFSETS)
-        lines = form.joined_rows(data, position, rows) if rows else None
+        lines = view_format.joined_rows(data, position, rows) if rows else None
         if lines is None:
             return None
         pieces.append(lines)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _join_over_damage(segment: Segment, block: ViewBlock, form: ViewFormat, shows: VisibilityFilter) -> bytes:
+def _join_over_damage(segment: Segment, block: ViewBlock, view_format: ViewFormat, shows: VisibilityFilter) -> bytes:
     pieces: list[bytes | bytearray] = []
     problems: list[StorageError] = []
     for batch in walk(segment, block.position, block.position_end, on_damage=problems.append):
         if shows(batch.header):
             try:
-                pieces.append(form.joined(batch))
+                pieces.append(view_format.joined(batch))
             except UNREADABLE as error:
                 problems.append(error)
     joined = b"".join(pieces)
@@ -175,7 +177,7 @@ def measure(
     batch: Batch,
     on_damage: OnDamage,
     *,
-    form: ViewFormat = VALUES,
+    view_format: ViewFormat = VALUES,
     shows: VisibilityFilter = shows_data,
     nowait: bool = False,
 ) -> int:
@@ -183,15 +185,17 @@ def measure(
     if not shows(batch.header, nowait=nowait):
         return 0
     try:
-        return form.measured(batch)
+        return view_format.measured(batch)
     except UNREADABLE as error:
         on_damage(error)
         return 0
 
 
-def measure_below(batch: Batch, offset: int, *, form: ViewFormat = VALUES, shows: VisibilityFilter = shows_data) -> int:
+def measure_below(
+    batch: Batch, offset: int, *, view_format: ViewFormat = VALUES, shows: VisibilityFilter = shows_data
+) -> int:
     """Return the output size of the batch's records with an offset below `offset`; 0 if it cannot be read."""
     try:
-        return form.measured_below(batch, offset) if shows(batch.header) else 0
+        return view_format.measured_below(batch, offset) if shows(batch.header) else 0
     except UNREADABLE:
         return 0

@@ -14,13 +14,12 @@ from bisect import bisect_left
 from typing import Protocol
 
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records import chain, json_rows, record_json
-from offsetfs.storage.records.batch import Batch
-from offsetfs.storage.records.batch_header import Buffer
-from offsetfs.storage.records.batch_json import joined_json, measured_json
-from offsetfs.storage.records.codec import COLUMNS
-
-_VALUE_SIZE = 5  # the column of a scanned row
+from offsetfs.storage.records.format import chain
+from offsetfs.storage.records.format.batch import Batch
+from offsetfs.storage.records.format.batch_header import Buffer
+from offsetfs.storage.records.format.record_row import COLUMNS, OFFSET_DELTA, VALUE_SIZE
+from offsetfs.storage.records.json import json_rows, record_json
+from offsetfs.storage.records.json.batch_json import joined_json, measured_json
 
 
 class ViewFormat(Protocol):
@@ -70,7 +69,7 @@ class ValueFormat:
 
     def measured_below(self, batch: Batch, offset: int) -> int:
         rows, delta = batch.rows(), offset - batch.header.base_offset
-        deltas, sizes = rows[::COLUMNS].tolist(), rows[_VALUE_SIZE::COLUMNS]
+        deltas, sizes = rows[OFFSET_DELTA::COLUMNS].tolist(), rows[VALUE_SIZE::COLUMNS]
         if deltas == sorted(deltas):
             sizes = sizes[: bisect_left(deltas, delta)]
         else:  # a malicious batch

@@ -16,7 +16,7 @@ from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.time_search import VisibilityFilter
-from offsetfs.storage.views.line_index import LineIndex, Maps
+from offsetfs.storage.views.line_index import LineIndex, LineIndexPool
 from offsetfs.storage.views.line_index_cache import LineIndexCache
 from offsetfs.storage.views.view_blocks import ViewBlock, join_block
 from offsetfs.storage.views.view_format import ViewFormat
@@ -29,7 +29,7 @@ class ViewPart(NamedTuple):
     """One segment of the view. `start`: the byte at which its output begins; negative if its head is cut off."""
 
     segment: Segment
-    map: LineIndex
+    line_index: LineIndex
     start: int
 
 
@@ -53,12 +53,12 @@ class SkippedBatch(NamedTuple):
 class ViewParts:
     """The parts of one view, which are only added at the end."""
 
-    def __init__(self, form: ViewFormat, shows: VisibilityFilter) -> None:
-        self._form = form
+    def __init__(self, view_format: ViewFormat, shows: VisibilityFilter) -> None:
+        self._view_format = view_format
         self._shows = shows
         self._parts: list[ViewPart] = []
         self._starts: list[int] = []
-        self._places: dict[int, int] = {}  # by the base offset of the segment
+        self._numbers: dict[int, int] = {}  # by the base offset of the segment
         self.is_refuted = False  # a line index does not match its segment, so the starts of the parts are wrong
 
     def __len__(self) -> int:
@@ -76,17 +76,17 @@ class ViewParts:
     def size(self) -> int:
         """The output size of all parts in bytes."""
         last = self.last
-        return 0 if last is None else last.start + last.map.size
+        return 0 if last is None else last.start + last.line_index.size
 
     @property
     def scanned_bytes(self) -> int:
         """The log bytes that the line indexes cover."""
-        return sum(part.map.log_bytes - part.map.begin for part in self._parts)
+        return sum(part.line_index.log_bytes - part.line_index.begin for part in self._parts)
 
     def add(self, segment: Segment, index: LineIndex) -> ViewPart:
         """Add a segment at the end."""
         part = ViewPart(segment, index, self.size)
-        self._places[segment.base_offset] = len(self._parts)
+        self._numbers[segment.base_offset] = len(self._parts)
         self._starts.append(part.start)
         self._parts.append(part)
         return part
@@ -94,12 +94,13 @@ class ViewParts:
     def cut_head(self, skipped: int) -> None:
         """Start the view `skipped` bytes inside the output of the first and only part."""
         assert len(self._parts) == 1
+        # A negative start, so that the line index of the whole segment can be used unchanged.
         self._parts[0] = self._parts[0]._replace(start=-skipped)
         self._starts[0] = -skipped
 
     def find(self, segment: Segment) -> ViewPart | None:
         """Return the part of this very segment object."""
-        place = self._places.get(segment.base_offset)
+        place = self._numbers.get(segment.base_offset)
         part = None if place is None else self._parts[place]
         return part if part is not None and part.segment is segment else None
 
@@ -115,9 +116,9 @@ class ViewParts:
             return None
         part = self._parts[bisect_right(self._starts, byte) - 1]
         try:
-            block = part.map.block(byte - part.start, output_max, nowait=nowait)
+            block = part.line_index.block(byte - part.start, output_max, nowait=nowait)
         finally:
-            self.is_refuted |= part.map.is_refuted
+            self.is_refuted |= part.line_index.is_refuted
         return LocatedBlock(part.segment, block, part.start + block.output, part.start + block.output_end)
 
     def next_damage(self, byte: int, end: int) -> SkippedBatch | None:
@@ -133,7 +134,7 @@ class ViewParts:
             if part.start > end:
                 return None
             is_cut = part.start < 0 and byte == 0
-            found = part.map.next_damage(byte - part.start + is_cut)
+            found = part.line_index.next_damage(byte - part.start + is_cut)
             if found is not None:
                 output, position = found
                 damaged = SkippedBatch(part.start + output, part.segment.log_path, position)
@@ -147,16 +148,19 @@ class ViewParts:
         `WouldBlock`.
         """
         segment, block = located.segment, located.block
+        # A long block would hold the event loop even if the page cache has all of it.
         if nowait and block.position_end - block.position > 2 * NOWAIT_BYTES_MAX:
             raise WouldBlock("a long block", path=segment.log_path, position=block.position)
-        return join_block(segment, block, form=self._form, shows=self._shows, nowait=nowait)
+        return join_block(segment, block, view_format=self._view_format, shows=self._shows, nowait=nowait)
 
     def hold(self, located: LocatedBlock) -> object:
         """Return an object that keeps the segment of a located block readable while it is referenced."""
         place = bisect_right(self._starts, located.start) - 1
         part = self._parts[max(place, 0)]
         try:
-            return part.segment.open_files(nowait=True), part.map.kept() if part.map.is_kept else None
+            # Open descriptors keep the files readable after `file.delete.delay.ms`, so that a reader in the middle of a
+            # removed segment can finish.
+            return part.segment.open_files(nowait=True), part.line_index.stored() if part.line_index.is_stored else None
         except (WouldBlock, OSError):  # OSError if the stored index is gone: it is rebuilt when needed
             return None
 
@@ -166,11 +170,13 @@ class LineIndexStore:
     all.
     """
 
-    def __init__(self, view: LogView, maps: Maps, form: ViewFormat, cache: LineIndexCache | None) -> None:
-        self.maps = maps
+    def __init__(
+        self, view: LogView, pool: LineIndexPool, view_format: ViewFormat, cache: LineIndexCache | None
+    ) -> None:
+        self.pool = pool
         self.cache = cache if view.log.read_only else None
         self._view = view
-        self._form = form
+        self._view_format = view_format
 
     def load(self, segment: Segment, *, is_active: bool) -> LineIndex | None:
         """Return the stored line index of a segment, None if none matches.
@@ -179,8 +185,8 @@ class LineIndexStore:
         """
         if self._view.is_committed_only:
             return None
-        beside = None if is_active else LineIndex.load(segment, self.maps, self._form)
-        return self.cache.load(segment, self._form) if beside is None and self.cache is not None else beside
+        beside = None if is_active else LineIndex.load(segment, self.pool, self._view_format)
+        return self.cache.load(segment, self._view_format) if beside is None and self.cache is not None else beside
 
     def should_store(self, segment: Segment, index: LineIndex, *, is_active: bool) -> bool:
         """Whether a line index should be stored and is not.
@@ -192,7 +198,7 @@ class LineIndexStore:
             return False
         if self._view.log.read_only:
             return self.cache is not None and self.cache.should_store(index, is_active=is_active)
-        return not is_active and index.log_bytes == segment.size and not index.is_kept
+        return not is_active and index.log_bytes == segment.size and not index.is_stored
 
     def save(self, segment: Segment, index: LineIndex) -> None:
         """Store a line index. On a full disk only the index is lost, not the view."""
@@ -201,4 +207,4 @@ class LineIndexStore:
             return
         with segment.names_lock, contextlib.suppress(OSError):
             if not segment.is_removed:
-                index.save(segment, self.maps)
+                index.save(segment, self.pool)

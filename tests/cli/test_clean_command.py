@@ -14,7 +14,7 @@ from metadata_records import TOPIC, MetadataDirectory
 from offsetfs.cli import exit_codes, run
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.unit
 
@@ -64,15 +64,17 @@ def state(path: str) -> list[tuple[str, bytes]]:
 
 def test_what_is_due_is_removed_and_compacted_with_a_line_each(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["clean", log]) == exit_codes.DONE
-    told = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in told] == ["users-0", "orders-0"]
-    assert "kept 1 of 2 records (compaction: ratio)" in told[0]
-    assert told[1].startswith("orders-0: removed 1 segment, freed ") and told[1].endswith(" bytes (retention: time)")
+    reported = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in reported] == ["users-0", "orders-0"]
+    assert "kept 1 of 2 records (compaction: ratio)" in reported[0]
+    assert reported[1].startswith("orders-0: removed 1 segment, freed ") and reported[1].endswith(
+        " bytes (retention: time)"
+    )
     assert (offsets(log, ORDERS), offsets(log, USERS)) == ([2], [1, 2])
     assert not [name for _, _, names in os.walk(log) for name in names if name.endswith(".deleted")]
 
 
-def test_when_nothing_is_due_it_says_so(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_when_nothing_is_due_it_reports_that(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     run(["clean", log])
     capsys.readouterr()
     before = state(log)
@@ -93,14 +95,14 @@ def test_a_dry_run_shows_it_and_changes_nothing(
 ) -> None:
     before = state(log)
     assert run(["clean", log, "--dry-run", *arguments]) == exit_codes.DONE
-    told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith("orders-0: would remove 1 segment, ") and "(retention: time)" in told[0]
+    reported = capsys.readouterr().out.splitlines()
+    assert reported[0].startswith("orders-0: would remove 1 segment, ") and "(retention: time)" in reported[0]
     segments = "2 segments" if arguments else "1 segment"
-    assert told[1].startswith(f"users-0: would rewrite {segments}, ") and "100% dirty" in told[1]
+    assert reported[1].startswith(f"users-0: would rewrite {segments}, ") and "100% dirty" in reported[1]
     assert state(log) == before
 
 
-def test_a_dry_run_looks_on_while_somebody_writes(log: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_works_while_another_process_writes(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     holder = LogDirectory.open(log)
     try:
         assert run(["clean", log, "--dry-run"]) == exit_codes.DONE
@@ -121,7 +123,7 @@ def test_a_partition_that_is_not_there_is_refused_before_anything_is_done(
 
 
 @pytest.mark.damages
-def test_a_partition_that_cannot_be_cleaned_is_told_and_its_neighbours_are(
+def test_a_partition_that_cannot_be_cleaned_is_reported_and_its_neighbors_are_cleaned(
     log: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Path(log) / "users-0" / f"{0:020d}.log"

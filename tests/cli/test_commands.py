@@ -26,14 +26,14 @@ def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.Ca
 def test_help_names_every_verb_and_loads_none(capsys: pytest.CaptureFixture[str]) -> None:
     program = (
         "import sys, offsetfs.cli as c; code = c.run(['--help']); "
-        "sys.exit(code or any(m in sys.modules for m in ('trio', 'pyfuse3', 'rich', 'offsetfs.cli.mount')))"
+        "sys.exit(code or any(m in sys.modules for m in ('trio', 'pyfuse3', 'rich', 'offsetfs.cli.commands.mount')))"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert all(f"  {verb}" in result.stdout for verb in VERBS)
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"offsetfs {__version__}\n"
 
@@ -82,9 +82,9 @@ def test_each_end_has_its_code(
         if error is not None:
             raise error
 
-    module = types.ModuleType("offsetfs.cli.status")
-    module.command = command
-    monkeypatch.setitem(sys.modules, "offsetfs.cli.status", module)
+    module = types.ModuleType("offsetfs.cli.commands.status")
+    module.__dict__["command"] = command
+    monkeypatch.setitem(sys.modules, "offsetfs.cli.commands.status", module)
     assert run(["status"]) == code
     said = capsys.readouterr().err
     assert said.endswith(sentence) and (("Traceback" in said) == (code == exit_codes.INTERNAL))

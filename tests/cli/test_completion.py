@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.cli import VERBS, commands
-from offsetfs.cli.completion_scripts import VARIABLE, Bash, script
+from offsetfs.cli import VERBS, root_command
+from offsetfs.cli.completion.scripts import VARIABLE, Bash, script
 from offsetfs.fs.options import takes_value
 
 pytestmark = pytest.mark.unit
@@ -26,14 +26,17 @@ SHELLS = ("bash", "zsh", "fish")
 BREAKS = " \t\n\"'><=;|&(:"
 
 
+Items = Callable[..., list[tuple[str, str]]]
+
+
 @pytest.fixture
-def items(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, str]]]:
+def items(monkeypatch: pytest.MonkeyPatch) -> Items:
     """Call it with a line that ends at the cursor: kinds and values of what is answered to bash."""
 
     def ask(line: str, *, breaks: str = BREAKS) -> list[tuple[str, str]]:
         monkeypatch.setenv("COMP_WORDS", line)
         monkeypatch.setenv("COMP_WORDBREAKS", breaks)
-        said = Bash(commands, {}, "offsetfs", VARIABLE).complete()
+        said = Bash(root_command, {}, "offsetfs", VARIABLE).complete()
         return [(kind, value) for kind, _, value in (each.partition(",") for each in said.splitlines())]
 
     return ask
@@ -52,19 +55,19 @@ def asked(line: str, afterwards: str) -> str:
 # --- what is offered -------------------------------------------------------------------------------------------------
 
 
-def test_verbs_come_first_and_none_is_loaded(items) -> None:
+def test_verbs_come_first_and_none_is_loaded(items: Items) -> None:
     assert items("offsetfs ") == [("plain", verb) for verb in VERBS]
     assert items("offsetfs um") == [("plain", "umount")]
     assert set(items("offsetfs --")) == {("plain", "--version"), ("plain", "--help")}
     said = asked("offsetfs ", "*[m for m in sys.modules if m.startswith(('offsetfs.', 'trio', 'rich'))]")
     *verbs, loaded = said.splitlines()
     assert verbs == [f"plain,{verb}" for verb in VERBS]
-    assert not {f"offsetfs.cli.{verb.replace('-', '_')}" for verb in VERBS} & set(loaded.split())
+    assert not {f"offsetfs.cli.commands.{verb.replace('-', '_')}" for verb in VERBS} & set(loaded.split())
     assert not any(name.startswith(("offsetfs.storage", "offsetfs.fs", "trio", "rich")) for name in loaded.split())
 
 
 def test_no_verb_loads_anything_heavy_to_complete() -> None:
-    modules = [f"offsetfs.cli.{verb.replace('-', '_')}" for verb in VERBS]
+    modules = [f"offsetfs.cli.commands.{verb.replace('-', '_')}" for verb in VERBS]
     load = f"[__import__(name) for name in {modules}] and [m for m in {HEAVY} if m in sys.modules]"
     assert asked("offsetfs mount --", load).splitlines() == [
         "plain,--config",
@@ -114,7 +117,7 @@ def test_no_verb_loads_anything_heavy_to_complete() -> None:
     ],
 )
 def test_what_may_follow_is_offered(
-    line: str, expected: list[tuple[str, str]], items, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, expected: list[tuple[str, str]], items: Items, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path in ("log/orders-0", "log/orders-1", "log/users.v2-0", "log/not a partition", "with blank/spaced-0"):
         (tmp_path / path).mkdir(parents=True)
@@ -122,20 +125,20 @@ def test_what_may_follow_is_offered(
     assert items(line) == expected
 
 
-def test_every_option_of_a_mount_is_offered(items) -> None:
+def test_every_option_of_a_mount_is_offered(items: Items) -> None:
     assert items("offsetfs mount log mnt -o ") == [
         ("part" if has_value else "plain", f"{name}=" if has_value else name)
         for name, has_value in takes_value().items()
     ]
 
 
-def test_where_an_equals_sign_ends_no_word_the_whole_word_is_given(items) -> None:
+def test_where_an_equals_sign_ends_no_word_the_whole_word_is_given(items: Items) -> None:
     whole = items("offsetfs mount log mnt -o ro,isolation=read_c", breaks=" \t\n")
     assert whole == [("plain", "ro,isolation=read_committed")]
 
 
 def test_a_log_directory_is_found_where_the_shell_would_find_it(
-    items, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    items: Items, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "logs" / "orders-0").mkdir(parents=True)
     monkeypatch.setenv("HOME", os.fspath(tmp_path))
@@ -162,7 +165,7 @@ def test_asking_for_verbs_is_quick() -> None:
 def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the scripts, a log directory, and `offsetfs` on PATH."""
     for shell in SHELLS:
-        (tmp_path / f"complete.{shell}").write_text(script(shell))
+        (tmp_path / f"complete.{shell}").write_text(script(shell, root_command))
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "offsetfs").write_text(f'#!/bin/sh\nexec {sys.executable} -m offsetfs "$@"\n')
     (tmp_path / "bin" / "offsetfs").chmod(0o755)

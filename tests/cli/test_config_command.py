@@ -62,7 +62,7 @@ def test_settings_are_set_and_taken_away(log: str, capsys: pytest.CaptureFixture
     directory.close()
 
 
-def test_a_change_is_seen_by_whoever_has_the_directory_open(log: str) -> None:
+def test_a_change_is_seen_by_every_process_with_the_directory_open(log: str) -> None:
     directory = LogDirectory.open(log)
     try:
         assert run(["config", log, "orders", "max.message.bytes=4711"]) == exit_codes.DONE
@@ -98,7 +98,7 @@ def test_what_is_wrong_is_refused_by_name_and_nothing_changes(
 def test_in_a_brokers_directory_it_warns(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     (Path(log) / "meta.properties").write_text("version=1\n")
     assert run(["config", log, "orders", "retention.ms=5"]) == exit_codes.DONE
-    assert "is a broker's, which does not look at these settings" in capsys.readouterr().err
+    assert "belongs to a broker, which does not read these settings" in capsys.readouterr().err
 
 
 def test_it_writes_nothing_to_show_something(log: str) -> None:
@@ -151,7 +151,7 @@ def test_a_brokers_name_sets_the_topic_setting_that_it_is_the_default_of(
     assert run(["config", log, "users", "log.retention.minutes="]) == exit_codes.DONE
     assert shown(log, capsys)["users"] == {}
     assert run(["config", log, "users", "log.cleaner.threads=2"]) == exit_codes.WRONG_CALL
-    assert "concerns the whole directory" in capsys.readouterr().err
+    assert "applies to the whole directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

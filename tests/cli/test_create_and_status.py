@@ -1,4 +1,4 @@
-"""`offsetfs create` and `offsetfs status`, on directories that nobody serves."""
+"""`offsetfs create` and `offsetfs status`, on directories without a mount."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_is_there_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixtu
     log = os.fspath(tmp_path)
     assert run(["create", log, "orders", "--partitions", "2"]) == 0
     assert run(["create", log, "orders", "--partitions", "4"]) == exit_codes.FAILED
-    assert "orders-0 is there already" in capsys.readouterr().err
+    assert "orders-0 already exists" in capsys.readouterr().err
     assert run(["create", log, "orders", "--partitions", "4", "--if-not-exists"]) == 0
     assert len(status_of(tmp_path, capsys)["partitions"]) == 4
 
@@ -69,7 +69,7 @@ def test_a_topic_that_cannot_be_is_refused_before_anything_is_made(
     assert os.listdir(tmp_path) == []
 
 
-def test_a_directory_of_somebody_else_is_not_made_a_log_directory(
+def test_a_directory_of_another_user_is_not_made_a_log_directory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine")
@@ -77,7 +77,7 @@ def test_a_directory_of_somebody_else_is_not_made_a_log_directory(
     assert os.listdir(tmp_path) == ["notes.txt"]
 
 
-def test_where_somebody_else_writes_nothing_is_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_created_beside_another_writer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     holder = LogDirectory.open(os.fspath(tmp_path))
     try:
         assert run(["create", os.fspath(tmp_path), "orders"]) == exit_codes.FAILED
@@ -87,7 +87,7 @@ def test_where_somebody_else_writes_nothing_is_created(tmp_path: Path, capsys: p
     assert f"in use by process {os.getpid()}" in said and not (tmp_path / "orders-0").exists()
 
 
-def test_status_tells_what_kafka_wrote(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_what_kafka_wrote(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
     partitions = status_of(golden, capsys)["partitions"]
     assert partitions and not any("error" in each for each in partitions)
     for each in partitions:
@@ -96,8 +96,11 @@ def test_status_tells_what_kafka_wrote(golden: Path, capsys: pytest.CaptureFixtu
         assert (each["size_bytes"], each["segments"]) == (sum(log.stat().st_size for log in logs), len(logs))
         bounds = golden / f"{path.name}.bounds.json"
         if bounds.exists():
-            told = json.loads(bounds.read_text())
-            assert (each["log_start_offset"], each["next_offset"]) == (told["log_start_offset"], told["high_watermark"])
+            reported = json.loads(bounds.read_text())
+            assert (each["log_start_offset"], each["next_offset"]) == (
+                reported["log_start_offset"],
+                reported["high_watermark"],
+            )
 
 
 def test_status_in_words_has_a_line_for_each_partition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

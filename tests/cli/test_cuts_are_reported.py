@@ -23,9 +23,9 @@ def offsetfs(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def crashed(tmp_path: Path) -> Path:
     """A log that was not closed, of three batches; the second one is damaged, and none was synced."""
-    batches = [batch(0, b"zero", b"one"), bytearray(batch(2, b"two")), batch(3, b"three")]
-    batches[1][-2] ^= 1
-    plant(tmp_path / "log", {0: [bytes(each) for each in batches]}, is_clean=False)
+    damaged = bytearray(batch(2, b"two"))
+    damaged[-2] ^= 1
+    plant(tmp_path / "log", {0: [batch(0, b"zero", b"one"), bytes(damaged), batch(3, b"three")]}, is_clean=False)
     return tmp_path / "log"
 
 

@@ -1,4 +1,4 @@
-"""Which daemon serves a mount, who holds it, how one goes to the background, and where its log goes."""
+"""Which daemon serves a mount, which processes use it, how one goes to the background, and where its log goes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.cli import holders, journal, running
-from offsetfs.cli.running import Daemon
+from offsetfs.cli.mounts import daemon_log, daemon_registry, holders
+from offsetfs.cli.mounts.daemon_registry import Daemon
 
 pytestmark = pytest.mark.unit
 
@@ -28,45 +28,45 @@ def place(tmp_path: Path) -> str:
 
 def this_process() -> Daemon:
     pid = os.getpid()
-    return Daemon(pid, running.started(pid) or 0, DEVICE, "/mnt", "/data", {"create": "", "list": "5"})
+    return Daemon(pid, daemon_registry.started(pid) or 0, DEVICE, "/mnt", "/data", {"create": "", "list": "5"})
 
 
 # --- the file of a daemon --------------------------------------------------------------------------------------------
 
 
 def test_a_daemon_is_found_by_the_device_of_its_mount(place: str) -> None:
-    running.register(this_process(), place)
-    assert running.find(DEVICE, place) == this_process()
-    assert running.find(os.makedev(0, 58), place) is None
+    daemon_registry.register(this_process(), place)
+    assert daemon_registry.find(DEVICE, place) == this_process()
+    assert daemon_registry.find(os.makedev(0, 58), place) is None
 
 
 def test_a_daemon_that_ended_well_leaves_nothing(place: str) -> None:
-    running.register(this_process(), place)
-    running.unregister(this_process(), place)
-    running.unregister(this_process(), place)
-    assert running.find(DEVICE, place) is None and os.listdir(place) == []
+    daemon_registry.register(this_process(), place)
+    daemon_registry.unregister(this_process(), place)
+    daemon_registry.unregister(this_process(), place)
+    assert daemon_registry.find(DEVICE, place) is None and os.listdir(place) == []
 
 
 def test_one_that_could_not_save_everything_leaves_word(place: str) -> None:
-    running.register(replace(this_process(), failures=("orders-0 is not on disk",)), place)
-    found = running.find(DEVICE, place)
+    daemon_registry.register(replace(this_process(), failures=("orders-0 is not on disk",)), place)
+    found = daemon_registry.find(DEVICE, place)
     assert found is not None and found.failures == ("orders-0 is not on disk",)
 
 
-def test_who_ends_late_does_not_take_the_word_of_the_next_mount_on_the_same_device(place: str) -> None:
-    late = replace(this_process(), pid=os.getppid(), started=running.started(os.getppid()) or 0)
-    running.register(late, place)
-    running.register(this_process(), place)
-    running.unregister(late, place)
-    assert running.find(DEVICE, place) == this_process()
+def test_a_daemon_that_ends_late_keeps_the_entry_of_the_next_mount_on_the_same_device(place: str) -> None:
+    late = replace(this_process(), pid=os.getppid(), started=daemon_registry.started(os.getppid()) or 0)
+    daemon_registry.register(late, place)
+    daemon_registry.register(this_process(), place)
+    daemon_registry.unregister(late, place)
+    assert daemon_registry.find(DEVICE, place) == this_process()
 
 
 def test_one_that_lives_is_found_before_one_that_died_and_clears_up_after_it(place: str) -> None:
     died = replace(this_process(), pid=os.getppid(), started=1)
-    running.register(died, place)
-    assert running.find(DEVICE, place) == died
-    running.register(this_process(), place)
-    assert running.find(DEVICE, place) == this_process() and running.reread(died, place) is None
+    daemon_registry.register(died, place)
+    assert daemon_registry.find(DEVICE, place) == died
+    daemon_registry.register(this_process(), place)
+    assert daemon_registry.find(DEVICE, place) == this_process() and daemon_registry.reread(died, place) is None
 
 
 def test_a_pid_that_means_another_process_by_now_is_not_taken_for_the_daemon() -> None:
@@ -76,24 +76,24 @@ def test_a_pid_that_means_another_process_by_now_is_not_taken_for_the_daemon() -
 
 def test_a_process_that_has_ended_is_not_alive() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        started = running.started(process.pid)
+        started = daemon_registry.started(process.pid)
         assert started is not None and started > 0
-    assert running.started(process.pid) is None
+    assert daemon_registry.started(process.pid) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": 1}', b'{"pid": "x"}', b"\xff", b"9" * (2 << 20)])
 def test_a_file_that_says_nothing_is_no_daemon(place: str, content: bytes) -> None:
-    running.register(this_process(), place)
+    daemon_registry.register(this_process(), place)
     Path(place, f"0-57-{os.getpid()}.json").write_bytes(content)
-    assert running.find(DEVICE, place) is None
+    assert daemon_registry.find(DEVICE, place) is None
 
 
-def test_a_directory_that_others_can_write_to_is_not_believed(place: str) -> None:
-    running.register(this_process(), place)
+def test_a_directory_that_others_can_write_to_is_not_trusted(place: str) -> None:
+    daemon_registry.register(this_process(), place)
     os.chmod(place, 0o777)
-    assert running.find(DEVICE, place) is None
+    assert daemon_registry.find(DEVICE, place) is None
     with pytest.raises(PermissionError):
-        running.register(this_process(), place)
+        daemon_registry.register(this_process(), place)
 
 
 @pytest.mark.security("The files in which offsetfs records its own mounts are not written through a planted link.")
@@ -101,16 +101,16 @@ def test_a_link_in_the_place_of_the_directory_is_not_followed(place: str, tmp_pa
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     os.symlink(tmp_path / "elsewhere", place)
     with pytest.raises(PermissionError):
-        running.register(this_process(), place)
+        daemon_registry.register(this_process(), place)
 
 
 def test_each_user_has_a_place() -> None:
-    assert running.directory(0, {"XDG_RUNTIME_DIR": "/run/user/0"}) == "/run/offsetfs"
-    assert running.directory(1000, {"XDG_RUNTIME_DIR": "/run/user/1000"}) == "/run/user/1000/offsetfs"
-    assert running.directory(1000, {}).endswith("/offsetfs-1000")
+    assert daemon_registry.directory(0, {"XDG_RUNTIME_DIR": "/run/user/0"}) == "/run/offsetfs"
+    assert daemon_registry.directory(1000, {"XDG_RUNTIME_DIR": "/run/user/1000"}) == "/run/user/1000/offsetfs"
+    assert daemon_registry.directory(1000, {}).endswith("/offsetfs-1000")
 
 
-# --- who holds a mount -----------------------------------------------------------------------------------------------
+# --- the users of a mount -------------------------------------------------------------------------------------------
 
 HOLD_FILE = "import sys; f = open('file'); import os; os.chdir('/'); print(flush=True); input()"
 HOLD_DIRECTORY = "print(flush=True); input()"
@@ -161,7 +161,7 @@ def test_we_do_not_name_ourselves(tmp_path: Path) -> None:
 
 DETACH = """
 import sys
-from offsetfs.cli.detach import detach
+from offsetfs.cli.mounts.detach import detach
 from offsetfs.cli.exit_codes import Failure
 def work(word):
     {work}
@@ -180,10 +180,17 @@ except Failure as failure:
         pytest.param("word.ready(); return 5", 0, "", id="what comes after is the daemon's own"),
         pytest.param("word.failed('in use', 32); return 32", 32, "in use\n", id="failed"),
         pytest.param("word.progress('half'); word.failed('no', 1); return 1", 1, "no\n", id="after progress"),
-        pytest.param("return 0", 4, "the background process ended without a word\n", id="silent"),
-        pytest.param("raise SystemExit(3)", 4, "the background process ended without a word\n", id="died"),
         pytest.param(
-            "import os; os.kill(os.getpid(), 9)", 4, "the background process ended without a word\n", id="killed"
+            "return 0", 4, "the background process ended unexpectedly; see the log of the mount\n", id="silent"
+        ),
+        pytest.param(
+            "raise SystemExit(3)", 4, "the background process ended unexpectedly; see the log of the mount\n", id="died"
+        ),
+        pytest.param(
+            "import os; os.kill(os.getpid(), 9)",
+            4,
+            "the background process ended unexpectedly; see the log of the mount\n",
+            id="killed",
         ),
     ],
 )
@@ -235,7 +242,7 @@ def test_ctrl_c_ends_the_parent_which_ends_the_child_without_a_word_of_its_own()
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=60)  # to the end of both, who share the pipe
+        _, said = process.communicate(timeout=60)  # to the end of both, which share the pipe
     assert said.count("Traceback") == 1 and said.rstrip().endswith("KeyboardInterrupt")
 
 
@@ -243,12 +250,12 @@ def test_ctrl_c_ends_the_parent_which_ends_the_child_without_a_word_of_its_own()
 
 
 def test_a_line_of_the_log_cannot_move_the_cursor_or_begin_another() -> None:
-    formatter = journal._Printable("%(message)s")
+    formatter = daemon_log._Printable("%(message)s")
     record = logging.LogRecord("x", logging.INFO, "", 0, "name \x1b[2J\r\nERROR forged\x00", None, None)
     assert formatter.format(record) == "name \\x1b[2J\\r\n  ERROR forged\\x00"
 
 
 def test_without_syslog_each_user_has_a_file() -> None:
-    assert journal.file_path(0, {}) == "/var/log/offsetfs.log"
-    assert journal.file_path(7, {"HOME": "/home/a"}) == "/home/a/.local/state/offsetfs/offsetfs.log"
-    assert journal.file_path(7, {"HOME": "/home/a", "XDG_STATE_HOME": "/s"}) == "/s/offsetfs/offsetfs.log"
+    assert daemon_log.file_path(0, {}) == "/var/log/offsetfs.log"
+    assert daemon_log.file_path(7, {"HOME": "/home/a"}) == "/home/a/.local/state/offsetfs/offsetfs.log"
+    assert daemon_log.file_path(7, {"HOME": "/home/a", "XDG_STATE_HOME": "/s"}) == "/s/offsetfs/offsetfs.log"

@@ -192,7 +192,7 @@ def test_damage_keeps_no_command_from_other_partitions(
 def test_repair_sets_damaged_settings_aside_and_keeps_those_that_are_legal(log: Path, offsetfs: Commands) -> None:
     for number, kind in enumerate(("an illegal value", "cut short")):
         (log / TOPICS).write_bytes(SETTINGS[kind])
-        assert f"{TOPICS}: cannot be read: would be set aside".encode() in offsetfs("repair", log, codes=(1,))
+        assert f"{TOPICS}: cannot be read: would be renamed".encode() in offsetfs("repair", log, codes=(1,))
         copy = log / (f"{TOPICS}.damaged" + ("-2" if number else ""))
         assert os.fsencode(f"{copy}: the damaged settings of topics") in offsetfs("repair", log, "--yes")
         assert copy.read_bytes() == SETTINGS[kind]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from own_machine import NOBODY, TMP, Machine
+from own_machine import TMP, USER, Machine
 
 pytestmark = pytest.mark.mount
 
@@ -21,8 +21,8 @@ LOG, MNT = "/mnt/log", "/mnt/mnt"
 def places(machine: Machine) -> Iterator[None]:
     for path in (LOG, MNT):
         machine.path(path).mkdir()
-        os.chown(machine.path(path), NOBODY, NOBODY)
-    machine.offsetfs("create", LOG, "orders", user=NOBODY)
+        os.chown(machine.path(path), USER, USER)
+    machine.offsetfs("create", LOG, "orders", user=USER)
     yield
     while machine.run("umount", "--lazy", MNT).returncode == 0:
         pass
@@ -44,7 +44,7 @@ def answer(path: Path) -> int:
     return 0
 
 
-@pytest.mark.parametrize("user", [None, NOBODY], ids=["root", "a user"])
+@pytest.mark.parametrize("user", [None, USER], ids=["root", "a user"])
 def test_the_next_mount_takes_the_place_of_a_dead_one(machine: Machine, user: int | None) -> None:
     machine.check_readable()
     assert machine.offsetfs("mount", LOG, MNT, "-o", "linger-ms=0", user=user).returncode == 0
@@ -60,7 +60,7 @@ def test_the_next_mount_takes_the_place_of_a_dead_one(machine: Machine, user: in
     assert now["pid"] != pid and now["is_alive"]
 
 
-def test_it_does_so_while_somebody_holds_the_dead_one_and_through_mount_8(machine: Machine) -> None:
+def test_it_mounts_over_a_stale_mount_in_use_and_through_mount_8(machine: Machine) -> None:
     machine.run("mount", "-t", "offsetfs", LOG, MNT)
     held = os.open(machine.path(MNT), os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -72,7 +72,7 @@ def test_it_does_so_while_somebody_holds_the_dead_one_and_through_mount_8(machin
         os.close(held)
 
 
-def test_a_dead_mount_that_nobody_knows_any_more_is_taken_away_as_well(machine: Machine) -> None:
+def test_a_stale_mount_without_a_daemon_entry_is_removed_as_well(machine: Machine) -> None:
     machine.run("mount", "-t", "offsetfs", LOG, MNT)
     kill_daemon(machine)
     machine.run("sh", "-c", "rm -f /run/offsetfs/*")
@@ -89,10 +89,10 @@ def test_a_mount_that_lives_is_not_touched_whatever_is_written_down_about_it(mac
     assert answer(machine.path(MNT)) == 0
 
 
-def test_a_dead_mount_of_root_is_not_taken_away_by_a_user_who_is_told_what_helps(machine: Machine) -> None:
+def test_a_stale_mount_of_root_is_left_by_a_user_and_the_remedy_is_reported(machine: Machine) -> None:
     machine.check_readable()
     machine.run("mount", "-t", "offsetfs", LOG, MNT, "-o", "allow_other,umask=000")
     kill_daemon(machine)
-    refused = machine.offsetfs("mount", LOG, MNT, user=NOBODY)
+    refused = machine.offsetfs("mount", LOG, MNT, user=USER)
     assert refused.returncode == 32
-    assert "a mount whose daemon is gone is in the way" in refused.stderr and "umount -l" in refused.stderr
+    assert "cannot remove a stale mount" in refused.stderr and "umount -l" in refused.stderr

@@ -13,7 +13,7 @@ import pytest
 from offsetfs.cli import exit_codes, run
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.unit
 
@@ -81,8 +81,8 @@ def test_an_offset_below_the_start_changes_nothing(log: str, capsys: pytest.Capt
         (["orders-0=x"], exit_codes.WRONG_CALL, "give TOPIC-PARTITION=OFFSET"),
         (["nothing=5"], exit_codes.WRONG_CALL, "has no such topic or partition"),
         (["orders-0=5", "orders-7=5"], exit_codes.WRONG_CALL, "has no such topic or partition"),
-        (["orders-0=5", "orders-1=11"], exit_codes.FAILED, "orders-1=11: the partition holds offsets 0 to 9"),
-        (["orders-0=-2"], exit_codes.FAILED, "orders-0=-2: the partition holds offsets 0 to 9"),
+        (["orders-0=5", "orders-1=11"], exit_codes.FAILED, "orders-1=11: the partition contains offsets 0 to 9"),
+        (["orders-0=-2"], exit_codes.FAILED, "orders-0=-2: the partition contains offsets 0 to 9"),
         (["payments-0=0"], exit_codes.FAILED, "records are not deleted where cleanup.policy is compact"),
     ],
 )
@@ -119,7 +119,7 @@ def test_the_end_is_cut_off_with_the_whole_batch(log: str, capsys: pytest.Captur
         ("99", "orders-0: ends at 10 already; nothing to remove", (0, 10)),
     ],
 )
-def test_it_says_what_goes(
+def test_it_lists_what_will_be_deleted(
     log: str, capsys: pytest.CaptureFixture[str], offset: str, sentence: str, left: tuple[int, int]
 ) -> None:
     assert run(["truncate", log, "orders-0", offset, "--yes"]) == exit_codes.DONE
@@ -203,9 +203,7 @@ def test_on_a_terminal_it_asks(
 
 
 @pytest.mark.parametrize("arguments", DESTRUCTIVE, ids=IDS)
-def test_where_somebody_else_writes_it_says_who(
-    log: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_other_writer_is_named(log: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     holder = LogDirectory.open(log)
     try:
         assert call(log, [*arguments, "--yes"]) == exit_codes.FAILED

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.cli.detach import Word, detach
+from offsetfs.cli.mounts.detach import ParentPipe, detach
 from offsetfs.storage import files
 
 pytestmark = pytest.mark.unit
@@ -23,7 +23,7 @@ def test_files_of_the_parent_close_nothing_in_the_background_process(tmp_path: P
         cycle += [cycle, *(files.open_file(str(tmp_path / "old")) for _ in range(20))]
         del cycle
 
-        def work(word: Word) -> int:
+        def work(word: ParentPipe) -> int:
             opened = [os.open(tmp_path / "new", os.O_RDONLY) for _ in range(40)]  # they get the numbers of old
             gc.collect()
             read = {os.pread(number, 3, 0) for number in opened}

@@ -109,7 +109,7 @@ def test_a_time_in_the_future_is_after_everything(capfdbinary: Captured) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "reported"),
     [
         ((), 1, "nothing to dump"),
         (("--value-decoder-class", "com.example.Avro", "keyed-0"), 1, "only org.apache.kafka.tools.api.StringDecoder"),
@@ -118,24 +118,26 @@ def test_a_time_in_the_future_is_after_everything(capfdbinary: Captured) -> None
         (("--from", "-1", "keyed-0"), 1, "--from -1: give an offset (42) or a time"),
         (("--max-bytes", "-1", "keyed-0"), 1, "--max-bytes"),
         (("--bogus",), 1, "--bogus"),
-        (("nobody-0",), 32, "nobody-0: there is no such file or directory"),
-        (("--files", "nobody-0/0.log"), 32, "nobody-0/0.log: No such file or directory"),
+        (("missing-0",), 32, "missing-0: no such file or directory"),
+        (("--files", "missing-0/0.log"), 32, "missing-0/0.log: No such file or directory"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_an_exit_code(
-    words: tuple[str, ...], code: int, told: str, capfdbinary: Captured
+    words: tuple[str, ...], code: int, reported: str, capfdbinary: Captured
 ) -> None:
     _, errors = dumped(capfdbinary, *words, code=code)
-    assert errors.startswith("offsetfs dump: ") and told in errors and errors.count("\n") == 1
+    assert errors.startswith("offsetfs dump: ") and reported in errors and errors.count("\n") == 1
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path, capfdbinary: Captured) -> None:
     _, errors = dumped(capfdbinary, str(tmp_path), code=1)
-    assert "holds neither segments nor partitions" in errors
+    assert "contains neither segments nor partitions" in errors
 
 
 @pytest.mark.damages
-def test_damage_is_told_where_it_is_and_changes_the_exit_code(golden_copy: Path, capfdbinary: Captured) -> None:
+def test_damage_is_reported_with_its_location_and_changes_the_exit_code(
+    golden_copy: Path, capfdbinary: Captured
+) -> None:
     path = golden_copy / "codec-none-0" / "00000000000000000000.log"
     data = bytearray(path.read_bytes())
     data[462 + 8 : 462 + 12] = b"\0\0\0\3"

@@ -8,10 +8,12 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from offsetfs.cli import exit_codes, install_helper, run
+from offsetfs.cli import exit_codes, run
+from offsetfs.cli.commands import install_helper
 from offsetfs.cli.installed import contents
 from offsetfs.cli.installed.contents import MARK, Installed
 from offsetfs.cli.installed.installation import Installation
@@ -44,7 +46,7 @@ def files(root: Path) -> dict[str, bytes]:
 def root(tmp_path: Path) -> Path:
     """A system with a directory of its own and somebody's file."""
     (tmp_path / "root" / "sbin").mkdir(parents=True)
-    (tmp_path / "root" / "sbin" / "mount.other").write_text("somebody's")
+    (tmp_path / "root" / "sbin" / "mount.other").write_text("foreign")
     return tmp_path / "root"
 
 
@@ -108,7 +110,7 @@ def test_a_dry_run_shows_it_and_does_nothing(root: Path, capsys: pytest.CaptureF
 # --- files of others -------------------------------------------------------------------------------------------------
 
 
-def test_a_file_of_somebody_else_is_never_overwritten_and_nothing_is_written_then(
+def test_a_foreign_file_is_never_overwritten_and_nothing_is_written_then(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (root / SCRIPT).write_text("#!/bin/sh\necho mine\n")
@@ -163,7 +165,7 @@ def test_the_ledger_is_read_by_sha256sum(root: Path) -> None:
 # --- who, where, with what -------------------------------------------------------------------------------------------
 
 
-def test_without_root_it_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_root_it_prints_the_reason(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert run(["install-helper"]) == exit_codes.WRONG_CALL
     assert "run it as root, or with --root DIR" in capsys.readouterr().err
@@ -216,14 +218,16 @@ def test_an_interpreter_that_finds_offsetfs_for_one_user_only_is_refused(
     assert "/bin/false finds offsetfs only for this user" in capsys.readouterr().err and files(tmp_path) == {}
 
 
-def test_who_could_act_for_root_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_that_could_act_for_root_are_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = os.stat
 
-    def owned(path, **how):
+    def owned(path: str, **how: Any) -> os.stat_result:
         found = real(path, **how)
         return os.stat_result((*found[:4], 1000, *found[5:10])) if path == sys.executable else found
 
-    monkeypatch.setattr(install_helper.os, "stat", owned)
+    monkeypatch.setattr(os, "stat", owned)
     install_helper._check_interpreter(sys.executable)
     assert f"{sys.executable} belongs to user 1000, who can change what root then runs" in capsys.readouterr().err
 
@@ -240,7 +244,7 @@ def test_the_script_imports_nothing_from_where_it_is_called(root: Path, tmp_path
     )
     assert (said.returncode, said.stderr) == (
         1,
-        "mount.offsetfs: /none: no such directory to mount at: create it with mkdir\n",
+        "mount.offsetfs: /none: the mount point does not exist: create it with mkdir\n",
     )
 
 

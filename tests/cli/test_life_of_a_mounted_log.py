@@ -62,7 +62,7 @@ def mount(log: Path, mnt: Path, options: str = "linger-ms=1") -> None:
 @pytest.mark.parametrize(
     ("arguments", "cure"),
     [
-        (["clean"], "its mount does this by itself"),
+        (["clean"], "the mount cleans it periodically"),
         (["delete-records", "orders-0=5", "--yes"], "mount it with -o delete-records and write the offset to {mnt}/"),
         (["truncate", "orders-0", "5", "--yes"], "unmount it first: offsetfs umount {mnt}"),
         (["delete", "orders-0", "--yes"], "mount it with -o delete and use rmdir {mnt}/"),
@@ -87,14 +87,14 @@ def test_records_are_deleted_through_a_mount_that_allows_it(log: Path, mnt: Path
     ]
     assert not (mnt / "orders-0" / "6").exists()
     result = offsetfs("delete-records", log, "orders-0=11", "--yes")
-    assert result.returncode == 32 and "the partition holds offsets 7 to 9" in result.stderr
+    assert result.returncode == 32 and "the partition contains offsets 7 to 9" in result.stderr
 
 
 def test_a_mount_that_refuses_says_where_the_reason_is(log: Path, mnt: Path) -> None:
     mount(log, mnt, "delete-records")
     done("config", log, "orders", "cleanup.policy=compact")
     result = offsetfs("delete-records", log, "orders-0=5", "--yes")
-    assert result.returncode == 32 and f"{mnt}/.offsetfs/errors says why" in result.stderr
+    assert result.returncode == 32 and f"{mnt}/.offsetfs/errors for the reason" in result.stderr
     assert "records are not deleted where cleanup.policy is compact" in (mnt / ".offsetfs" / "errors").read_text()
 
 

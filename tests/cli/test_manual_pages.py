@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.cli import VERBS, mount_helper, run, spark
+from offsetfs.cli import VERBS, mount_helper, run
+from offsetfs.cli.commands import spark
 from offsetfs.cli.installed.manual_pages import DOCUMENTS, pages
 from offsetfs.cli.installed.roff import Page, escaped
 from offsetfs.fs.options import MountOptions

@@ -15,16 +15,15 @@ from old_messages import message
 
 from offsetfs.cli import exit_codes, preflight, run
 from offsetfs.cli.exit_codes import Failure
-from offsetfs.cli.journal import open_journal
-from offsetfs.cli.leaving import described
+from offsetfs.cli.mounts.daemon_log import configure_log
+from offsetfs.cli.mounts.unmount_progress import described
 from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.mounting.mount_table import parse
-from offsetfs.storage.counted import counted
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import sentence
+from offsetfs.storage.errors import counted, sentence
 from offsetfs.storage.maintenance.background_tasks import TaskResult
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.unit
 
@@ -68,7 +67,7 @@ def test_one_of_a_thing_is_singular() -> None:
     assert str(done) == "users-0: removed 1 segment, freed 1 byte, kept 1 of 3 records (compaction: ratio)"
 
 
-def test_a_compaction_that_frees_nothing_says_so() -> None:
+def test_a_compaction_that_frees_nothing_reports_that() -> None:
     done = TaskResult("compaction", TopicPartition("users", 0), 0, 0, 1, 1, ("ratio",))
     assert str(done) == "users-0: nothing freed: compaction found no duplicate keys"
 
@@ -109,7 +108,7 @@ def test_verify_of_a_topic_looks_at_its_partitions_only(log: Path, said: Said) -
 def test_truncate_of_a_topic_with_several_partitions_names_them(log: Path, said: Said) -> None:
     code, _, err = said("truncate", log, "orders", "3", "--yes")
     assert code == exit_codes.WRONG_CALL
-    assert err == "offsetfs truncate: 'orders' is a topic with 2 partitions: name one of orders-0, orders-1\n"
+    assert err == "offsetfs truncate: 'orders' is a topic with 2 partitions: give one of orders-0, orders-1\n"
 
 
 def test_hand_over_takes_all_partitions_of_a_topic(log: Path, golden_copy: Path, said: Said) -> None:
@@ -177,7 +176,7 @@ def test_clean_names_the_topics_of_a_broker_that_it_left_alone(
     topic = next(name.rpartition("-")[0] for name in sorted(os.listdir(golden_copy)) if name.endswith("-0"))
     code, _, err = said("clean", golden_copy, topic, *options)
     assert code == exit_codes.DONE
-    assert err.startswith(f"left alone: {topic}: ") and "the broker keeps its settings" in err
+    assert err.startswith(f"not cleaned: {topic}: ") and "the broker keeps its settings" in err
     assert f"offsetfs config {golden_copy} {topic} cleanup.policy=" in err
 
 
@@ -259,7 +258,10 @@ def test_status_of_many_partitions_shows_what_a_recovery_cut(tmp_path: Path, sai
             ("dump", "{log}", "--foo"),
             "no such option '--foo'; did you mean '--from', '--to'? (see offsetfs dump --help)",
         ),
-        (("hand-over", "{log}", "users-0", "{log}"), "{log}: is the log directory itself; give that of the broker"),
+        (
+            ("hand-over", "{log}", "users-0", "{log}"),
+            "{log}: is the same log directory as LOGDIR; give that of the broker",
+        ),
         (("hand-over", "{log}", "users-0", "{log}/no"), "{log}/no: there is no such directory"),
         (("top", "{log}"), "{log} is not an offsetfs mount"),
         (("spark", "stats", "{log}/no"), "offsetfs spark stats: {log}/no: there is no such directory"),
@@ -331,7 +333,7 @@ def test_an_error_of_the_system_is_shown_without_its_number() -> None:
 def test_a_directory_that_may_not_be_read_names_its_owner(
     log: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preflight.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
     owner = pwd.getpwuid(os.geteuid()).pw_name
     for verb, wanted in ("ls", "read"), ("clean", "read and write"):
         sentence = f"offsetfs {verb}: {log}: no permission to {wanted} it; it belongs to user {owner}\n"
@@ -350,7 +352,7 @@ def test_the_log_of_a_mount_has_its_times_in_utc(tmp_path: Path, monkeypatch: py
     root = logging.getLogger()
     before = list(root.handlers), root.level
     try:
-        open_journal(foreground=True, path=os.fspath(tmp_path / "log"))
+        configure_log(foreground=True, path=os.fspath(tmp_path / "log"))
         logging.getLogger("offsetfs").info("mark")
     finally:
         for handler in set(root.handlers) - set(before[0]):
@@ -376,7 +378,7 @@ def test_a_mount_point_that_is_not_empty_is_a_warning(log: Path, tmp_path: Path)
     assert warning.endswith("/mnt: is not empty; the mount hides 1 entry until it is unmounted")
 
 
-def test_a_process_that_may_not_mount_is_told_what_is_missing_and_what_works_without(tmp_path: Path) -> None:
+def test_a_process_that_may_not_mount_gets_the_missing_right_and_the_alternative(tmp_path: Path) -> None:
     status = tmp_path / "status"
     status.write_text("Name:\tpython\nCapEff:\t00000000a80425fb\n")
     if os.geteuid() == 0:

@@ -10,19 +10,23 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from left_mounts import unmount
-from own_machine import NOBODY, STRANGER, TMP, Machine
+from own_machine import STRANGER, TMP, USER, Machine
 
 pytestmark = pytest.mark.mount
 
 OFFSETFS = [sys.executable, "-m", "offsetfs"]
 
 
-def offsetfs(*arguments: object, **how: object) -> subprocess.CompletedProcess[str]:
+def offsetfs(*arguments: object, **how: Any) -> subprocess.CompletedProcess[str]:
     command = [*OFFSETFS, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **how)  # type: ignore[call-overload]
+    result: subprocess.CompletedProcess[str] = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=60, **how
+    )
+    return result
 
 
 @pytest.fixture
@@ -126,7 +130,7 @@ def test_status_of_a_mount_whose_daemon_is_gone_has_an_exit_code(place: Path) ->
     offsetfs("umount", place / "mnt")
 
 
-def test_a_record_that_is_too_large_is_told_with_its_size_and_the_limit(place: Path) -> None:
+def test_a_record_that_is_too_large_is_reported_with_its_size_and_the_limit(place: Path) -> None:
     assert offsetfs("config", place / "log", "orders", "max.message.bytes=1000").returncode == 0
     with pytest.raises(OSError, match="Message too long"):
         (place / "mnt" / "orders-0" / "append").write_bytes(b"x" * 5000 + b"\n")
@@ -153,15 +157,15 @@ def test_follow_from_an_offset_beyond_the_end_says_what_it_waits_for(place: Path
 
 @pytest.fixture
 def users_mount(machine: Machine) -> Iterator[None]:
-    """A mount of NOBODY, at /run/m."""
+    """A mount of the ordinary user, at /run/m."""
     for name in ("/run/l", "/run/m"):
         machine.path(name).mkdir(exist_ok=True)
-        os.chown(machine.path(name), NOBODY, NOBODY)
-    assert machine.offsetfs("create", "/run/l", "orders", "--if-not-exists", user=NOBODY).returncode == 0
-    done = machine.offsetfs("mount", "/run/l", "/run/m", user=NOBODY)
+        os.chown(machine.path(name), USER, USER)
+    assert machine.offsetfs("create", "/run/l", "orders", "--if-not-exists", user=USER).returncode == 0
+    done = machine.offsetfs("mount", "/run/l", "/run/m", user=USER)
     assert done.returncode == 0, done.stderr
     yield
-    machine.offsetfs("umount", "/run/m", user=NOBODY)
+    machine.offsetfs("umount", "/run/m", user=USER)
 
 
 def test_the_mount_of_another_user_is_shown_with_its_directory_and_owner(machine: Machine, users_mount: None) -> None:
@@ -170,7 +174,7 @@ def test_the_mount_of_another_user_is_shown_with_its_directory_and_owner(machine
     assert "/run/l on /run/m\n" in done.stdout and "user nobody" in done.stdout
 
 
-def test_umount_of_another_users_mount_says_who_can(machine: Machine, users_mount: None) -> None:
+def test_umount_of_another_users_mount_names_the_user_with_the_right(machine: Machine, users_mount: None) -> None:
     done = machine.offsetfs("umount", "/run/m", user=STRANGER)
     assert done.returncode == 1
     assert done.stderr == (
@@ -186,7 +190,9 @@ def test_root_sees_the_daemon_of_a_users_mount_and_waits_for_it(machine: Machine
     assert machine.path("/run/l/.kafka_cleanshutdown").exists()
 
 
-def test_a_writer_beside_another_users_mount_is_told_where_it_is(machine: Machine, users_mount: None) -> None:
+def test_the_error_of_a_writer_beside_another_users_mount_names_the_mount_point(
+    machine: Machine, users_mount: None
+) -> None:
     done = machine.offsetfs("clean", "/run/l")
     assert done.returncode == 32 and "/run/l is mounted at /run/m by process " in done.stderr
 
@@ -211,7 +217,7 @@ def test_a_read_only_disk_is_named_with_what_still_works(machine: Machine) -> No
         machine.run("umount", "/run/disk")
 
 
-def test_root_without_the_right_to_mount_is_told_so(machine: Machine) -> None:
+def test_root_without_the_right_to_mount_gets_an_error(machine: Machine) -> None:
     machine.run("mkdir", "-p", "/run/cl", "/run/cm")
     machine.offsetfs("create", "/run/cl", "orders")
     dropped = ("setpriv", "--bounding-set=-sys_admin", "--")

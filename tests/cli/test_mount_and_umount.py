@@ -1,4 +1,4 @@
-"""The commands on a real mount: going to the background, naming who holds it, ending with everything on disk."""
+"""The commands on a real mount: going to the background, naming its users, ending with everything on disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from left_mounts import unmount
 
-from offsetfs.cli import running
+from offsetfs.cli.mounts import daemon_registry
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 
@@ -66,12 +66,12 @@ def test_mount_returns_when_the_mount_answers_and_umount_when_its_daemon_has_end
     with open(mnt / "orders-0" / "append", "ab", buffering=0) as append:
         append.write(b"whole\nunfinished")
     assert offsetfs("umount", mnt).returncode == 0
-    assert running.started(mount["pid"]) is None
+    assert daemon_registry.started(mount["pid"]) is None
     assert values(log) == [b"whole", b"unfinished"] and (log / ".kafka_cleanshutdown").exists()
     assert offsetfs("umount", mnt).returncode == 1
 
 
-def test_umount_names_who_holds_the_mount_and_leaves_it(log: Path, mnt: Path) -> None:
+def test_umount_names_the_processes_that_use_the_mount_and_leaves_it(log: Path, mnt: Path) -> None:
     offsetfs("mount", log, mnt)
     with subprocess.Popen(["sleep", "60"], cwd=mnt) as holder:
         try:
@@ -84,15 +84,15 @@ def test_umount_names_who_holds_the_mount_and_leaves_it(log: Path, mnt: Path) ->
     assert offsetfs("umount", mnt).returncode == 0
 
 
-def test_a_daemon_that_was_killed_is_cleared_away_and_told(log: Path, mnt: Path) -> None:
+def test_the_mount_of_a_killed_daemon_is_removed_and_reported(log: Path, mnt: Path) -> None:
     offsetfs("mount", log, mnt)
     (mount,) = status(mnt)["mounts"]
     descriptor = os.pidfd_open(mount["pid"])
     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     assert select.select([descriptor], [], [], 30)[0]  # readable when the process has ended
     os.close(descriptor)
-    told = offsetfs("umount", mnt)
-    assert told.returncode == 2 and "died without closing" in told.stderr
+    reported = offsetfs("umount", mnt)
+    assert reported.returncode == 2 and "died before it closed" in reported.stderr
     assert not os.path.ismount(mnt)
     assert offsetfs("mount", log, mnt).returncode == 0
 
@@ -104,7 +104,7 @@ def test_a_second_writer_is_refused_with_the_pid_of_the_first(log: Path, mnt: Pa
     refused = offsetfs("mount", log, tmp_path / "other")
     assert refused.returncode == 32 and f"is mounted at {mnt} by process {mount['pid']}" in refused.stderr
     again = offsetfs("mount", log, mnt)
-    assert again.returncode == 32 and "is mounted there already, by process" in again.stderr
+    assert again.returncode == 32 and "is already mounted there, by process" in again.stderr
 
 
 def test_create_goes_through_a_mount_that_allows_it(log: Path, mnt: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_second_signal_does_not_break_the_drain(log: Path, mnt: Path, second: 
             signal.pidfd_send_signal(daemon, getattr(signal, name))
     assert select.select([daemon], [], [], 30)[0]
     os.close(daemon)
-    with pytest.raises(OSError, match="not connected"):  # there is nobody left to ask
+    with pytest.raises(OSError, match="not connected"):  # the daemon is gone
         os.close(append)
     assert values(log) == lines.split()
     assert (log / ".kafka_cleanshutdown").exists() and not os.path.ismount(mnt)

@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from own_machine import NOBODY, Machine
+from own_machine import USER, Machine
 
-from offsetfs.cli import running
+from offsetfs.cli.mounts import daemon_registry
 
 pytestmark = pytest.mark.mount
 
@@ -32,8 +33,8 @@ def places(machine: Machine) -> Iterator[None]:
     machine.run("sh", "-c", "rm -rf /mnt/*")
 
 
-def daemons(machine: Machine) -> list[dict]:
-    mounts: list[dict] = json.loads(machine.offsetfs("status", "--json").stdout)["mounts"]
+def daemons(machine: Machine) -> list[dict[str, Any]]:
+    mounts: list[dict[str, Any]] = json.loads(machine.offsetfs("status", "--json").stdout)["mounts"]
     return mounts
 
 
@@ -69,11 +70,11 @@ def test_offsetfs_umount_of_such_a_mount_returns_when_its_daemon_has_ended(machi
     append(machine, b"whole\nunfinished")
     (daemon,) = daemons(machine)
     assert machine.offsetfs("umount", MNT).returncode == 0
-    assert running.started(daemon["pid"]) is None
+    assert daemon_registry.started(daemon["pid"]) is None
     assert values(machine) == ["whole", "unfinished"]
 
 
-def test_who_holds_a_mount_is_named(machine: Machine) -> None:
+def test_the_processes_that_use_a_mount_are_named(machine: Machine) -> None:
     machine.run("mount", "-t", "offsetfs", LOG, MNT)
     held = subprocess.Popen(machine.command("sh", "-c", f"cd {MNT}; echo; exec cat"), stdin=-1, stdout=-1)
     with held:
@@ -126,7 +127,7 @@ def test_options_and_exit_codes_are_those_of_mount_8(
         ("/mnt/none", MNT, 1, "/mnt/none: there is no such directory"),
         (LOG, LOG, 1, "is the log directory itself"),
         ("/usr", MNT, 1, "/usr: holds neither partitions"),
-        (LOG, "/proc", 32, "something is mounted there already (proc)"),
+        (LOG, "/proc", 32, "another file system is already mounted there (proc)"),
     ],
 )
 def test_what_cannot_be_mounted_is_a_sentence(machine: Machine, log: str, mnt: str, code: int, said: str) -> None:
@@ -150,7 +151,7 @@ def test_a_second_writer_is_refused_with_the_code_of_a_failed_mount(machine: Mac
 def test_a_mount_is_not_changed_by_remount(machine: Machine) -> None:
     machine.run("mount", "-t", "offsetfs", LOG, MNT, "-o", "ro")
     refused = machine.run("mount.offsetfs", LOG, MNT, "-o", "remount,rw")
-    assert refused.returncode == 1 and f"umount {MNT}, and mount it again" in refused.stderr
+    assert refused.returncode == 1 and f"unmount {MNT}, and mount it again" in refused.stderr
 
 
 # --- fstab -----------------------------------------------------------------------------------------------------------
@@ -178,24 +179,24 @@ def test_lines_of_fstab_are_mounted_once(machine: Machine) -> None:
 def test_a_line_of_fstab_lets_a_user_mount_and_unmount(machine: Machine) -> None:
     for name in ("home", "home/log", "home/mnt"):
         machine.path(f"/mnt/{name}").mkdir()
-        os.chown(machine.path(f"/mnt/{name}"), NOBODY, NOBODY)
-    assert machine.offsetfs("create", "/mnt/home/log", "orders", user=NOBODY).returncode == 0
+        os.chown(machine.path(f"/mnt/{name}"), USER, USER)
+    assert machine.offsetfs("create", "/mnt/home/log", "orders", user=USER).returncode == 0
     machine.path("/run/fstab").write_text("/mnt/home/log /mnt/home/mnt offsetfs noauto,user,create 0 0\n")
-    mounted = machine.run("mount", "/mnt/home/mnt", user=NOBODY)
+    mounted = machine.run("mount", "/mnt/home/mnt", user=USER)
     assert (mounted.returncode, mounted.stderr) == (0, "")
     options = machine.mounted("/mnt/home/mnt")["options"].split(",")
-    assert {"nosuid", "nodev", "noexec", f"user_id={NOBODY}", "default_permissions"} <= set(options)
+    assert {"nosuid", "nodev", "noexec", f"user_id={USER}", "default_permissions"} <= set(options)
     assert "allow_other" not in options
-    wrote = machine.run("sh", "-c", "echo hello >> /mnt/home/mnt/orders-0/append", user=NOBODY)
+    wrote = machine.run("sh", "-c", "echo hello >> /mnt/home/mnt/orders-0/append", user=USER)
     assert wrote.returncode == 0
     with pytest.raises(PermissionError):
         os.listdir(machine.path("/mnt/home/mnt"))
-    unmounted = machine.run("umount", "/mnt/home/mnt", user=NOBODY)
+    unmounted = machine.run("umount", "/mnt/home/mnt", user=USER)
     assert (unmounted.returncode, unmounted.stderr, machine.mounted("/mnt/home/mnt")) == (0, "", {})
 
 
 def test_a_user_mounts_nothing_that_fstab_does_not_offer(machine: Machine) -> None:
-    refused = machine.run("mount", "-t", "offsetfs", LOG, MNT, user=NOBODY)
+    refused = machine.run("mount", "-t", "offsetfs", LOG, MNT, user=USER)
     assert refused.returncode == 1 and machine.mounted(MNT) == {}
 
 
@@ -267,8 +268,8 @@ sys.exit(code or reader.wait())
 """
 
 
-def test_a_place_is_mounted_when_somebody_goes_there(machine: Machine) -> None:
-    """What x-systemd.automount does. Who mounts must stay in the automounter's process group, or waits for itself."""
+def test_an_automount_point_is_mounted_on_first_access(machine: Machine) -> None:
+    """What x-systemd.automount does. The mounting process stays in the automounter's group, or it waits for itself."""
     mount = ["mount", "-t", "offsetfs", LOG, MNT, "-o", "linger-ms=60000,flush-ms=off"]
     result = machine.run("python3", "-c", AUTOMOUNTER, MNT, *mount)
     if "no autofs" in result.stderr:

@@ -1,4 +1,4 @@
-"""Names and options of an attacker: a mount gets no option that nobody chose, and no line of a table is forged."""
+"""Names and options of an attacker: a mount gets no option that was not chosen, and no line of a table is forged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from own_machine import NOBODY, OFFSETFS, TMP, Machine
+from own_machine import OFFSETFS, TMP, USER, Machine
 
 pytestmark = pytest.mark.mount
 
@@ -29,7 +29,7 @@ NAMES = {
     "more options": "--foreground",
     "not ASCII": "ä…",
     "not UTF-8": os.fsdecode(b"\xff\xfe"),
-    "a colour": "\x1b[31mred",
+    "a color": "\x1b[31mred",
     "a hash": "#x",
     "long": "n" * 255,
 }
@@ -67,7 +67,7 @@ AS_A_USER = ("options", "an escaped comma", "a line", "an option")
     ("name", "user"),
     [
         *(pytest.param(name, None, id=what) for what, name in NAMES.items()),
-        *(pytest.param(NAMES[what], NOBODY, id=f"{what}, a user") for what in AS_A_USER),
+        *(pytest.param(NAMES[what], USER, id=f"{what}, a user") for what in AS_A_USER),
     ],
 )
 def test_no_name_of_a_log_directory_or_mount_point_brings_an_option(
@@ -120,7 +120,7 @@ def test_no_name_of_a_log_directory_or_mount_point_brings_an_option(
         '"suid"',
     ],
 )
-def test_an_option_that_is_not_ours_is_refused_whoever_passes_it_on(machine: Machine, texts: str) -> None:
+def test_an_unknown_option_is_refused_from_every_caller(machine: Machine, texts: str) -> None:
     for path in ("/mnt/log", "/mnt/mnt"):
         machine.path(path).mkdir()
     for refused in (
@@ -156,7 +156,7 @@ def test_values_of_topic_settings_stay_values(machine: Machine) -> None:
     assert options >= ALWAYS and "delete" not in options
 
 
-def test_a_mount_point_of_somebody_elses_cannot_forge_the_table_of_mounts(machine: Machine) -> None:
+def test_the_mount_point_of_another_user_cannot_forge_the_table_of_mounts(machine: Machine) -> None:
     name = NAMES["a carriage return"].replace("\\etc", "\\mnt\\log")
     machine.path(f"/mnt/{name}").mkdir(parents=True)
     machine.run("mount", "-t", "tmpfs", "none", f"/mnt/{name}")

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.cli import expiring, preflight
+from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import FAILED, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.mounts import retention_warnings
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 from offsetfs.storage.settings.topic_settings import TopicSettings
 
 pytestmark = pytest.mark.unit
@@ -67,13 +68,15 @@ def test_these_are_log_directories(tmp_path: Path, content: list[str]) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        pytest.param([], "is empty: mount it with -o create", id="nothing"),
-        pytest.param([".lock", "lost+found/"], "is empty: mount it with -o create", id="nothing that counts"),
-        pytest.param(["notes.txt"], "holds neither partitions", id="files of somebody"),
-        pytest.param(["dbus-1/"], "no partition in it holds a segment", id="a name like a partition's"),
+        pytest.param([], "is empty: to start a new log directory, mount it with -o create", id="nothing"),
+        pytest.param(
+            [".lock", "lost+found/"], "is empty: to start a new log directory, mount it", id="nothing that counts"
+        ),
+        pytest.param(["notes.txt"], "holds neither partitions", id="foreign files"),
+        pytest.param(["dbus-1/"], "none of its partitions contains a segment", id="a name like a partition's"),
         pytest.param(["dbus-1/system.conf"], "holds neither partitions", id="and other things"),
         pytest.param(
-            ["meta.properties", "backup-1/a.txt"], "backup-1 is named like a partition", id="in a log directory"
+            ["meta.properties", "backup-1/a.txt"], "backup-1: is named like a partition", id="in a log directory"
         ),
     ],
 )
@@ -88,7 +91,7 @@ def test_an_empty_directory_is_one_with_create(tmp_path: Path) -> None:
     assert check(tmp_path, create=True) == []
 
 
-def test_read_only_a_directory_named_like_a_partition_harms_nobody(tmp_path: Path) -> None:
+def test_read_only_a_directory_named_like_a_partition_is_harmless(tmp_path: Path) -> None:
     make(tmp_path, "meta.properties", "backup-1/a.txt")
     assert check(tmp_path, read_only=True) == []
 
@@ -100,7 +103,7 @@ def test_what_is_not_there_or_no_directory_is_no_log_directory(tmp_path: Path) -
             check(tmp_path / name)
 
 
-def test_directories_that_are_no_partitions_are_told_a_few_at_a_time(tmp_path: Path) -> None:
+def test_directories_that_are_no_partitions_are_reported_in_groups(tmp_path: Path) -> None:
     make(tmp_path, "orders-0/" + SEGMENT, *(f"stranger{number}/" for number in range(9)))
     warnings = check(tmp_path)
     assert len(warnings) == 6
@@ -115,9 +118,9 @@ def test_a_mount_point_is_a_directory_where_nothing_is_mounted(tmp_path: Path) -
     make(tmp_path, "file", "directory/")
     preflight.check_mount_point(os.fspath(tmp_path / "directory"))
     for path, sentence, code in (
-        (tmp_path / "missing", "no such directory to mount at: create it with mkdir", WRONG_CALL),
+        (tmp_path / "missing", "the mount point does not exist: create it with mkdir", WRONG_CALL),
         (tmp_path / "file", "is not a directory", WRONG_CALL),
-        (Path("/proc"), "something is mounted there already (proc)", FAILED),
+        (Path("/proc"), "another file system is already mounted there (proc)", FAILED),
     ):
         with pytest.raises(Failure, match=re.escape(sentence)) as caught:
             preflight.check_mount_point(os.fspath(path))
@@ -128,23 +131,23 @@ def test_a_mount_point_is_a_directory_where_nothing_is_mounted(tmp_path: Path) -
     ("log", "mount", "sentence"),
     [
         ("log", "log", "is the log directory itself"),
-        ("log", "log/mnt", "lies in the log directory"),
-        ("log", "link/mnt", "lies in the log directory"),
-        ("mnt/log", "mnt", "which would hide it"),
-        ("mnt/../mnt/log", "mnt/", "which would hide it"),
+        ("log", "log/mnt", "is in the log directory"),
+        ("log", "link/mnt", "is in the log directory"),
+        ("mnt/log", "mnt", "contains the log directory"),
+        ("mnt/../mnt/log", "mnt/", "contains the log directory"),
     ],
 )
 def test_neither_may_lie_in_the_other(tmp_path: Path, log: str, mount: str, sentence: str) -> None:
     make(tmp_path, "log/mnt/", "mnt/log/")
     (tmp_path / "link").symlink_to("log")
     with pytest.raises(Failure, match=sentence) as caught:
-        preflight.check_apart(f"{tmp_path}/{log}", f"{tmp_path}/{mount}")
+        preflight.check_not_nested(f"{tmp_path}/{log}", f"{tmp_path}/{mount}")
     assert caught.value.code == WRONG_CALL
 
 
-def test_neighbours_with_one_beginning_are_apart(tmp_path: Path) -> None:
+def test_neighbors_with_one_beginning_are_apart(tmp_path: Path) -> None:
     make(tmp_path, "log/", "log2/")
-    preflight.check_apart(f"{tmp_path}/log", f"{tmp_path}/log2")
+    preflight.check_not_nested(f"{tmp_path}/log", f"{tmp_path}/log2")
     assert not (tmp_path / "log2").samefile(tmp_path / "log")
 
 
@@ -193,7 +196,7 @@ def archive(path: Path, *ages_ms: int, roll: bool = False) -> None:
 @pytest.mark.parametrize("roll", [False, True])
 def test_a_mount_that_would_remove_an_archive_says_so_before(tmp_path: Path, roll: bool) -> None:
     archive(tmp_path, 300 * HOUR_MS, 200 * HOUR_MS, roll=roll)
-    [warning] = expiring.warnings(os.fspath(tmp_path), MountOptions())
+    [warning] = retention_warnings.warnings(os.fspath(tmp_path), MountOptions())
     assert "all records of orders-0 are older than retention.ms" in warning and "-o retention.ms=-1" in warning
 
 
@@ -208,16 +211,16 @@ def test_a_mount_that_would_remove_an_archive_says_so_before(tmp_path: Path, rol
     ],
     ids=["some are young", "the mount keeps all", "the topic keeps all", "compacted", "empty"],
 )
-def test_where_something_stays_nobody_is_warned(
+def test_a_topic_that_keeps_segments_causes_no_warning(
     tmp_path: Path, ages_ms: tuple[int, ...], options: str, settings: dict[str, str]
 ) -> None:
     archive(tmp_path, *ages_ms)
     if settings:
         TopicSettings(os.fspath(tmp_path)).change("orders", settings)
-    assert expiring.warnings(os.fspath(tmp_path), MountOptions.parse([options])) == []
+    assert retention_warnings.warnings(os.fspath(tmp_path), MountOptions.parse([options])) == []
 
 
-def test_in_a_brokers_directory_nothing_goes_unasked_and_nobody_is_warned(tmp_path: Path) -> None:
+def test_a_brokers_directory_causes_no_warning(tmp_path: Path) -> None:
     archive(tmp_path, 300 * HOUR_MS)
     (tmp_path / "meta.properties").write_text("version=1\n")
-    assert expiring.warnings(os.fspath(tmp_path), MountOptions()) == []
+    assert retention_warnings.warnings(os.fspath(tmp_path), MountOptions()) == []

@@ -1,4 +1,4 @@
-"""What a person is told while a recovery takes its time."""
+"""The progress reports of a recovery that takes long."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from offsetfs.cli import detach
 from offsetfs.cli.exit_codes import Failure
-from offsetfs.cli.progress import RecoveryTeller, described
+from offsetfs.cli.mounts import detach
+from offsetfs.cli.terminal.progress import RecoveryReporter, described
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.recovery.recover_all import RecoveryProgress
 
@@ -22,9 +22,9 @@ def progress(done: int, total: int, partitions: int = 2) -> RecoveryProgress:
 
 LINES = [
     (0, 5_000_000_000, 3.0, "recovering orders-3, 2 of 9 partitions done"),
-    (2_500_000_000, 10_000_000_000, 5.0, "…, 2.5 of 10.0 GB, about 15 s left"),
-    (25_000_000, 100_000_000, 100.0, "…, 25.0 of 100.0 MB, about 5 min 0 s left"),
-    (1_000, 4_000, 3.0, "…, 1.0 of 4.0 kB, about 9 s left"),
+    (2_500_000_000, 10_000_000_000, 5.0, "…, 2.5 GB of 10 GB, about 15 s left"),
+    (25_000_000, 100_000_000, 100.0, "…, 25 MB of 100 MB, about 5 min left"),
+    (1_000, 4_000, 3.0, "…, 1 kB of 4 kB, about 9 s left"),
     (0, 0, 3.0, "recovering orders-3, 2 of 9 partitions done"),
     (400, 400, 3.0, "recovering orders-3, 2 of 9 partitions done"),
 ]
@@ -37,7 +37,7 @@ def test_a_line_says_how_far_it_is_and_how_long_it_will_take(done: int, total: i
 
 def test_nothing_is_said_in_the_first_two_seconds_and_then_every_so_often() -> None:
     clock, said = [100.0], list[str]()
-    teller = RecoveryTeller(said.append, every_seconds=0.5, now=lambda: clock[0])
+    teller = RecoveryReporter(said.append, every_seconds=0.5, now=lambda: clock[0])
     moments = []
     for step in range(50):
         clock[0] = 100 + step / 10

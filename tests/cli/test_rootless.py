@@ -1,14 +1,15 @@
-"""An ordinary user mounts, writes, reads and unmounts, through fusermount3; nobody else gets in."""
+"""An ordinary user mounts, writes, reads and unmounts, through fusermount3; other users have no access."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
+import subprocess
 from collections.abc import Iterator
 
 import pytest
-from own_machine import NOBODY, STRANGER, TMP, Machine
+from own_machine import STRANGER, TMP, USER, Machine
 
 pytestmark = pytest.mark.mount
 
@@ -22,21 +23,21 @@ def home(machine: Machine) -> Iterator[None]:
     machine.check_readable()
     for path in (HOME, LOG, MNT):
         machine.path(path).mkdir()
-        os.chown(machine.path(path), NOBODY, NOBODY)
-    created = machine.offsetfs("create", LOG, "orders", user=NOBODY)
+        os.chown(machine.path(path), USER, USER)
+    created = machine.offsetfs("create", LOG, "orders", user=USER)
     assert (created.returncode, created.stderr) == (0, "")
     yield
     machine.run("umount", "--lazy", MNT)
     machine.wait_for_daemons()
-    removed = machine.run("rm", "-rf", HOME, f"{TMP}/offsetfs-{NOBODY}")
+    removed = machine.run("rm", "-rf", HOME, f"{TMP}/offsetfs-{USER}")
     assert removed.returncode == 0, removed.stderr
 
 
-def mount(machine: Machine, *options: str, **environment: str):
-    return machine.offsetfs("mount", LOG, MNT, *options, user=NOBODY, **environment)
+def mount(machine: Machine, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return machine.offsetfs("mount", LOG, MNT, *options, user=USER, **environment)
 
 
-def sh(machine: Machine, script: str, user: int = NOBODY):
+def sh(machine: Machine, script: str, user: int = USER) -> subprocess.CompletedProcess[str]:
     return machine.run("sh", "-c", script, user=user)
 
 
@@ -45,10 +46,10 @@ def test_a_user_mounts_appends_reads_and_unmounts(machine: Machine) -> None:
     assert (mounted.returncode, mounted.stderr) == (0, "")
     seen = machine.mounted(MNT)
     assert (seen["source"], seen["fstype"]) == (LOG, "fuse.offsetfs")
-    assert {"nosuid", "nodev", "noexec", "default_permissions", f"user_id={NOBODY}"} <= set(seen["options"].split(","))
+    assert {"nosuid", "nodev", "noexec", "default_permissions", f"user_id={USER}"} <= set(seen["options"].split(","))
     assert sh(machine, f"printf 'one\\ntwo' >> {MNT}/orders-0/append").returncode == 0
-    (daemon,) = json.loads(machine.offsetfs("status", "--json", user=NOBODY).stdout)["mounts"]
-    unmounted = machine.offsetfs("umount", MNT, user=NOBODY)
+    (daemon,) = json.loads(machine.offsetfs("status", "--json", user=USER).stdout)["mounts"]
+    unmounted = machine.offsetfs("umount", MNT, user=USER)
     assert (unmounted.returncode, unmounted.stderr) == (0, "")
     machine.wait_for_end(daemon["pid"])
     assert machine.path(f"{LOG}/.kafka_cleanshutdown").exists()
@@ -58,9 +59,9 @@ def test_a_user_mounts_appends_reads_and_unmounts(machine: Machine) -> None:
 
 def test_fusermount_unmounts_and_the_daemon_drains(machine: Machine) -> None:
     mount(machine, "-o", "linger-ms=60000,flush-ms=off")
-    (daemon,) = json.loads(machine.offsetfs("status", "--json", user=NOBODY).stdout)["mounts"]
+    (daemon,) = json.loads(machine.offsetfs("status", "--json", user=USER).stdout)["mounts"]
     sh(machine, f"echo one >> {MNT}/orders-0/append")
-    assert machine.run("fusermount3", "-u", MNT, user=NOBODY).returncode == 0
+    assert machine.run("fusermount3", "-u", MNT, user=USER).returncode == 0
     machine.wait_for_end(daemon["pid"])
     mount(machine, "-o", "ro")
     assert sh(machine, f"cat {MNT}/orders-0/values").stdout == "one\n"
@@ -70,11 +71,11 @@ def test_fusermount_unmounts_and_the_daemon_drains(machine: Machine) -> None:
     "The files of a mount belong to its owner; other users read or write them only if `umask`, `uid` "
     "or `gid` permit it."
 )
-def test_files_belong_to_the_user_and_nobody_else_may_read_them(machine: Machine) -> None:
+def test_files_belong_to_the_user_and_other_users_may_not_read_them(machine: Machine) -> None:
     mount(machine)
     sh(machine, f"echo one >> {MNT}/orders-0/append")
     said = sh(machine, f"cd {MNT}/orders-0 && stat -c '%a %u %g %n' 0 append values .")
-    owner = f"{NOBODY} {NOBODY}"
+    owner = f"{USER} {USER}"
     wanted = [f"440 {owner} 0", f"200 {owner} append", f"440 {owner} values", f"550 {owner} ."]
     assert said.stdout.splitlines() == wanted
     assert sh(machine, f"stat -c %a {LOG}/orders-0/*.log").stdout.strip().endswith("0")
@@ -126,18 +127,18 @@ def test_default_permissions_keep_others_out_of_what_is_not_for_them(machine: Ma
 )
 def test_a_user_mounts_what_the_modes_of_the_directories_allow(machine: Machine) -> None:
     machine.run("mkdir", "-p", "/mnt/closed")
-    refused = machine.offsetfs("mount", LOG, "/mnt/closed", user=NOBODY)
+    refused = machine.offsetfs("mount", LOG, "/mnt/closed", user=USER)
     assert refused.returncode == 32 and refused.stderr.count("\n") == 1 and machine.mounted("/mnt/closed") == {}
     mount(machine)
     sh(machine, f"echo one >> {MNT}/orders-0/append")
-    assert machine.offsetfs("umount", MNT, user=NOBODY).returncode == 0
+    assert machine.offsetfs("umount", MNT, user=USER).returncode == 0
     machine.run("chown", "-R", "0:0", LOG)
     machine.run("chmod", "-R", "u=rwX,go=rX", LOG)
     refused = mount(machine)
     assert refused.returncode == 1 and "no permission" in refused.stderr and machine.mounted(MNT) == {}
     assert mount(machine, "-o", "ro").returncode == 0  # of root, but mode 0755: any user can read its files anyway
     assert sh(machine, f"cat {MNT}/orders-0/values").stdout == "one\n"
-    assert machine.offsetfs("umount", MNT, user=NOBODY).returncode == 0
+    assert machine.offsetfs("umount", MNT, user=USER).returncode == 0
     os.chmod(machine.path(LOG), stat.S_IRWXU)
     for options in ((), ("-o", "ro")):
         refused = mount(machine, *options)
@@ -146,14 +147,14 @@ def test_a_user_mounts_what_the_modes_of_the_directories_allow(machine: Machine)
 
 def test_a_user_without_a_home_has_a_log_beside_his_daemons(machine: Machine) -> None:
     assert mount(machine, HOME="/nonexistent", XDG_STATE_HOME="/nonexistent").returncode == 0
-    place = machine.path(f"{TMP}/offsetfs-{NOBODY}")
+    place = machine.path(f"{TMP}/offsetfs-{USER}")
     if not machine.path("/dev/log").exists():
         assert "is mounted at" in (place / "offsetfs.log").read_text()
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
     assert all(stat.S_IMODE(each.stat().st_mode) & 0o077 == 0 for each in place.iterdir())
 
 
-def test_where_the_device_is_not_for_users_it_is_said(machine: Machine) -> None:
+def test_a_device_without_access_for_users_is_reported(machine: Machine) -> None:
     device = machine.path("/run/dev/fuse")
     os.chmod(device, 0o600)
     try:

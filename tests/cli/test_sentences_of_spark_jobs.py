@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from offsetfs.cli.spark_reading import _in_all, _print_stats
+from offsetfs.cli.spark.reading import _in_all, _print_stats
 from offsetfs.storage.verify.partition_context import VerificationCounts
 
 pytestmark = pytest.mark.unit

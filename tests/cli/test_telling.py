@@ -1,4 +1,4 @@
-"""What is told while something takes long: to systemd, to who waits on a terminal or in a script, to umount."""
+"""Progress reports of long operations: to systemd, to terminals and scripts, to umount."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.cli import leaving, mount, running
-from offsetfs.cli.detach import Word
+from offsetfs.cli.commands import mount
 from offsetfs.cli.exit_codes import Failure
-from offsetfs.cli.leaving import LeavingTeller
-from offsetfs.cli.printable import printable
-from offsetfs.cli.progress import CLEAR_LINE, Line, bytes_text
-from offsetfs.cli.running import Daemon
-from offsetfs.cli.service_manager import ServiceManager
+from offsetfs.cli.mounts import daemon_registry
+from offsetfs.cli.mounts import unmount_progress as leaving
+from offsetfs.cli.mounts.daemon_registry import Daemon
+from offsetfs.cli.mounts.detach import ParentPipe
+from offsetfs.cli.mounts.service_manager import ServiceManager
+from offsetfs.cli.mounts.unmount_progress import UnmountProgress
+from offsetfs.cli.terminal.printable import printable
+from offsetfs.cli.terminal.progress import CLEAR_LINE, Line
 from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.options import MountOptions
 from offsetfs.storage.directory.directory import LogDirectory
@@ -79,7 +81,7 @@ def test_without_a_service_manager_nothing_is_said() -> None:
 
 
 @pytest.mark.expect_log("cannot be notified of READY=1")
-def test_a_service_manager_that_is_gone_is_told_once(tmp_path: Path) -> None:
+def test_a_missing_service_manager_is_reported_once(tmp_path: Path) -> None:
     service = ServiceManager({"NOTIFY_SOCKET": f"{tmp_path}/gone"})
     service.ready("ready")
     service.stopping("ending", 1)
@@ -93,61 +95,63 @@ def test_a_recovery_asks_the_service_manager_for_more_time_as_long_as_it_gets_on
         raise NotALogDirectory("it ends here")
 
     monkeypatch.setenv("NOTIFY_SOCKET", manager.environment["NOTIFY_SOCKET"])
-    monkeypatch.setattr("offsetfs.cli.progress.QUIET_SECONDS", 0)
+    monkeypatch.setattr("offsetfs.cli.terminal.progress.QUIET_SECONDS", 0)
     monkeypatch.setattr(LogDirectory, "open", recover)
     with pytest.raises(Failure, match="it ends here"):
-        mount._Mounting(["/data"], {}, "/mnt", MountOptions())._open(Word(None))
+        mount._Daemon(["/data"], {}, "/mnt", MountOptions())._open(ParentPipe(None))
     assert manager.heard()[0] == "STATUS=opening /data"
     status, extension = manager.heard()
-    assert status.startswith("STATUS=recovering orders-0, 1 of 3 partitions done, 5.0 of 10.0 MB, about ")
+    assert status.startswith("STATUS=recovering orders-0, 1 of 3 partitions done, 5 MB of 10 MB, about ")
     assert extension == "EXTEND_TIMEOUT_USEC=120000000"
 
 
 # --- the end of a mount ----------------------------------------------------------------------------------------------
 
 
-def test_while_a_mount_ends_it_tells_what_is_left(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving, "TELL_SECONDS", 0.001)
-    told = threading.Event()
+def test_an_ending_mount_reports_the_remaining_work(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "REPORT_SECONDS", 0.001)
+    reported = threading.Event()
     published: list[str] = []
 
     def publish(text: str) -> None:
         published.append(text)
         if text == "closing the logs":
-            told.set()
+            reported.set()
 
     lefts = iter([Unsynced(3, 5_000_000), Unsynced(1, 900)])
-    teller = LeavingTeller(ServiceManager(manager.environment), publish)
+    teller = UnmountProgress(ServiceManager(manager.environment), publish)
     teller.begin("SIGTERM", lambda: next(lefts, Unsynced()))
-    assert manager.heard()[:2] == ["STOPPING=1", "STATUS=ending (SIGTERM): 3 batches, 5.0 MB, not on disk yet"]
-    assert manager.heard() == ["STATUS=ending: 1 batch, 900 bytes, not on disk yet", "EXTEND_TIMEOUT_USEC=60000000"]
+    assert manager.heard()[:2] == ["STOPPING=1", "STATUS=ending (SIGTERM): 3 batches, 5 MB, not on disk yet"]
+    assert manager.heard() == ["STATUS=ending: 1 batch, 900 B, not on disk yet", "EXTEND_TIMEOUT_USEC=60000000"]
     assert manager.heard()[0] == "STATUS=ending: closing the logs"
-    assert told.wait(30)
+    assert reported.wait(30)
     teller.end()
     count = len(published)
-    assert published[:2] == ["1 batch, 900 bytes, not on disk yet", "closing the logs"]
-    assert len(published) == count, "nothing is told after the end"
+    assert published[:2] == ["1 batch, 900 B, not on disk yet", "closing the logs"]
+    assert len(published) == count, "nothing is reported after the end"
 
 
 def test_a_teller_that_never_began_ends() -> None:
-    LeavingTeller(ServiceManager({}), print).end()
+    UnmountProgress(ServiceManager({}), print).end()
 
 
 def test_what_is_left_to_do_is_in_the_daemons_file(tmp_path: Path) -> None:
     place = os.fspath(tmp_path / "offsetfs")
     pid = os.getpid()
-    daemon = Daemon(pid, running.started(pid) or 0, os.makedev(0, 57), "/mnt", "/data")
-    running.register(replace(daemon, ending="closing the logs"), place)
-    now = running.reread(daemon, place)
+    daemon = Daemon(pid, daemon_registry.started(pid) or 0, os.makedev(0, 57), "/mnt", "/data")
+    daemon_registry.register(replace(daemon, ending="closing the logs"), place)
+    now = daemon_registry.reread(daemon, place)
     assert now is not None and now.ending == "closing the logs"
 
 
-def test_who_still_ends_is_not_taken_for_the_daemon_of_a_mount_with_the_same_number(tmp_path: Path) -> None:
+def test_an_ending_daemon_is_not_taken_for_the_one_of_a_mount_with_the_same_number(tmp_path: Path) -> None:
     place = os.fspath(tmp_path / "offsetfs")
     device = os.makedev(0, 57)
     for pid, ending in ((os.getpid(), "closing the logs"), (os.getppid(), "")):
-        running.register(Daemon(pid, running.started(pid) or 0, device, "/mnt", "/data", ending=ending), place)
-    found = running.find(device, place)
+        daemon_registry.register(
+            Daemon(pid, daemon_registry.started(pid) or 0, device, "/mnt", "/data", ending=ending), place
+        )
+    found = daemon_registry.find(device, place)
     assert found is not None and found.pid == os.getppid()
 
 
@@ -182,14 +186,6 @@ def test_on_a_terminal_one_line_is_rewritten_and_taken_away(
     line.clear()
     shown = [CLEAR_LINE + "offsetfs umount: at 2.0", CLEAR_LINE + "offsetfs umount: at 2.5", CLEAR_LINE]
     assert capsys.readouterr().err.replace("\x1b[K", "") == "".join(shown).replace("\x1b[K", "")
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (3_000_000_000_000, "3000.0 GB")],
-)
-def test_sizes_are_told_for_people(size: int, text: str) -> None:
-    assert bytes_text(size) == text
 
 
 @pytest.mark.security("Control characters of records and names never reach a log, `.offsetfs` or `info`.")

@@ -220,7 +220,7 @@ def test_the_log_goes_to_the_file_that_was_named_also_when_it_was_moved_away(pla
 
 
 @pytest.mark.mount
-def test_a_log_file_that_cannot_be_written_is_told_and_nothing_is_mounted(bare: Path) -> None:
+def test_a_log_file_that_cannot_be_written_is_reported_and_nothing_is_mounted(bare: Path) -> None:
     done = offsetfs("mount", bare / "log", bare / "mnt", "-o", f"create,log-file={bare}/no/such/file")
     assert done.returncode == exit_codes.WRONG_CALL
     assert done.stderr == f"offsetfs mount: log-file={bare}/no/such/file: No such file or directory\n"

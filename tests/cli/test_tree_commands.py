@@ -9,14 +9,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
+import click
 import pytest
 from left_mounts import unmount
 
 from offsetfs import NewRecord
 from offsetfs import open as open_log
-from offsetfs.cli import completion, exit_codes, run
+from offsetfs.cli import exit_codes, root_command, run
+from offsetfs.cli.completion import completers
+from offsetfs.fs.naming.tree_table import IN_PARTITION, IN_TOPIC
 
 OFFSETFS = [sys.executable, "-m", "offsetfs"]
 BEGINNING_MS = 1_795_266_300_000
@@ -65,7 +67,7 @@ def test_files_are_printed_one_after_the_other(said: Said, log: str) -> None:
 
 
 @pytest.mark.unit
-def test_a_path_that_fails_is_told_and_the_next_one_follows(said: Said, log: str) -> None:
+def test_a_path_that_fails_is_reported_and_the_next_one_follows(said: Said, log: str) -> None:
     code, out, err = said("cat", log, "orders-0/1", "nothing", "orders-0", "orders-0/100", "orders-0/2")
     assert (code, out) == (1, "value 1value 2")
     assert err.splitlines() == [
@@ -88,17 +90,18 @@ def test_the_tree_is_listed(said: Said, log: str) -> None:
 @pytest.mark.unit
 def test_what_is_listed_in_a_partition_is_offered_at_tab(said: Said, log: str) -> None:
     names = said("ls", log, "orders-0", "-o", "list=none")[1].splitlines()
-    assert len(names) > 8 and set(names) <= {offered.rstrip("/") for offered in completion._IN_A_PARTITION}
+    assert len(names) > 8 and set(names) <= {offered.rstrip("/") for offered in completers._names_in(IN_PARTITION)}
 
 
 @pytest.mark.unit
 def test_what_is_in_a_topic_is_offered_at_tab(said: Said, log: str) -> None:
-    for name in completion._IN_A_TOPIC:
+    for name in completers._names_in(IN_TOPIC):
         assert said("ls", log, "-l", f"topics/orders/{name.rstrip('/')}", "-o", "list=none")[0] == 0
-    ctx = SimpleNamespace(params={"log_directory": log})
-    offered = [item.value for item in completion._tree_paths(ctx, "topics/orders/")]
-    assert offered == [f"topics/orders/{name}" for name in completion._IN_A_TOPIC]
-    assert "topics/orders/" in [item.value for item in completion._tree_paths(ctx, "topics/o")]
+    ctx = click.Context(root_command)
+    ctx.params = {"log_directory": log}
+    offered = [item.value for item in completers._tree_paths(ctx, "topics/orders/")]
+    assert offered == [f"topics/orders/{name}" for name in completers._names_in(IN_TOPIC)]
+    assert "topics/orders/" in [item.value for item in completers._tree_paths(ctx, "topics/o")]
 
 
 @pytest.mark.unit
@@ -110,13 +113,13 @@ def test_a_topic_as_a_whole_is_printed(said: Said, log: str) -> None:
 
 
 @pytest.mark.unit
-def test_several_directories_are_told_apart(said: Said, log: str) -> None:
+def test_several_directories_are_distinguished(said: Said, log: str) -> None:
     code, out, _ = said("ls", log, "orders-0/by-time", "orders-0/by-time/2026")
     assert (code, out) == (0, "orders-0/by-time:\n2026\n\norders-0/by-time/2026:\n11\n")
 
 
 @pytest.mark.unit
-def test_a_long_listing_tells_size_time_and_target(said: Said, log: str) -> None:
+def test_a_long_listing_shows_size_time_and_target(said: Said, log: str) -> None:
     lines = said("ls", "-l", log, "orders-0")[1].splitlines()
     rows = {line.split()[5]: line.split() for line in lines}
     assert rows["42"][0] == "-r--r-----" and rows["42"][3:5] == ["8", "2026-11-21T13:05:42.000Z"]
@@ -131,11 +134,11 @@ def test_a_long_listing_tells_size_time_and_target(said: Said, log: str) -> None
         (["cat", "{log}", "orders-0/1", "-o", "lingerms=5"], "offsetfs cat: unknown option 'lingerms'"),
         (
             ["ls", "{log}", "-o", "create"],
-            "offsetfs ls: create, delete and delete-records are for commands that write; this one only reads",
+            "offsetfs ls: -o create, delete and delete-records have no use here: this command only reads",
         ),
         (
             ["append", "{log}", "orders-0", "-o", "ro"],
-            "offsetfs append: -o ro is for commands that only read; this one writes",
+            "offsetfs append: -o ro has no use here: this command writes",
         ),
         (["cat", "/nowhere", "x"], "offsetfs cat: /nowhere: there is no such directory"),
         (["cat", "{log}"], "offsetfs cat: missing argument 'TREE_PATH...'"),
@@ -149,7 +152,7 @@ def test_a_wrong_call_is_one_sentence(said: Said, log: str, arguments: list[str]
 
 @pytest.mark.damages
 @pytest.mark.unit
-def test_damage_that_is_stepped_over_is_told(said: Said, log: str, tmp_path: Path) -> None:
+def test_damage_that_is_skipped_is_reported(said: Said, log: str, tmp_path: Path) -> None:
     with open_log(log, "a") as directory:
         directory.partition("orders-0").append(b"whole")
     with open(f"{log}/orders-0/00000000000000000000.log", "r+b") as file:
@@ -169,8 +172,11 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(log: str) -> None:
 # --- append ----------------------------------------------------------------------------------------------------------
 
 
+Typed = Callable[[bytes], None]
+
+
 @pytest.fixture
-def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Typed]:
     """Call it with what is to come from standard input."""
     files = []
 
@@ -185,7 +191,7 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 
 @pytest.mark.unit
-def test_lines_are_appended_and_the_log_is_closed_cleanly(said: Said, log: str, typed) -> None:
+def test_lines_are_appended_and_the_log_is_closed_cleanly(said: Said, log: str, typed: Typed) -> None:
     before = values(log)
     typed(b"one\ntwo\nunfinished")
     assert said("append", log, "orders-0/append") == (0, "", "")
@@ -194,14 +200,14 @@ def test_lines_are_appended_and_the_log_is_closed_cleanly(said: Said, log: str, 
 
 
 @pytest.mark.unit
-def test_a_partition_means_its_append_and_offsets_are_told(said: Said, log: str, typed) -> None:
+def test_a_partition_means_its_append_file_and_offsets_are_printed(said: Said, log: str, typed: Typed) -> None:
     typed(b"one\ntwo\n")
     code, out, _ = said("append", log, "orders-0", "--offsets")
     assert code == 0 and [line.split()[0] for line in out.splitlines()] == ["100", "101"]
 
 
 @pytest.mark.unit
-def test_lines_of_json_and_whole_files_are_appended(said: Said, log: str, typed) -> None:
+def test_lines_of_json_and_whole_files_are_appended(said: Said, log: str, typed: Typed) -> None:
     typed(b'{"key":"k","value":"a"}\n{"value":null}\n')
     assert said("append", log, "orders-0/append.ndjson", "--offsets")[1].split()[::2] == ["100", "101"]
     typed(b"two\nlines")
@@ -213,7 +219,7 @@ def test_lines_of_json_and_whole_files_are_appended(said: Said, log: str, typed)
 
 
 @pytest.mark.unit
-def test_values_that_are_no_strings_are_taken_as_their_text_where_that_is_wanted(said: Said, log: str, typed) -> None:
+def test_json_values_text_stores_values_that_are_not_strings(said: Said, log: str, typed: Typed) -> None:
     lines = b'{"value": {"a": [1, 2.50]}}\n{"value":-7}\n{"value":true}\n{"value":null}\n'
     typed(lines)
     code, _, err = said("append", log, "orders-0/append.ndjson")
@@ -226,7 +232,7 @@ def test_values_that_are_no_strings_are_taken_as_their_text_where_that_is_wanted
 
 
 @pytest.mark.unit
-def test_each_whole_line_is_the_value_where_that_is_wanted(said: Said, log: str, typed) -> None:
+def test_each_whole_line_is_the_value_where_that_is_wanted(said: Said, log: str, typed: Typed) -> None:
     typed(b'{"id":1}\n{"value":"v"}\n')
     code, _, err = said("append", log, "orders-0/append.ndjson")
     assert code == 1 and "--value-is-line" in err
@@ -240,7 +246,7 @@ def test_each_whole_line_is_the_value_where_that_is_wanted(said: Said, log: str,
 
 
 @pytest.mark.unit
-def test_a_topic_is_appended_to_as_a_whole(said: Said, log: str, typed) -> None:
+def test_a_topic_is_appended_to_as_a_whole(said: Said, log: str, typed: Typed) -> None:
     with open_log(log, "a") as directory:
         directory.create("users", 3)
     typed(b"".join(b'{"key":"user %d","value":"%d"}\n' % (n % 5, n) for n in range(50)))
@@ -250,19 +256,19 @@ def test_a_topic_is_appended_to_as_a_whole(said: Said, log: str, typed) -> None:
     assert said("append", log, "topics/users") == (0, "", "")
     with open_log(log) as directory:
         records = [record for users in directory.partitions("users") for record in users.read()]
-    assert sorted(int(each.value) for each in records if each.key) == list(range(50))
+    assert sorted(int(each.value or b"") for each in records if each.key) == list(range(50))
     assert [each.value for each in records if not each.key] == [b"plain"]
 
 
 @pytest.mark.unit
-def test_a_group_commits(said: Said, log: str, typed) -> None:
+def test_a_group_commits(said: Said, log: str, typed: Typed) -> None:
     typed(b"42\n")
     assert said("append", log, "groups/billing/orders-0", "-o", "create,linger-ms=0") == (0, "", "")
     assert said("cat", log, "groups/billing/orders-0")[:2] == (0, "42\n")
 
 
 @pytest.mark.unit
-def test_with_the_option_create_a_partition_is_made_for_what_comes(said: Said, log: str, typed) -> None:
+def test_with_the_option_create_a_partition_is_made_for_what_comes(said: Said, log: str, typed: Typed) -> None:
     typed(b"one\ntwo\n")
     assert said("append", log, "new-3/append", "-o", "create,compression.type=lz4") == (0, "", "")
     assert values(log, "new-3") == b"one\ntwo\n"
@@ -276,7 +282,7 @@ def test_with_the_option_create_a_partition_is_made_for_what_comes(said: Said, l
 
 
 @pytest.mark.unit
-def test_more_than_a_buffer_goes_in(said: Said, log: str, typed) -> None:
+def test_more_than_a_buffer_goes_in(said: Said, log: str, typed: Typed) -> None:
     lines = b"".join(b"line %d\n" % n for n in range(50_000))
     typed(lines)
     assert said("append", log, "orders-0", "-o", "batch-bytes=64k,buffer-bytes=128k")[0] == 0
@@ -295,14 +301,14 @@ def test_more_than_a_buffer_goes_in(said: Said, log: str, typed) -> None:
         ("orders-7", "No such file or directory; {log} has no such topic or partition; -o create creates partitions"),
     ],
 )
-def test_what_takes_no_records_says_so(said: Said, log: str, typed, path: str, reason: str) -> None:
+def test_a_file_that_takes_no_records_reports_that(said: Said, log: str, typed: Typed, path: str, reason: str) -> None:
     typed(b"x\n")
     assert said("append", log, path) == (1, "", f"offsetfs append: {path}: {reason.format(log=log)}\n")
     assert values(log).count(b"\n") == 100
 
 
 @pytest.mark.unit
-def test_what_would_make_the_partition_is_named(said: Said, log: str, typed) -> None:
+def test_what_would_make_the_partition_is_named(said: Said, log: str, typed: Typed) -> None:
     typed(b"x\n")
     code, _, err = said("append", log, "orders-7/append")
     assert code == 1 and err.startswith("offsetfs append: orders-7/append: No such file or directory; ")
@@ -310,7 +316,7 @@ def test_what_would_make_the_partition_is_named(said: Said, log: str, typed) -> 
 
 
 @pytest.mark.unit
-def test_a_line_that_is_too_long_is_refused_and_what_came_before_it_is_kept(said: Said, log: str, typed) -> None:
+def test_a_line_that_is_too_long_is_refused_and_what_came_before_it_is_kept(said: Said, log: str, typed: Typed) -> None:
     typed(b"before\n" + b"x" * 2_000_000 + b"\nbehind\n")
     code, _, err = said("append", log, "orders-0")
     assert (code, err.splitlines()[0]) == (1, "offsetfs append: orders-0: Message too long")
@@ -318,7 +324,7 @@ def test_a_line_that_is_too_long_is_refused_and_what_came_before_it_is_kept(said
 
 
 @pytest.mark.unit
-def test_who_has_the_directory_is_named(said: Said, log: str, typed) -> None:
+def test_the_holder_of_the_directory_is_named(said: Said, log: str, typed: Typed) -> None:
     typed(b"x\n")
     with open_log(log, "a"):
         code, _, err = said("append", log, "orders-0")
@@ -383,7 +389,7 @@ class Following:
 
 @pytest.mark.mount
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_follower_shows_what_comes_until_it_is_told_to_end(log: str, number: int) -> None:
+def test_a_follower_shows_new_records_until_it_is_interrupted(log: str, number: int) -> None:
     following = Following(log, "orders-0", "--from", "-2")
     assert following.lines(2) == ["value 98\n", "value 99\n"]
     with open_log(log, "a") as directory:
@@ -416,7 +422,7 @@ def test_an_offset_of_a_whole_topic_is_refused(said: Said, log: str, path: str) 
 
 
 @pytest.mark.mount
-def test_a_follower_ends_when_nobody_reads_any_more(log: str) -> None:
+def test_a_follower_ends_when_its_reader_is_gone(log: str) -> None:
     following = Following(log, "orders-0/follow@98.ndjson")
     assert [json.loads(line)["offset"] for line in following.lines(2)] == [98, 99]
     assert following.end() == (exit_codes.SYSTEM, "")
@@ -424,7 +430,7 @@ def test_a_follower_ends_when_nobody_reads_any_more(log: str) -> None:
 
 @pytest.mark.unit
 @pytest.mark.parametrize("start", ["x", "-3x", "../../1"])
-def test_a_beginning_that_is_none_is_told(said: Said, log: str, start: str) -> None:
+def test_an_invalid_start_is_refused(said: Said, log: str, start: str) -> None:
     assert said("follow", log, "orders-0", "--from", start) == (
         1,
         "",
@@ -458,12 +464,12 @@ def test_it_reads_beside_a_mount_and_leaves_writing_to_it(log: str, mount_log: C
     point = mount_log(log)
     with open(point / "orders-0/append", "ab", buffering=0) as file:
         file.write(b"through the mount\n")
-    told = subprocess.run([*OFFSETFS, "cat", log, "orders-0/100"], capture_output=True, text=True, check=True)
-    assert told.stdout == "through the mount"
-    told = subprocess.run(
+    reported = subprocess.run([*OFFSETFS, "cat", log, "orders-0/100"], capture_output=True, text=True, check=True)
+    assert reported.stdout == "through the mount"
+    reported = subprocess.run(
         [*OFFSETFS, "append", log, "orders-0"], input="x\n", capture_output=True, text=True, check=False
     )
-    assert told.returncode == exit_codes.FAILED and f"is mounted at {point} by process" in told.stderr
+    assert reported.returncode == exit_codes.FAILED and f"is mounted at {point} by process" in reported.stderr
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def slow_mount(log: Path, mnt: Path) -> Iterator[Start]:
     with contextlib.ExitStack() as stack:
 
         def start(**environment: str) -> subprocess.Popen[bytes]:
-            command = [*OFFSETFS, "mount", "-f", log, mnt, "-o", "linger-ms=60000,flush-ms=off"]
+            command = [*OFFSETFS, "mount", "-f", str(log), str(mnt), "-o", "linger-ms=60000,flush-ms=off"]
             daemon = subprocess.Popen(command, stderr=subprocess.PIPE, env={**os.environ, **environment})
             stack.callback(_end, daemon, mnt)
             assert _reads(daemon, b" is mounted at ")
@@ -81,7 +82,7 @@ def append(mnt: Path) -> None:
         file.write(b"one\ntwo\n")
 
 
-def test_a_script_is_told_what_is_left_and_that_all_is_on_disk(slow_mount: Start, mnt: Path) -> None:
+def test_a_script_sees_the_remaining_work_and_that_all_records_are_on_disk(slow_mount: Start, mnt: Path) -> None:
     slow_mount()
     append(mnt)
     result = subprocess.run([*OFFSETFS, "umount", mnt], capture_output=True, text=True, check=False, timeout=60)
@@ -114,7 +115,7 @@ def test_a_mount_that_is_quickly_gone_is_taken_away_without_a_word(log: Path, mn
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_systemd_is_told_when_the_mount_answers_and_for_how_long_it_drains(
+def test_systemd_is_notified_when_the_mount_answers_and_for_how_long_it_drains(
     slow_mount: Start, mnt: Path, tmp_path: Path
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -133,13 +134,13 @@ def test_systemd_is_told_when_the_mount_answers_and_for_how_long_it_drains(
         os.kill(daemon["pid"], 15)
         stopping = manager.recv(4096).decode().split("\n")
         assert stopping[0] == "STOPPING=1"
-        assert re.fullmatch(r"STATUS=ending \(SIGTERM\): 1 batch, [0-9]+ bytes, not on disk yet", stopping[1])
+        assert re.fullmatch(r"STATUS=ending \(SIGTERM\): 1 batch, [0-9]+ B, not on disk yet", stopping[1])
         draining = manager.recv(4096).decode().split("\n")
         assert draining[0].startswith("STATUS=ending: ") and draining[1] == "EXTEND_TIMEOUT_USEC=60000000"
         assert process.wait(timeout=60) == 0
 
 
-def _status() -> list[dict]:
+def _status() -> list[dict[str, Any]]:
     said = subprocess.run([*OFFSETFS, "status", "--json"], capture_output=True, text=True, check=True).stdout
-    mounts: list[dict] = json.loads(said)["mounts"]
+    mounts: list[dict[str, Any]] = json.loads(said)["mounts"]
     return mounts

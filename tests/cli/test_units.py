@@ -45,9 +45,11 @@ def test_systemd_finds_nothing_to_say_about_a_unit(whose: str, tmp_path: Path) -
 
 @pytest.mark.unit
 def test_no_line_gives_the_service_a_mount_namespace_of_its_own() -> None:
-    """What it mounts there would be seen by nobody else (systemd.exec(5))."""
-    hiding = ("Private", "Protect", "ReadOnly", "ReadWrite", "Inaccessible", "TemporaryFileSystem", "Bind", "Root")
-    hiding += ("MountFlags", "DynamicUser", "NoExecPaths", "ExecPaths", "StateDirectory", "MountAPIVFS")
+    """A mount in a private namespace would be invisible to other processes (systemd.exec(5))."""
+    hiding = (
+        *("Private", "Protect", "ReadOnly", "ReadWrite", "Inaccessible", "TemporaryFileSystem", "Bind", "Root"),
+        *("MountFlags", "DynamicUser", "NoExecPaths", "ExecPaths", "StateDirectory", "MountAPIVFS"),
+    )
     names = [line.partition("=")[0] for line in unit("system").splitlines() if not line.startswith("#")]
     assert not [name for name in names if name.startswith(hiding)]
 
@@ -63,7 +65,7 @@ class Manager:
     environment: dict[str, str]
 
     def systemctl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.machine.run("systemctl", "--user", *arguments, **self.environment)
+        return self.machine.run("systemctl", "--user", *arguments, user=None, **self.environment)
 
     def shown(self, name: str) -> str:
         return self.systemctl("show", UNIT, "--property", name, "--value").stdout.strip()
@@ -111,7 +113,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
             yield Manager(machine, environment)
         finally:
             machine.run("umount", "--lazy", MNT)
-            machine.run("systemctl", "--user", "exit", **environment)
+            machine.run("systemctl", "--user", "exit", user=None, **environment)
             try:
                 process.wait(timeout=30)
             finally:
@@ -120,7 +122,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
 
 @contextmanager
 def notified(directory: Path) -> Iterator[Callable[[], None]]:
-    """Yield what waits for a manager to be up: it tells by the protocol that it speaks with services."""
+    """Yield what waits for a manager to be up: it reports by the protocol that it speaks with services."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
         ours.bind(f"{directory}/notify")
         ours.settimeout(30)

@@ -96,7 +96,7 @@ def test_partitions_are_named_by_name_or_by_path(
         ([], 1, "missing argument"),
     ],
 )
-def test_what_cannot_be_looked_at_is_said_in_a_sentence(
+def test_an_unreadable_path_is_reported_in_one_sentence(
     arguments: list[str], code: int, sentence: str, golden: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["verify", *(argument.format(golden) for argument in arguments)]) == code
@@ -121,7 +121,7 @@ def cut_end(path: Path) -> None:
         log.write(b"half a batch" * 10)
 
 
-def test_a_repair_shows_first_and_does_when_told(unclean_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_repair_shows_its_plan_and_acts_with_yes(unclean_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cut_end(unclean_copy)
     log = unclean_copy / "epochs-0" / f"{120:020d}.log"
     before = log.read_bytes()

@@ -22,7 +22,7 @@ _DELTA_POSITION = 23
 class Damage:
     """A file's content after the damage, and which bytes of it differ from before (`[start, end)` each).
 
-    `is_unknowable`: only offsets of batches changed, which no checksum covers, and nothing tells which is right.
+    `is_unknowable`: only offsets of batches changed, which no checksum covers, and nothing shows which is right.
     `ends_a_batch`: a log was cut behind a whole batch.
     """
 
@@ -133,7 +133,7 @@ _KINDS: tuple[Damaging, ...] = (_flip, _flip, _zero, _swap, _truncate, _misdirec
 
 
 def _differences(before: bytes, after: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the stretches that differ; what is cut off is one, to no end."""
+    """Yield the ranges that differ; a cut-off end is one range without an end."""
     start = None
     for place in range(len(after)):
         differs = before[place] != after[place]
@@ -166,7 +166,7 @@ def _hides_in_the_order(before: bytes, after: bytes) -> bool:
 
     They rise all the same, one is there twice, or, in a log with gaps, two contend and either could be the right one.
     """
-    whole, lying = [], set[int]()
+    whole, lying = list[tuple[int, int]](), set[int]()
     for place, base, last in _chain(before):
         end = place + SIZE_OVERHEAD + int.from_bytes(before[place + OFFSET_SIZE : place + SIZE_OVERHEAD], "big")
         if before[place + OFFSET_SIZE : end] == after[place + OFFSET_SIZE : end]:

@@ -1,4 +1,4 @@
-"""What must hold of a log directory in which one file was damaged (P5, P9), and what nobody can know.
+"""What must hold of a log directory in which one file was damaged (P5, P9), and what cannot be known.
 
 An answer is the undamaged one, or a named error. Batches whose own bytes are whole are read, unless recovery may cut
 them, or the file that vouches for them is the damaged one. Four things are not held against the engine, because no
@@ -7,7 +7,7 @@ reader can tell them from the truth:
 * a base offset that changed while those of the log still rise, or that two batches now share: the checksum of a batch
   does not cover it, for Kafka stamps it afterwards;
 * a whole batch that came to lie in a second place, or in another log: it has no mark of where it belongs;
-* a segment that was cut behind a whole batch: so ends one before a compacted gap. `offsetfs verify` tells it;
+* a segment that was cut behind a whole batch: so ends one before a compacted gap. `offsetfs verify` reports it;
 * a log start checkpoint that still reads as one: what lies below it counts as removed.
 """
 
@@ -28,7 +28,7 @@ from planted_logs import sealed
 from offsetfs.storage import checkpoint
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.record import Record
+from offsetfs.storage.records.format.record import Record
 from offsetfs.storage.verify.finding import Finding
 from offsetfs.storage.verify.verify import Verification
 
@@ -58,14 +58,14 @@ class Judge:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    def check_neighbour(self, log: Log) -> None:
-        """Everything is as it was: nobody touched it."""
-        truth = self.state.material.neighbour_truth
+    def check_neighbor(self, log: Log) -> None:
+        """Everything is as it was: no process changed it."""
+        truth = self.state.material.neighbor_truth
         assert not log.damage
         for known in truth.batches:
             if known.last_offset >= log.log_start_offset:
                 found = _records_at(log, known.last_offset)
-                assert found == known.records, f"the neighbour's offset {known.last_offset}"
+                assert found == known.records, f"the neighbor's offset {known.last_offset}"
 
     def check_reads(self, log: Log) -> None:
         """Ask for each batch by its first and by its last offset."""
@@ -103,17 +103,17 @@ class Judge:
 
     @cached_property
     def _foreign(self) -> dict[int, Record]:
-        return self.state.material.neighbour_truth.records()
+        return self.state.material.neighbor_truth.records()
 
     # --- what may be -------------------------------------------------------------------------------------------------
 
     def _may_fail(self, known: Known) -> bool:
-        """Whether a named error is an answer to who asks for the batch."""
+        """Whether a named error is an answer to a reader of the batch."""
         damage = self.state.damage
         return not damage.spares(known) or damage.is_unknowable or (damage.is_file_of(known) and self._has_strays)
 
     def _may_be_missing(self, log: Log, known: Known, offset: int) -> bool:
-        """Whether a batch may be absent: it is damaged, or recovery was free to cut it, or nobody can know."""
+        """Whether a batch may be absent: it is damaged, or recovery was free to cut it, or it cannot be known."""
         damage = self.state.damage
         if offset < log.log_start_offset:
             return damage.file == checkpoint.LOG_STARTS or offset < self._truth.log_start_offset
@@ -140,7 +140,7 @@ class Judge:
     def _has_strays(self) -> bool:
         """Whether a batch lies where it was not, its offset apart."""
         state, material = self.state, self.state.material
-        for known in (*self._truth.batches, *material.neighbour_truth.batches):
+        for known in (*self._truth.batches, *material.neighbor_truth.batches):
             content = material.files.get(known.file) or material.files.get(f"{known.file}.swap", b"")
             place = state.damage.content.find(content[known.position + OFFSET_SIZE : known.end]) - OFFSET_SIZE
             if place >= 0 and (place != known.position or not state.damage.is_file_of(known)):
@@ -188,7 +188,7 @@ class Judge:
         assert len(self.later) == len(appended), "what was appended is not read"
 
     def check_again(self, log: Log) -> None:
-        """What was appended is there when the directory is opened anew, and so is everything else."""
+        """What was appended is there when the directory is opened again, and so is everything else."""
         self.was_told = True
         for record in self.later:
             assert record in _records_at(log, record.offset), "what was appended is gone"

@@ -1,6 +1,6 @@
 """Undamaged log directories for the row of bit rot, with all that there is to know of them.
 
-A `Material` is a small directory held in memory: one partition to be damaged, a neighbour, and every kind of file that
+A `Material` is a small directory held in memory: one partition to be damaged, a neighbor, and every kind of file that
 a log directory can hold. Its truth was read from it before any damage: records by offset, where each batch lies, what
 times are answered with, what is committed. Made of golden partitions of five Kafka releases, and of directories that
 our engine wrote: with each codec, transactions, view maps, and what crashed compactions leave behind.
@@ -24,10 +24,11 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
-from offsetfs.storage.records.record import Record
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.records.format.record import Record
 from offsetfs.storage.segments.open_files import FilePool
+from offsetfs.storage.units import Timestamp
 from offsetfs.storage.views.partition_view import PartitionView
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -79,14 +80,14 @@ class Material:
     name: str
     files: Mapping[str, bytes]
     partition: TopicPartition
-    neighbour: TopicPartition
+    neighbor: TopicPartition
     truth: Truth
-    neighbour_truth: Truth
+    neighbor_truth: Truth
     is_crashed: bool = False
 
     def write(self, path: Path, files: Mapping[str, bytes] | None = None) -> None:
         """Write the directory to the empty `path`, with `files` in the place of its own."""
-        for folder in (self.partition, self.neighbour):
+        for folder in (self.partition, self.neighbor):
             (path / str(folder)).mkdir()
         for name, content in (self.files if files is None else files).items():
             (path / name).write_bytes(content)
@@ -105,12 +106,12 @@ def _golden() -> Iterator[Material]:
     for release in ("kafka-4.1", "kafka-3.6.2", "kafka-0.10.2.2", "kafka-0.10.0.1", "kafka-0.8.2.2"):
         path = GOLDEN / release
         partitions = sorted(each for each in path.iterdir() if each.is_dir() and _has_records(each))
-        neighbour = min(partitions, key=_size)
+        neighbor = min(partitions, key=_size)
         shared = {name: (path / name).read_bytes() for name in DIRECTORY_FILES if (path / name).exists()}
         for each in partitions:
-            if each is not neighbour and _size(each) <= BYTES_MAX:
-                files = shared | _content(path, each) | _content(path, neighbour)
-                yield _made(f"{release}/{each.name}", files, each.name, neighbour.name)
+            if each is not neighbor and _size(each) <= BYTES_MAX:
+                files = shared | _content(path, each) | _content(path, neighbor)
+                yield _made(f"{release}/{each.name}", files, each.name, neighbor.name)
 
 
 def _has_records(partition: Path) -> bool:
@@ -125,10 +126,10 @@ def _content(path: Path, partition: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in sorted(partition.iterdir())}
 
 
-def _made(name: str, files: Mapping[str, bytes], partition: str, neighbour: str) -> Material:
+def _made(name: str, files: Mapping[str, bytes], partition: str, neighbor: str) -> Material:
     """Return the material with the truth read from it."""
     empty = Truth((), 0, 0, {}, 0, (), b"")
-    parsed = TopicPartition.parse(partition), TopicPartition.parse(neighbour)
+    parsed = TopicPartition.parse(partition), TopicPartition.parse(neighbor)
     material = Material(name, files, *parsed, empty, empty)
     path = Path(tempfile.mkdtemp(prefix="offsetfs-truth-"))
     try:
@@ -138,7 +139,7 @@ def _made(name: str, files: Mapping[str, bytes], partition: str, neighbour: str)
         directory.close()
     finally:
         shutil.rmtree(path)
-    return replace(material, truth=truths[0], neighbour_truth=truths[1])
+    return replace(material, truth=truths[0], neighbor_truth=truths[1])
 
 
 def _truth(log: Log) -> Truth:
@@ -156,7 +157,7 @@ def _truth(log: Log) -> Truth:
         for batch in segment.batches()
     )
     timestamps = sorted({record.timestamp for batch in batches for record in batch.records})
-    asked = [0, *timestamps[:: max(1, len(timestamps) // 6)], (timestamps or [0])[-1] + 1]
+    asked = [0, *timestamps[:: max(1, len(timestamps) // 6)], max(timestamps, default=0) + 1]
     return Truth(
         batches,
         log.log_start_offset,
@@ -235,7 +236,9 @@ def _batch(rng: Random, number: int) -> SealedBatch:
     ]
     built = build(records, codec=("none", "gzip", "snappy", "lz4", "zstd")[number % 5])
     values_bytes = sum(len(value or b"") + 1 for _, value, _, _ in records)
-    return SealedBatch(memoryview(built), len(records), values_bytes, max(each[3] for each in records), len(built))
+    return SealedBatch(
+        memoryview(built), len(records), values_bytes, Timestamp(max(each[3] for each in records)), len(built)
+    )
 
 
 # --- what a crash within a swap leaves -------------------------------------------------------------------------------
@@ -252,11 +255,11 @@ def _left_over(whole: Material) -> Iterator[Material]:
         return {name + suffix: content for name, content in segment.items()}
 
     for name, files in (
-        ("being cleaned", whole.files | named(".cleaned")),
-        ("before the swap", whole.files | named(".swap")),
+        ("being cleaned", {**whole.files} | named(".cleaned")),
+        ("before the swap", {**whole.files} | named(".swap")),
         ("within the swap", without | named(".swap") | named(".deleted")),
         ("behind the swap", without | named(".swap")),
-        ("swapped", whole.files | named(".deleted")),
+        ("swapped", {**whole.files} | named(".deleted")),
     ):
         left = {path: content for path, content in files.items() if path != checkpoint.CLEAN_SHUTDOWN}
         yield replace(whole, name=f"ours, {name}", files=left, is_crashed=True)

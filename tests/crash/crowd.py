@@ -76,11 +76,11 @@ def write_and_ask(name: str, scratch: Path) -> None:
     file = os.open(f"{TOPIC}/append", os.O_RDWR)
     for _ in numbers(scratch):
         _write_all(file, lines(name, count, 10))
-        told = b""
-        while told.count(b"\n") < 10:
-            told += os.read(file, 1 << 16)
-        offsets = [int(each.split()[0]) for each in told.splitlines()]
-        assert offsets == sorted(set(offsets)) and len(offsets) == 10, told
+        reported = b""
+        while reported.count(b"\n") < 10:
+            reported += os.read(file, 1 << 16)
+        offsets = [int(each.split()[0]) for each in reported.splitlines()]
+        assert offsets == sorted(set(offsets)) and len(offsets) == 10, reported
         places.update(zip(range(count, count + 10), offsets, strict=True))
         count += 10
     os.close(file)

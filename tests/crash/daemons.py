@@ -28,7 +28,7 @@ class Daemon:
     """`offsetfs mount -f` of `log` at `path`, which answers. Use `mounted`."""
 
     def __init__(self, log: Path, path: Path, options: str, prefix: Sequence[str] = ()) -> None:
-        command = [*prefix, sys.executable, "-m", "offsetfs", "mount", "-f", log, path, "-o", options]
+        command = [*prefix, sys.executable, "-m", "offsetfs", "mount", "-f", str(log), str(path), "-o", options]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self.path = path
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)

@@ -73,7 +73,7 @@ class Disk:
     def unmount(self) -> None:
         """Unmount it, if it is mounted; what is in the page cache goes to the image, unless the power was cut.
 
-        The image is nobody's after return. RuntimeError where somebody made a mount namespace meanwhile, and keeps the
+        The image is unused after return. RuntimeError where a new mount namespace keeps the
         disk in it: a second mount would be of a disk that changes by itself.
         """
         if self._is_mounted:

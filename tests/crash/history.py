@@ -23,7 +23,7 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.record import Record
+from offsetfs.storage.records.format.record import Record
 
 FIRST_MS = 1_700_000_000_000
 STEP_MS = 10
@@ -62,16 +62,16 @@ class Partition:
     def record(self, offset: int, life: int | None = None) -> Keyed:
         """Return key and value of the record at `offset`, appended in `life` (left out: the one that got there)."""
         life = self.life_at(offset) if life is None else life
-        told = b"%x/%s/%d/%d" % (self.seed, self.name.encode(), life, offset)
-        draw = crc32(told)
-        value = told + _FILLING[draw >> 20 :][: _SIZES[draw % len(_SIZES)]]
+        reported = b"%x/%s/%d/%d" % (self.seed, self.name.encode(), life, offset)
+        draw = crc32(reported)
+        value = reported + _FILLING[draw >> 20 :][: _SIZES[draw % len(_SIZES)]]
         if not self.is_compacted:
             return None, value
         return b"key-%d" % (draw // 16 % _KEYS), None if draw % 13 == 0 else value
 
     def life_at(self, offset: int) -> int:
         number = bisect_right(self.lives, offset, key=lambda each: each[0])
-        assert number, f"{self.name} holds offset {offset}, below where anybody began to write"
+        assert number, f"{self.name} holds offset {offset}, below the first offset that was written"
         return self.lives[number - 1][1]
 
     def begin(self, offset: int, life: int) -> None:
@@ -192,7 +192,7 @@ def check(directory: LogDirectory, history: History) -> None:
 def check_log(log: Log, history: Partition) -> None:
     """Assert that a log is an exact prefix of what was appended, with everything that was promised."""
     if not history.made and log.next_offset == 0:
-        return  # begun, and nobody was told
+        return  # begun, and not acknowledged
     promised = max(history.handed, history.synced)
     assert log.next_offset >= promised, f"{log.path} ends at {log.next_offset}, and {promised} were promised"
     start = log.log_start_offset
@@ -216,7 +216,7 @@ def check_log(log: Log, history: Partition) -> None:
 
 
 def look(directory: LogDirectory, history: History) -> None:
-    """Assert that a reader, who may not recover anything, is shown all that was on disk, and nothing foreign."""
+    """Assert that a reader, which recovers nothing, is shown all that was on disk, and nothing foreign."""
     for known in (each for each in history.partitions.values() if each.made):
         log = directory.log(TopicPartition.parse(known.name))
         offset, end = log.log_start_offset, log.next_offset

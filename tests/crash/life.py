@@ -1,6 +1,6 @@
 """What a writer does between opening a log directory and its end, whichever comes: drawn from a seed, step by step.
 
-It says what it has done, one line at a time, once it is done (see `history`); who listens is in another process.
+It says what it has done, one line at a time, once it is done (see `history`); the listener is in another process.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from history import Partition, timestamp_of
 
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import LogFenced
+from offsetfs.storage.errors import LogFailed
 from offsetfs.storage.maintenance.background_tasks import BackgroundTasks
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.settings.directory_config import DirectoryConfig
 
 Say = Callable[[str], None]
@@ -48,7 +48,7 @@ NAMES = ("orders-0", "orders-1", "keyed-2", "orders-3")
 
 @dataclass
 class Life:
-    """One life. `number` tells it from others of the same log; `steps`: how many things it does before it closes."""
+    """One life. `number` distinguishes it from others of the same log; `steps`: how many steps it takes."""
 
     path: str
     seed: int
@@ -58,8 +58,8 @@ class Life:
     defaults: dict[str, str] = field(default_factory=dict)
     stops: bool = False
     """Whether an error ends it. One that goes on shows whether anything is acknowledged after an error."""
-    neighbour: str = ""
-    """A file beside the log directory, with which somebody fills the disk now and then, and gives it free again."""
+    neighbor: str = ""
+    """A file beside the log directory, that fills the disk now and then, and frees it again."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(f"{self.seed}/{self.number}")
@@ -67,7 +67,7 @@ class Life:
 
     def run(self) -> None:
         """Open, do all steps, close in order. An error when it opens is its end."""
-        choices = _CHOICES | _CHOICES_OF_NEIGHBOUR if self.neighbour else _CHOICES
+        choices = _CHOICES | _CHOICES_OF_NEIGHBOR if self.neighbor else _CHOICES
         if not self._try(Life.open):
             return
         for _ in range(self.steps):
@@ -84,13 +84,13 @@ class Life:
         defaults = DEFAULTS | self.defaults
         self.directory = LogDirectory.open(self.path, defaults=defaults, config=DIRECTORY_CONFIG)
         for partition in self.directory.partitions():
-            if not (self.neighbour and partition in self.directory.failed):  # those: when there is room to recover them
+            if not (self.neighbor and partition in self.directory.failed):  # those: when there is room to recover them
                 self._log(partition)
 
     def _try(self, action: Callable[[Life], None]) -> bool:
         try:
             action(self)
-        except (OSError, LogFenced) as error:
+        except (OSError, LogFailed) as error:
             where = "".join(traceback.format_tb(error.__traceback__)[-5:])
             self.say(f"failed {getattr(error, 'errno', None) or 0} {action.__name__}: {error}\n{where}")
             if self.stops:
@@ -188,8 +188,8 @@ class Life:
         for log in deleted:
             self.say(f"raising {log.partition} {log.next_offset}")
         failures: list[Exception] = []
-        duties = BackgroundTasks(self.directory, lambda done: failures.append(done.error) if done.error else None)
-        duties.run_all(now=self.random.random() < 0.5)
+        tasks = BackgroundTasks(self.directory, lambda done: failures.append(done.error) if done.error else None)
+        tasks.run_all(now=self.random.random() < 0.5)
         for log in deleted:
             self.say(f"start {log.partition} {log.log_start_offset}")
         if failures:
@@ -206,20 +206,20 @@ class Life:
                 self._told.discard(partition)
         self.say(f"dropped {partition}")
 
-    # --- a neighbour on the same disk --------------------------------------------------------------------------------
+    # --- a neighbor on the same disk --------------------------------------------------------------------------------
 
     def fill(self) -> None:
         """Leave little or no room on the disk."""
-        with open(self.neighbour, "ab") as file:
-            disk = os.statvfs(self.neighbour)
+        with open(self.neighbor, "ab") as file:
+            disk = os.statvfs(self.neighbor)
             size = disk.f_bavail * disk.f_frsize - self.random.choice(_BYTES_LEFT)
             with contextlib.suppress(OSError):
                 os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), size)
 
     def free(self) -> None:
         """Give the room free again; then every log takes a batch."""
-        if os.path.exists(self.neighbour):
-            os.unlink(self.neighbour)
+        if os.path.exists(self.neighbor):
+            os.unlink(self.neighbor)
         for partition in self.directory.partitions():
             log = self._log(partition)
             appended = log.append(self.batch(log, 3, "none"))
@@ -250,4 +250,4 @@ _CHOICES = {
     Life.do_duties: 4,
     Life.drop: 1,
 }
-_CHOICES_OF_NEIGHBOUR = {Life.fill: 12, Life.free: 4, Life.read: 30}
+_CHOICES_OF_NEIGHBOR = {Life.fill: 12, Life.free: 4, Life.read: 30}

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT
-from offsetfs.storage.records.batch import build, set_append_time
-from offsetfs.storage.records.batch_builder import SealedBatch
-from offsetfs.storage.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
+from offsetfs.storage.records.format.batch import build, set_append_time
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.records.format.record import CREATE_TIME, LOG_APPEND_TIME, Record
+from offsetfs.storage.units import Offset, Timestamp
 
 Fields = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...], int]
 """Key, value, headers and timestamp of a record that is to be appended."""
@@ -62,7 +64,14 @@ class LogModel:
         """Take in a batch that was appended; `append_time` where the topic has LogAppendTime."""
         kind = CREATE_TIME if append_time is None else LOG_APPEND_TIME
         records = tuple(
-            Record(self.next_offset + place, time if append_time is None else append_time, kind, key, value, headers)
+            Record(
+                Offset(self.next_offset + place),
+                Timestamp(time if append_time is None else append_time),
+                kind,
+                key,
+                value,
+                headers,
+            )
             for place, (key, value, headers, time) in enumerate(rows)
         )
         self._add(Written(self.next_offset, records, producer_id, is_transactional))
@@ -76,7 +85,7 @@ class LogModel:
         self.next_offset = batch.next_offset
 
     def truncate_to(self, offset: int, first_base_offset: int) -> None:
-        """Cut the batches that end at `offset` or above; the log ends at `offset`, or begins there anew."""
+        """Cut the batches that end at `offset` or above; the log ends at `offset`, or begins there again."""
         if offset >= self.next_offset:
             return
         if offset < first_base_offset:
@@ -89,7 +98,7 @@ class LogModel:
         self.replaced = {each for each in self.replaced if each < offset}
 
     def truncate_fully(self, offset: int) -> None:
-        """Begin anew at `offset`, with nothing."""
+        """Begin again at `offset`, with nothing."""
         self.batches, self.start, self.next_offset = [], offset, offset
         self.replaced = set()
 
@@ -116,7 +125,7 @@ class LogModel:
             record.offset: record for batch in self.batches for record in batch.records if record.offset >= self.start
         }
 
-    def required(self) -> set[int]:
+    def required(self) -> set[Offset]:
         """Return the offsets of the records that must be there."""
         return {record.offset for record in self._data() if record.offset >= self.start} - self.replaced
 
@@ -148,13 +157,13 @@ class LogModel:
         return begun
 
 
-def sealed(rows: list[Fields], codec: str, append_time: int | None = None, **fields: int) -> SealedBatch:
+def sealed(rows: list[Fields], codec: str, append_time: int | None = None, **fields: Any) -> SealedBatch:
     """Return a batch of these records, ready to be appended; its largest timestamp as the engine will store it."""
     data = build(rows, codec=codec, **fields)
     if append_time is not None:
         set_append_time(data, append_time)
     values_bytes = sum(len(value or b"") + 1 for _, value, _, _ in rows)
-    return SealedBatch(memoryview(data), len(rows), values_bytes, max(row[3] for row in rows), len(data))
+    return SealedBatch(memoryview(data), len(rows), values_bytes, Timestamp(max(row[3] for row in rows)), len(data))
 
 
 def present(log: Log) -> dict[int, Record]:

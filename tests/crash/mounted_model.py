@@ -24,7 +24,7 @@ class Appended(NamedTuple):
         return json.dumps(fields).encode() + b"\n"
 
     def is_shown_by(self, fields: dict[str, Any]) -> bool:
-        """Whether `records.ndjson` tells of this record."""
+        """Whether `records.ndjson` has this record."""
         found = tuple((_plain("key", each).decode(), _plain("value", each)) for each in fields["headers"])
         shown = (_plain("key", fields), _plain("value", fields), found)
         is_then = self.timestamp is None or fields["timestamp"] == self.timestamp

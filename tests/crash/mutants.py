@@ -72,12 +72,12 @@ MUTANTS = (
     Mutant(
         "records count as synced before the sync",
         "storage/partition/log.py",
-        _LOG + "test_a_failed_sync_fences_the_log",
+        _LOG + "test_a_failed_sync_ends_writing_to_the_log",
         (
-            ("            self.recovery_point = max(self.recovery_point, target)\n", ""),
+            ("            with self._lock:\n                self._state = self._state.synced_to(target)\n", ""),
             (
                 "            try:\n                for segment in dirty:\n",
-                "            self.recovery_point = max(self.recovery_point, target)\n"
+                "            self._state = self._state.synced_to(target)\n"
                 "            try:\n                for segment in dirty:\n",
             ),
         ),
@@ -85,10 +85,10 @@ MUTANTS = (
     Mutant(
         "a failed sync is tried again",
         "storage/partition/log.py",
-        _LOG + "test_a_failed_sync_fences_the_log",
+        _LOG + "test_a_failed_sync_ends_writing_to_the_log",
         (
             (
-                "                    self.fenced = error\n                raise\n",
+                "                    self.failure = error\n                raise\n",
                 "                    self._dirty, self._names_dirty = dirty, names\n                raise\n",
             ),
         ),
@@ -101,7 +101,7 @@ MUTANTS = (
     ),
     Mutant(
         "the checksum is not verified on a read",
-        "storage/records/batch.py",
+        "storage/records/format/batch.py",
         "tests/storage/test_recovery.py::test_damage_before_the_recovery_point_is_reported_and_never_cut",
         (("    if checksum != header.crc:\n", "    if False:\n"),),
     ),
@@ -127,12 +127,12 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "the clean mark is written although a log is fenced",
+        "the clean mark is written although a log has failed",
         "storage/directory/directory.py",
-        _SYNC + "test_no_mark_of_a_clean_end_is_left_where_a_log_is_fenced",
+        _SYNC + "test_no_mark_of_a_clean_end_is_left_where_a_log_has_failed",
         (
             (
-                "                errors += [log.fenced for log in self._logs.all() if log.fenced is not None]\n",
+                "                errors += [log.failure for log in self._logs.all() if log.failure is not None]\n",
                 "",
             ),
         ),
@@ -170,15 +170,15 @@ MUTANTS = (
         "storage/lock.py",
         _DIRECTORY + "test_a_second_writer_is_refused_with_the_pid_of_the_first",
         (
-            ("            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", ""),
-            ("            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", "            pass\n"),
+            ("                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", ""),
+            ("                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", "                pass\n"),
         ),
     ),
     Mutant(
         "the lock that a broker sees is not taken",
         "storage/lock.py",
-        _SYNC + "test_whoever_asks_for_the_lock_as_a_broker_does_is_refused",
-        (("            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", ""),),
+        _SYNC + "test_a_brokers_request_for_the_lock_is_refused",
+        (("                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n", ""),),
     ),
     Mutant(
         "recovery cuts before the recovery point",
@@ -243,7 +243,7 @@ MUTANTS = (
     ),
     Mutant(
         "what gzip inflates to has no bound",
-        "storage/records/compression.py",
+        "storage/records/compression/compression.py",
         "tests/storage/test_compression.py::test_the_bound_is_on_the_byte",
         (
             (

@@ -6,7 +6,7 @@ is that process. Tasks come in as lines of JSON, what the writers say goes out a
     started PID         first of all; where a gate was asked for, the writer then waits for a line of its own
     ...                 what the writer says: see `history`
     finding "TEXT"      an exception that ended it
-    ended CODE STATUS   it is dead, by exit or by signal, and stays a zombie, so that its pid means nobody else
+    ended CODE STATUS   it is dead, by exit or by signal, and stays a zombie, so that its pid is not reused
 
 A pipe keeps what a killed writer said, and the other end of it is outside of the disk that the writer writes to.
 """
@@ -55,7 +55,7 @@ def verify(task: dict[str, Any]) -> None:
 
 
 def glimpse(task: dict[str, Any]) -> None:
-    """Look at the directory `path` as a reader, before anybody recovers it."""
+    """Look at the directory `path` as a reader, before it is recovered."""
     directory = LogDirectory.open(task["path"], read_only=True, defaults=DEFAULTS)
     look(directory, History.load(task["history"]))
     directory.close()
@@ -75,7 +75,7 @@ TASKS: Mapping[str, Callable[[dict[str, Any]], None]] = {
 
 
 def _serve() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends us
     for line in sys.stdin:
         task = json.loads(line)
         pid = os.fork()
@@ -137,7 +137,7 @@ class Nursery:
             pipe.close()
 
     def start(self, task: str, *, gate: bool = False, **arguments: object) -> Writer:
-        """Start a writer; one at a time. With `gate` it begins when it is told to `go`."""
+        """Start a writer; one at a time. With `gate` it begins at `go`."""
         assert self._writer is None
         self._send(json.dumps({"task": task, "gate": gate, **arguments}))
         started = self._line()
@@ -150,10 +150,10 @@ class Nursery:
         self._run("verify", path=path, history=history.dump(), read_only=read_only)
 
     def look(self, path: str, history: History) -> None:
-        """Check what a reader sees of a directory that nobody has recovered."""
+        """Check what a reader sees of a directory that was not recovered."""
         self._run("look", path=path, history=history.dump())
 
-    def _run(self, task: str, **arguments: object) -> None:
+    def _run(self, task: str, **arguments: Any) -> None:
         writer = self.start(task, **arguments)
         writer.drain()
         ended = writer.end()

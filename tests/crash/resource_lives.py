@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fake_clock import FakeClock
@@ -24,8 +24,9 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import DecompressionLimit
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.format.record import Record
 
-Told = dict[str, object]
+Figures = dict[str, object]
 FEW = 8
 """Sealed segments that stay open, where there are few descriptors: three for each."""
 
@@ -35,7 +36,7 @@ BIG_BYTES = 24 << 20
 COMPACTIONS = 150
 
 
-def few_descriptors(path: str) -> Told:
+def few_descriptors(path: str) -> Figures:
     """Append to more partitions than there are descriptors for, then read a log of many segments."""
     directory = LogDirectory.open(path, open_segments_max=FEW)
     written: dict[str, int] = {}
@@ -48,10 +49,16 @@ def few_descriptors(path: str) -> Told:
     _append(log, SEGMENTS)
     assert len(log.snapshot()) > SEGMENTS // 2
     for _ in range(2):
-        assert sum(len(log.batch_at(offset).records()) for offset in range(log.next_offset)) == log.next_offset
+        assert sum(len(_records(log, offset)) for offset in range(log.next_offset)) == log.next_offset
     used = len(os.listdir("/proc/self/fd"))
     again.close()
     return {"written": written, "descriptors": used}
+
+
+def _records(log: Log, offset: int) -> Sequence[Record]:
+    batch = log.batch_at(offset)
+    assert batch is not None
+    return batch.records()
 
 
 def _append(log: Log, count: int) -> int:
@@ -60,7 +67,7 @@ def _append(log: Log, count: int) -> int:
     return count
 
 
-def little_memory(path: str) -> Told:
+def little_memory(path: str) -> Figures:
     """Batches of many megabytes, a bomb, a recovery and a compaction: memory stays within a few batches."""
     settings = {"max.message.bytes": str(2 * BIG_BYTES), "segment.bytes": str(3 * BIG_BYTES)}
     directory = LogDirectory.open(path, open_segments_max=FEW)
@@ -69,7 +76,7 @@ def little_memory(path: str) -> Told:
         rows: list[Fields] = [(b"key-%d" % (number % 2), os.urandom(MEGABYTE) * (BIG_BYTES >> 20), (), 1000 + number)]
         log.append(sealed(rows, "none" if number % 2 else "lz4"))
     for offset in range(log.next_offset):
-        assert len(log.batch_at(offset).records()[0].value or b"") == BIG_BYTES
+        assert len(_records(log, offset)[0].value or b"") == BIG_BYTES
     bomb = directory.create_partition(TopicPartition("bomb", 0))
     _append_bomb(bomb)
     log.roll()
@@ -87,32 +94,32 @@ def _peak_bytes() -> int:
 
 
 def _append_bomb(log: Log) -> None:
-    """A batch of some kilobytes that inflates to more than anybody is to be given."""
+    """A batch of some kilobytes that inflates to more than the limit."""
     data = sealed([(None, bytes(80 << 20), (), 1000)], "zstd")
     log.append(data)
     try:
-        log.batch_at(0).records()
+        _records(log, 0)
     except DecompressionLimit:
         return
     raise AssertionError("a bomb was inflated")
 
 
-def many_partitions(path: str) -> Told:
+def many_partitions(path: str) -> Figures:
     """Open ten thousand partitions after a crash, append to some, checkpoint, close; and open them once more."""
     directory = LogDirectory.open(path)
     partitions = directory.partitions()
     for partition in partitions[::200]:
         _append(directory.log(partition), 2)
     directory.checkpoint()
-    told: Told = {"descriptors": len(os.listdir("/proc/self/fd")), "partitions": len(partitions)}
+    reported: Figures = {"descriptors": len(os.listdir("/proc/self/fd")), "partitions": len(partitions)}
     directory.close()
     again = LogDirectory.open(path, read_only=True)
     ends = [again.log(partition).next_offset for partition in partitions]
     assert [end for end in ends if end] == [2] * len(partitions[::200])
-    return told | {"peak": _peak_bytes()}
+    return reported | {"peak": _peak_bytes()}
 
 
-def long_compaction(path: str) -> Told:
+def long_compaction(path: str) -> Figures:
     """Compact one partition each second of a clock while every removed segment waits for a minute."""
     clock = FakeClock()
     directory = LogDirectory.open(path, open_segments_max=FEW, clock=clock)
@@ -137,7 +144,7 @@ def long_compaction(path: str) -> Told:
     return {"descriptors": max(descriptors), "waiting": max(waiting), "threads": threading.active_count()}
 
 
-LIVES: dict[str, Callable[[str], Told]] = {
+LIVES: dict[str, Callable[[str], Figures]] = {
     life.__name__: life for life in (few_descriptors, little_memory, many_partitions, long_compaction)
 }
 

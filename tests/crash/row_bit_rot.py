@@ -2,7 +2,7 @@
 
 A state is a directory with one file damaged, opened clean or after a crash, for reading or for writing. Every batch is
 asked for twice, times are looked up, the `values` view and what is committed are read, appends go on and are read
-again; `bit_rot_judge` says what must hold. The neighbour never notices, nothing but named errors is raised, and no
+again; `bit_rot_judge` says what must hold. The neighbor never notices, nothing but named errors is raised, and no
 state takes long or much memory.
 """
 
@@ -22,7 +22,7 @@ from random import Random
 from bit_rot_damage import damaged
 from bit_rot_judge import Judge, State
 from bit_rot_material import Material, materials
-from programme import Row
+from fault_program import Row
 
 from offsetfs.storage import checkpoint
 from offsetfs.storage.directory.directory import LogDirectory
@@ -73,7 +73,7 @@ def _files_by_kind() -> Mapping[str, list[tuple[Material, str]]]:
     kinds: dict[str, list[tuple[Material, str]]] = {}
     for material in materials():
         for name in material.files:
-            if material.files[name] and not name.startswith(f"{material.neighbour}/"):
+            if material.files[name] and not name.startswith(f"{material.neighbor}/"):
                 kind = os.path.basename(name).lstrip("0123456789")
                 kinds.setdefault(kind, []).append((material, name))
     return kinds
@@ -87,7 +87,7 @@ def _write(state: State, path: Path) -> None:
     if state.recovery_point is not None and state.damage.file != checkpoint.RECOVERY_POINTS:
         points = {
             state.material.partition: state.recovery_point,
-            state.material.neighbour: state.material.neighbour_truth.next_offset,
+            state.material.neighbor: state.material.neighbor_truth.next_offset,
         }
         checkpoint.write_offsets(os.fspath(path / checkpoint.RECOVERY_POINTS), points)
 
@@ -117,7 +117,7 @@ def _check(state: State, path: Path, choices: Random) -> None:
 def _check_partitions(judge: Judge, directory: LogDirectory) -> None:
     state = judge.state
     try:
-        judge.check_neighbour(directory.log(state.material.neighbour))
+        judge.check_neighbor(directory.log(state.material.neighbor))
         try:
             log = directory.log(state.material.partition)
         except (StorageError, OSError) as error:

@@ -1,8 +1,8 @@
 """Row 15: ten writers and four readers in one mount, with retention, compaction and rolls all the while.
 
-Nothing breaks here; what is to be found is what people do to each other. Every writer numbers its lines. Whoever
-followed from the beginning must have seen each of them once, in the order of its writer, at the offset that was told
-for it; whoever looked anywhere must have seen the same; and of each key the last value is there.
+No fault is injected: the row finds errors between concurrent users. Every writer numbers its lines. Each follower
+from the beginning must have seen each line once, in the order of its writer, at the offset that was returned
+for it; every other reader must have seen the same; and of each key the last value is there.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import crowd
 from daemons import SECONDS_MAX, Daemon, Program, mounted
-from programme import Row
+from fault_program import Row
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -86,7 +87,7 @@ def _work(daemon: Daemon, scratch: Path, chance: random.Random) -> list[str]:
             assert program.wait() == "", f"{program.command}"
         end = int((daemon.path / crowd.TOPIC / "next").read_text())
         for name in followers:
-            _until(lambda name=name: (scratch / name).read_bytes().count(b"\n") >= end, f"{name} lags behind")
+            _until(partial(_has_lines, scratch / name, end), f"{name} lags behind")
     whole = (scratch / "tail").read_text().splitlines()
     records = [json.loads(line) for line in (scratch / "tail of JSON").read_text().splitlines()]
     assert [record["offset"] for record in records] == list(range(end)), "gaps or repeats in the offsets"
@@ -102,7 +103,11 @@ def _command(name: str, scratch: Path) -> list[str]:
     return [sys.executable, crowd.__file__, role, name, ".", str(scratch)]
 
 
-def _start(stack: ExitStack, command: list[str], daemon: Daemon, scratch: Path, out: str = "out") -> Program:
+def _has_lines(path: Path, count: int) -> bool:
+    return path.read_bytes().count(b"\n") >= count
+
+
+def _start(stack: ExitStack, command: Sequence[str], daemon: Daemon, scratch: Path, out: str = "out") -> Program:
     with (scratch / out).open("wb") as stream:
         program = Program(command, daemon.path, out=stream.fileno(), error=scratch / f"{out}.{len(out)}.error")
     stack.callback(program.end)
@@ -125,11 +130,11 @@ def _check(daemon: Daemon, scratch: Path, seen: list[str]) -> None:
     for value in seen:
         name, _, number = value.partition(":")
         lines.setdefault(name, []).append(int(number))
-    for name, told in said.items():
+    for name, reported in said.items():
         if not name.startswith("keyed"):
-            assert lines[name] == list(range(told["count"])), f"{name}: lost, twice or out of order"
-        for number, offset in told["places"]:
-            assert seen[offset] == f"{name}:{number}", f"offset {offset} was told for {name}:{number}"
+            assert lines[name] == list(range(reported["count"])), f"{name}: lost, twice or out of order"
+        for number, offset in reported["places"]:
+            assert seen[offset] == f"{name}:{number}", f"offset {offset} was acknowledged for {name}:{number}"
     for line in (scratch / "looking-1").read_text().splitlines():
         offset, _, value = line.partition(" ")
         assert seen[int(offset)] == value, f"offset {offset} showed {value}"

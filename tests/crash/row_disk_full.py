@@ -1,7 +1,7 @@
-"""Row 9: somebody fills the disk and gives it free again, while a log is written, rolled, closed and recovered.
+"""Row 9: another process fills the disk and frees it again, while a log is written, rolled, closed and recovered.
 
 Fills are steps of the writer, so that a seed says when they come. Everything stays readable, also where there is no
-room at all; a writer is told ENOSPC and nothing worse, and goes on when there is room.
+room at all; a writer gets ENOSPC and nothing worse, and goes on when there is room.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from daemons import Daemon, mounted
 from disks import NEEDS, SMALL, Disk, made, small_memory
+from fault_program import Row
 from history import History
 from life import fill
 from nursery import Nursery
-from programme import Row
 from row_sigkill import kill_somewhere
 
 LIVES = 5
@@ -48,23 +48,23 @@ def _play_lives(disk: Disk, seed: int, chance: random.Random) -> int:
             lives += 1
             nursery.verify(os.fspath(disk.log), history, read_only=True)
             if chance.random() < 0.5:
-                _neighbour(disk).unlink(missing_ok=True)
+                _neighbor(disk).unlink(missing_ok=True)
                 nursery.verify(os.fspath(disk.log), history)
-        _neighbour(disk).unlink(missing_ok=True)
+        _neighbor(disk).unlink(missing_ok=True)
         nursery.verify(os.fspath(disk.log), history)
     assert errors > 0 and history.promises > 0, "the disk was never full"
     return lives
 
 
-def _neighbour(disk: Disk) -> Path:
-    return disk.path / "neighbour"
+def _neighbor(disk: Disk) -> Path:
+    return disk.path / "neighbor"
 
 
 def _live(nursery: Nursery, disk: Disk, history: History, number: int, chance: random.Random) -> int:
-    """Let a writer live to its end, or kill it; return how often it was told that the disk is full."""
-    neighbour = os.fspath(_neighbour(disk))
+    """Let a writer live to its end, or kill it; return how often it got the error that the disk is full."""
+    neighbor = os.fspath(_neighbor(disk))
     writer = nursery.start(
-        "live", path=os.fspath(disk.log), seed=history.seed, number=number, steps=_STEPS, neighbour=neighbour
+        "live", path=os.fspath(disk.log), seed=history.seed, number=number, steps=_STEPS, neighbor=neighbor
     )
     if number and chance.random() < 0.4:
         kill_somewhere(writer, history, chance)
@@ -73,7 +73,7 @@ def _live(nursery: Nursery, disk: Disk, history: History, number: int, chance: r
     ended = writer.end()
     assert not ended.finding and (not ended.killed or ended.status == 9), ended
     for code, what in history.failures:
-        assert code in _IS_FULL, f"the disk was full, and the writer was told: {what}"
+        assert code in _IS_FULL, f"the disk was full, and the writer got: {what}"
         assert not what.startswith(("read", "free")), f"with room, or without a need of it: {what}"
     count = len(history.failures)
     history.failures.clear()
@@ -93,7 +93,7 @@ def _play_mounts(disk: Disk, scratch: Path, chance: random.Random) -> int:
                 daemon.kill()
                 _start_on_a_full_disk(disk, scratch / f"mnt{number}-full", written)
                 continue
-            _neighbour(disk).unlink()
+            _neighbor(disk).unlink()
             written += _append(daemon.path, len(written))
             _check_values(daemon.path, written)
             assert daemon.unmount() == 0 and "Traceback" not in daemon.said, daemon.said
@@ -109,7 +109,7 @@ def _fill_under(daemon: Daemon, disk: Disk, written: list[bytes], chance: random
     _check_values(daemon.path, written)
     for _ in range(chance.randrange(1, 20)):
         written += _append(daemon.path, len(written))
-    fill(os.fspath(_neighbour(disk)), chance.choice((0, 0, 1 << 13, 1 << 16)))
+    fill(os.fspath(_neighbor(disk)), chance.choice((0, 0, 1 << 13, 1 << 16)))
     for _ in range(_APPENDS_MAX):
         try:
             written += _append(daemon.path, len(written))
@@ -117,7 +117,7 @@ def _fill_under(daemon: Daemon, disk: Disk, written: list[bytes], chance: random
             assert error.errno in _IS_FULL, error
             break
     else:
-        raise AssertionError("the disk was full, and nobody was told")
+        raise AssertionError("the disk was full, and no error was raised")
     _check_values(daemon.path, written)
 
 
@@ -127,7 +127,7 @@ def _start_on_a_full_disk(disk: Disk, path: Path, written: list[bytes]) -> None:
         _check_values(daemon.path, written)
         with contextlib.suppress(OSError):
             written += _append(daemon.path, len(written))
-        _neighbour(disk).unlink()
+        _neighbor(disk).unlink()
         written += _append(daemon.path, len(written))
         _check_values(daemon.path, written)
         assert daemon.unmount() == 0 and "Traceback" not in daemon.said, daemon.said

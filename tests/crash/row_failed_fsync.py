@@ -1,7 +1,7 @@
-"""Row 10: a sync fails once, at every place of a life where there is one; the caller is told, and the log is fenced.
+"""Row 10: a sync fails once, at every place of a life where there is one; the caller gets it, and the log has failed.
 
-A sync that failed is not tried again: the kernel tells of a page that it could not write once, and a second sync, which
-finds nothing to do, would claim success. So nothing later is acknowledged on the log until it is opened anew.
+A sync that failed is not tried again: the kernel reports a page that it could not write once, and a second sync, which
+finds nothing to do, would claim success. So nothing later is acknowledged on the log until it is opened again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
-from programme import Row
+from fault_program import Row
 from row_failing_calls import EVERYTHING
 from sim_faults import NthCall, Step, live_with
 from sim_life import ORDERS, STATE, Life, settings

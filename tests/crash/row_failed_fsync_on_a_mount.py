@@ -1,6 +1,6 @@
-"""Row 10, its second half: an fsync of a mount's daemon fails once, and whoever asked for it is told.
+"""Row 10, its second half: an fsync of a mount's daemon fails once, and its caller gets the error.
 
-The kernel reports a page that it could not write once; who asks again is told that all is well. So after the failure
+The kernel reports a page that it could not write once; the next fsync succeeds. So after the failure
 nothing may be acknowledged on the log any more, until a new daemon has looked at what is on disk.
 """
 
@@ -12,7 +12,7 @@ import random
 from pathlib import Path
 
 from daemons import Daemon, mounted
-from programme import Row
+from fault_program import Row
 from tracing import injected
 
 OPTIONS = "create,linger-ms=1,flush-ms=off,segment.bytes=4000"
@@ -28,7 +28,7 @@ def play(seed: int, scratch: Path) -> int:
         (daemon.path / "orders-0").mkdir()
         promised.append(_synced(daemon, 0))
         _fail(daemon, seed % _SYNCS_MAX + 1, promised)
-        _check_fenced(daemon, promised)
+        _check_not_failed(daemon, promised)
         if chance.random() < 0.5:
             daemon.kill()
         else:
@@ -57,7 +57,7 @@ def _synced(daemon: Daemon, number: int) -> bytes:
 def _close(append: int) -> None:
     try:
         os.close(append)
-    except OSError as error:  # tells of the failure once more
+    except OSError as error:  # reports the failure once more
         assert error.errno == errno.EIO, error
 
 
@@ -70,14 +70,14 @@ def _fail(daemon: Daemon, count: int, promised: list[bytes]) -> None:
             except OSError as error:
                 assert error.errno == errno.EIO, error
                 return
-    raise AssertionError("an fsync failed, and nobody was told")
+    raise AssertionError("an fsync failed, and no error was returned")
 
 
-def _check_fenced(daemon: Daemon, promised: list[bytes]) -> None:
-    """Assert that what was promised is still shown, that the fault is told, and that nothing more is promised."""
+def _check_not_failed(daemon: Daemon, promised: list[bytes]) -> None:
+    """Assert that what was promised is still shown, that the fault is reported, and that nothing more is promised."""
     _check_values(daemon, promised)
-    told = (daemon.path / ".offsetfs" / "errors").read_text()
-    assert "EIO fsync orders-0/append: " in told, told
+    reported = (daemon.path / ".offsetfs" / "errors").read_text()
+    assert "EIO fsync orders-0/append: " in reported, reported
     for _ in range(3):
         try:
             _synced(daemon, len(promised))

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
-from programme import Row
+from fault_program import Row
 from sim_faults import NthCall, Step, live_with
 from sim_life import ORDERS, STATE, Life, settings
 

@@ -1,4 +1,4 @@
-"""Row 12: bytes that somebody wrote to do harm, for every parser there is.
+"""Row 12: hostile bytes, for every parser there is.
 
 The targets and their runner are those of tests/fuzz, where a run of the tests gives each of them ten seconds. A round
 of this row gives one of them a few, with a seed of its own, under a limit of memory: a parser that allocates what a
@@ -13,10 +13,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from programme import Row
+from fault_program import Row
 from targets import TARGETS
 
-RUNNER = Path(__file__).parents[1] / "fuzz" / "run.py"
+RUNNER = Path(__file__).parents[1] / "fuzz" / "fuzz_campaign.py"
 SECONDS = 5
 MEMORY_BYTES_MAX = 4 << 30
 """Of addresses: an interpreter with all of its libraries takes one of these gigabytes."""

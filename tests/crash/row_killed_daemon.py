@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from daemons import Daemon, Program, Words, fuse_connections, mounted
-from programme import Row
+from fault_program import Row
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -115,7 +115,7 @@ class Seen:
     def _check_brief(self, lines: dict[str, list[int]]) -> None:
         """Retention takes the oldest lines and no others: of the rest none is missing, up to the last one promised."""
         names = [name for name in self.promised if _partition_of(name) == "brief-0"]
-        names = [name for name in names if self.promised[name] >= 0 or name in lines]  # who came too late left nothing
+        names = [name for name in names if self.promised[name] >= 0 or name in lines]  # a late writer left nothing
         for place, name in enumerate(lines):
             numbers = lines[name]
             assert numbers == list(range(numbers[0], numbers[-1] + 1)), f"{name}: {numbers}"
@@ -192,7 +192,7 @@ def _round(log: Path, scratch: Path, chance: random.Random, seen: Seen, connecti
 
 
 def _start(stack: ExitStack, name: str, daemon: Daemon, scratch: Path, words: Words) -> Program:
-    """Start a writer, whose words go to `words`, or a follower, who fills a file of its name."""
+    """Start a writer, whose output goes to `words`, or a follower, which fills a file of its name."""
     error = scratch / f"{name}.error"
     if name in WRITERS:
         program = Program([*WRITERS[name], f"{scratch.name}-{name}"], daemon.path, out=words.writer, error=error)

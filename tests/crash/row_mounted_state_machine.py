@@ -18,15 +18,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from daemons import SECONDS_MAX, Daemon, mounted
+from fault_program import Row
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from mounted_model import Appended, Model
-from programme import Row
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
@@ -189,8 +190,8 @@ class Machine(RuleBasedStateMachine):
             return
         self.steps += 1
         for name, model in self.models.items():
-            # The kernel tells of the last close a moment after it returned: what is unfinished becomes a record then.
-            self._until(lambda name=name, model=model: self._number(name, "next") == model.end, f"{name} lacks records")
+            # The kernel reports the last close a moment after it returned: what is unfinished becomes a record then.
+            self._until(partial(self._ends_at, name, model.end), f"{name} lacks records")
             shown = self._shown(name, model)
             if name == PLAIN:
                 assert self._number(name, "start") == model.start
@@ -249,6 +250,9 @@ class Machine(RuleBasedStateMachine):
             assert _errno_of(path.stat) == errno.ENOENT
         else:
             assert path.read_bytes() == record.value
+
+    def _ends_at(self, name: str, end: int) -> bool:
+        return self._number(name, "next") == end
 
     def _number(self, partition: str, name: str) -> int:
         return int(self._at(partition, name).read_text())

@@ -16,9 +16,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import row_power_cut
-from disks import memory
+from disks import NEEDS, memory
+from fault_program import FOLDER, Row
 from mutants import MUTANTS, Mutant
-from programme import FOLDER, Row
 
 ROOT = FOLDER.parents[1]
 PARTS = 4
@@ -42,7 +42,7 @@ def play(seed: int, scratch: Path) -> int:
     with memory(scratch) as folder:
         package = copied(folder)
         _pass_without(chosen, package, folder)
-        survivors = [told for mutant in chosen if (told := _survives(mutant, package, folder))]
+        survivors = [reported for mutant in chosen if (reported := _survives(mutant, package, folder))]
     assert survivors == [], "\n".join(["what no test notices:", *survivors])
     if part != PARTS - 1:
         return len(chosen)
@@ -138,5 +138,5 @@ ROW = Row(
     seeds_in_ci=range(PARTS),
     goal=len(MUTANTS) + 1,
     unit="mistakes",
-    needs=(*row_power_cut.NEEDS, "eatmydata"),
+    needs=(*NEEDS, "eatmydata"),
 )

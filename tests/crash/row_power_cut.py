@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from disks import FILE_SYSTEMS, NEEDS, Disk, made
+from fault_program import Row
 from history import History
 from nursery import Nursery, Writer
-from programme import Row
 
 CUTS = 12
 _STEPS = 400

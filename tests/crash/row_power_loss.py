@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from programme import Row
+from fault_program import Row
 from sim_check import check, observe
 from sim_life import PATH, Life, settings
 from sim_model import Promises
@@ -49,6 +49,7 @@ def _live(system: System, disk: SimDisk, random: Random, promises: Promises, def
     system.disk = disk
     life = Life(system, random, promises, defaults)
     life.open()
+    assert life.directory is not None
     observe(life.directory, life.timeline, len(disk.history))
     for _ in range(random.randint(1, STEPS)):
         life.step()

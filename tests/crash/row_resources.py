@@ -15,16 +15,17 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from daemons import mounted
+from fault_program import Row
 from log_model import present
 from open_descriptors import deleted_but_open, open_files
-from programme import Row
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 DESCRIPTORS = 64
 ADDRESSES = 1 << 30
@@ -50,19 +51,19 @@ def play(seed: int, scratch: Path) -> int:
 
 
 def _few_descriptors(scratch: Path) -> None:
-    told = _live("few_descriptors", scratch, f"--nofile={DESCRIPTORS}")
-    assert len(told["written"]) == 40, told
-    assert told["descriptors"] < DESCRIPTORS // 2 + 10, told
+    logged = _live("few_descriptors", scratch, f"--nofile={DESCRIPTORS}")
+    assert len(logged["written"]) == 40, logged
+    assert logged["descriptors"] < DESCRIPTORS // 2 + 10, logged
     directory = LogDirectory.open(os.fspath(scratch))
-    for name, count in told["written"].items():
+    for name, count in logged["written"].items():
         values = [record.value for record in present(directory.log(TopicPartition.parse(name))).values()]
         assert values == [b"%d" % number for number in range(count)], f"{name}: {values}"
     directory.close()
 
 
 def _little_memory(scratch: Path) -> None:
-    told = _live("little_memory", scratch, f"--as={ADDRESSES}")
-    assert told["peak"] < PEAK_BYTES_MAX, f"{told['peak'] >> 20} MiB"
+    logged = _live("little_memory", scratch, f"--as={ADDRESSES}")
+    assert logged["peak"] < PEAK_BYTES_MAX, f"{logged['peak'] >> 20} MiB"
 
 
 def _many_partitions(scratch: Path) -> None:
@@ -75,23 +76,24 @@ def _many_partitions(scratch: Path) -> None:
         (scratch / f"many-{number}").mkdir()
         for name, content in files.items():
             (scratch / f"many-{number}" / name).write_bytes(content)
-    told = _live("many_partitions", scratch, f"--as={ADDRESSES}")
-    assert told["partitions"] == PARTITIONS and told["peak"] < MANY_PEAK_BYTES_MAX, told
-    assert told["descriptors"] < 3 * PARTITIONS // 200 + 20, told
+    logged = _live("many_partitions", scratch, f"--as={ADDRESSES}")
+    assert logged["partitions"] == PARTITIONS and logged["peak"] < MANY_PEAK_BYTES_MAX, logged
+    assert logged["descriptors"] < 3 * PARTITIONS // 200 + 20, logged
 
 
-def _live(name: str, scratch: Path, limit: str) -> dict:
-    command = ["prlimit", limit, sys.executable, Path(__file__).with_name("resource_lives.py"), name, scratch]
+def _live(name: str, scratch: Path, limit: str) -> dict[str, Any]:
+    command = ["prlimit", limit, sys.executable, str(Path(__file__).with_name("resource_lives.py")), name, str(scratch)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=SECONDS_MAX, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 def _long_compaction(scratch: Path) -> None:
-    told = _live("long_compaction", scratch, f"--nofile={DESCRIPTORS}")
-    assert told["waiting"] > 100, "no two removed segments waited at once"
-    assert told["descriptors"] < DESCRIPTORS - 10 and told["threads"] == 1, told
+    logged = _live("long_compaction", scratch, f"--nofile={DESCRIPTORS}")
+    assert logged["waiting"] > 100, "no two removed segments waited at once"
+    assert logged["descriptors"] < DESCRIPTORS - 10 and logged["threads"] == 1, logged
 
 
 # --- a mount ---------------------------------------------------------------------------------------------------------

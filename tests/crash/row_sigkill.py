@@ -7,9 +7,9 @@ import random
 from pathlib import Path
 
 from disks import memory
+from fault_program import Row
 from history import History
 from nursery import Nursery, Writer
-from programme import Row
 
 LIVES = 20
 _STEPS = 400

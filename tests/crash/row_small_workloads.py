@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from random import Random
 
-from programme import Row
+from fault_program import Row
 from row_power_loss import cut
 from sim_check import observe
 from sim_faults import Step
@@ -70,13 +70,18 @@ def _switch_policy(life: Life) -> None:
         life.configure(ORDERS, {"cleanup.policy": other})
 
 
+def _append_three(life: Life) -> None:
+    for _ in range(3):
+        life.append(ORDERS, records_max=8)
+
+
 def _if_there(do: Step) -> Step:
     return lambda life: do(life) if life.partitions else None
 
 
 OPERATIONS: Sequence[Step] = (
     _if_there(lambda life: life.append(ORDERS, records_max=2)),
-    _if_there(lambda life: [life.append(ORDERS, records_max=8) for _ in range(3)]),
+    _if_there(_append_three),
     _if_there(lambda life: life.flush(ORDERS)),
     _if_there(lambda life: life.roll(ORDERS)),
     _delete_records,

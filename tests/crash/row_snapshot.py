@@ -13,10 +13,10 @@ import subprocess
 from pathlib import Path
 
 from disks import FILE_SYSTEMS, NEEDS, XFS, Disk, FileSystem, made
+from fault_program import Row
 from history import History
 from life import NAMES
 from nursery import Nursery, Writer
-from programme import Row
 
 SNAPSHOTS = 6
 LIFE = 1
@@ -28,7 +28,7 @@ def play(seed: int, scratch: Path) -> int:
     """Let one writer live through many snapshots of its disk, and check each; the seed says which file system."""
     chance = random.Random(seed)
     history = History(seed)
-    for name in NAMES:  # one may be made, and on the copy, before anybody hears of it
+    for name in NAMES:  # one may be made, and on the copy, before it is acknowledged
         history.of(name).lives = [(0, LIFE)]
     system = list(FILE_SYSTEMS.values())[seed % len(FILE_SYSTEMS)]
     (scratch / "inner").mkdir()

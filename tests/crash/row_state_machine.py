@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 from fake_clock import FakeClock
+from fault_program import Row
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -28,7 +29,6 @@ from hypothesis.stateful import (
 )
 from log_model import Fields, LogModel, present, sealed
 from planted_logs import marker
-from programme import Row
 
 from offsetfs.storage.compaction.compaction import clean, find_dirty_range
 from offsetfs.storage.directory.directory import LogDirectory
@@ -358,7 +358,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def look_read_only(self) -> None:
-        """Who opens the directory for reading meanwhile sees what was handed over."""
+        """A concurrent reader of the directory sees what was written."""
         reader = self._open(read_only=True)
         for partition, model in self.models.items():
             log = reader.log(partition)
@@ -374,8 +374,8 @@ class Machine(RuleBasedStateMachine):
         for partition, model in self.models.items():
             log = self.directory.log(partition)
             assert (log.log_start_offset, log.next_offset) == (model.start, model.next_offset), partition
-            assert log.fenced is None
-            # A log that was cut inside a batch ends beyond its last one: as after a loss, which is told.
+            assert log.failure is None
+            # A log that was cut inside a batch ends beyond its last one: as after a loss, which is reported.
             assert not log.damage or model.was_cut_inside, log.damage
             log.check()
             found, records, required = present(log), model.records(), model.required()

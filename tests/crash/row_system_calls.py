@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 from disks import memory
+from fault_program import Row
 from history import History
 from nursery import Nursery
-from programme import Row
 from scenarios import SCENARIOS, Scenario
 from tracing import injected
 

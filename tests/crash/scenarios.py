@@ -13,7 +13,7 @@ from old_messages import message
 
 from offsetfs.storage.maintenance.background_tasks import BackgroundTasks
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.partition.convert import convert
+from offsetfs.storage.partition.convert import convert_log
 
 OLD_SEGMENTS = 2
 OLD_RECORDS = 30
@@ -21,7 +21,7 @@ OLD_RECORDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`prepare` fills a directory and tells the history of it; `live` runs in the writer that is killed."""
+    """`prepare` fills a directory and returns its history; `live` runs in the writer that is killed."""
 
     name: str
     prepare: Callable[[Path, History], None]
@@ -102,7 +102,7 @@ def _swaps(life: Life) -> None:
     """Convert an old log: each of its segments is swapped for a new version."""
     life.open()
     [partition] = life.directory.partitions()
-    convert(life.directory.log(partition))
+    convert_log(life.directory.log(partition))
     life.close()
     life.say("closed")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -26,6 +26,8 @@ from simsystem import System
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import NotALogDirectory, StorageError
 from offsetfs.storage.partition.log import Log
+from offsetfs.storage.records.format.batch import Batch
+from offsetfs.storage.records.format.record import Record
 
 _serial = count()
 
@@ -71,7 +73,7 @@ def _open(defaults: dict[str, str]) -> LogDirectory:
 
 
 def _look_only(disk: SimDisk, promises: Promises, defaults: dict[str, str]) -> None:
-    """Assert that a reader, who recovers nothing, is shown what was promised, nothing foreign, and writes nothing."""
+    """Assert that a reader, which recovers nothing, is shown what was promised, nothing foreign, and writes nothing."""
     before = disk.tree(PATH.strip("/"))
     try:
         directory = LogDirectory.open(
@@ -135,6 +137,7 @@ def _found(log: Log, promise: Promise) -> Promise:
     """Assert that a log is what was promised of it; return what it is, as the promise of what is on disk now."""
     where = f"{log.partition} [{log.log_start_offset}, {log.next_offset}), synced to {promise.synced}"
     for damage in log.damage:
+        assert damage.offset is not None, where
         assert damage.offset >= promise.synced or damage.offset < promise.start, f"{where}: {damage}"
     assert promise.start <= log.log_start_offset <= max(promise.start, promise.start_max), where
     possible = _possible(promise)
@@ -157,19 +160,19 @@ def _possible(promise: Promise) -> list[Written]:
     return [*promise.batches, *promise.ghosts]
 
 
-def _batches(log: Log) -> Iterable[object]:
+def _batches(log: Log) -> Iterable[Batch]:
     offset = log.log_start_offset
     while (batch := log.batch_at(offset)) is not None:
         yield batch
         offset = batch.header.next_offset
 
 
-def _rows(records: Iterable[object]) -> Iterable[tuple[int, Row]]:
+def _rows(records: Iterable[Record]) -> Iterable[tuple[int, Row]]:
     return ((r.offset, (r.key, r.value, r.timestamp)) for r in records)
 
 
 def _match(
-    batches: list[tuple[int, tuple[tuple[int, Row], ...]]],
+    batches: Sequence[tuple[int, tuple[tuple[int, Row], ...]]],
     log: Log,
     promise: Promise,
     possible: list[Written],
@@ -218,15 +221,15 @@ def _check_producers(log: Log, prefix: list[Written], where: str) -> None:
         if written.base_offset >= log.log_start_offset:
             expected = (written.next_offset - 1, written.producer[2] + len(written.rows) - 1)
             entry = known.get(producer_id)
-            told = None if entry is None else (entry.last_offset, entry.last_sequence)
-            assert told == expected, f"{where}: producer {producer_id}: {told}, not {expected}"
+            reported = None if entry is None else (entry.last_offset, entry.last_sequence)
+            assert reported == expected, f"{where}: producer {producer_id}: {reported}, not {expected}"
     assert known.keys() <= last.keys(), f"{where}: producers {known.keys()} of {last.keys()}"
 
 
 def _check_transactions(log: Log, prefix: list[Written], where: str) -> None:
     """Assert that a log knows which of its transactions are open, and the fate of the others."""
     if any(written.transactional and written.base_offset < log.log_start_offset for written in prefix):
-        return  # one that began below the log start is known as long as what tells of it is there
+        return  # one that began below the log start is known as long as the record of it exists
     fates, open_from = transactions(prefix)
     expected = log.next_offset if open_from is None else open_from
     assert log.last_stable_offset() == expected, f"{where}: stable to {log.last_stable_offset()}, not {expected}"

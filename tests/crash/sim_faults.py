@@ -1,4 +1,4 @@
-"""Lives on a simulated disk on which one call, or each from one on, fails: what a caller is told, and what is left."""
+"""Lives on a simulated disk on which one call, or each from one on, fails: the errors, and what is left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sim_life import PATH, Life
 from simdisk import ROOT, SimDisk
 from simsystem import SHORT, simulated
 
-from offsetfs.storage.errors import LogFenced, StorageError
+from offsetfs.storage.errors import LogFailed, StorageError
 from offsetfs.storage.names import TopicPartition
 
 Step = Callable[[Life], object]
@@ -61,16 +61,16 @@ def _forget_frames(error: BaseException | None) -> None:
 
 
 class FaultyLife(Life):
-    """A life that goes on after errors, as a mount does. `told`: what each operation raised."""
+    """A life that goes on after errors, as a mount does. `raised`: what each operation raised."""
 
-    told: list[Exception]
-    fenced: set[TopicPartition]
+    raised: list[Exception]
+    failed: set[TopicPartition]
     is_doubtful = False
-    """Whether a directory was opened again after a sync had failed: nobody knows what is on disk then."""
+    """Whether a directory was opened again after a sync had failed: what is on disk is then unknown."""
 
     def live(self, steps: Sequence[Step]) -> None:
-        """Open the directory, and take all steps; one that fails is told, and the next one is taken."""
-        self.told, self.fenced = [], set()
+        """Open the directory, and take all steps; the error of one that fails is kept, and the next one is taken."""
+        self.raised, self.failed = [], set()
         self._try(Life.open)
         for step in steps:
             if self.directory is None:
@@ -80,12 +80,12 @@ class FaultyLife(Life):
         if self.directory is not None:
             self._try(Life.close)
 
-    def _try(self, step: Step) -> None:
+    def _try(self, step: Callable[[FaultyLife], object]) -> None:
         try:
             step(self)
         except (OSError, StorageError) as error:
             _forget_frames(error)
-            self.told.append(error)
+            self.raised.append(error)
 
     def reopen(self) -> None:
         self.close()
@@ -93,13 +93,13 @@ class FaultyLife(Life):
 
     def _open_again(self) -> None:
         self.is_doubtful = self.is_doubtful or any(change[0] == "give_up" for change in self.system.disk.history)
-        self.fenced.clear()
+        self.failed.clear()
         self.open()
         assert self.directory is not None
         try:
             if not self.directory.failed:
                 observe(self.directory, self.timeline, len(self.system.disk.history), was_killed=True)
-        except (OSError, StorageError):  # what is there is not known: nobody is promised anything of it
+        except (OSError, StorageError):  # what is there is not known: nothing is promised of it
             directory, self.directory = self.directory, None
             directory.close()
             raise
@@ -109,15 +109,15 @@ class FaultyLife(Life):
     def append(self, partition: TopicPartition, *, records_max: int = 5) -> None:
         try:
             super().append(partition, records_max=records_max)
-        except LogFenced:
+        except LogFailed:
             raise
-        assert partition not in self.fenced, f"{partition} acknowledged an append after a sync had failed"
+        assert partition not in self.failed, f"{partition} acknowledged an append after a sync had failed"
 
     def truncate(self, partition: TopicPartition, offset: int) -> None:
         try:
             super().truncate(partition, offset)
         except (OSError, StorageError):
-            if self.log(partition).fenced is not None:  # half done: only an opening tells how far
+            if self.log(partition).failure is not None:  # half done: only an opening shows how far
                 self._try(Life.close)
                 self.directory = None
             raise
@@ -126,9 +126,9 @@ class FaultyLife(Life):
         try:
             super().flush(partition)
         except OSError:
-            self.fenced.add(partition)
+            self.failed.add(partition)
             raise
-        assert partition not in self.fenced, f"{partition} acknowledged a flush after a sync had failed"
+        assert partition not in self.failed, f"{partition} acknowledged a flush after a sync had failed"
 
 
 def live_with(fault: NthCall, seed: int, defaults: dict[str, str], steps: Sequence[Step]) -> bool:
@@ -143,7 +143,7 @@ def live_with(fault: NthCall, seed: int, defaults: dict[str, str], steps: Sequen
         life.live(steps)
         system.fault = lambda _kind, _path: None
         if not fault.was_met:
-            assert not life.told, f"{life.told} without any fault"
+            assert not life.raised, f"{life.raised} without any fault"
             return False
         _check_told(life, fault)
         _check_let_go(life)
@@ -156,14 +156,14 @@ def live_with(fault: NthCall, seed: int, defaults: dict[str, str], steps: Sequen
 
 
 def _check_told(life: FaultyLife, fault: NthCall) -> None:
-    """Assert that a short call disturbs nobody, and that a failed sync is told with its error."""
-    told = [error.errno for error in life.told if isinstance(error, OSError)]
-    assert fault.error != 0 or not life.told, f"{fault}: {life.told}"
-    assert set(told) <= {fault.error}, f"{fault}: told {told}"
-    # What else may fail to be synced fences its log, which may be deleted before anybody asks it, or costs
+    """Assert that a short call causes no error, and that a failed sync is raised with its error."""
+    raised = [error.errno for error in life.raised if isinstance(error, OSError)]
+    assert fault.error != 0 or not life.raised, f"{fault}: {life.raised}"
+    assert set(raised) <= {fault.error}, f"{fault}: raised {raised}"
+    # What else may fail to be synced ends writing to its log, which may be deleted before it is asked, or costs
     # time only: leader epochs below a log start, a map of values.
-    is_to_be_told = (fault.kind, fault.error) == ("sync", errno.EIO) and fault.paths[0].endswith(_TOLD)
-    assert not is_to_be_told or told, f"{fault}: nobody was told"
+    must_be_raised = (fault.kind, fault.error) == ("sync", errno.EIO) and fault.paths[0].endswith(_TOLD)
+    assert not must_be_raised or raised, f"{fault}: no error was raised"
 
 
 def _check_let_go(life: FaultyLife) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from sim_model import ABSENT, Author, FakeClock, Promise, Promises, Timeline, kept_by_compaction
 from simsystem import System
@@ -54,7 +55,7 @@ class Life:
     def promise(self, partition: TopicPartition) -> Promise:
         return self.timeline.now.get(partition, ABSENT)
 
-    def put(self, partition: TopicPartition, **changes: object) -> None:
+    def put(self, partition: TopicPartition, **changes: Any) -> None:
         self.timeline.put(len(self.system.disk.history), partition, **changes)
 
     @property
@@ -187,7 +188,7 @@ class Life:
     def begin_epoch(self, partition: TopicPartition) -> None:
         """Begin another leader epoch, as a broker's door does; what is appended from now on carries it."""
         log = self.log(partition)
-        with log.changing(), log.fencing():
+        with log.changing(), log.fail_on_error():
             log.epochs.assign(log.leader_epoch + 1, log.next_offset)
 
     def look(self, partition: TopicPartition) -> None:

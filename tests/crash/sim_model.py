@@ -14,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
+from typing import Any
 
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.producers import ABORT, COMMIT
-from offsetfs.storage.records.batch import HEADER_SIZE, build
-from offsetfs.storage.records.batch_builder import RECORD_OVERHEAD_MAX, SealedBatch
+from offsetfs.storage.records.format.batch import HEADER_SIZE, build
+from offsetfs.storage.records.format.batch_builder import RECORD_OVERHEAD_MAX, SealedBatch
+from offsetfs.storage.units import Timestamp
 
 Row = tuple[bytes | None, bytes | None, int]
 """Key, value, timestamp of a record."""
@@ -57,7 +59,9 @@ class Written:
             control=self.marker is not None,
         )
         values_bytes = sum(len(value or b"") + 1 for _, value, _ in self.rows)
-        return SealedBatch(memoryview(data), len(records), values_bytes, max(r[2] for r in self.rows), len(data))
+        return SealedBatch(
+            memoryview(data), len(records), values_bytes, Timestamp(max(r[2] for r in self.rows)), len(data)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ class Timeline:
         self._times = [0]
         self._promises = [dict(promises)]
 
-    def put(self, time: int, partition: TopicPartition, **changes: object) -> None:
+    def put(self, time: int, partition: TopicPartition, **changes: Any) -> None:
         """Let these fields of a partition's promise be so from `time` on."""
         self.replace(time, partition, replace(self.now.get(partition, ABSENT), **changes))
 

@@ -1,4 +1,4 @@
-"""Play rows of the programme of faults for a time; see scripts/soak.
+"""Play rows of the fault program for a time; see scripts/soak.
 
 Each row runs in processes of its own, so that one that dies or hangs is a finding like any other. What a finding left
 behind stays in `.cache/soak/<row>-<seed>`, with how it ended in `finding.txt`.
@@ -22,7 +22,7 @@ from itertools import count
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from programme import FOLDER, Row, rows
+from fault_program import FOLDER, Row, rows
 
 _PROCESSES = multiprocessing.get_context("spawn")  # a forked process would hold the pipes of the others open
 KEPT = FOLDER.parents[1] / ".cache" / "soak"
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts/soak", description="Play rows of the programme of faults.")
+    parser = argparse.ArgumentParser(prog="scripts/soak", description="Play rows of the fault program.")
     parser.add_argument("--minutes", type=float, default=0, help="shared among the rows")
     parser.add_argument("--count", action="store_true", help="play each row until its goal is reached, instead")
     parser.add_argument("--replay", metavar="SEED", help="play one row with one seed, here")
@@ -139,7 +139,7 @@ def _show(tally: Tally, *, last: bool = False) -> None:
 
 
 class _Worker:
-    """A process that plays a row with one seed after the other and tells of each round."""
+    """A process that plays a row with one seed after the other and reports each round."""
 
     def __init__(self, row: Row, seeds: Iterator[int]) -> None:
         self.row = row

@@ -5,29 +5,32 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import trio
-from fake_appends import appends_in
+from fake_appends import Appends, FakeWriter, MakeAppends, appends_in
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from offsetfs.fs.appends import append_queue
+from offsetfs.fs.appends.accumulator import Accumulator
 from offsetfs.fs.appends.buffers import COUNT_S, KEPT_BYTES_MAX, SHARE_BYTES_MIN, Buffers, FairShare
 from offsetfs.fs.appends.framing import JsonLines
 from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.errors import LogFenced, RecordTooLarge, UnknownPartition
-from offsetfs.storage.records.compression import UNCOMPRESSED
+from offsetfs.storage.errors import LogFailed, RecordTooLarge, UnknownPartition
+from offsetfs.storage.records.compression.compression import UNCOMPRESSED
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeAppends]:
     async with appends_in(nursery, tmp_path, monkeypatch) as make:
         yield make
 
@@ -36,32 +39,16 @@ KIB = 1 << 10
 NOW = 1_795_253_676_000
 
 
-class Writer:
-    """A writer as an append handle is one."""
-
-    def __init__(self, *, wants_offsets: bool = False) -> None:
-        self.wants_offsets = wants_offsets
-        self.code: int | None = None
-        self.told: list[tuple[int, int, int]] = []
-
-    def failed(self, code: int) -> None:
-        self.code = self.code or code
-
-    def acknowledged(self, offset: int, count: int, timestamp: int) -> None:
-        self.told.append((offset, count, timestamp))
-
-    async def release(self) -> None:
-        pass
-
-
-def take(accumulator, data: bytes, writer: Writer | None = None, timestamp: int = NOW) -> int:
-    return accumulator.split(data, 0, len(data), timestamp, writer or Writer())
+def take(accumulator: Accumulator, data: bytes, writer: FakeWriter | None = None, timestamp: int = NOW) -> int:
+    return accumulator.split(data, 0, len(data), timestamp, writer or FakeWriter())
 
 
 # --- from the open batch into the file -------------------------------------------------------------------------------
 
 
-async def test_a_record_waits_linger_ms_for_company_and_is_in_the_log_then(appends, autojump_clock: MockClock) -> None:
+async def test_a_record_waits_linger_ms_for_company_and_is_in_the_log_then(
+    appends: MakeAppends, autojump_clock: MockClock
+) -> None:
     world = appends(linger_ms=5)
     take(world.accumulator(), b"one\n")
     await trio.sleep(0.004)
@@ -71,14 +58,14 @@ async def test_a_record_waits_linger_ms_for_company_and_is_in_the_log_then(appen
     assert world.log().batches == [[b"one", b"two"]]
 
 
-async def test_a_record_does_not_wait_without_linger_ms(appends) -> None:
+async def test_a_record_does_not_wait_without_linger_ms(appends: MakeAppends) -> None:
     world = appends(linger_ms=0)
     take(world.accumulator(), b"one\n")
     await wait_all_tasks_blocked()
     assert world.log().batches == [[b"one"]]
 
 
-async def test_a_full_batch_goes_without_waiting(appends, autojump_clock: MockClock) -> None:
+async def test_a_full_batch_goes_without_waiting(appends: MakeAppends, autojump_clock: MockClock) -> None:
     world = appends(linger_ms=60_000, batch_bytes=KIB)
     take(world.accumulator(), b"".join(b"%0100d\n" % number for number in range(12)))
     await wait_all_tasks_blocked()
@@ -86,7 +73,7 @@ async def test_a_full_batch_goes_without_waiting(appends, autojump_clock: MockCl
     assert autojump_clock.current_time() < 1
 
 
-async def test_after_the_first_a_small_batch_is_in_the_log_at_once_and_costs_no_thread(appends) -> None:
+async def test_after_the_first_a_small_batch_is_in_the_log_at_once_and_costs_no_thread(appends: MakeAppends) -> None:
     world = appends(linger_ms=0)
     take(world.accumulator(), b"first\n")
     await world.accumulator().drain()
@@ -96,7 +83,9 @@ async def test_after_the_first_a_small_batch_is_in_the_log_at_once_and_costs_no_
     assert world.threads.calls == threads
 
 
-async def test_a_large_batch_leaves_its_writer_the_time_to_be_answered_and_costs_no_thread(appends) -> None:
+async def test_a_large_batch_leaves_its_writer_the_time_to_be_answered_and_costs_no_thread(
+    appends: MakeAppends,
+) -> None:
     world = appends(linger_ms=0)
     take(world.accumulator(), b"first\n")
     await world.accumulator().drain()
@@ -109,33 +98,33 @@ async def test_a_large_batch_leaves_its_writer_the_time_to_be_answered_and_costs
     assert world.threads.calls == threads
 
 
-async def test_drain_returns_when_everything_taken_is_in_the_log(appends) -> None:
+async def test_drain_returns_when_everything_taken_is_in_the_log(appends: MakeAppends) -> None:
     world = appends(linger_ms=60_000)
     take(world.accumulator(), b"one\ntwo\n")
     await world.accumulator().drain()
     assert world.log().values == [b"one", b"two"]
 
 
-async def test_drain_of_nothing_returns_at_once(appends) -> None:
+async def test_drain_of_nothing_returns_at_once(appends: MakeAppends) -> None:
     world = appends()
     await world.accumulator().drain()
     assert world.threads.calls == 0
 
 
-async def test_records_keep_the_order_in_which_they_were_given(appends) -> None:
+async def test_records_keep_the_order_in_which_they_were_given(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     lines = [b"%d" % number for number in range(5000)]
     for start in range(0, 5000, 50):
         data = b"".join(line + b"\n" for line in lines[start : start + 50])
         position = 0
         while position < len(data):
-            position = world.accumulator().split(data, position, len(data), NOW, Writer())
-            await world.accumulator().make_room(Writer()) if position < len(data) else None
+            position = world.accumulator().split(data, position, len(data), NOW, FakeWriter())
+            await world.accumulator().wait_for_space(FakeWriter()) if position < len(data) else None
     await world.accumulator().drain()
     assert world.log().values == lines
 
 
-async def test_timestamps_are_those_of_the_writes(appends) -> None:
+async def test_timestamps_are_those_of_the_writes(appends: MakeAppends) -> None:
     world = appends()
     take(world.accumulator(), b"one\n", timestamp=NOW)
     take(world.accumulator(), b"two\n", timestamp=NOW - 10)
@@ -143,7 +132,7 @@ async def test_timestamps_are_those_of_the_writes(appends) -> None:
     assert world.log().timestamps == [NOW, NOW - 10]
 
 
-async def test_a_small_batch_needs_no_thread_once_the_log_is_open(appends) -> None:
+async def test_a_small_batch_needs_no_thread_once_the_log_is_open(appends: MakeAppends) -> None:
     world = appends()
     for _ in range(3):
         take(world.accumulator(), b"one\n")
@@ -159,7 +148,9 @@ async def test_a_small_batch_needs_no_thread_once_the_log_is_open(appends) -> No
         pytest.param({}, {"segment.bytes": "100"}, id="a roll"),
     ],
 )
-async def test_what_takes_its_time_is_done_in_a_thread(appends, options, topic) -> None:
+async def test_what_takes_its_time_is_done_in_a_thread(
+    appends: MakeAppends, options: dict[str, int], topic: dict[str, str]
+) -> None:
     world = appends(topic=topic, **options)
     for _ in range(3):
         take(world.accumulator(), b"one\n")
@@ -172,15 +163,20 @@ async def test_what_takes_its_time_is_done_in_a_thread(appends, options, topic) 
     [pytest.param(1, 1, id="by waiting for the disk"), pytest.param(0, 0, id="because others have the processor")],
 )
 async def test_after_an_append_that_was_late_a_thread_appends_where_there_was_waiting(
-    appends, monkeypatch: pytest.MonkeyPatch, waits: int, threads: int
+    appends: MakeAppends, monkeypatch: pytest.MonkeyPatch, waits: int, threads: int
 ) -> None:
     world = appends(linger_ms=0)
     take(world.accumulator(), b"first\n")
     await world.accumulator().drain()
     before, append = world.threads.calls, world.log().append
-    told = iter((0, waits, waits, waits))
-    monkeypatch.setattr(append_queue, "_waits", lambda: next(told))
-    monkeypatch.setattr(world.log(), "append", lambda sealed: (spin(append_queue.SLOW_S * 2), append(sealed))[1])
+    reported = iter((0, waits, waits, waits))
+    monkeypatch.setattr(append_queue, "_waits", lambda: next(reported))
+
+    def append_slowly(sealed: SealedBatch) -> object:
+        spin(append_queue.SLOW_S * 2)
+        return append(sealed)
+
+    monkeypatch.setattr(world.log(), "append", append_slowly)
     for line in (b"late\n", b"next\n"):
         take(world.accumulator(), line)
         await world.accumulator().drain()
@@ -193,7 +189,7 @@ def spin(seconds: float) -> None:
         pass
 
 
-async def test_while_segments_are_swapped_a_thread_waits_and_not_the_mount(appends) -> None:
+async def test_while_segments_are_swapped_a_thread_waits_and_not_the_mount(appends: MakeAppends) -> None:
     world = appends()
     for is_held in (False, True, False):
         world.log().is_held = is_held
@@ -202,7 +198,7 @@ async def test_while_segments_are_swapped_a_thread_waits_and_not_the_mount(appen
     assert world.threads.calls == 2, "the first append opens the log, the second would have to wait"
 
 
-async def test_a_partition_that_is_made_anew_gets_an_accumulator_of_its_own(appends) -> None:
+async def test_a_partition_that_is_made_anew_gets_an_accumulator_of_its_own(appends: MakeAppends) -> None:
     world = appends()
     first = world.accumulator()
     take(first, b"one\n")
@@ -216,7 +212,7 @@ async def test_a_partition_that_is_made_anew_gets_an_accumulator_of_its_own(appe
     assert world.accumulator() is not first
 
 
-async def test_who_watches_is_told_of_each_growth(appends) -> None:
+async def test_a_watcher_is_notified_of_each_growth(appends: MakeAppends) -> None:
     world = appends()
     take(world.accumulator(3), b"one\n")
     assert world.grown == []
@@ -224,80 +220,84 @@ async def test_who_watches_is_told_of_each_growth(appends) -> None:
     assert [str(partition) for partition in world.grown] == ["orders-3"]
 
 
-async def test_a_writer_that_wants_to_know_hears_where_its_records_are(appends) -> None:
+async def test_a_writer_that_wants_to_know_hears_where_its_records_are(appends: MakeAppends) -> None:
     world = appends()
-    mine, other = Writer(wants_offsets=True), Writer()
+    mine, other = FakeWriter(wants_offsets=True), FakeWriter()
     take(world.accumulator(), b"a\nb\n", other)
     take(world.accumulator(), b"c\nd\n", mine, NOW + 1)
     take(world.accumulator(), b"e\n", other)
     take(world.accumulator(), b"f\n", mine, NOW + 2)
     await world.accumulator().drain()
-    assert (mine.told, other.told) == ([(2, 2, NOW + 1), (5, 1, NOW + 2)], [])
+    assert (mine.acknowledgments, other.acknowledgments) == ([(2, 2, NOW + 1), (5, 1, NOW + 2)], [])
 
 
-async def test_where_the_log_stamps_its_own_time_writers_hear_that(appends) -> None:
+async def test_where_the_log_stamps_its_own_time_writers_hear_that(appends: MakeAppends) -> None:
     world = appends(topic={"message.timestamp.type": "LogAppendTime"})
-    mine = Writer(wants_offsets=True)
+    mine = FakeWriter(wants_offsets=True)
     take(world.accumulator(), b"a\n", mine)
     await world.accumulator().drain()
-    assert mine.told == [(0, 1, 777)]
+    assert mine.acknowledgments == [(0, 1, 777)]
 
 
-async def test_a_record_with_key_and_headers_goes_the_same_way(appends) -> None:
+async def test_a_record_with_key_and_headers_goes_the_same_way(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     for number in range(20):
-        assert world.accumulator().append(b"key", b"%0100d" % number, (), NOW, Writer()) or await retry(world, number)
+        assert world.accumulator().append(b"key", b"%0100d" % number, (), NOW, FakeWriter()) or await retry(
+            world, number
+        )
     await world.accumulator().drain()
     assert world.log().values == [b"%0100d" % number for number in range(20)]
 
 
-async def retry(world, number: int) -> bool:
-    await world.accumulator().make_room(Writer())
-    return world.accumulator().append(b"key", b"%0100d" % number, (), NOW, Writer())
+async def retry(world: Appends, number: int) -> bool:
+    await world.accumulator().wait_for_space(FakeWriter())
+    return world.accumulator().append(b"key", b"%0100d" % number, (), NOW, FakeWriter())
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_partition_has_three_batches_at_most_and_then_takes_nothing(appends) -> None:
+async def test_a_partition_has_three_batches_at_most_and_then_takes_nothing(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     world.threads.hold()
     data = b"".join(b"%0100d\n" % number for number in range(100))
     taken = take(world.accumulator(), data)
     await wait_all_tasks_blocked()
-    assert taken == 2 * 8 * 101 and not world.accumulator().has_room
+    assert taken == 2 * 8 * 101 and not world.accumulator().has_space
     assert take(world.accumulator(), data[taken:]) == 0
 
 
-async def test_room_comes_back_when_a_batch_is_written(appends) -> None:
+async def test_room_comes_back_when_a_batch_is_written(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     world.threads.hold()
     data = b"".join(b"%0100d\n" % number for number in range(100))
     taken = take(world.accumulator(), data)
     world.threads.let_go()
-    await world.accumulator().make_room(Writer())
+    await world.accumulator().wait_for_space(FakeWriter())
     assert take(world.accumulator(), data[taken:]) > 0
 
 
-async def test_all_partitions_together_take_no_more_than_buffer_bytes(appends) -> None:
+async def test_all_partitions_together_take_no_more_than_buffer_bytes(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB, buffer_bytes=4 * KIB)
     world.threads.hold()
     taken = [take(world.accumulator(number), b"line\n") for number in range(6)]
     assert taken == [5, 5, 5, 5, 0, 0] and world.accumulators.context.buffers.lent_bytes == 4 * KIB
 
 
-async def test_a_batch_that_lingers_makes_way_for_a_writer_that_waits(appends, autojump_clock: MockClock) -> None:
+async def test_a_batch_that_lingers_makes_way_for_a_writer_that_waits(
+    appends: MakeAppends, autojump_clock: MockClock
+) -> None:
     world = appends(batch_bytes=KIB, buffer_bytes=4 * KIB, linger_ms=60_000)
     for number in range(4):
         take(world.accumulator(number), b"line\n")
-    await world.accumulator(9).make_room(Writer())
+    await world.accumulator(9).wait_for_space(FakeWriter())
     assert take(world.accumulator(9), b"line\n") == 5 and autojump_clock.current_time() < 1
     assert [world.log(number).values for number in range(4)] == [[b"line"], [], [], []]
 
 
 @pytest.mark.parametrize("partitions", [2, 16, 33, 100, 500])
 async def test_partitions_that_are_written_to_together_share_the_memory_evenly(
-    appends, autojump_clock: MockClock, partitions: int
+    appends: MakeAppends, autojump_clock: MockClock, partitions: int
 ) -> None:
     world = appends(batch_bytes=256 * KIB, buffer_bytes=2048 * KIB, linger_ms=60_000)
     lines = [b'{"key":"%d","value":"%0100d"}\n' % (number, number) for number in range(40_000)]
@@ -326,21 +326,27 @@ async def test_partitions_that_are_written_to_no_more_leave_their_share_to_other
     assert share.of(0) == 32 * SHARE_BYTES_MIN
 
 
+def lend(buffers: Buffers, size: int) -> BatchBuilder:
+    builder = buffers.take_nowait(size, UNCOMPRESSED)
+    assert builder is not None
+    return builder
+
+
 async def test_buffers_of_a_size_that_is_no_longer_asked_for_give_way_to_those_that_are() -> None:
     buffers = Buffers(4 * KEPT_BYTES_MAX, lambda size: None)
     for size in (KEPT_BYTES_MAX // 2, KEPT_BYTES_MAX // 8):
-        for builder in [buffers.take_nowait(size, UNCOMPRESSED) for _ in range(4)]:
+        for builder in [lend(buffers, size) for _ in range(4)]:
             buffers.give_back(builder)
-    kept = [buffers.take_nowait(KEPT_BYTES_MAX // 8, UNCOMPRESSED) for _ in range(4)]
+    kept = [lend(buffers, KEPT_BYTES_MAX // 8) for _ in range(4)]
     for builder in kept:
         buffers.give_back(builder)
-    again = [buffers.take_nowait(KEPT_BYTES_MAX // 8, UNCOMPRESSED) for _ in range(4)]
+    again = [lend(buffers, KEPT_BYTES_MAX // 8) for _ in range(4)]
     assert set(map(id, again)) == set(map(id, kept))
 
 
-async def test_who_waits_for_memory_is_served_in_turn(nursery: trio.Nursery) -> None:
+async def test_writers_that_wait_for_memory_are_served_in_order(nursery: trio.Nursery) -> None:
     buffers = Buffers(2 * KIB, lambda size: None)
-    lent = [buffers.take_nowait(KIB, UNCOMPRESSED), buffers.take_nowait(KIB, UNCOMPRESSED)]
+    lent = [lend(buffers, KIB), lend(buffers, KIB)]
     served = []
 
     async def wait(number: int) -> None:
@@ -352,14 +358,14 @@ async def test_who_waits_for_memory_is_served_in_turn(nursery: trio.Nursery) -> 
         await wait_all_tasks_blocked()
     for number in range(4):
         buffers.give_back(lent.pop(0))
-        assert buffers.take_nowait(KIB, UNCOMPRESSED) is None  # who comes now does not get ahead
+        assert buffers.take_nowait(KIB, UNCOMPRESSED) is None  # a later caller does not get ahead
         await wait_all_tasks_blocked()
         assert served == list(range(number + 1))
 
 
 async def test_a_large_batch_is_not_starved_by_small_ones(nursery: trio.Nursery) -> None:
     buffers = Buffers(4 * KIB, lambda size: None)
-    lent = [buffers.take_nowait(KIB, UNCOMPRESSED) for _ in range(4)]
+    lent = [lend(buffers, KIB) for _ in range(4)]
     served = []
 
     async def wait() -> None:
@@ -369,28 +375,30 @@ async def test_a_large_batch_is_not_starved_by_small_ones(nursery: trio.Nursery)
     nursery.start_soon(wait)
     await wait_all_tasks_blocked()
     for builder in lent[:3]:
-        assert not buffers.has_room(KIB) and served == []
+        assert not buffers.has_space(KIB) and served == []
         buffers.give_back(builder)
     await wait_all_tasks_blocked()
     assert served == ["large"]
 
 
-async def test_a_writer_that_gives_up_waiting_takes_nothing_with_it(appends, nursery: trio.Nursery) -> None:
+async def test_a_writer_that_gives_up_waiting_takes_nothing_with_it(
+    appends: MakeAppends, nursery: trio.Nursery
+) -> None:
     world = appends(batch_bytes=KIB, buffer_bytes=2 * KIB)
     world.threads.hold()
     take(world.accumulator(0), b"line\n"), take(world.accumulator(1), b"line\n")
     with trio.CancelScope() as giving_up:
-        nursery.start_soon(world.accumulator(5).make_room, Writer())
+        nursery.start_soon(world.accumulator(5).wait_for_space, FakeWriter())
         await wait_all_tasks_blocked()
         giving_up.cancel()
-        await world.accumulator(6).make_room(Writer())
+        await world.accumulator(6).wait_for_space(FakeWriter())
     world.threads.let_go()
     await world.accumulators.flush_all()
-    await world.accumulator(6).make_room(Writer())
+    await world.accumulator(6).wait_for_space(FakeWriter())
     assert take(world.accumulator(6), b"line\n") == 5
 
 
-async def test_an_idle_mount_lends_no_memory(appends) -> None:
+async def test_an_idle_mount_lends_no_memory(appends: MakeAppends) -> None:
     world = appends()
     for number in range(10):
         take(world.accumulator(number), b"line\n")
@@ -398,7 +406,7 @@ async def test_an_idle_mount_lends_no_memory(appends) -> None:
     assert world.accumulators.context.buffers.lent_bytes == 0
 
 
-async def test_a_record_larger_than_a_batch_makes_a_batch_of_its_own(appends) -> None:
+async def test_a_record_larger_than_a_batch_makes_a_batch_of_its_own(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     long = b"x" * 5000
     assert take(world.accumulator(), b"short\n" + long + b"\n") == 5007
@@ -406,7 +414,7 @@ async def test_a_record_larger_than_a_batch_makes_a_batch_of_its_own(appends) ->
     assert world.log().batches == [[b"short"], [long]]
 
 
-async def test_a_line_above_max_message_bytes_is_left_where_it_is(appends) -> None:
+async def test_a_line_above_max_message_bytes_is_left_where_it_is(appends: MakeAppends) -> None:
     world = appends(topic={"max.message.bytes": "1000"})
     assert take(world.accumulator(), b"short\n" + b"x" * 1000 + b"\n") == 6
     await world.accumulator().drain()
@@ -415,7 +423,9 @@ async def test_a_line_above_max_message_bytes_is_left_where_it_is(appends) -> No
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("limit", [300, 5000, 1 << 20])
-async def test_what_does_not_compress_still_fits_max_message_bytes(appends, codec: str, limit: int) -> None:
+async def test_what_does_not_compress_still_fits_max_message_bytes(
+    appends: MakeAppends, codec: str, limit: int
+) -> None:
     world = appends(topic={"compression.type": codec, "max.message.bytes": str(limit)})
     noise = os.urandom(3 * limit).replace(b"\n", b"-")
     size = world.accumulator().batch_bytes_max - 61 - 12
@@ -428,9 +438,9 @@ async def test_what_does_not_compress_still_fits_max_message_bytes(appends, code
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_a_batch_that_cannot_be_written_is_told_to_all_whose_records_it_held(appends) -> None:
+async def test_a_batch_that_cannot_be_written_fails_every_writer_with_records_in_it(appends: MakeAppends) -> None:
     world = appends()
-    first, second, other = Writer(), Writer(), Writer()
+    first, second, other = FakeWriter(), FakeWriter(), FakeWriter()
     take(world.accumulator(), b"one\n", first)
     take(world.accumulator(), b"two\n", second)
     take(world.accumulator(1), b"three\n", other)
@@ -440,9 +450,9 @@ async def test_a_batch_that_cannot_be_written_is_told_to_all_whose_records_it_he
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_nothing_accepted_before_the_failure_was_known_is_written_after_the_gap(appends) -> None:
+async def test_nothing_accepted_before_the_failure_was_known_is_written_after_the_gap(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
-    writer = Writer()
+    writer = FakeWriter()
     world.threads.hold()
     world.log().append_failure = OSError(errno.ENOSPC, "full")
     taken = take(world.accumulator(), b"".join(b"%0100d\n" % number for number in range(12)), writer)
@@ -456,11 +466,11 @@ async def test_nothing_accepted_before_the_failure_was_known_is_written_after_th
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_a_batch_that_fails_on_the_loop_lets_nothing_of_the_same_write_follow(appends) -> None:
+async def test_a_batch_that_fails_on_the_loop_lets_nothing_of_the_same_write_follow(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     take(world.accumulator(), b"first\n")
     await world.accumulator().drain()
-    writer = Writer()
+    writer = FakeWriter()
     world.log().append_failure = OSError(errno.ENOSPC, "full")
     data = b"".join(b"%0100d\n" % number for number in range(12))
     assert take(world.accumulator(), data, writer) < len(data)
@@ -470,13 +480,13 @@ async def test_a_batch_that_fails_on_the_loop_lets_nothing_of_the_same_write_fol
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_a_full_disk_does_not_spoil_the_partition(appends) -> None:
+async def test_a_full_disk_does_not_spoil_the_partition(appends: MakeAppends) -> None:
     world = appends()
     world.log().append_failure = OSError(errno.ENOSPC, "full")
     take(world.accumulator(), b"lost\n")
     await world.accumulator().drain()
     world.log().append_failure = None
-    late = Writer()
+    late = FakeWriter()
     take(world.accumulator(), b"kept\n", late)
     await world.accumulator().drain()
     assert late.code is None and world.log().values == [b"kept"]
@@ -488,14 +498,14 @@ async def test_a_full_disk_does_not_spoil_the_partition(appends) -> None:
     [
         (OSError(errno.EDQUOT, "quota"), errno.EDQUOT),
         (OSError(errno.EIO, "disk"), errno.EIO),
-        (LogFenced("an earlier write failed"), errno.EIO),
+        (LogFailed("an earlier write failed"), errno.EIO),
         (RecordTooLarge("too large"), errno.EMSGSIZE),
         (AssertionError("a mistake of ours"), errno.EIO),
     ],
 )
-async def test_the_errno_names_the_cause(appends, failure: Exception, code: int) -> None:
+async def test_the_errno_names_the_cause(appends: MakeAppends, failure: Exception, code: int) -> None:
     world = appends()
-    writer = Writer()
+    writer = FakeWriter()
     world.log().append_failure = failure
     take(world.accumulator(), b"lost\n", writer)
     await world.accumulator().drain()
@@ -503,7 +513,7 @@ async def test_the_errno_names_the_cause(appends, failure: Exception, code: int)
 
 
 async def test_a_write_that_cannot_fit_on_the_disk_is_refused_before_it_is_taken(
-    appends, monkeypatch: pytest.MonkeyPatch
+    appends: MakeAppends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = appends()
     disk = SimpleNamespace(f_bfree=17, f_bavail=17, f_frsize=4096)
@@ -516,7 +526,7 @@ async def test_a_write_that_cannot_fit_on_the_disk_is_refused_before_it_is_taken
 
 
 async def test_what_is_accepted_and_not_yet_written_counts_as_taken_from_the_disk(
-    appends, monkeypatch: pytest.MonkeyPatch
+    appends: MakeAppends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = appends(linger_ms=60_000)
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bfree=18, f_bavail=18, f_frsize=4096))
@@ -526,7 +536,9 @@ async def test_what_is_accepted_and_not_yet_written_counts_as_taken_from_the_dis
     assert caught.value.errno == errno.ENOSPC
 
 
-async def test_a_full_disk_is_given_what_logs_have_set_aside_before_a_writer_is_refused(appends, monkeypatch) -> None:
+async def test_a_full_disk_is_given_what_logs_have_set_aside_before_a_writer_is_refused(
+    appends: MakeAppends, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world, left = appends(), 20
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bfree=left, f_bavail=left, f_frsize=4096))
     take(world.accumulator(), b"first\n")
@@ -535,7 +547,7 @@ async def test_a_full_disk_is_given_what_logs_have_set_aside_before_a_writer_is_
         nonlocal left
         left = 1000
 
-    world.log().release_preallocation = give_back
+    monkeypatch.setattr(world.log(), "release_preallocation", give_back)
     take(world.accumulator(), b"x" * (200 * KIB) + b"\n")
     assert left == 1000
     await world.accumulator().drain()
@@ -544,7 +556,7 @@ async def test_a_full_disk_is_given_what_logs_have_set_aside_before_a_writer_is_
 
 @pytest.mark.parametrize("line", [b"%099d\n" % 1, b"a\n", b"\n"], ids=["100 bytes", "2 bytes", "empty"])
 async def test_what_a_disk_cannot_hold_is_refused_by_a_write_and_never_lost_later(
-    appends, monkeypatch: pytest.MonkeyPatch, line: bytes
+    appends: MakeAppends, monkeypatch: pytest.MonkeyPatch, line: bytes
 ) -> None:
     world = appends(batch_bytes=64 * KIB)
     size = 2 << 20
@@ -553,11 +565,11 @@ async def test_what_a_disk_cannot_hold_is_refused_by_a_write_and_never_lost_late
     def disk(free: int) -> SimpleNamespace:
         return SimpleNamespace(f_bfree=free // 4096, f_bavail=free // 4096, f_frsize=4096)
 
-    writer, data, refused = Writer(), line * 100, None
+    writer, data, refused = FakeWriter(), line * 100, None
     while refused is None:
         try:
             if take(world.accumulator(), data, writer) < len(data):
-                await world.accumulator().make_room(Writer())
+                await world.accumulator().wait_for_space(FakeWriter())
         except OSError as error:
             refused = error.errno
     await world.accumulator().drain()
@@ -567,13 +579,13 @@ async def test_what_a_disk_cannot_hold_is_refused_by_a_write_and_never_lost_late
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("read-only log", errno.EROFS), ("read-only mount", errno.EROFS), ("fenced", errno.EIO), ("end", errno.ESHUTDOWN)],
+    [("read-only log", errno.EROFS), ("read-only mount", errno.EROFS), ("failed", errno.EIO), ("end", errno.ESHUTDOWN)],
 )
-async def test_what_can_take_nothing_says_so_at_once(appends, name: str, code: int) -> None:
+async def test_a_target_that_takes_no_records_fails_at_once(appends: MakeAppends, name: str, code: int) -> None:
     world = appends(read_only=name == "read-only mount")
     accumulator = world.accumulator()
     world.log().read_only = name == "read-only log"
-    world.log().fenced = OSError(errno.EIO, "disk") if name == "fenced" else None
+    world.log().failure = OSError(errno.EIO, "disk") if name == "failed" else None
     if name == "end":
         world.accumulators.stop()
     with pytest.raises(OSError) as caught:
@@ -581,20 +593,21 @@ async def test_what_can_take_nothing_says_so_at_once(appends, name: str, code: i
     assert caught.value.errno == code
 
 
-async def test_a_compacted_log_takes_no_record_without_a_key(appends) -> None:
+async def test_a_compacted_log_takes_no_record_without_a_key(appends: MakeAppends) -> None:
     world = appends(topic={"cleanup.policy": "compact"})
-    for without_key in (
+    without_keys: tuple[Callable[[], object], ...] = (
         lambda: take(world.accumulator(), b"line\n"),
-        lambda: world.accumulator().append(None, b"value", (), NOW, Writer()),
-    ):
+        lambda: world.accumulator().append(None, b"value", (), NOW, FakeWriter()),
+    )
+    for without_key in without_keys:
         with pytest.raises(OSError) as caught:
             without_key()
         assert caught.value.errno == errno.EINVAL
-    assert world.accumulator().append(b"key", b"value", (), NOW, Writer())
+    assert world.accumulator().append(b"key", b"value", (), NOW, FakeWriter())
 
 
 async def test_a_writer_that_waits_for_memory_is_sent_away_at_the_end_of_the_mount(
-    appends, nursery: trio.Nursery
+    appends: MakeAppends, nursery: trio.Nursery
 ) -> None:
     world = appends(batch_bytes=KIB, buffer_bytes=2 * KIB)
     world.threads.hold()
@@ -603,7 +616,7 @@ async def test_a_writer_that_waits_for_memory_is_sent_away_at_the_end_of_the_mou
 
     async def wait() -> None:
         try:
-            await world.accumulator(5).make_room(Writer())
+            await world.accumulator(5).wait_for_space(FakeWriter())
         except OSError as error:
             codes.append(error.errno)
 
@@ -617,14 +630,14 @@ async def test_a_writer_that_waits_for_memory_is_sent_away_at_the_end_of_the_mou
 # --- onto the disk ---------------------------------------------------------------------------------------------------
 
 
-async def test_sync_returns_when_everything_taken_is_on_disk(appends) -> None:
+async def test_sync_returns_when_everything_taken_is_on_disk(appends: MakeAppends) -> None:
     world = appends(flush_ms=None)
     take(world.accumulator(), b"one\ntwo\n")
     await world.accumulator().sync()
     assert (world.log().synced, world.log().flushes) == (2, 1)
 
 
-async def test_sync_of_what_is_on_disk_already_costs_nothing(appends) -> None:
+async def test_sync_of_what_is_on_disk_already_costs_nothing(appends: MakeAppends) -> None:
     world = appends(flush_ms=None)
     take(world.accumulator(), b"one\n")
     await world.accumulator().sync()
@@ -632,7 +645,7 @@ async def test_sync_of_what_is_on_disk_already_costs_nothing(appends) -> None:
     assert world.log().flushes == 1
 
 
-async def test_any_number_of_callers_share_two_syncs(appends, nursery: trio.Nursery) -> None:
+async def test_any_number_of_callers_share_two_syncs(appends: MakeAppends, nursery: trio.Nursery) -> None:
     world = appends(flush_ms=None)
     take(world.accumulator(), b"first\n")
     await world.accumulator().drain()
@@ -664,7 +677,7 @@ async def test_any_number_of_callers_share_two_syncs(appends, nursery: trio.Nurs
     ],
 )
 async def test_records_are_on_disk_after_flush_ms(
-    appends, autojump_clock: MockClock, options, topic, due_s: float
+    appends: MakeAppends, autojump_clock: MockClock, options: dict[str, int | None], topic: dict[str, str], due_s: float
 ) -> None:
     world = appends(topic=topic, linger_ms=0, **options)
     take(world.accumulator(), b"one\n")
@@ -675,7 +688,9 @@ async def test_records_are_on_disk_after_flush_ms(
     assert world.log().synced == 1
 
 
-async def test_every_record_is_on_disk_within_flush_ms_however_they_come(appends, autojump_clock: MockClock) -> None:
+async def test_every_record_is_on_disk_within_flush_ms_however_they_come(
+    appends: MakeAppends, autojump_clock: MockClock
+) -> None:
     world = appends(linger_ms=0, flush_ms=100)
     for number in range(50):
         take(world.accumulator(), b"line\n")
@@ -685,14 +700,16 @@ async def test_every_record_is_on_disk_within_flush_ms_however_they_come(appends
     assert world.log().synced == 50 and world.log().flushes <= 20
 
 
-async def test_nothing_is_synced_unasked_when_both_limits_are_off(appends, autojump_clock: MockClock) -> None:
+async def test_nothing_is_synced_unasked_when_both_limits_are_off(
+    appends: MakeAppends, autojump_clock: MockClock
+) -> None:
     world = appends(flush_ms=None)
     take(world.accumulator(), b"one\n")
     await trio.sleep(10_000)
     assert (world.log().values, world.log().flushes) == ([b"one"], 0)
 
 
-async def test_with_flush_ms_0_the_last_close_returns_when_it_is_on_disk(appends) -> None:
+async def test_with_flush_ms_0_the_last_close_returns_when_it_is_on_disk(appends: MakeAppends) -> None:
     world = appends(flush_ms=0)
     for number in range(3):
         take(world.accumulator(), b"line\n")
@@ -701,7 +718,7 @@ async def test_with_flush_ms_0_the_last_close_returns_when_it_is_on_disk(appends
 
 
 @pytest.mark.parametrize("where", ["mount", "topic"])
-async def test_records_are_on_disk_after_flush_messages(appends, where: str) -> None:
+async def test_records_are_on_disk_after_flush_messages(appends: MakeAppends, where: str) -> None:
     options = {"flush_messages": 10} if where == "mount" else {"topic": {"flush.messages": "10"}}
     world = appends(linger_ms=0, flush_ms=None, **options)
     take(world.accumulator(), b"line\n" * 9)
@@ -713,9 +730,9 @@ async def test_records_are_on_disk_after_flush_messages(appends, where: str) -> 
 
 
 @pytest.mark.expect_log("sync failed")
-async def test_a_sync_that_fails_is_told_to_all_whose_records_it_should_have_saved(appends) -> None:
+async def test_a_failed_sync_fails_every_writer_with_records_in_it(appends: MakeAppends) -> None:
     world = appends(flush_ms=None)
-    saved, lost, innocent = Writer(), Writer(), Writer()
+    saved, lost, innocent = FakeWriter(), FakeWriter(), FakeWriter()
     take(world.accumulator(), b"saved\n", saved)
     await world.accumulator().sync()
     take(world.accumulator(), b"lost\n", lost)
@@ -726,8 +743,8 @@ async def test_a_sync_that_fails_is_told_to_all_whose_records_it_should_have_sav
     assert (caught.value.errno, saved.code, lost.code, innocent.code) == (errno.EIO, None, errno.EIO, None)
 
 
-async def test_a_partition_that_is_deleted_before_its_sync_is_stale_and_no_failure(appends) -> None:
-    world, writer = appends(flush_ms=None), Writer()
+async def test_a_partition_that_is_deleted_before_its_sync_is_stale_and_no_failure(appends: MakeAppends) -> None:
+    world, writer = appends(flush_ms=None), FakeWriter()
     take(world.accumulator(), b"of a deleted partition\n", writer)
     await world.accumulator().drain()
     world.log().flush_failure = UnknownPartition("the partition was deleted")
@@ -739,8 +756,8 @@ async def test_a_partition_that_is_deleted_before_its_sync_is_stale_and_no_failu
     assert world.accumulators.context.counters.sync_failures == 0 and not accumulator.is_dirty
 
 
-async def test_a_sync_that_finds_no_descriptor_is_made_again_and_loses_nothing(appends) -> None:
-    world, writer = appends(flush_ms=None), Writer()
+async def test_a_sync_that_finds_no_descriptor_is_made_again_and_loses_nothing(appends: MakeAppends) -> None:
+    world, writer = appends(flush_ms=None), FakeWriter()
     take(world.accumulator(), b"line\n", writer)
     world.log().flush_failure = OSError(errno.EMFILE, "too many open files")
     with pytest.raises(OSError) as caught:
@@ -753,7 +770,7 @@ async def test_a_sync_that_finds_no_descriptor_is_made_again_and_loses_nothing(a
 
 
 @pytest.mark.expect_log("sync failed")
-async def test_after_a_failed_sync_nothing_is_acknowledged_any_more(appends) -> None:
+async def test_after_a_failed_sync_nothing_is_acknowledged_any_more(appends: MakeAppends) -> None:
     world = appends(flush_ms=None)
     take(world.accumulator(), b"lost\n")
     world.log().flush_failure = OSError(errno.EIO, "disk")
@@ -768,9 +785,11 @@ async def test_after_a_failed_sync_nothing_is_acknowledged_any_more(appends) -> 
 
 
 @pytest.mark.expect_log("sync failed")
-async def test_a_sync_that_nobody_waits_for_fails_loudly_too(appends, autojump_clock: MockClock) -> None:
+async def test_a_failed_sync_without_a_waiting_writer_is_logged(
+    appends: MakeAppends, autojump_clock: MockClock
+) -> None:
     world = appends()
-    writer = Writer()
+    writer = FakeWriter()
     take(world.accumulator(), b"lost\n", writer)
     world.log().flush_failure = OSError(errno.EIO, "disk")
     await trio.sleep(2)
@@ -778,16 +797,16 @@ async def test_a_sync_that_nobody_waits_for_fails_loudly_too(appends, autojump_c
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_with_flush_ms_0_a_failed_sync_fails_the_batch(appends) -> None:
+async def test_with_flush_ms_0_a_failed_sync_fails_the_batch(appends: MakeAppends) -> None:
     world = appends(flush_ms=0)
-    writer = Writer(wants_offsets=True)
+    writer = FakeWriter(wants_offsets=True)
     take(world.accumulator(), b"lost\n", writer)
     world.log().flush_failure = OSError(errno.EIO, "disk")
     await world.accumulator().drain()
-    assert (writer.code, writer.told) == (errno.EIO, [])
+    assert (writer.code, writer.acknowledgments) == (errno.EIO, [])
 
 
-async def test_close_has_everything_on_disk(appends) -> None:
+async def test_close_has_everything_on_disk(appends: MakeAppends) -> None:
     world = appends(flush_ms=None, linger_ms=60_000)
     for number in range(20):
         take(world.accumulator(number), b"line\n")
@@ -796,7 +815,7 @@ async def test_close_has_everything_on_disk(appends) -> None:
 
 
 @pytest.mark.expect_log("sync failed")
-async def test_close_names_the_partitions_that_are_not_on_disk(appends) -> None:
+async def test_close_names_the_partitions_that_are_not_on_disk(appends: MakeAppends) -> None:
     world = appends(flush_ms=None)
     for number in range(3):
         take(world.accumulator(number), b"line\n")
@@ -806,7 +825,7 @@ async def test_close_names_the_partitions_that_are_not_on_disk(appends) -> None:
     assert (world.log(0).synced, world.log(2).synced) == (1, 1)
 
 
-async def test_close_does_not_lose_what_a_thread_is_just_writing(appends, nursery: trio.Nursery) -> None:
+async def test_close_does_not_lose_what_a_thread_is_just_writing(appends: MakeAppends, nursery: trio.Nursery) -> None:
     world = appends(flush_ms=None)
     take(world.accumulator(), b"line\n")
     world.threads.hold()
@@ -820,7 +839,7 @@ async def test_close_does_not_lose_what_a_thread_is_just_writing(appends, nurser
     assert world.log().synced == 1
 
 
-async def test_what_is_left_counts_down_as_it_comes_to_the_disk(appends) -> None:
+async def test_what_is_left_counts_down_as_it_comes_to_the_disk(appends: MakeAppends) -> None:
     world = appends(flush_ms=None, linger_ms=60_000)
     assert world.accumulators.unsynced() == Unsynced()
     for number in range(2):
@@ -836,7 +855,7 @@ async def test_what_is_left_counts_down_as_it_comes_to_the_disk(appends) -> None
 
 
 @pytest.mark.expect_log("sync failed")
-async def test_nothing_is_left_of_what_is_lost(appends) -> None:
+async def test_nothing_is_left_of_what_is_lost(appends: MakeAppends) -> None:
     world = appends(flush_ms=None)
     take(world.accumulator(), b"line\n")
     world.log().flush_failure = OSError(errno.EIO, "disk")

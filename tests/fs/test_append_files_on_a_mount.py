@@ -78,8 +78,10 @@ def test_the_wrong_line_is_named_and_what_came_before_it_is_kept(orders: Path, t
     done = sh("cat $DATA > append.ndjson", orders, tmp_path / "lines")
     assert done.returncode == 1 and "Invalid argument" in done.stderr
     assert (orders / "values").read_text() == "a\nb\n"
-    told = f"{orders.name}/append.ndjson: line 3, byte 10: a value is a string or null; to take other JSON as its text"
-    assert told in (orders.parent / ".offsetfs/errors").read_text()
+    reported = (
+        f"{orders.name}/append.ndjson: line 3, byte 10: a value is a string or null; to take other JSON as its text"
+    )
+    assert reported in (orders.parent / ".offsetfs/errors").read_text()
 
 
 def test_after_a_wrong_line_the_next_one_is_taken(orders: Path) -> None:
@@ -107,7 +109,7 @@ def test_an_unfinished_line_of_json_is_a_record_when_the_file_is_closed(orders: 
     assert (orders / "values").read_text() == "a\nb\n"
 
 
-def test_a_broken_end_is_told(mount: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_unfinished_line_of_json_is_logged(mount: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     mounted = mount(tmp_path / "log", "create", faulty=True)
     (mounted.path / "orders-0").mkdir()
@@ -209,7 +211,7 @@ def test_fsync_ends_a_record_and_has_it_on_disk(orders: Path) -> None:
     assert (orders / "next").read_text() == "2\n"
 
 
-def test_a_raw_record_is_told_where_it_is(orders: Path) -> None:
+def test_the_offset_of_a_raw_record_is_returned(orders: Path) -> None:
     fd = os.open(orders / "append.raw", os.O_RDWR)
     os.write(fd, b"one")
     assert os.read(fd, 100) == b""

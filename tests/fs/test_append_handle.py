@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trio
-from fake_appends import appends_in
+from fake_appends import Appends, MakeAppends, appends_in
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from offsetfs.fs.appends.buffers import UnfinishedBytes
 from offsetfs.fs.appends.closing import RELEASE_S, Closing
-from offsetfs.fs.appends.framing import JsonLines, Lines, Whole, line_bytes_max
+from offsetfs.fs.appends.framing import AppendTarget, Framing, JsonLines, Lines, Whole
 from offsetfs.fs.appends.handles import RANGES_MAX, AppendHandle
 from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch import HEADER_SIZE
-from offsetfs.storage.records.batch_builder import BatchBuilder, record_size
+from offsetfs.storage.records.format.batch import HEADER_SIZE
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, record_size, value_bytes_max
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeAppends]:
     async with appends_in(nursery, tmp_path, monkeypatch) as make:
         yield make
 
@@ -34,7 +36,7 @@ async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.Mon
 KIB = 1 << 10
 
 
-def opened(world, flags: int = os.O_WRONLY, number: int = 0) -> AppendHandle:
+def opened(world: Appends, flags: int = os.O_WRONLY, number: int = 0) -> AppendHandle:
     return AppendHandle(world.accumulator(number), flags)
 
 
@@ -45,7 +47,7 @@ async def write(handle: AppendHandle, *pieces: bytes) -> None:
             piece = piece[await handle.write(piece) :]
 
 
-async def code_of(call) -> int | None:
+async def code_of(call: Awaitable[object]) -> int | None:
     """Return the errno that the call ends with, None when it succeeds."""
     try:
         await call
@@ -75,7 +77,7 @@ async def code_of(call) -> int | None:
         pytest.param([b""], [], id="nothing"),
     ],
 )
-async def test_each_line_is_a_record(appends, pieces: list[bytes], records: list[bytes]) -> None:
+async def test_each_line_is_a_record(appends: MakeAppends, pieces: list[bytes], records: list[bytes]) -> None:
     world = appends()
     handle = opened(world)
     for piece in pieces:
@@ -84,7 +86,7 @@ async def test_each_line_is_a_record(appends, pieces: list[bytes], records: list
     assert world.log().values == records
 
 
-async def test_an_unfinished_line_becomes_a_record_with_the_last_close(appends) -> None:
+async def test_an_unfinished_line_becomes_a_record_with_the_last_close(appends: MakeAppends) -> None:
     world = appends()
     handle = opened(world)
     await write(handle, b"one\ntw", b"o")
@@ -95,18 +97,18 @@ async def test_an_unfinished_line_becomes_a_record_with_the_last_close(appends) 
     assert world.log().values == [b"one", b"two"]
 
 
-async def test_two_writers_do_not_tear_each_others_lines(appends) -> None:
+async def test_two_writers_do_not_tear_each_others_lines(appends: MakeAppends) -> None:
     world = appends()
     first, second = opened(world), opened(world)
     await write(first, b"fir")
-    await write(second, b"sec")
+    await write(second, b"se")
     await write(first, b"st\n")
-    await write(second, b"ond\n")
+    await write(second, b"cond\n")
     await first.flush()
     assert world.log().values == [b"first", b"second"]
 
 
-async def test_a_long_line_may_come_byte_by_byte(appends) -> None:
+async def test_a_long_line_may_come_byte_by_byte(appends: MakeAppends) -> None:
     world = appends()
     handle = opened(world)
     for _ in range(20_000):
@@ -124,7 +126,7 @@ def test_where_writes_are_cut_means_nothing(lines: list[bytes], cuts: list[int])
     accumulator = Collector()
 
     async def run() -> None:
-        handle = AppendHandle(accumulator, os.O_WRONLY)
+        handle = AppendHandle(cast(AppendTarget, accumulator), os.O_WRONLY)
         await write(handle, *pieces)
         await handle.release()
 
@@ -141,7 +143,7 @@ class Collector:
     closing = Closing()
     partitions = frozenset({TopicPartition("orders", 0)})
 
-    def check(self, size, *, has_key):
+    def check(self, size: int, *, has_key: bool) -> None:
         """Whatever it is, it may be taken."""
 
     def __init__(self) -> None:
@@ -165,19 +167,19 @@ class Collector:
 # --- a record that is too large --------------------------------------------------------------------------------------
 
 LIMIT = {"max.message.bytes": "1000"}
-LONGEST = line_bytes_max(1000)
+LONGEST = value_bytes_max(1000)
 
 
 @pytest.mark.parametrize("batch_bytes", [62, 68, 69, 100, 130, 1000, 8300, 1 << 20, (1 << 20) + 12])
 def test_the_longest_line_just_fits_its_batch(batch_bytes: int) -> None:
-    longest = line_bytes_max(batch_bytes)
+    longest = value_bytes_max(batch_bytes)
     fits = longest >= 0 and HEADER_SIZE + record_size(None, b"x" * longest) <= batch_bytes
     assert fits or longest == -1
     assert HEADER_SIZE + record_size(None, b"x" * (longest + 1)) > batch_bytes
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 7], ids=["in one write", "in two", "in seven"])
-async def test_a_line_of_just_max_message_bytes_is_taken(appends, pieces: int) -> None:
+async def test_a_line_of_just_max_message_bytes_is_taken(appends: MakeAppends, pieces: int) -> None:
     world = appends(topic=LIMIT)
     handle = opened(world)
     line = b"x" * LONGEST + b"\n"
@@ -205,7 +207,7 @@ TOO_LONG = b"x" * (LONGEST + 1)
     ],
 )
 async def test_a_line_above_max_message_bytes_is_refused(
-    appends, pieces: list[bytes], answers: list[int | str], records: list[bytes]
+    appends: MakeAppends, pieces: list[bytes], answers: list[int | str], records: list[bytes]
 ) -> None:
     world = appends(topic=LIMIT)
     handle = opened(world)
@@ -220,7 +222,7 @@ async def test_a_line_above_max_message_bytes_is_refused(
     assert world.log().values == records
 
 
-async def test_another_handle_is_not_touched_by_a_refusal(appends) -> None:
+async def test_another_handle_is_not_touched_by_a_refusal(appends: MakeAppends) -> None:
     world = appends(topic=LIMIT)
     refused, other = opened(world), opened(world)
     assert await code_of(refused.write(TOO_LONG)) == errno.EMSGSIZE
@@ -234,7 +236,7 @@ def lines(count: int) -> bytes:
     return b"".join(b"%099d\n" % number for number in range(count))
 
 
-async def test_a_write_waits_for_room(appends, nursery: trio.Nursery) -> None:
+async def test_a_write_waits_for_room(appends: MakeAppends, nursery: trio.Nursery) -> None:
     world = appends(batch_bytes=KIB)
     handle = opened(world)
     world.threads.hold()
@@ -252,7 +254,7 @@ async def test_a_write_waits_for_room(appends, nursery: trio.Nursery) -> None:
     assert taken == [10_000] and len(world.log().values) == 100
 
 
-async def test_without_room_a_nonblocking_write_takes_what_it_can_and_then_nothing(appends) -> None:
+async def test_without_room_a_nonblocking_write_takes_what_it_can_and_then_nothing(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     handle = opened(world, os.O_WRONLY | os.O_NONBLOCK)
     world.threads.hold()
@@ -265,7 +267,7 @@ async def test_without_room_a_nonblocking_write_takes_what_it_can_and_then_nothi
     assert world.log().values == lines(100).splitlines()
 
 
-async def test_a_carried_line_that_finds_no_room_is_completed_by_the_same_bytes_later(appends) -> None:
+async def test_a_carried_line_that_finds_no_room_is_completed_by_the_same_bytes_later(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     handle = opened(world, os.O_WRONLY | os.O_NONBLOCK)
     world.threads.hold()
@@ -289,7 +291,7 @@ async def write_nonblocking(handle: AppendHandle, data: bytes) -> None:
 
 
 async def test_a_write_answers_before_the_kernel_loses_patience(
-    appends, nursery: trio.Nursery, autojump_clock: MockClock
+    appends: MakeAppends, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     world = appends(batch_bytes=KIB, request_timeout_s=20.0)
     handle = opened(world)
@@ -300,7 +302,9 @@ async def test_a_write_answers_before_the_kernel_loses_patience(
     assert autojump_clock.current_time() == 20.0
 
 
-async def test_an_unfinished_line_waits_for_room_even_when_the_handle_does_not(appends, nursery: trio.Nursery) -> None:
+async def test_an_unfinished_line_waits_for_room_even_when_the_handle_does_not(
+    appends: MakeAppends, nursery: trio.Nursery
+) -> None:
     world = appends(batch_bytes=KIB)
     handle = opened(world, os.O_WRONLY | os.O_NONBLOCK)
     world.threads.hold()
@@ -314,7 +318,7 @@ async def test_an_unfinished_line_waits_for_room_even_when_the_handle_does_not(a
     assert world.log().values == [*lines(100)[:taken].splitlines(), b"late"]
 
 
-async def test_unfinished_lines_of_all_handles_together_are_bounded(appends) -> None:
+async def test_unfinished_lines_of_all_handles_together_are_bounded(appends: MakeAppends) -> None:
     world = appends()
     handles = [opened(world) for _ in range(40)]
     unfinished = b"x" * 1_040_000
@@ -349,7 +353,7 @@ FRAMINGS = pytest.mark.parametrize(
 @FRAMINGS
 @pytest.mark.parametrize("linger_ms", [0, 5])
 async def test_files_closed_one_after_the_other_have_their_records_in_that_order(
-    appends, nursery: trio.Nursery, framing, text: bytes, linger_ms: int
+    appends: MakeAppends, nursery: trio.Nursery, framing: type[Framing], text: bytes, linger_ms: int
 ) -> None:
     world = appends(linger_ms=linger_ms, batch_bytes=KIB)
     world.threads.hold()
@@ -365,7 +369,7 @@ async def test_files_closed_one_after_the_other_have_their_records_in_that_order
 
 @FRAMINGS
 async def test_files_of_a_topic_closed_one_after_the_other_keep_their_order_in_each_partition(
-    appends, nursery: trio.Nursery, framing, text: bytes
+    appends: MakeAppends, nursery: trio.Nursery, framing: type[Framing], text: bytes
 ) -> None:
     world = appends(linger_ms=0, batch_bytes=KIB)
     accumulators, sticky = [world.accumulator(number) for number in range(3)], Sticky()
@@ -382,7 +386,7 @@ async def test_files_of_a_topic_closed_one_after_the_other_keep_their_order_in_e
 
 
 async def test_a_line_does_not_overtake_the_unfinished_record_of_a_file_closed_before(
-    appends, nursery: trio.Nursery
+    appends: MakeAppends, nursery: trio.Nursery
 ) -> None:
     world = appends(linger_ms=0, batch_bytes=KIB)
     world.threads.hold()
@@ -409,7 +413,7 @@ async def test_a_line_does_not_overtake_the_unfinished_record_of_a_file_closed_b
 
 
 async def test_writers_that_wait_for_room_are_served_in_the_order_in_which_they_came(
-    appends, nursery: trio.Nursery
+    appends: MakeAppends, nursery: trio.Nursery
 ) -> None:
     world = appends(linger_ms=0, batch_bytes=KIB)
     world.threads.hold()
@@ -422,7 +426,9 @@ async def test_writers_that_wait_for_room_are_served_in_the_order_in_which_they_
     assert world.log().values == [b"%d" % number for number in range(40)]
 
 
-async def test_a_sync_covers_the_unfinished_records_of_files_closed_before(appends, nursery: trio.Nursery) -> None:
+async def test_a_sync_covers_the_unfinished_records_of_files_closed_before(
+    appends: MakeAppends, nursery: trio.Nursery
+) -> None:
     world = appends(linger_ms=0, batch_bytes=KIB)
     world.threads.hold()
     for number in range(9):
@@ -437,7 +443,7 @@ async def test_a_sync_covers_the_unfinished_records_of_files_closed_before(appen
 
 
 async def test_a_file_closed_before_the_end_of_the_mount_has_its_record_although_it_waited_for_room(
-    appends, nursery: trio.Nursery
+    appends: MakeAppends, nursery: trio.Nursery
 ) -> None:
     world = appends(linger_ms=0, batch_bytes=KIB)
     world.threads.hold()
@@ -452,7 +458,7 @@ async def test_a_file_closed_before_the_end_of_the_mount_has_its_record_although
     assert world.log().values == [b"%d" % number for number in range(9)]
 
 
-async def test_a_file_that_is_released_twice_has_its_record_once(appends, nursery: trio.Nursery) -> None:
+async def test_a_file_that_is_released_twice_has_its_record_once(appends: MakeAppends, nursery: trio.Nursery) -> None:
     world = appends(linger_ms=0, batch_bytes=KIB)
     world.threads.hold()
     for number in range(9):
@@ -468,7 +474,7 @@ async def test_a_file_that_is_released_twice_has_its_record_once(appends, nurser
 
 
 async def test_what_is_written_while_fsync_ends_a_raw_record_begins_the_next_one(
-    appends, nursery: trio.Nursery
+    appends: MakeAppends, nursery: trio.Nursery
 ) -> None:
     world = appends(linger_ms=0, batch_bytes=KIB)
     world.threads.hold()
@@ -486,14 +492,14 @@ async def test_what_is_written_while_fsync_ends_a_raw_record_begins_the_next_one
     assert world.accumulators.unfinished.bytes == 0
 
 
-async def raw(world, data: bytes) -> AppendHandle:
+async def raw(world: Appends, data: bytes) -> AppendHandle:
     handle = AppendHandle(world.accumulator(), os.O_WRONLY, Whole())
     await write(handle, data)
     return handle
 
 
 async def test_an_open_waits_for_the_release_of_a_file_that_may_be_closed(
-    appends, nursery: trio.Nursery, autojump_clock: MockClock
+    appends: MakeAppends, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     world = appends()
     handle, partitions = opened(world), world.accumulator().partitions
@@ -516,7 +522,7 @@ async def test_an_open_waits_for_the_release_of_a_file_that_may_be_closed(
 
 
 async def test_a_file_that_stays_open_with_an_unfinished_line_delays_one_open(
-    appends, autojump_clock: MockClock
+    appends: MakeAppends, autojump_clock: MockClock
 ) -> None:
     world = appends()
     handle, partitions = opened(world), world.accumulator().partitions
@@ -535,7 +541,7 @@ async def test_a_file_that_stays_open_with_an_unfinished_line_delays_one_open(
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_after_a_lost_batch_every_call_on_the_handle_says_so(appends) -> None:
+async def test_after_a_lost_batch_every_call_on_the_handle_says_so(appends: MakeAppends) -> None:
     world = appends()
     handle, other = opened(world), opened(world, number=1)
     await write(handle, b"lost\n")
@@ -550,7 +556,7 @@ async def test_after_a_lost_batch_every_call_on_the_handle_says_so(appends) -> N
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_a_new_handle_begins_afresh(appends) -> None:
+async def test_a_new_handle_begins_afresh(appends: MakeAppends) -> None:
     world = appends()
     handle = opened(world)
     await write(handle, b"lost\n")
@@ -564,7 +570,7 @@ async def test_a_new_handle_begins_afresh(appends) -> None:
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_an_unfinished_line_does_not_follow_a_lost_batch(appends) -> None:
+async def test_an_unfinished_line_does_not_follow_a_lost_batch(appends: MakeAppends) -> None:
     world = appends()
     handle = opened(world)
     await write(handle, b"lost\nunfinished")
@@ -575,7 +581,7 @@ async def test_an_unfinished_line_does_not_follow_a_lost_batch(appends) -> None:
     assert world.log().values == []
 
 
-async def test_a_full_disk_is_told_by_write(appends, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_is_reported_by_write(appends: MakeAppends, monkeypatch: pytest.MonkeyPatch) -> None:
     world = appends()
     handle = opened(world)
 
@@ -589,7 +595,7 @@ async def test_a_full_disk_is_told_by_write(appends, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.expect_log("sync failed")
-async def test_a_failed_sync_is_told_by_every_call(appends) -> None:
+async def test_a_failed_sync_is_reported_by_every_call(appends: MakeAppends) -> None:
     world = appends()
     handle = opened(world)
     await write(handle, b"line\n")
@@ -599,7 +605,7 @@ async def test_a_failed_sync_is_told_by_every_call(appends) -> None:
 
 
 @pytest.mark.expect_log("an unfinished line of 3 bytes is lost: .*shutdown")
-async def test_an_unfinished_line_at_the_end_of_the_mount_is_dropped_and_logged(appends) -> None:
+async def test_an_unfinished_line_at_the_end_of_the_mount_is_dropped_and_logged(appends: MakeAppends) -> None:
     world = appends()
     handle = opened(world)
     await write(handle, b"whole\nhal")
@@ -608,7 +614,7 @@ async def test_an_unfinished_line_at_the_end_of_the_mount_is_dropped_and_logged(
     assert world.log().values == [b"whole"]
 
 
-async def test_after_umount_unfinished_lines_are_records(appends) -> None:
+async def test_after_umount_unfinished_lines_are_records(appends: MakeAppends) -> None:
     world = appends()
     for number in range(3):
         await write(opened(world, number=number), b"unfinished")
@@ -619,7 +625,7 @@ async def test_after_umount_unfinished_lines_are_records(appends) -> None:
 # --- durability ------------------------------------------------------------------------------------------------------
 
 
-async def test_flush_has_the_complete_lines_in_the_file(appends) -> None:
+async def test_flush_has_the_complete_lines_in_the_file(appends: MakeAppends) -> None:
     world = appends(linger_ms=60_000)
     handle = opened(world)
     await write(handle, b"one\n")
@@ -628,7 +634,7 @@ async def test_flush_has_the_complete_lines_in_the_file(appends) -> None:
     assert (world.log().values, world.log().synced) == ([b"one"], 0)
 
 
-async def test_flush_of_a_handle_that_wrote_nothing_leaves_the_batch_of_others_open(appends) -> None:
+async def test_flush_of_a_handle_that_wrote_nothing_leaves_the_batch_of_others_open(appends: MakeAppends) -> None:
     world = appends(linger_ms=60_000)
     writer, idle = opened(world), opened(world)
     await write(writer, b"one\n")
@@ -636,7 +642,7 @@ async def test_flush_of_a_handle_that_wrote_nothing_leaves_the_batch_of_others_o
     assert world.log().values == []
 
 
-async def test_fsync_has_them_on_disk(appends) -> None:
+async def test_fsync_has_them_on_disk(appends: MakeAppends) -> None:
     world = appends(linger_ms=60_000, flush_ms=None)
     handle = opened(world)
     await write(handle, b"one\n")
@@ -644,7 +650,7 @@ async def test_fsync_has_them_on_disk(appends) -> None:
     assert world.log().synced == 1
 
 
-async def test_fsync_covers_what_other_handles_wrote(appends) -> None:
+async def test_fsync_covers_what_other_handles_wrote(appends: MakeAppends) -> None:
     world = appends(linger_ms=60_000, flush_ms=None)
     await write(opened(world), b"one\n")
     await opened(world).fsync()
@@ -652,7 +658,7 @@ async def test_fsync_covers_what_other_handles_wrote(appends) -> None:
 
 
 @pytest.mark.parametrize(("flag", "synced"), [(os.O_SYNC, 1), (os.O_DSYNC, 1), (0, 0)], ids=["O_SYNC", "O_DSYNC", "0"])
-async def test_a_synchronous_write_returns_when_it_is_on_disk(appends, flag: int, synced: int) -> None:
+async def test_a_synchronous_write_returns_when_it_is_on_disk(appends: MakeAppends, flag: int, synced: int) -> None:
     world = appends(flush_ms=None)
     await opened(world, os.O_WRONLY | flag).write(b"one\n")
     assert world.log().synced == synced
@@ -661,7 +667,9 @@ async def test_a_synchronous_write_returns_when_it_is_on_disk(appends, flag: int
 # --- reading back ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_handle_open_for_both_tells_where_its_records_are(appends, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_handle_open_for_reading_and_writing_returns_the_offsets_of_its_records(
+    appends: MakeAppends, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = appends()
     monkeypatch.setattr("time.time_ns", lambda: 1_795_253_676_123_456_789)
     await write(opened(world), b"another's\n")
@@ -673,7 +681,7 @@ async def test_a_handle_open_for_both_tells_where_its_records_are(appends, monke
     assert await handle.read(0, 4096) == b"3 1795253676123\n"
 
 
-async def test_what_is_told_is_a_stream_that_may_be_read_in_any_pieces(appends) -> None:
+async def test_the_reported_offsets_are_a_stream_that_may_be_read_in_any_pieces(appends: MakeAppends) -> None:
     world = appends()
     handle = opened(world, os.O_RDWR)
     await write(handle, b"x\n" * 1000)
@@ -682,18 +690,18 @@ async def test_what_is_told_is_a_stream_that_may_be_read_in_any_pieces(appends) 
         piece = await handle.read(0, size)
         assert len(piece) <= size
         pieces.append(piece)
-    told = b"".join(pieces).decode().splitlines()
-    assert [int(line.split()[0]) for line in told] == list(range(1000))
+    reported = b"".join(pieces).decode().splitlines()
+    assert [int(line.split()[0]) for line in reported] == list(range(1000))
 
 
-async def test_a_handle_that_only_writes_or_only_reads_sees_the_end_of_the_file(appends) -> None:
+async def test_a_handle_that_only_writes_or_only_reads_sees_the_end_of_the_file(appends: MakeAppends) -> None:
     world = appends()
     writer, reader = opened(world), opened(world, os.O_RDONLY)
     await write(writer, b"one\n")
     assert (await writer.read(0, 100), await reader.read(0, 100)) == (b"", b"")
 
 
-async def test_what_nobody_reads_is_remembered_in_bounds(appends) -> None:
+async def test_unread_offsets_are_kept_within_bounds(appends: MakeAppends) -> None:
     world = appends()
     handle = opened(world, os.O_RDWR)
     for number in range(RANGES_MAX + 10):
@@ -702,7 +710,7 @@ async def test_what_nobody_reads_is_remembered_in_bounds(appends) -> None:
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_reading_after_a_lost_batch_says_so(appends) -> None:
+async def test_reading_after_a_lost_batch_fails(appends: MakeAppends) -> None:
     world = appends()
     handle = opened(world, os.O_RDWR)
     await write(handle, b"lost\n")

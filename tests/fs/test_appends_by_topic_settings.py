@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from left_mounts import unmount
 
-from offsetfs.storage.records.batch import read_batch
+from offsetfs.storage.records.format.batch import read_batch
 
 pytestmark = pytest.mark.mount
 
@@ -88,9 +88,9 @@ def test_the_brokers_time_is_stamped_where_the_topic_says_so(make: Callable[...,
     before = time.time_ns() // 1_000_000
     fd = os.open(mounted / "append.ndjson", os.O_RDWR)
     os.write(fd, b'{"value":"a","timestamp":5}\n{"value":"b","timestamp":7}\n')
-    told = [int(line.split()[1]) for line in os.read(fd, 100).splitlines()]
+    reported = [int(line.split()[1]) for line in os.read(fd, 100).splitlines()]
     os.close(fd)
     records = [json.loads(line) for line in (mounted / "records.ndjson").read_bytes().splitlines()]
     assert [record["timestamp_type"] for record in records] == ["LogAppendTime"] * 2
-    assert told == [record["timestamp"] for record in records]
-    assert before <= told[0] <= time.time_ns() // 1_000_000
+    assert reported == [record["timestamp"] for record in records]
+    assert before <= reported[0] <= time.time_ns() // 1_000_000

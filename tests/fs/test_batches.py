@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
-from fake_appends import appends_in
+from fake_appends import Appends, FakeWriter, appends_in
 from trio.testing import wait_all_tasks_blocked
 
 from offsetfs.fs.appends import batches
 from offsetfs.fs.appends.append_queue import COMPRESSED_QUEUED_MAX
 from offsetfs.fs.appends.batches import AHEAD_MAX, AppendBatch
 from offsetfs.fs.options import MountOptions
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.unit
 
@@ -25,19 +27,6 @@ LINE = 60_000
 """Two lines fill a batch."""
 
 
-class Writer:
-    def __init__(self) -> None:
-        self.wants_offsets = False
-        self.code: int | None = None
-
-    def failed(self, code: int) -> None:
-        self.code = self.code or code
-
-    def acknowledged(self, offset: int, count: int, timestamp: int) -> None: ...
-
-    async def release(self) -> None: ...
-
-
 class Sealing:
     """Threads that seal: each ends when the test says so."""
 
@@ -45,9 +34,10 @@ class Sealing:
         self.gates: dict[AppendBatch, trio.Event] = {}  # in the order in which they were queued
         self.is_over = False
 
-    async def in_thread(self, work, *, limiter):
+    async def in_thread(self, work: Callable[..., object], *, limiter: trio.CapacityLimiter) -> object:
         await trio.lowlevel.checkpoint()
-        gate = self.gates.get(getattr(work, "__self__", None))
+        batch = getattr(work, "__self__", None)
+        gate = self.gates.get(batch) if isinstance(batch, AppendBatch) else None
         if gate is not None and not self.is_over:
             with trio.move_on_after(10):  # so that a test that fails ends
                 await gate.wait()
@@ -59,14 +49,17 @@ class Sealing:
             await wait_all_tasks_blocked()
 
 
+World = tuple[Appends, Sealing]
+
+
 @pytest.fixture
-async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     async with appends_in(nursery, tmp_path, monkeypatch) as make:
         threads = Sealing()
         monkeypatch.setattr(batches, "in_thread", threads.in_thread)
         seal_ahead = AppendBatch.seal_ahead
 
-        def noted(batch: AppendBatch, *means) -> None:
+        def noted(batch: AppendBatch, *means: Any) -> None:
             threads.gates[batch] = trio.Event()
             seal_ahead(batch, *means)
 
@@ -78,12 +71,12 @@ async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.Mon
             gate.set()
 
 
-def take(world, writer: Writer, numbers: range) -> int:
+def take(world: Appends, writer: FakeWriter, numbers: range) -> int:
     data = b"".join(b"%0*d\n" % (LINE, number) for number in numbers)
     return world.accumulator().split(data, 0, len(data), NOW, writer) // (LINE + 1)
 
 
-def held(world) -> list[int]:
+def held(world: Appends) -> list[int]:
     return [int(value[-9:]) for value in world.log().values]
 
 
@@ -98,9 +91,9 @@ def test_some_wait_behind_those_that_are_compressed_and_leave_memory_to_other_pa
     assert 2 * AHEAD_MAX <= COMPRESSED_QUEUED_MAX <= options.buffer_bytes // options.batch_bytes // 2
 
 
-async def test_the_second_is_compressed_while_the_first_is_and_waits_for_its_turn(appends) -> None:
+async def test_the_second_is_compressed_while_the_first_is_and_waits_for_its_turn(appends: World) -> None:
     world, threads = appends
-    take(world, Writer(), range(4))
+    take(world, FakeWriter(), range(4))
     await wait_all_tasks_blocked()
     assert len(threads.gates) == 2
     await threads.end(1)
@@ -110,20 +103,20 @@ async def test_the_second_is_compressed_while_the_first_is_and_waits_for_its_tur
     assert held(world) == [0, 1, 2, 3] and len(world.log().batches) == 2
 
 
-async def test_a_partition_takes_what_is_compressed_and_one_batch_more(appends) -> None:
+async def test_a_partition_takes_what_is_compressed_and_one_batch_more(appends: World) -> None:
     world, threads = appends
-    assert take(world, Writer(), range(20)) == 6
+    assert take(world, FakeWriter(), range(20)) == 6
     await wait_all_tasks_blocked()
-    assert not world.accumulator().has_room
+    assert not world.accumulator().has_space
     await threads.end(1, 2)
-    assert not world.accumulator().has_room, "the first is still there"
+    assert not world.accumulator().has_space, "the first is still there"
     await threads.end(0)
-    assert world.accumulator().has_room and held(world) == [0, 1, 2, 3, 4, 5]
+    assert world.accumulator().has_space and held(world) == [0, 1, 2, 3, 4, 5]
 
 
-async def test_drain_waits_for_what_is_compressed(appends, nursery: trio.Nursery) -> None:
+async def test_drain_waits_for_what_is_compressed(appends: World, nursery: trio.Nursery) -> None:
     world, threads = appends
-    take(world, Writer(), range(4))
+    take(world, FakeWriter(), range(4))
     drained = trio.Event()
 
     async def drain() -> None:
@@ -140,9 +133,11 @@ async def test_drain_waits_for_what_is_compressed(appends, nursery: trio.Nursery
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_what_is_lost_while_a_thread_compresses_it_is_lent_to_nobody_before_that_has_ended(appends) -> None:
+async def test_the_buffer_of_a_lost_batch_is_reused_only_after_its_compression_has_ended(
+    appends: World,
+) -> None:
     world, threads = appends
-    writer, buffers = Writer(), world.accumulators.context.buffers
+    writer, buffers = FakeWriter(), world.accumulators.context.buffers
     take(world, writer, range(4))
     await wait_all_tasks_blocked()
     world.log().append_failure = OSError(errno.ENOSPC, "full")
@@ -152,7 +147,7 @@ async def test_what_is_lost_while_a_thread_compresses_it_is_lent_to_nobody_befor
     world.log().append_failure = None
     await threads.end(1)
     assert buffers.lent_bytes == 0
-    take(world, Writer(), range(4, 6))
+    take(world, FakeWriter(), range(4, 6))
     await wait_all_tasks_blocked()
     await threads.end(2)
     await world.accumulator().drain()
@@ -160,8 +155,8 @@ async def test_what_is_lost_while_a_thread_compresses_it_is_lent_to_nobody_befor
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_what_cannot_be_compressed_is_told_as_what_cannot_be_written(
-    appends, monkeypatch: pytest.MonkeyPatch
+async def test_a_failed_compression_is_reported_like_a_failed_write(
+    appends: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, threads = appends
 
@@ -169,7 +164,7 @@ async def test_what_cannot_be_compressed_is_told_as_what_cannot_be_written(
         raise OSError(errno.EIO, "compression failed")
 
     monkeypatch.setattr(BatchBuilder, "seal", seal)
-    writer = Writer()
+    writer = FakeWriter()
     take(world, writer, range(2))
     await wait_all_tasks_blocked()
     await threads.end(0)

@@ -15,7 +15,7 @@ import pytest
 
 from offsetfs.storage.checkpoint import CleanShutdown
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.records.batch import HEADER_SIZE, build, parse_header, seal_checksum, write_header
+from offsetfs.storage.records.format.batch import HEADER_SIZE, build, parse_header, seal_checksum, write_header
 
 pytestmark = [pytest.mark.mount, pytest.mark.damages]
 

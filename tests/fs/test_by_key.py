@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offsetfs.fs.attributes import Attributes
-from offsetfs.fs.encoded_names import decoded, encoded
-from offsetfs.fs.open_indexes import OPEN_MAX, OpenIndexes
+from offsetfs.fs.caches.mount_caches import RecordContent
+from offsetfs.fs.caches.open_indexes import OPEN_MAX, OpenIndexes
+from offsetfs.fs.files.by_key import KeyDirectory, LoggedKeyIndex
+from offsetfs.fs.naming.encoded_names import decoded, encoded
 from offsetfs.fs.options import own_cache_directory
-from offsetfs.fs.shared import Shown
-from offsetfs.fs.views.by_key import KeyDirectory, LoggedKeyIndex
 from offsetfs.storage.errors import WouldBlock
-from offsetfs.storage.records.batch import build, read_batch
+from offsetfs.storage.records.format.batch import build, read_batch
 from offsetfs.storage.views.key_index import KeyIndex, KeyLocation
 from offsetfs.storage.views.user_cache import sweep
 
@@ -52,11 +52,11 @@ class FakeRecords:
     def __init__(self, keys: dict[int, bytes]) -> None:
         self.keys = keys
 
-    async def find(self, offset: int) -> Shown | None:
+    async def find(self, offset: int) -> RecordContent | None:
         if offset not in self.keys:
             return None
         batch = read_batch(build([(self.keys[offset], b"value", (), 1000)], base_offset=offset))
-        return Shown(b"value", 0, batch.records()[0], batch.header, offset)
+        return RecordContent(b"value", 0, batch.records()[0], batch.header, offset)
 
 
 async def in_thread(work: Callable[[], Any]) -> Any:
@@ -65,18 +65,18 @@ async def in_thread(work: Callable[[], Any]) -> Any:
 
 async def look_up(index: FakeIndex, keys: dict[int, bytes]) -> int | None:
     """Return the inode's number of key `a`, None when it is not there."""
-    shared = SimpleNamespace(in_thread=in_thread, attributes=Attributes(0, 0, 0))
+    mount = SimpleNamespace(executor=SimpleNamespace(in_thread=in_thread), attributes=Attributes(0, 0, 0))
     partition = SimpleNamespace(
         name="users-0", path="/log/users-0", anchor=0, log=None, inode=lambda kind, number: number
     )
-    directory = KeyDirectory(cast(Any, shared), cast(Any, partition), cast(Any, FakeRecords(keys)), cast(Any, None))
+    directory = KeyDirectory(cast(Any, mount), cast(Any, partition), cast(Any, FakeRecords(keys)), cast(Any, None))
 
     async def complete() -> KeyIndex:
         return cast(KeyIndex, index)
 
     cast(Any, directory)._complete = complete
     entry = await directory.lookup(0, b"a")
-    return None if entry is None else cast(int, directory.files.looked_up.at(entry.st_ino).offset)
+    return None if entry is None else directory.files.lookups.at(entry.st_ino).offset
 
 
 PLAIN, OF_A_TRANSACTION, LATER = KeyLocation(3, False), KeyLocation(3, True), KeyLocation(5, False)
@@ -122,7 +122,7 @@ class _Index:
     is_gone = False
 
 
-def test_the_log_tells_of_an_index_that_takes_long_and_of_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slow_index_build_is_logged_and_a_fast_one_is_not(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     index = SimpleNamespace(scanned_bytes=300)
     partition = SimpleNamespace(log=SimpleNamespace(size_bytes=1000))
@@ -136,7 +136,7 @@ def test_the_log_tells_of_an_index_that_takes_long_and_of_no_other(caplog: pytes
     assert caplog.messages == [line, line, "users-0/by-key: the index is complete after 5 s"]
 
 
-def test_an_index_in_the_cache_that_nobody_used_for_a_month_is_removed(tmp_path: Path) -> None:
+def test_a_cached_index_unused_for_a_month_is_removed(tmp_path: Path) -> None:
     now_s = time.time()
     for name, days in (("old.sqlite", 31), ("old.seal", 40), ("new.sqlite", 29), ("now.sqlite", 0)):
         (tmp_path / name).touch()

@@ -16,13 +16,14 @@ import pytest
 from keyed_logs import Keyed, end_of_transaction, keyed
 from small_logs import record
 
-from offsetfs.fs.encoded_names import encoded
+from offsetfs.fs.naming.encoded_names import encoded
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.producers import ABORT
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
-from offsetfs.storage.records.partitioner import partition_of
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.records.format.partitioner import partition_of
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.mount
 
@@ -76,7 +77,7 @@ def test_every_key_has_one_name_and_its_file_is_the_latest_value(mount: Any, tmp
     keys = mount(made(tmp_path / "log", *old, *new)).path / "users-0" / "by-key"
     for key, name in NAMES.items():
         assert (keys / name).read_bytes() == b"new " + key, name
-    for name in ("nobody", "a%2fb", "%61nna", "100%", "%2", "...", "ann", "anna "):
+    for name in ("missing", "a%2fb", "%61nna", "100%", "%2", "...", "ann", "anna "):
         with pytest.raises(FileNotFoundError):
             os.stat(os.path.join(keys, name))
     with pytest.raises(OSError) as raised:
@@ -132,7 +133,7 @@ def test_a_file_is_the_record_with_its_time_size_and_attributes(mount: Any, tmp_
     assert raised.value.errno == errno.ENODATA
 
 
-def test_a_new_value_is_seen_at_once_and_who_has_the_old_one_open_reads_on(mount: Any, tmp_path: Path) -> None:
+def test_a_new_value_is_seen_at_once_and_open_readers_of_the_old_one_read_on(mount: Any, tmp_path: Path) -> None:
     partition = mount(made(tmp_path / "log", (b"a", b"0"))).path / "users-0"
     path = partition / "by-key" / "a"
     with open(path, "rb", buffering=0) as opened:
@@ -203,7 +204,7 @@ def test_the_index_is_kept_and_taken_up_by_the_next_mount(mount: Any, tmp_path: 
         assert mounted.unmount() == 0
         kept += [[(log / "users-0" / name).stat() for name in ("by-key.sqlite", "by-key.seal")]]
     first, second = ([(status.st_ino, status.st_mtime_ns) for status in files] for files in kept)
-    assert first == second, "what did not change is not written anew"
+    assert first == second, "what did not change is not written again"
     assert "by-key" not in offsetfs("verify", log)
 
 
@@ -241,7 +242,7 @@ def test_a_record_of_an_aborted_transaction_counts_only_where_it_is_shown(golden
 
 
 @pytest.mark.damages
-def test_damage_is_told_and_its_neighbours_are_found(mount: Any, tmp_path: Path) -> None:
+def test_damage_is_reported_and_the_records_around_it_are_found(mount: Any, tmp_path: Path) -> None:
     log = made(tmp_path / "log", (b"a", b"first"), (b"b", b"second"), (b"c", b"third"))
     path = log / "users-0" / "00000000000000000000.log"
     data = bytearray(path.read_bytes())
@@ -260,7 +261,7 @@ def test_compaction_changes_no_answer(mount: Any, tmp_path: Path) -> None:
     partition = directory.create_partition(USERS, {"cleanup.policy": "compact", "segment.bytes": "1000000"})
     for generation in range(3):
         data = build([(b"%d" % key, b"%d of %d" % (generation, key), (), 1000) for key in range(50)])
-        partition.append(SealedBatch(memoryview(data), 50, 1000, 1000, len(data)))
+        partition.append(SealedBatch(memoryview(data), 50, 1000, Timestamp(1000), len(data)))
         partition.roll()
     directory.close()
     for _ in range(2):
@@ -318,7 +319,7 @@ def test_a_key_with_json_behind_it_is_the_record_as_a_line_of_json(mount: Any, t
     line = (users / "by-key" / "a.json").read_text()
     assert line == (users / "1.json").read_text() and json.loads(line)["value"] == "new"
     assert json.loads((users / "by-key" / "x%2Fy.json").read_text())["key"] == "x/y"
-    for name in ("gone.json", "nobody.json", ".json"):
+    for name in ("gone.json", "missing.json", ".json"):
         assert not (users / "by-key" / name).exists(), name
     (users / "append.ndjson").write_text('{"key":"a","value":"newer"}\n')
     assert json.loads((users / "by-key" / "a.json").read_text())["value"] == "newer"
@@ -368,7 +369,7 @@ def test_a_topic_finds_a_key_in_the_partition_that_kafkas_partitioner_names(moun
     assert (keys / "anna").read_bytes() == b"here"
     assert os.stat(keys / "anna").st_ino == os.stat(root / f"users-{own}" / "by-key" / "anna").st_ino
     assert json.loads((keys / "anna.json").read_text())["partition"] == own
-    assert not (keys / "nobody").exists() and os.listdir(keys) == []
+    assert not (keys / "missing").exists() and os.listdir(keys) == []
     assert "by-key" not in os.listdir(keys.parent)
     (root / "topics" / "users" / "append.ndjson").write_text('{"key":"anna","value":"newer"}\n')
     assert (keys / "anna").read_bytes() == b"newer"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetfs.fs.batch_cache import BatchCache
-from offsetfs.fs.lru import Lru
-from offsetfs.storage.records.batch import Batch, build, read_batch
+from offsetfs.fs.caches.batch_cache import BatchCache
+from offsetfs.fs.caches.lru import Lru
+from offsetfs.storage.records.format.batch import Batch, build, read_batch
 
 pytestmark = pytest.mark.unit
 

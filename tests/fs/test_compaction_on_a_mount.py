@@ -1,4 +1,4 @@
-"""Compaction while people read and write: what goes is gone for all who look, and nobody has to wait for it."""
+"""Compaction beside readers and writers: removed records are gone for new readers, and nothing waits."""
 
 import errno
 import os
@@ -13,13 +13,13 @@ import pytest
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.mount
 
 Mount = Callable[..., Any]
 USERS, ORDERS = TopicPartition("users", 0), TopicPartition("orders", 0)
-DUTIES = "log.cleaner.backoff.ms=50"
+TASK_OPTIONS = "log.cleaner.backoff.ms=50"
 KEYS, ROUNDS = 20, 5
 """Five sealed segments; each holds every key once, so that only the last one stays."""
 
@@ -94,7 +94,7 @@ END = ROUNDS * KEYS
 
 
 def test_what_was_compacted_away_is_found_by_no_name_and_the_rest_is_unchanged(mount: Mount, log: Path) -> None:
-    mounted = mount(log, DUTIES)
+    mounted = mount(log, TASK_OPTIONS)
     partition = mounted.path / "users-0"
     for offset in (0, 42, LATEST):
         assert (partition / str(offset)).read_bytes() == value(offset)  # and the kernel knows them
@@ -103,8 +103,8 @@ def test_what_was_compacted_away_is_found_by_no_name_and_the_rest_is_unchanged(m
     assert soon(lambda: is_compacted(log))
     assert soon(lambda: not (partition / "42").exists(), 2)
     for name in ("0", f"{LATEST - 1:020d}"):
-        assert errno_of(lambda name=name: (partition / name).stat()) == "ENOENT"
-        assert errno_of(lambda name=name: (partition / name).read_bytes()) == "ENOENT"
+        assert errno_of((partition / name).stat) == "ENOENT"
+        assert errno_of((partition / name).read_bytes) == "ENOENT"
     assert (partition / str(LATEST)).read_bytes() == value(LATEST)
     assert (partition / str(LATEST)).stat().st_ino == kept.st_ino
     assert os.getxattr(partition / str(LATEST), "user.kafka.key") == b"key 0"
@@ -116,7 +116,7 @@ def test_what_was_compacted_away_is_found_by_no_name_and_the_rest_is_unchanged(m
 
 
 def test_readers_keep_what_they_opened_and_new_ones_see_the_new(mount: Mount, log: Path) -> None:
-    mounted = mount(log, DUTIES)
+    mounted = mount(log, TASK_OPTIONS)
     partition = mounted.path / "users-0"
     name = f"{0:020d}.log"
     segment = partition / "segments" / name
@@ -139,7 +139,7 @@ def test_readers_keep_what_they_opened_and_new_ones_see_the_new(mount: Mount, lo
 
 
 def test_tail_goes_on_over_a_compaction(mount: Mount, log: Path) -> None:
-    mounted = mount(log, f"{DUTIES},linger-ms=1")
+    mounted = mount(log, f"{TASK_OPTIONS},linger-ms=1")
     partition = mounted.path / "users-0"
     out = log.parent / "followed"
     with out.open("wb") as sink:
@@ -179,7 +179,7 @@ def test_a_compacted_topic_takes_no_lines_from_the_moment_it_is_one(mount: Mount
 
 # --- while it runs ---------------------------------------------------------------------------------------------------
 
-SLOW = f"{DUTIES},log.cleaner.io.max.bytes.per.second=200000,linger-ms=1"
+SLOW = f"{TASK_OPTIONS},log.cleaner.io.max.bytes.per.second=200000,linger-ms=1"
 """Slow enough for a compaction of 100 KB of log, read twice and written once, to be met at work."""
 
 
@@ -187,7 +187,7 @@ def is_at_work(log: Path) -> bool:
     return any(name.endswith(".cleaned") for name in os.listdir(log / "users-0"))
 
 
-def test_nobody_waits_for_a_compaction(mount: Mount, log: Path) -> None:
+def test_no_reader_or_writer_waits_for_a_compaction(mount: Mount, log: Path) -> None:
     mounted = mount(log, SLOW)
     compact(log)
     assert soon(lambda: is_at_work(log) or is_compacted(log))
@@ -204,7 +204,7 @@ def test_nobody_waits_for_a_compaction(mount: Mount, log: Path) -> None:
 
 
 def test_an_unmount_ends_a_compaction_at_once_and_the_log_is_whole(mount: Mount, log: Path) -> None:
-    mounted = mount(log, f"{DUTIES},log.cleaner.io.max.bytes.per.second=1000")
+    mounted = mount(log, f"{TASK_OPTIONS},log.cleaner.io.max.bytes.per.second=1000")
     compact(log)
     assert soon(lambda: "users" in (log / ".offsetfs-topics.json").read_text())
     time.sleep(0.5)  # it sleeps in its throttle now: at this rate for minutes
@@ -212,7 +212,7 @@ def test_an_unmount_ends_a_compaction_at_once_and_the_log_is_whole(mount: Mount,
     assert mounted.unmount() == 0
     assert time.monotonic() - begun < 5
     assert not [name for name in os.listdir(log / "users-0") if name.endswith((".cleaned", ".swap", ".deleted"))]
-    again = mount(log, DUTIES)
+    again = mount(log, TASK_OPTIONS)
     assert soon(lambda: is_compacted(log))
     assert soon(lambda: (again.path / "users-0" / "values").read_bytes() == lines(LATEST, END))
 
@@ -230,12 +230,12 @@ def test_a_partition_may_be_removed_while_it_is_compacted(mount: Mount, log: Pat
 
 
 @pytest.mark.damages
-def test_damage_stops_the_compaction_of_one_partition_and_is_told(mount: Mount, log: Path) -> None:
+def test_damage_stops_the_compaction_of_one_partition_and_is_reported(mount: Mount, log: Path) -> None:
     path = log / "users-0" / f"{0:020d}.log"
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
-    mounted = mount(log, DUTIES, faulty=True)
+    mounted = mount(log, TASK_OPTIONS, faulty=True)
     compact(log)
     assert soon(lambda: "EBADMSG compaction users-0: " in mounted.errors() and str(path) in mounted.errors())
     assert len(segments_of(log)) == ROUNDS + 1

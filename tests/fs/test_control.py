@@ -109,13 +109,13 @@ async def test_what_goes_in_and_out_of_a_partition_is_counted(tree: Tree) -> Non
     assert await tree.metric("partitions") == 2
 
 
-async def test_a_partition_that_nobody_used_has_no_series(tree: Tree) -> None:
+async def test_a_partition_without_requests_has_no_series(tree: Tree) -> None:
     await tree.read("orders-0/next")
     with pytest.raises(KeyError):
         await tree.metric("reads_total", topic="payments")
 
 
-async def test_what_is_not_on_disk_is_told_until_it_is(tree: Tree) -> None:
+async def test_unsynced_records_are_reported_until_they_are_on_disk(tree: Tree) -> None:
     await tree.write("orders-0/append", b"one\n")
     assert await tree.metric("unsynced_batches", topic="orders") == 1
     assert await tree.metric("unsynced_bytes", topic="orders") > 0
@@ -133,7 +133,7 @@ async def test_what_is_refused_is_counted_by_errno(tree: Tree) -> None:
     assert await tree.metric("requests_total", operation="lookup") >= 6
 
 
-async def test_caches_tell_how_often_they_were_right(tree: Tree) -> None:
+async def test_caches_report_their_hit_rate(tree: Tree) -> None:
     await tree.write("orders-0/append", b"one\n")
     for _ in range(2):
         await tree.read("orders-0/0")
@@ -153,23 +153,23 @@ async def test_records_that_were_taken_and_lost_are_counted(
     monkeypatch.setattr(Log, "append", fails)
     assert await errno_of(tree, "orders-0/append", b"two\nthree\n") == "EIO"
     assert await tree.metric("lost_records_total", topic="orders") == 2
-    assert " EIO append orders-0: gone; fix the disk" in await tree.read(".offsetfs/errors")
+    assert " EIO append orders-0: gone; repair the disk" in await tree.read(".offsetfs/errors")
 
 
 async def test_a_partition_that_comes_while_a_report_is_made_is_not_taken_for_a_removed_one(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared, new = tree.operations.shared, TopicPartition("late", 0)
-    in_thread = shared.in_thread
+    mount, new = tree.operations.mount, TopicPartition("late", 0)
+    in_thread = mount.executor.in_thread
 
     async def and_meanwhile(work: Callable[[], Any]) -> Any:
         answer = await in_thread(work)
-        shared.counters.of(new).appended_records += 1
+        mount.counters.of(new).appended_records += 1
         return answer
 
-    monkeypatch.setattr(shared, "in_thread", and_meanwhile)
+    monkeypatch.setattr(mount.executor, "in_thread", and_meanwhile)
     await tree.read(".offsetfs/stats")
-    assert new in shared.counters.partitions
+    assert new in mount.counters.partitions
 
 
 async def test_a_partition_that_was_removed_has_no_series_any_more(nursery: trio.Nursery, tmp_path: Path) -> None:
@@ -209,7 +209,12 @@ async def test_config_has_the_options_and_what_topics_set(tree: Tree) -> None:
 async def test_nothing_is_listed(tree: Tree) -> None:
     handle = await tree.operations.opendir(await tree.inode(".offsetfs"), CTX)
     names: list[bytes] = []
-    await tree.operations._listings[handle].reply(0, lambda name, attributes, place: names.append(name) is None)
+
+    def take(name: bytes, attributes: object, place: int) -> bool:
+        names.append(name)
+        return True
+
+    await tree.operations._listings[handle].reply(0, take)
     assert names == []
 
 
@@ -237,7 +242,7 @@ async def test_a_fault_names_the_file_on_which_it_was_met(tree: Tree, monkeypatc
     "All accepted records of a partition are on disk when a write of its name to `.offsetfs/flush` has returned."
 )
 @pytest.mark.parametrize("words", [b"orders-0", b"*", b"orders-0\npayments-3\n", b" * \n"])
-async def test_what_flush_was_told_is_on_disk_when_it_answers(tree: Tree, words: bytes) -> None:
+async def test_records_before_a_flush_are_on_disk_when_it_returns(tree: Tree, words: bytes) -> None:
     await tree.write("orders-0/append", b"one\n")
     log = tree.directory.log(ORDERS)
     assert log.recovery_point == 0
@@ -262,7 +267,7 @@ async def test_flush_refuses_what_is_no_partition(tree: Tree, words: bytes, expe
 
 
 @pytest.mark.parametrize("words", [b"orders-0", b"*"])
-async def test_a_flush_that_failed_says_so(
+async def test_a_failed_flush_is_reported(
     tree: Tree, words: bytes, monkeypatch: pytest.MonkeyPatch, expect_log: Any
 ) -> None:
     expect_log("sync failed")
@@ -275,7 +280,7 @@ async def test_a_flush_that_failed_says_so(
         patch.setattr(Log, "flush", fails)
         assert await errno_of(tree, ".offsetfs/flush", words) == "EIO"
     assert await tree.metric("sync_failures_total") == 1
-    assert " EIO sync orders-0: gone; fix the disk" in await tree.read(".offsetfs/errors")
+    assert " EIO sync orders-0: gone; repair the disk" in await tree.read(".offsetfs/errors")
     assert " EIO write .offsetfs/flush: " in await tree.read(".offsetfs/errors")
 
 
@@ -302,5 +307,5 @@ async def test_at_debug_what_is_refused_is_in_the_log_with_its_path(
     for path in ("orders-0/by-time/2100-01-01", "nowhere-0"):
         with pytest.raises(FUSEError):
             await tree.inode(path)
-    told = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
-    assert told == ["lookup orders-0/by-time/2100-01-01: ENOENT", "lookup nowhere-0: ENOENT"]
+    reported = [record.getMessage() for record in caplog.records if record.levelno == logging.DEBUG]
+    assert reported == ["lookup orders-0/by-time/2100-01-01: ENOENT", "lookup nowhere-0: ENOENT"]

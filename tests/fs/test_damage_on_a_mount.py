@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from planted_logs import PARTITION, plant
 
-from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.format.batch import build
 
 pytestmark = [pytest.mark.mount, pytest.mark.damages]
 

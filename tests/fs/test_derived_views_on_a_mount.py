@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -176,9 +177,9 @@ def test_questions_are_never_listed_and_nonsense_is_refused(tree: Path) -> None:
     (tree / "keyed-0/range/1..2").read_bytes()
     assert os.listdir(tree / "keyed-0/range") == []
     for name in ("range/5", "range/1/2", "last/x", "last/-1", "last/1.json"):
-        assert errno_of(lambda name=name: os.stat(tree / "keyed-0" / name)) in ("ENOENT", "ENOTDIR"), name
+        assert errno_of(partial(os.stat, tree / "keyed-0" / name)) in ("ENOENT", "ENOTDIR"), name
     for name in ("range/a..b", "range/5..6.json", "range/-5.."):
-        assert errno_of(lambda name=name: os.stat(tree / "keyed-0" / name)) == "EINVAL", name
+        assert errno_of(partial(os.stat, tree / "keyed-0" / name)) == "EINVAL", name
     assert errno_of(lambda: os.open(tree / "keyed-0/range/1..2", os.O_RDWR)) == "EROFS"
     assert errno_of(lambda: os.getxattr(tree / "keyed-0/range/1..2", "user.kafka.key")) == "ENODATA"
 
@@ -240,8 +241,8 @@ def test_a_partition_is_copied_and_searched_whole(tree: Path, tmp_path: Path) ->
 
 def test_records_grow_and_what_was_cut_out_stays(mount: Callable[..., Any], golden_copy: Path) -> None:
     directory = mount(golden_copy).path / "keyed-0"
-    with open(directory / "records.ndjson", "rb") as records, open(directory / "range/90...ndjson", "rb") as stretch:
-        before, cut = records.read(), stretch.read()
+    with open(directory / "records.ndjson", "rb") as records, open(directory / "range/90...ndjson", "rb") as cut_range:
+        before, cut = records.read(), cut_range.read()
         with subprocess.Popen(["tail", "-n", "1", "-f", directory / "records.ndjson"], stdout=subprocess.PIPE) as tail:
             assert tail.stdout is not None
             assert tail.stdout.readline() == before.splitlines(keepends=True)[-1]
@@ -250,8 +251,8 @@ def test_records_grow_and_what_was_cut_out_stays(mount: Callable[..., Any], gold
             tail.kill()
         assert json.loads(line)["value"] == "schön" and json.loads(line)["offset"] == 93
         assert records.read() == line
-        stretch.seek(0)
-        assert stretch.read() == cut and os.fstat(stretch.fileno()).st_size == len(cut)
+        cut_range.seek(0)
+        assert cut_range.read() == cut and os.fstat(cut_range.fileno()).st_size == len(cut)
     assert (directory / "range/90...ndjson").read_bytes() == cut + line
     assert (directory / "last/1.ndjson").read_bytes() == line == (directory / "93.json").read_bytes()
     assert (directory / "last/2").read_bytes().endswith(b"}\nsch\xc3\xb6n\n")

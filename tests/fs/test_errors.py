@@ -1,12 +1,12 @@
-"""Each error has an errno, and `.offsetfs/errors` tells its story."""
+"""Each error has an errno, and `.offsetfs/errors` describes it."""
 
 import errno
 import inspect
 
 import pytest
 
-from offsetfs.fs.error_log import LINES_MAX, ErrorLog, Fault
-from offsetfs.fs.errors import ERRNO, cure_of, errno_of, is_fault
+from offsetfs.fs.reporting.error_log import LINES_MAX, ErrorLog, Fault
+from offsetfs.fs.reporting.errors import ERRNO, cure_of, errno_of, is_fault
 from offsetfs.storage import errors
 
 pytestmark = pytest.mark.unit
@@ -31,7 +31,7 @@ def test_every_error_of_the_engine_has_an_errno(cls: type[errors.StorageError]) 
         (errors.UnsupportedFormat("codec 7"), errno.EOPNOTSUPP),
         (errors.OffsetOutOfRange(9, 0, 5), errno.ENOENT),
         (errors.RecordTooLarge("large"), errno.EMSGSIZE),
-        (errors.LogFenced("fenced"), errno.EIO),
+        (errors.LogFailed("failed"), errno.EIO),
         (OSError(errno.ENOSPC, "full"), errno.ENOSPC),
         (OSError("no number"), errno.EIO),
         (ZeroDivisionError(), errno.EIO),
@@ -64,8 +64,8 @@ def test_a_line_has_op_path_cause_and_cure_whatever_went_wrong() -> None:
     error_log.report(Fault(None, "retention", "", "no clock", "wind it"))
     assert error_log.count == 5
     assert error_log.text().decode().replace("1970-01-01T00:00:00.000Z ", "").splitlines() == [
-        "ENOSPC write a-0/append: /log/a-0/0.log: No space left on device; make room on the disk of the log directory",
-        "EIO getattr a-0/7: division by zero; the log of the mount says more",
+        "ENOSPC write a-0/append: /log/a-0/0.log: No space left on device; free space on the disk of the log directory",
+        "EIO getattr a-0/7: division by zero; the log of the mount has details",
         "EUCLEAN read /log/a-0/0.log: position 9: size; "
         "the raw bytes are in `segments/`; the records around it are readable",
         "- retention a-0: no clock; wind it",

@@ -13,8 +13,9 @@ import pytest
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.mount
 
@@ -50,7 +51,9 @@ def log(tmp_path: Path) -> Path:
     for number in range(BATCHES):
         first = number * PER_BATCH
         data = build([(None, value(offset), (), 1_000_000 + offset) for offset in range(first, first + PER_BATCH)])
-        opened.append(SealedBatch(memoryview(data), PER_BATCH, 0, 1_000_000 + first + PER_BATCH - 1, len(data)))
+        opened.append(
+            SealedBatch(memoryview(data), PER_BATCH, 0, Timestamp(1_000_000 + first + PER_BATCH - 1), len(data))
+        )
     opened.roll()
     directory.close()
     return path

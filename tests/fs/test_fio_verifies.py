@@ -1,6 +1,6 @@
 """fio reads a segment through a mount and finds each of its blocks whole, where it belongs.
 
-fio verifies what it wrote itself: blocks with a header that tells offset and CRC-32C. Such a file lies in the place of
+fio verifies what it wrote itself: blocks with a header that shows offset and CRC-32C. Such a file lies in the place of
 a segment; that it is no Kafka log does not matter, for `segments` shows the bytes of files whatever they are.
 """
 

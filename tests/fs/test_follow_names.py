@@ -2,7 +2,7 @@
 
 import pytest
 
-from offsetfs.fs.views.follow import Start, name_of_stream, newest_count, parse_follow
+from offsetfs.fs.files.follow import Start, name_of_stream, newest_count, parse_follow
 
 pytestmark = pytest.mark.unit
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,7 @@ def test_a_blocked_reader_dies_of_signals_at_once(orders: Path, number: signal.S
         assert cat.wait(10) == -number and time.monotonic() - begun < PROMPT_S
 
 
-def test_a_signal_that_is_ignored_or_blocked_lets_nobody_go(orders: Path) -> None:
+def test_a_signal_that_is_ignored_or_blocked_ends_no_wait(orders: Path) -> None:
     code = (
         "import signal, os; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); fd = os.open('follow', 0);"
@@ -298,7 +299,7 @@ def test_the_end_of_the_daemon_lets_all_go(mount: Mount, tmp_path: Path) -> None
         assert mounted.process.wait(10) == 0 and time.monotonic() - begun < 3
 
 
-def test_umount_says_who_follows(orders: Path) -> None:
+def test_umount_names_the_followers(orders: Path) -> None:
     with running(["cat", "follow"], orders) as cat:
         assert soon(lambda: is_blocked_in_read(cat.pid))
         command = [sys.executable, "-m", "offsetfs", "umount", str(orders.parent)]
@@ -319,7 +320,7 @@ def test_a_deleted_partition_ends_its_followers(mount: Mount, tmp_path: Path) ->
         assert out == b"one\n" and b"Stale file handle" in err
 
 
-def test_a_reader_that_was_overtaken_is_told_once(mount: Mount, tmp_path: Path) -> None:
+def test_a_reader_that_was_overtaken_is_notified_once(mount: Mount, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     path = mount(tmp_path / "log", "create,delete-records,linger-ms=0").path / "orders-0"
     path.mkdir()
@@ -332,7 +333,7 @@ def test_a_reader_that_was_overtaken_is_told_once(mount: Mount, tmp_path: Path) 
     assert caught.value.errno == errno.EPIPE
     assert os.read(fd, 100) == b"3\n4\n"
     os.close(fd)
-    with open(path / "follow@1", "rb", buffering=0) as file:  # who comes later misses nothing that he was promised
+    with open(path / "follow@1", "rb", buffering=0) as file:  # a later reader misses nothing that was promised
         assert file.read(100) == b"3\n4\n"
 
 
@@ -347,7 +348,12 @@ def test_a_hundred_followers_see_all_of_it(orders: Path) -> None:
         for fd in fds:
             selector.register(fd, selectors.EVENT_READ)
         assert selector.select(0) == []
-        writer = threading.Thread(target=lambda: [append(orders, part) for part in lines.splitlines(keepends=True)])
+
+        def append_all() -> None:
+            for part in lines.splitlines(keepends=True):
+                append(orders, part)
+
+        writer = threading.Thread(target=append_all)
         writer.start()
         deadline = time.monotonic() + 20
         while any(len(seen) < len(lines) for seen in received.values()) and time.monotonic() < deadline:
@@ -358,6 +364,10 @@ def test_a_hundred_followers_see_all_of_it(orders: Path) -> None:
     assert all(seen == lines for seen in received.values())
     for fd in fds:
         os.close(fd)
+
+
+def _fewer_alive(threads: list[threading.Thread], count: int) -> bool:
+    return sum(thread.is_alive() for thread in threads) < count
 
 
 def test_readers_of_one_handle_share_the_records(orders: Path) -> None:
@@ -377,7 +387,7 @@ def test_readers_of_one_handle_share_the_records(orders: Path) -> None:
     for _ in threads:
         begun = sum(thread.is_alive() for thread in threads)
         append(orders, b"end\n")
-        assert soon(lambda begun=begun: sum(thread.is_alive() for thread in threads) < begun)
+        assert soon(partial(_fewer_alive, threads, begun))
     assert sorted(b"".join(taken).splitlines(), key=int) == [b"%d" % number for number in range(100)]
     os.close(fd)
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ import pytest
 from group_records import share_group, share_key, share_snapshot, share_topics
 from small_logs import record
 
-from offsetfs.fs.groups.groups import file_name, group_of
+from offsetfs.fs.naming.encoded_names import decoded as group_of
+from offsetfs.fs.naming.encoded_names import encoded as file_name
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.mount
 
@@ -35,7 +38,7 @@ def commit(group: bytes, topic: bytes, offset: int | None) -> SealedBatch:
     key = b"\0\1" + text(group) + text(topic) + bytes(4)
     value = None if offset is None else b"\0\3" + offset.to_bytes(8, "big") + bytes(4) + text(b"") + bytes(8)
     data = build([(key, value, (), 1_795_263_758_151)])
-    return SealedBatch(memoryview(data), 1, 0, 1_795_263_758_151, len(data))
+    return SealedBatch(memoryview(data), 1, 0, Timestamp(1_795_263_758_151), len(data))
 
 
 def within(seconds: float, condition: Callable[[], bool]) -> bool:
@@ -89,14 +92,15 @@ def test_what_is_not_committed_is_not_there(golden_copy: Path, mount: Any, name:
 
 def test_nothing_of_it_can_be_written_on_a_read_only_mount(golden_copy: Path, mount: Any) -> None:
     groups = mount(golden_copy, "ro").path / "groups"
-    for act in (
+    acts: tuple[Callable[[], object], ...] = (
         lambda: (groups / "billing" / "keyed-0").write_text("7\n"),
         lambda: (groups / "billing" / "new-0").write_text("7\n"),
         lambda: (groups / "billing" / "keyed-0").unlink(),
         lambda: (groups / "billing" / "lag").write_text("7\n"),
         lambda: (groups / "new").mkdir(),
         lambda: (groups / "billing").rmdir(),
-    ):
+    )
+    for act in acts:
         with pytest.raises(OSError) as raised:
             act()
         assert raised.value.errno == errno.EROFS
@@ -118,6 +122,10 @@ def test_the_usual_tools_find_their_way(golden_copy: Path, mount: Any) -> None:
     assert int(used.split()[0]) == 0
 
 
+def _is_there(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text() == text
+
+
 def test_commits_are_followed_while_another_process_writes(mount: Any, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     directory = LogDirectory.open(str(tmp_path / "log"))
@@ -127,7 +135,7 @@ def test_commits_are_followed_while_another_process_writes(mount: Any, tmp_path:
     path = groups / "billing" / "orders-0"
     for offset in (5, 6, 70):
         log.append(commit(b"billing", b"orders", offset))
-        assert within(5, lambda wanted=f"{offset}\n": path.exists() and path.read_text() == wanted)
+        assert within(5, partial(_is_there, path, f"{offset}\n"))
     with open(path) as opened:
         log.append(commit(b"billing", b"orders", None))
         assert within(5, lambda: not path.exists())

@@ -1,34 +1,43 @@
-"""Inode numbers carry what they name."""
+"""Inode numbers contain kind, partition and number."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetfs.fs.inodes import NUMBER_BITS, NUMBER_MAX, PARTITION_BITS, PARTITION_MAX, ROOT, Fixed, Kind, pack, unpack
+from offsetfs.fs.naming.inodes import NUMBER_MAX, PARTITION_MAX, ROOT, pack, unpack
+from offsetfs.fs.naming.tree_table import Kind
 
 pytestmark = pytest.mark.unit
+
+NUMBERED = [kind for kind in Kind if not kind.exists_once]
+ONCE = [kind for kind in Kind if kind.exists_once]
 
 
 def test_the_root_is_one() -> None:
     assert ROOT == 1
-    assert unpack(1) == (Kind.FIXED, 0, Fixed.DIRECTORY)
+    assert unpack(1) == (Kind.DIRECTORY, 0, 1)
 
 
-@given(st.integers(0, 15), st.integers(0, PARTITION_MAX), st.integers(0, NUMBER_MAX))
-def test_what_is_packed_is_unpacked(kind: int, partition: int, number: int) -> None:
+@given(st.sampled_from(NUMBERED), st.integers(0, PARTITION_MAX), st.integers(0, NUMBER_MAX))
+def test_what_is_packed_is_unpacked(kind: Kind, partition: int, number: int) -> None:
     inode = pack(kind, partition, number)
     assert 0 <= inode < 2**64
     assert unpack(inode) == (kind, partition, number)
 
 
+@given(st.sampled_from(ONCE), st.integers(0, PARTITION_MAX))
+def test_a_kind_that_exists_once_needs_no_number(kind: Kind, partition: int) -> None:
+    assert unpack(pack(kind, partition)) == (kind, partition, kind)
+
+
 @pytest.mark.parametrize(
     ("partition", "number"), [(0, NUMBER_MAX + 1), (PARTITION_MAX + 1, 0), (0, -1), (-1, 0)], ids=str
 )
-def test_what_has_no_room_is_refused_and_never_wraps(partition: int, number: int) -> None:
+def test_a_part_that_is_too_large_is_refused_and_never_wraps(partition: int, number: int) -> None:
     with pytest.raises(OverflowError):
         pack(Kind.RECORD, partition, number)
 
 
 def test_every_kind_fits() -> None:
-    assert max(Kind) < 1 << 64 - NUMBER_BITS - PARTITION_BITS
-    assert len({pack(kind, 1, 1) for kind in Kind}) == len(Kind)
+    assert max(Kind) < 1 << 64
+    assert len({pack(kind, 1, 0 if kind.exists_once else 1) for kind in Kind}) == len(Kind)

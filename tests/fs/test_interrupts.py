@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from offsetfs.fs import interrupts
-from offsetfs.fs.interrupts import Seen, look
+from offsetfs.fs.runtime import interrupts
+from offsetfs.fs.runtime.interrupts import ReaderState, check_reader
 
 pytestmark = pytest.mark.unit
 
@@ -44,25 +45,25 @@ def process(tmp_path: Path) -> Process:
     return make
 
 
-CASES = {
-    "no signal": ({}, Seen.WAITS),
-    "a signal for the process": ({"shared": SIGINT}, Seen.INTERRUPTED),
-    "a signal for the thread": ({"own": SIGKILL}, Seen.INTERRUPTED),
-    "a blocked signal": ({"shared": SIGINT, "blocked": SIGINT}, Seen.WAITS),
-    "an ignored signal": ({"shared": SIGINT, "ignored": SIGINT}, Seen.WAITS),
-    "one of two is ignored": ({"shared": SIGINT | SIGKILL, "ignored": SIGINT}, Seen.INTERRUPTED),
-    "a signal that it may have taken": ({"state": "D"}, Seen.WAITS),
-    "the kernel does not tell where it stands": ({"at": "0", "shared": SIGINT}, Seen.INTERRUPTED),
-    "a zombie": ({"state": "Z", "at": "0"}, Seen.NOTHING),
-    "it does something else": ({"at": ELSEWHERE, "shared": SIGINT}, Seen.NOTHING),
+CASES: dict[str, tuple[dict[str, Any], ReaderState]] = {
+    "no signal": ({}, ReaderState.WAITS),
+    "a signal for the process": ({"shared": SIGINT}, ReaderState.INTERRUPTED),
+    "a signal for the thread": ({"own": SIGKILL}, ReaderState.INTERRUPTED),
+    "a blocked signal": ({"shared": SIGINT, "blocked": SIGINT}, ReaderState.WAITS),
+    "an ignored signal": ({"shared": SIGINT, "ignored": SIGINT}, ReaderState.WAITS),
+    "one of two is ignored": ({"shared": SIGINT | SIGKILL, "ignored": SIGINT}, ReaderState.INTERRUPTED),
+    "a signal that it may have taken": ({"state": "D"}, ReaderState.WAITS),
+    "the kernel does not tell where it stands": ({"at": "0", "shared": SIGINT}, ReaderState.INTERRUPTED),
+    "a zombie": ({"state": "Z", "at": "0"}, ReaderState.NOTHING),
+    "it does something else": ({"at": ELSEWHERE, "shared": SIGINT}, ReaderState.NOTHING),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_seen_of_who_opened_the_file(process: Process, tmp_path: Path, name: str) -> None:
+def test_the_state_of_the_process_that_opened_the_file_is_read(process: Process, tmp_path: Path, name: str) -> None:
     attributes, expected = CASES[name]
     process(7, **attributes)
-    assert look(7, str(tmp_path)) is expected
+    assert check_reader(7, str(tmp_path)) is expected
 
 
 def test_a_child_that_reads_is_found(process: Process, tmp_path: Path) -> None:
@@ -70,20 +71,20 @@ def test_a_child_that_reads_is_found(process: Process, tmp_path: Path) -> None:
     process(8, at=ELSEWHERE, children="10")
     process(9, at=ELSEWHERE)
     process(10)
-    assert look(7, str(tmp_path)) is Seen.WAITS
+    assert check_reader(7, str(tmp_path)) is ReaderState.WAITS
     process(10, own=SIGKILL)
-    assert look(7, str(tmp_path)) is Seen.INTERRUPTED
+    assert check_reader(7, str(tmp_path)) is ReaderState.INTERRUPTED
 
 
 def test_another_thread_that_reads_is_found(process: Process, tmp_path: Path) -> None:
     process(7, at=ELSEWHERE)
     process(8, own=SIGKILL, thread_of=7)
-    assert look(7, str(tmp_path)) is Seen.INTERRUPTED
+    assert check_reader(7, str(tmp_path)) is ReaderState.INTERRUPTED
 
 
 @pytest.mark.parametrize("pid", [0, -1, 7])
-def test_who_is_not_there_is_not_seen(tmp_path: Path, pid: int) -> None:
-    assert look(pid, str(tmp_path)) is Seen.NOTHING
+def test_a_process_that_does_not_exist_is_not_found(tmp_path: Path, pid: int) -> None:
+    assert check_reader(pid, str(tmp_path)) is ReaderState.NOTHING
 
 
 def test_a_family_is_looked_at_to_a_bound(process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,4 +93,4 @@ def test_a_family_is_looked_at_to_a_bound(process: Process, tmp_path: Path, monk
     for child in range(1, 10):
         process(child, at=ELSEWHERE)
     process(9, own=SIGKILL)
-    assert look(1000, str(tmp_path)) is Seen.NOTHING
+    assert check_reader(1000, str(tmp_path)) is ReaderState.NOTHING

@@ -20,8 +20,9 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.mount
 
@@ -39,7 +40,7 @@ def expected(partition: str, *, committed: bool = True) -> Records:
 
 def is_value(record: dict[str, Any], value: bytes) -> bool:
     if "value_sha256" in record:
-        return hashlib.sha256(value).hexdigest() == record["value_sha256"]
+        return bool(hashlib.sha256(value).hexdigest() == record["value_sha256"])
     return value == base64.b64decode(record["value_b64"] or "")
 
 
@@ -121,13 +122,13 @@ def data(producer_id: int, *values: bytes) -> SealedBatch:
     sequence = _next_sequences.get(producer_id, 0)
     _next_sequences[producer_id] = sequence + len(values)
     batch = build(records, transactional=True, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
-    return SealedBatch(memoryview(batch), len(values), sum(map(len, values)) + len(values), 1000, len(batch))
+    return SealedBatch(memoryview(batch), len(values), sum(map(len, values)) + len(values), Timestamp(1000), len(batch))
 
 
 def marker(producer_id: int, kind: int) -> SealedBatch:
     record = (b"\0\0" + kind.to_bytes(2, "big"), b"\0\0\0\0\0\7", (), 1000)
     batch = build([record], transactional=True, control=True, producer_id=producer_id, producer_epoch=0)
-    return SealedBatch(memoryview(batch), 1, 0, 1000, len(batch))
+    return SealedBatch(memoryview(batch), 1, 0, Timestamp(1000), len(batch))
 
 
 @pytest.fixture

@@ -5,27 +5,37 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 import trio
-from fake_appends import appends_in
+from fake_appends import Appends, MakeAppends, appends_in
 from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from offsetfs.fs.appends.buffers import UnfinishedBytes
 from offsetfs.fs.appends.closing import Closing
-from offsetfs.fs.appends.framing import JSON_BYTES_A_BYTE, JSON_BYTES_MORE, JsonLines, Taken, Whole, line_bytes_max
+from offsetfs.fs.appends.framing import (
+    JSON_BYTES_A_BYTE,
+    JSON_BYTES_MORE,
+    AppendTarget,
+    Framing,
+    JsonLines,
+    Taken,
+    Whole,
+)
 from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, value_bytes_max
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeAppends]:
     async with appends_in(nursery, tmp_path, monkeypatch) as make:
         yield make
 
@@ -34,11 +44,16 @@ KIB = 1 << 10
 LIMIT = {"max.message.bytes": "1000"}
 
 
-def opened(world, flags: int = os.O_WRONLY, framing=JsonLines, on_loss=lambda error: None) -> AppendHandle:
+def opened(
+    world: Appends,
+    flags: int = os.O_WRONLY,
+    framing: type[Framing] = JsonLines,
+    on_loss: Callable[[OSError], object] = lambda error: None,
+) -> AppendHandle:
     return AppendHandle(world.accumulator(), flags, framing(), "orders-0/append.ndjson", on_loss)
 
 
-def line(value: str, **more) -> bytes:
+def line(value: str, **more: object) -> bytes:
     return json.dumps({"value": value, **more}).encode() + b"\n"
 
 
@@ -70,7 +85,9 @@ BAD = b'{"value":1}\n'
         pytest.param([A[:4], A[4:] + BAD, BAD, B], [4, len(A) - 4, -errno.EINVAL, len(B)], [b"a", b"b"], id="later"),
     ],
 )
-async def test_each_line_of_json_is_a_record_until_one_is_wrong(appends, pieces, said, records) -> None:
+async def test_each_line_of_json_is_a_record_until_one_is_wrong(
+    appends: MakeAppends, pieces: list[bytes], said: list[int], records: list[bytes]
+) -> None:
     world = appends()
     handle = opened(world)
     assert await answers(handle, *pieces) == said
@@ -78,7 +95,7 @@ async def test_each_line_of_json_is_a_record_until_one_is_wrong(appends, pieces,
     assert world.log().values == records
 
 
-async def test_a_wrong_line_is_named_by_its_number_over_all_writes(appends) -> None:
+async def test_a_wrong_line_is_named_by_its_number_over_all_writes(appends: MakeAppends) -> None:
     heard: list[OSError] = []
     handle = opened(appends(), on_loss=heard.append)
     await answers(handle, A + B[:3], B[3:] + b"\n", BAD, C + BAD)
@@ -94,31 +111,31 @@ def test_where_writes_are_cut_means_nothing(values: list[str], cuts: list[int]) 
     ends = sorted(min(cut, len(data)) for cut in cuts)
     builder = BatchBuilder(1 << 20)
 
-    class AppendTarget:
+    class Target:
         batch_bytes_max = 1 << 20
         request_timeout_s = None
         unfinished = UnfinishedBytes(1 << 20)
         closing = Closing()
         partitions = frozenset({TopicPartition("orders", 0)})
 
-        def check(self, size, *, has_key):
+        def check(self, size: int, *, has_key: bool) -> None:
             """Whatever it is, it may be taken."""
 
-        def split_json(self, lines, start, end, timestamp, writer):
+        def split_json(self, lines: bytes, start: int, end: int, timestamp: int, writer: AppendHandle) -> Taken:
             assert lines[end - 1 : end] == b"\n"
             builder.split_json(lines, start, end, timestamp)
             return Taken(end)
 
-        def enter(self, writer):
+        def enter(self, writer: AppendHandle) -> None:
             """There is one."""
 
         leave = enter
 
-        async def drain(self):
+        async def drain(self) -> None:
             """Nothing waits."""
 
     async def run() -> None:
-        handle = AppendHandle(AppendTarget(), os.O_WRONLY, JsonLines())
+        handle = AppendHandle(cast(AppendTarget, Target()), os.O_WRONLY, JsonLines())
         for start, end in zip([0, *ends], [*ends, len(data)], strict=True):
             assert await handle.write(data[start:end]) == end - start
         await handle.release()
@@ -129,7 +146,9 @@ def test_where_writes_are_cut_means_nothing(values: list[str], cuts: list[int]) 
     assert (builder.count, builder.values_bytes) == (whole.count, whole.values_bytes)
 
 
-async def test_a_record_above_the_limit_is_refused_and_a_longer_line_for_a_smaller_record_is_not(appends) -> None:
+async def test_a_record_above_the_limit_is_refused_and_a_longer_line_for_a_smaller_record_is_not(
+    appends: MakeAppends,
+) -> None:
     world = appends(topic=LIMIT)
     handle = opened(world)
     escaped = b'{"value":"' + b"\\u0000" * 900 + b'"}\n'
@@ -138,7 +157,7 @@ async def test_a_record_above_the_limit_is_refused_and_a_longer_line_for_a_small
     assert world.log().values == [bytes(900)]
 
 
-async def test_an_unfinished_line_has_a_limit_that_no_record_of_a_view_reaches(appends) -> None:
+async def test_an_unfinished_line_has_a_limit_that_no_record_of_a_view_reaches(appends: MakeAppends) -> None:
     world = appends(topic=LIMIT)
     headers = b",".join([b'{"key":"","value":null}'] * 440)
     data = b'{"headers":[' + headers + b"]}\n"
@@ -152,7 +171,7 @@ async def test_an_unfinished_line_has_a_limit_that_no_record_of_a_view_reaches(a
     assert await answers(handle, endless, b"}\n") == [-errno.EMSGSIZE] * 2
 
 
-async def test_without_room_a_nonblocking_write_takes_whole_lines_and_then_nothing(appends) -> None:
+async def test_without_room_a_nonblocking_write_takes_whole_lines_and_then_nothing(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     handle = opened(world, os.O_WRONLY | os.O_NONBLOCK)
     world.threads.hold()
@@ -166,7 +185,7 @@ async def test_without_room_a_nonblocking_write_takes_whole_lines_and_then_nothi
 
 
 @pytest.mark.expect_log("an unfinished line of 5 bytes is lost")
-async def test_an_unfinished_line_that_is_no_json_is_lost_and_told(appends) -> None:
+async def test_an_unfinished_line_of_invalid_json_is_lost_and_reported(appends: MakeAppends) -> None:
     heard: list[OSError] = []
     world = appends()
     handle = opened(world, on_loss=heard.append)
@@ -175,7 +194,7 @@ async def test_an_unfinished_line_that_is_no_json_is_lost_and_told(appends) -> N
     assert world.log().values == [b"a"] and [error.errno for error in heard] == [errno.EINVAL]
 
 
-async def test_each_records_own_time_is_told(appends) -> None:
+async def test_the_timestamp_of_each_record_is_returned(appends: MakeAppends) -> None:
     handle = opened(appends(), os.O_RDWR)
     await answers(handle, line("a", timestamp=7) + line("b", timestamp=3) + b"\n" + line("c", timestamp=-1))
     assert await handle.read(0, 100) == b"0 7\n1 3\n2 -1\n"
@@ -184,7 +203,7 @@ async def test_each_records_own_time_is_told(appends) -> None:
 # --- append.raw ------------------------------------------------------------------------------------------------------
 
 
-async def test_all_that_is_written_is_one_record_wherever_it_is_written(appends) -> None:
+async def test_all_that_is_written_is_one_record_wherever_it_is_written(appends: MakeAppends) -> None:
     world = appends()
     handle = opened(world, framing=Whole)
     for position, piece in ((0, b"abc"), (6, b"ghi"), (1, b"B")):
@@ -197,7 +216,7 @@ async def test_all_that_is_written_is_one_record_wherever_it_is_written(appends)
     assert world.log().values == [b"aBc\0\0\0gh"]
 
 
-async def test_opened_for_appending_places_mean_nothing(appends) -> None:
+async def test_opened_for_appending_places_mean_nothing(appends: MakeAppends) -> None:
     world = appends()
     handle = opened(world, os.O_WRONLY | os.O_APPEND, Whole)
     for piece in (b"abc", b"def"):
@@ -207,7 +226,7 @@ async def test_opened_for_appending_places_mean_nothing(appends) -> None:
     assert world.log().values == [b"abcdef"]
 
 
-async def test_fsync_ends_the_record_and_what_lies_before_is_closed(appends) -> None:
+async def test_fsync_ends_the_record_and_what_lies_before_is_closed(appends: MakeAppends) -> None:
     world = appends(linger_ms=60_000, flush_ms=None)
     handle = opened(world, framing=Whole)
     handle.place(0)
@@ -224,9 +243,9 @@ async def test_fsync_ends_the_record_and_what_lies_before_is_closed(appends) -> 
     assert world.log().values == [b"one", b"two"]
 
 
-async def test_the_limit_holds_for_holes_too_and_nothing_of_a_refused_record_stays(appends) -> None:
+async def test_the_limit_holds_for_holes_too_and_nothing_of_a_refused_record_stays(appends: MakeAppends) -> None:
     world = appends(topic=LIMIT)
-    longest = line_bytes_max(1000)
+    longest = value_bytes_max(1000)
     handle, far = opened(world, framing=Whole), opened(world, framing=Whole)
     handle.place(0)
     assert await answers(handle, b"x" * longest) == [longest]
@@ -239,7 +258,7 @@ async def test_the_limit_holds_for_holes_too_and_nothing_of_a_refused_record_sta
     assert world.log().values == []
 
 
-async def test_a_raw_record_waits_for_room_when_it_ends(appends, nursery: trio.Nursery) -> None:
+async def test_a_raw_record_waits_for_room_when_it_ends(appends: MakeAppends, nursery: trio.Nursery) -> None:
     world = appends(batch_bytes=KIB)
     lines = opened(world, os.O_WRONLY | os.O_NONBLOCK)
     world.threads.hold()
@@ -253,7 +272,7 @@ async def test_a_raw_record_waits_for_room_when_it_ends(appends, nursery: trio.N
     assert world.log().values[-1] == b"late" * 1000
 
 
-async def test_of_lines_nothing_can_be_cut(appends) -> None:
+async def test_of_lines_nothing_can_be_cut(appends: MakeAppends) -> None:
     handle = opened(appends())
     handle.resize(0)
     with pytest.raises(OSError):

@@ -11,10 +11,10 @@ import pytest
 import trio
 from planted_logs import PARTITION, batch, plant
 
+from offsetfs.fs.files.record_listing import rows
+from offsetfs.fs.mount_context import mount_context
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.partitions import Partitions
-from offsetfs.fs.shared import Shared
-from offsetfs.fs.views.record_listing import rows
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 
@@ -46,7 +46,7 @@ async def test_a_flipped_bit_in_a_base_offset_hides_the_records_of_its_batch_alo
 ) -> None:
     plant_with_flipped_bit(tmp_path, number, bit)
     directory = LogDirectory.open(str(tmp_path), read_only=True)
-    partition = Partitions(Shared(directory, MountOptions(), nursery)).of(PARTITION)
+    partition = Partitions(mount_context(directory, MountOptions(), nursery)).of(PARTITION)
     await partition.open()
     damage: list[StorageError] = []
     listed = list(rows(partition, 0, partition.log.next_offset, damage.append))

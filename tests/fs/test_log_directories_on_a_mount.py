@@ -163,8 +163,8 @@ def test_a_brokers_settings_name_the_log_directories_to_mount(mount: Mount, disk
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"node.id=1\n", "is a file without log.dirs; give a log directory, or a server.properties"),
-        (b"\xff\xfe", "is neither a log directory nor a server.properties: is not UTF-8 text"),
+        (b"node.id=1\n", "this file has no log.dirs; give a log directory or a server.properties"),
+        (b"\xff\xfe", "is neither a log directory nor a valid server.properties: is not UTF-8 text"),
     ],
 )
 def test_a_file_that_names_no_log_directories_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:

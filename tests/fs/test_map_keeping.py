@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 import trio
+from log_states import replace_segments_of
 from trio.testing import MockClock
 
-from offsetfs.fs.inodes import Kind
-from offsetfs.fs.mounting import map_keeping
-from offsetfs.fs.mounting.map_keeping import Kept, MapKeeper
+from offsetfs.fs.files.growing_file import GrowingFile
+from offsetfs.fs.mount_context import mount_context
+from offsetfs.fs.mounting import line_index_upkeep as map_keeping
+from offsetfs.fs.mounting.line_index_upkeep import GrowingFiles, LineIndexUpkeep
+from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.partitions import Partitions
-from offsetfs.fs.shared import Shared
-from offsetfs.fs.views.growing_file import GrowingFile
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import MAP_SUFFIXES, TopicPartition, segment_name
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 from offsetfs.storage.views.line_index import LineIndex
 from offsetfs.storage.views.view_format import VALUES, JsonFormat
 
@@ -34,13 +35,13 @@ class World:
 
     def __init__(self, directory: LogDirectory, options: MountOptions, nursery: trio.Nursery) -> None:
         self.log: Log = directory.log(PARTITION)
-        self.shared = Shared(directory, options, nursery)
-        self.partition = Partitions(self.shared).of(PARTITION)
+        self.mount = mount_context(directory, options, nursery)
+        self.partition = Partitions(self.mount).of(PARTITION)
         self.growing = (
-            GrowingFile(self.shared, self.partition, Kind.VALUES, VALUES),
-            GrowingFile(self.shared, self.partition, Kind.RECORDS, JsonFormat(PARTITION)),
+            GrowingFile(self.mount, self.partition, Kind.VALUES, VALUES),
+            GrowingFile(self.mount, self.partition, Kind.RECORDS, JsonFormat(PARTITION)),
         )
-        self.keeper = MapKeeper(self.shared, lambda name: Kept(self.partition, self.growing))
+        self.keeper = LineIndexUpkeep(self.mount, lambda name: GrowingFiles(self.partition, self.growing))
 
     def roll(self, size: int = 5000) -> int:
         """Append, roll, and return the base offset of the segment that was sealed."""
@@ -79,32 +80,32 @@ async def world(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(map_keeping, "PAUSE_SECONDS", 0.01)
     world = await started(tmp_path, MountOptions(), nursery)
     yield world
-    world.shared.directory.close()
+    world.mount.directory.close()
 
 
 async def test_a_segment_that_is_rolled_gets_its_maps(world: World) -> None:
     old = world.roll()
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     first, second = world.roll(), world.roll()
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     assert await world.kept(first, second), f"not those of {old}, which was there before"
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     third = world.roll()
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     assert await world.kept(first, second, third)
     for segment in world.log.snapshot().values()[1:-1]:
         for growing in world.growing:
-            assert LineIndex.load(segment, world.shared.maps, growing.form) is not None
+            assert LineIndex.load(segment, world.mount.caches.line_indexes, growing.view_format) is not None
 
 
-async def test_maps_are_made_when_nobody_has_written_for_a_while(
+async def test_line_indexes_are_built_after_a_pause_in_writing(
     world: World, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     monkeypatch.setattr(map_keeping, "PAUSE_SECONDS", 10)
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     base = world.roll()
     for _ in range(5):
-        world.keeper.look(PARTITION)
+        world.keeper.check(PARTITION)
         await trio.sleep(9)
         assert world.maps == []
     await trio.sleep(2)
@@ -112,15 +113,15 @@ async def test_maps_are_made_when_nobody_has_written_for_a_while(
 
 
 async def test_small_segments_get_none(world: World) -> None:
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     world.roll(10)
     large = world.roll()
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     assert await world.kept(large)
 
 
 async def test_what_a_view_knows_is_only_written_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     builder = BatchBuilder(1 << 20)
     assert builder.append(b"key", b"x" * 5000, (), 1000)
     world.log.append(builder.seal())
@@ -128,25 +129,25 @@ async def test_what_a_view_knows_is_only_written_down(world: World, monkeypatch:
         await growing.lookup()
     monkeypatch.setattr(LineIndex, "extend", lambda *a, **k: pytest.fail("measured"))
     world.log.roll()
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     assert await world.kept(0)
 
 
 async def test_a_segment_that_replaces_another_gets_its_maps(world: World) -> None:
     first = world.roll()
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     segment = world.log.snapshot().first
     again = type(segment)(segment.directory, first, segment.config, segment.pool)
-    world.log._segments = world.log.snapshot().plus(again)
-    world.keeper.look(PARTITION)
+    replace_segments_of(world.log, world.log.snapshot().plus(again))
+    world.keeper.check(PARTITION)
     assert await world.kept(first)
 
 
 async def test_a_segment_that_is_gone_meanwhile_is_passed_over(world: World) -> None:
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     world.roll()
     gone, left = world.log.snapshot().first, world.roll()
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     gone.ending = ".deleted"
     assert await world.kept(left)
     gone.ending = ""
@@ -154,8 +155,8 @@ async def test_a_segment_that_is_gone_meanwhile_is_passed_over(world: World) -> 
 
 async def test_a_mount_of_committed_records_keeps_none(nursery: trio.Nursery, tmp_path: Path) -> None:
     world = await started(tmp_path, MountOptions(isolation="read_committed"), nursery)
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     world.roll(2 << 20 >> 3)
-    world.keeper.look(PARTITION)
+    world.keeper.check(PARTITION)
     assert not world.keeper._is_running and world.maps == []
-    world.shared.directory.close()
+    world.mount.directory.close()

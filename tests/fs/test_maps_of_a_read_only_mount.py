@@ -13,7 +13,7 @@ import pytest
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.mount
 

@@ -10,11 +10,19 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from offsetfs.cli import samples, top
+from offsetfs.cli.commands import top
+from offsetfs.cli.mounts import metrics_samples
 from offsetfs.fs.control import metrics, stats
 from offsetfs.fs.control.report import CacheReport, LogReport, PartitionReport, Report
-from offsetfs.fs.counters import DURATION_BOUNDS_S, PARTITIONS_MAX, Counters, Durations, DutyCounts, PartitionCounts
-from offsetfs.fs.formatting import columns, count, duration, size
+from offsetfs.fs.reporting.counters import (
+    DURATION_BOUNDS_S,
+    PARTITIONS_MAX,
+    Counters,
+    Durations,
+    PartitionCounts,
+    TaskCounts,
+)
+from offsetfs.library.formatting import columns, count, duration, size
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.unit
@@ -39,7 +47,7 @@ REPORT = Report(
             unsynced_batches=1,
             unsynced_bytes=1_250,
             unsynced_age_s=0.5,
-            log=LogReport(3, 13, 5_000, 2, is_fenced=True, damaged=1),
+            log=LogReport(3, 13, 5_000, 2, has_failed=True, damaged=1),
         ),
         PartitionReport(None, PartitionCounts(appended_records=77)),
     ),
@@ -54,7 +62,7 @@ REPORT = Report(
     buffer_bytes=1_024,
     buffer_bytes_max=4_096,
     caches={"blocks": CacheReport(hits=3, misses=1, bytes=10, bytes_max=20)},
-    duties={"retention": DutyCounts(runs=2, failures=1, segments_removed=3, bytes_freed=300)},
+    tasks={"retention": TaskCounts(runs=2, failures=1, segments_removed=3, bytes_freed=300)},
 )
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
@@ -90,11 +98,17 @@ def test_a_partition_has_its_numbers() -> None:
         "log_next_offset": 13,
         "log_size_bytes": 5_000,
         "log_segments": 2,
-        "log_fenced": 1,
+        "log_failed": 1,
         "log_damaged_places": 1,
     }
     assert {name: dict(seen[f"offsetfs_{name}"][0][0]) for name in expected} == dict.fromkeys(expected, labels)
     assert {name: seen[f"offsetfs_{name}"][0][1] for name in expected} == expected
+
+
+def test_help_texts_contain_no_names_of_classes() -> None:
+    helps = [line for line in metrics.text(REPORT).decode().splitlines() if line.startswith("# HELP ")]
+    assert len(helps) > 20
+    assert [line for line in helps if re.search(r"[a-z][A-Z]", line.split(" ", 3)[3])] == []
 
 
 def test_what_has_no_place_of_its_own_is_one_sample_that_no_topic_can_be_called() -> None:
@@ -107,22 +121,22 @@ def test_what_has_no_place_of_its_own_is_one_sample_that_no_topic_can_be_called(
 
 def test_the_mount_has_its_numbers() -> None:
     seen = scraped(REPORT)
-    told = {
+    reported = {
         (name, *sorted(set(labels.items()) - {("mount", "/mnt/kafka")})): value
         for name, each in seen.items()
         for labels, value in each
         if "topic" not in labels
     }
-    assert told[("offsetfs_mount_info", ("log_directory", "/srv/logs"), ("mode", "rw"), ("version", "0.1.0"))] == 1
-    assert told[("offsetfs_start_time_seconds",)] == 1_000
-    assert told[("offsetfs_requests_total", ("operation", "lookup"))] == 9
-    assert told[("offsetfs_request_errors_total", ("errno", "ENOENT"))] == 2
-    assert told[("offsetfs_sync_duration_seconds_bucket", ("le", "0.0005"))] == 2
-    assert told[("offsetfs_sync_duration_seconds_bucket", ("le", "0.001"))] == 3
-    assert told[("offsetfs_sync_duration_seconds_bucket", ("le", "+Inf"))] == 3
-    assert told[("offsetfs_sync_duration_seconds_sum",)] == 0.0017
-    assert told[("offsetfs_cache_hits_total", ("cache", "blocks"))] == 3
-    assert told[("offsetfs_duty_freed_bytes_total", ("duty", "retention"))] == 300
+    assert reported[("offsetfs_mount_info", ("log_directory", "/srv/logs"), ("mode", "rw"), ("version", "0.1.0"))] == 1
+    assert reported[("offsetfs_start_time_seconds",)] == 1_000
+    assert reported[("offsetfs_requests_total", ("operation", "lookup"))] == 9
+    assert reported[("offsetfs_request_errors_total", ("errno", "ENOENT"))] == 2
+    assert reported[("offsetfs_sync_duration_seconds_bucket", ("le", "0.0005"))] == 2
+    assert reported[("offsetfs_sync_duration_seconds_bucket", ("le", "0.001"))] == 3
+    assert reported[("offsetfs_sync_duration_seconds_bucket", ("le", "+Inf"))] == 3
+    assert reported[("offsetfs_sync_duration_seconds_sum",)] == 0.0017
+    assert reported[("offsetfs_cache_hits_total", ("cache", "blocks"))] == 3
+    assert reported[("offsetfs_duty_freed_bytes_total", ("duty", "retention"))] == 300
     assert all("mount" in labels for each in seen.values() for labels, _ in each)
 
 
@@ -154,13 +168,13 @@ def documented() -> dict[str, tuple[str, str]]:
 
 
 def test_the_page_and_the_metrics_have_the_same_names_types_and_labels() -> None:
-    told: dict[str, tuple[str, str]] = {}
+    reported: dict[str, tuple[str, str]] = {}
     for family in text_string_to_metric_families(metrics.text(REPORT).decode()):
         labels = set(family.samples[0].labels) - {"mount", "le"}
         order = ("topic", "partition", *sorted(labels - {"topic", "partition"}))
         name = f"{family.name}_total" if family.type == "counter" else family.name
-        told[name] = (family.type, ", ".join(label for label in order if label in labels))
-    assert documented() == told
+        reported[name] = (family.type, ", ".join(label for label in order if label in labels))
+    assert documented() == reported
 
 
 def test_alerts_of_the_page_ask_for_metrics_that_there_are() -> None:
@@ -207,14 +221,14 @@ def test_a_duration_is_counted_under_the_first_bound_that_holds_it(seconds: floa
 def test_stats_say_what_is_in_the_report() -> None:
     lines = stats.text(REPORT).decode().splitlines()
     assert lines[0] == "offsetfs 0.1.0: /srv/logs on /mnt/kafka, rw, for 90 s"
-    told = dict(line.split(None, 1) for line in lines[2:10])
-    assert told["requests"] == "13: lookup 9, read 4" and told["errnos"] == "2: ENOENT 2"
-    assert told["syncs"] == "3, mean 0.567 ms, the longest under 1 ms, 1 FAILED"
+    reported = dict(line.split(None, 1) for line in lines[2:10])
+    assert reported["requests"] == "13: lookup 9, read 4" and reported["errnos"] == "2: ENOENT 2"
+    assert reported["syncs"] == "3, mean 0.567 ms, the longest under 1 ms, 1 FAILED"
     assert "cache       blocks: 10 B of 20 B, 75% of 4 found" in lines
     assert "task        retention: 2 times, 1 failed, 300 B freed" in lines
     assert [" ".join(line.split()) for line in lines[-3:]] == [
         "PARTITION START NEXT SIZE APPENDED BYTES READ NOT ON DISK SINCE FOLLOWERS",
-        "orders-0 FENCED 3 13 5 kB 10 2.5 kB 999 B 1.25 kB 500 ms 0",
+        "orders-0 FAILED 3 13 5 kB 10 2.5 kB 999 B 1.25 kB 500 ms 0",
         "(others) 77 0 B 0 B - - 0",
     ]
 
@@ -247,8 +261,8 @@ def test_columns_stand_below_each_other() -> None:
 # --- top -------------------------------------------------------------------------------------------------------------
 
 
-def sampled(report: Report, taken_s: float) -> samples.Sample:
-    return samples.parsed(metrics.text(report).decode(), taken_s)
+def sampled(report: Report, taken_s: float) -> metrics_samples.Sample:
+    return metrics_samples.parse_metrics(metrics.text(report).decode(), taken_s)
 
 
 def grown(report: Report, *, records: int, read_bytes: int) -> Report:
@@ -265,7 +279,7 @@ def grown(report: Report, *, records: int, read_bytes: int) -> Report:
 def test_top_shows_rates_between_two_looks() -> None:
     now = grown(REPORT, records=4_000, read_bytes=10_000)
     row, others = top.rows(sampled(REPORT, 10.0), sampled(now, 12.0))
-    assert row == ("orders-0 FENCED", "13", "2 k", "200 kB", "5 kB", "1.25 kB", "500 ms", "0")
+    assert row == ("orders-0 FAILED", "13", "2 k", "200 kB", "5 kB", "1.25 kB", "500 ms", "0")
     assert others == ("(others)", "", "0", "0 B", "0 B", "-", "-", "0")
 
 
@@ -275,7 +289,7 @@ def test_top_shows_the_busiest_partition_first() -> None:
     assert top.rows(sampled(REPORT, 1.0), sampled(now, 2.0))[0][0] == "zebras-0"
 
 
-def test_top_tells_what_concerns_the_whole_mount() -> None:
+def test_top_shows_figures_of_the_whole_mount() -> None:
     now = replace(
         REPORT, requests={"read": 104, "lookup": 9}, sync_counts=(4, *REPORT.sync_counts[1:]), sync_sum_s=0.0057
     )

@@ -14,6 +14,7 @@ import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def decoded(text: str | None) -> bytes | None:
 
 def is_value(record: dict[str, Any], value: bytes) -> bool:
     if "value_sha256" in record:
-        return len(value) == record["value_size"] and hashlib.sha256(value).hexdigest() == record["value_sha256"]
+        return (len(value), hashlib.sha256(value).hexdigest()) == (record["value_size"], record["value_sha256"])
     return value == (decoded(record["value_b64"]) or b"")
 
 
@@ -167,7 +168,7 @@ def test_gaps_of_compaction_control_batches_and_offsets_below_the_start_are_not_
         missing = [offset for offset in range(max(offsets) + 3) if offset not in offsets]
         assert missing
         for offset in missing:
-            assert errno_of(lambda path=tree / partition / str(offset): os.stat(path)) == "ENOENT", offset
+            assert errno_of(partial(os.stat, tree / partition / str(offset))) == "ENOENT", offset
 
 
 @pytest.mark.parametrize(
@@ -225,11 +226,11 @@ def test_any_time_is_a_name(tree: Path) -> None:
             assert os.readlink(directory / name) == f"../{target}"
             assert (directory / name).samefile(tree / "segments-0" / str(target))
     for name in ("2099-01-01", "@99999999999"):
-        assert errno_of(lambda name=name: os.lstat(directory / name)) == "ENOENT", name
+        assert errno_of(partial(os.lstat, directory / name)) == "ENOENT", name
     for name in ("2026-13-01", "yesterday"):
-        assert errno_of(lambda name=name: os.lstat(directory / name)) == "EINVAL", name
+        assert errno_of(partial(os.lstat, directory / name)) == "EINVAL", name
     for name in ("2026/13", "2026/02/30", "1969"):
-        assert errno_of(lambda name=name: os.lstat(directory / name)) in ("ENOENT", "EINVAL"), name
+        assert errno_of(partial(os.lstat, directory / name)) in ("ENOENT", "EINVAL"), name
     assert os.readlink(directory / "1971-01-01") == f"../{records[0]['offset']}"
 
 
@@ -346,7 +347,7 @@ def test_nothing_can_be_changed(writable: Path, act: Callable[[Path], object], a
 
 
 @pytest.mark.parametrize("act", [case[1] for case in WRITING], ids=[case[0] for case in WRITING])
-def test_a_read_only_mount_says_so(tree: Path, act: Callable[[Path], object]) -> None:
+def test_a_read_only_mount_reports_that_it_is_read_only(tree: Path, act: Callable[[Path], object]) -> None:
     assert errno_of(lambda: act(tree / "keyed-0")) == "EROFS"
 
 
@@ -416,7 +417,7 @@ def test_an_empty_partition_has_no_ends_until_something_is_appended(mount: Calla
     assert (directory / "values").read_bytes() == b"a\n\nb\n"
     assert errno_of(lambda: os.mkdir(directory)) == "EEXIST"
     for name in ("bad", "-1", "a b-0", "a-01", "a--", "x" * 250 + "-0"):
-        assert errno_of(lambda name=name: os.mkdir(root / name)) == "EINVAL", name
+        assert errno_of(partial(os.mkdir, root / name)) == "EINVAL", name
     assert os.listdir(root) == ["README", "topics", "new-7"]
 
 

@@ -13,20 +13,21 @@ import pyfuse3
 import pytest
 import trio
 import trio.testing
+from log_states import begin_log_at, replace_segments_of
 from pyfuse3 import EntryAttributes, FUSEError
 from trio.testing import MockClock
 
-from offsetfs.fs.inodes import Kind
+from offsetfs.fs.files import growing_file as views
+from offsetfs.fs.files import line_index_building as map_making
 from offsetfs.fs.mounting.directories import PartitionDirectory
 from offsetfs.fs.mounting.operations import Operations
+from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.views import growing_file as views
-from offsetfs.fs.views import map_making
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.views.partition_view import PartitionView
 
@@ -106,7 +107,7 @@ def on_the_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         await trio.sleep(1)
         return work()
 
-    monkeypatch.setattr(world.operations.shared, "in_thread", slept)
+    monkeypatch.setattr(world.operations.mount.executor, "in_thread", slept)
 
 
 async def test_a_look_up_waits_ten_seconds_for_maps_and_the_building_goes_on(
@@ -116,7 +117,7 @@ async def test_a_look_up_waits_ten_seconds_for_maps_and_the_building_goes_on(
     begun = trio.current_time()
     assert await errno_of(world.look("orders-0", "values")) == "EAGAIN"
     assert map_making.WAIT_S <= trio.current_time() - begun < map_making.WAIT_S + 3
-    assert "EAGAIN lookup orders-0/values: its maps are being made, 0 of" in await world.errors()
+    assert "EAGAIN lookup orders-0/values: its line indexes are being built, 0 of" in await world.errors()
     slow_maps.clear()
     assert (await world.look("orders-0", "values")).st_size == 4
 
@@ -158,27 +159,27 @@ async def test_a_listing_begins_what_only_the_segment_being_written_lacks_and_th
         while not {b"values", b"records.ndjson"} <= set(await names(world, inode)):
             await trio.lowlevel.checkpoint()
     readers = LogDirectory.open(world.directory.path, read_only=True)
-    reader = World(readers, Operations(readers, MountOptions(read_only=True), world.operations.shared.nursery))
+    reader = World(readers, Operations(readers, MountOptions(read_only=True), world.operations.mount.nursery))
     other = (await reader.look("orders-0")).st_ino
     for _ in range(3):
-        assert not {b"values", b"records.ndjson"} & set(await names(reader, other)), "who only reads begins nothing"
+        assert not {b"values", b"records.ndjson"} & set(await names(reader, other)), "a reader begins nothing"
         await trio.testing.wait_all_tasks_blocked()
     readers.close()
     world.log.roll()
     for _ in range(3):
         world.append([b"x" * 800])
     world.log.roll()
-    anew = World(world.directory, Operations(world.directory, MountOptions(), world.operations.shared.nursery))
-    inode = (await anew.look("orders-0")).st_ino
+    second = World(world.directory, Operations(world.directory, MountOptions(), world.operations.mount.nursery))
+    inode = (await second.look("orders-0")).st_ino
     for _ in range(3):
-        assert not {b"values", b"records.ndjson"} & set(await names(anew, inode)), "sealed segments lack theirs"
+        assert not {b"values", b"records.ndjson"} & set(await names(second, inode)), "sealed segments lack theirs"
         await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_what_goes_wrong_with_a_map_is_told_to_those_who_wait(
+async def test_a_failed_line_index_fails_the_readers_that_wait_for_it(
     world: World, monkeypatch: pytest.MonkeyPatch, on_the_loop: None, autojump_clock: MockClock
 ) -> None:
-    answers = iter([False, OSError(errno.EMFILE, "too many open files")])
+    answers = iter((False, OSError(errno.EMFILE, "too many open files")))
 
     def broken(self: PartitionView, *, nowait: bool = False, **how: Any) -> bool:
         if nowait:
@@ -235,9 +236,9 @@ async def test_when_the_head_is_cut_the_name_gets_a_new_inode_and_old_handles_ke
     handle = await operations.open(old.st_ino, 0, CTX)
     first = world.log.snapshot().first
     world.log.flush()
-    world.log._segments = world.log.snapshot().without([first])
+    replace_segments_of(world.log, world.log.snapshot().without([first]))
     segment_names.remove_from_log(first)
-    world.log.log_start_offset = world.log.snapshot().first.base_offset
+    begin_log_at(world.log, world.log.snapshot().first.base_offset)
     gone = world.log.log_start_offset
     new = await world.look("orders-0", "values")
     assert new.st_ino != old.st_ino
@@ -248,7 +249,7 @@ async def test_when_the_head_is_cut_the_name_gets_a_new_inode_and_old_handles_ke
     assert bytes(await operations.read(handle.fh, 0, 10)) == parts[0][:10], "as long as the handle is at this segment"
     start = sum(map(len, parts[:gone]))
     assert bytes(await operations.read(handle.fh, start, len(parts[gone]))) == parts[gone]
-    world.operations.shared.blocks.clear()
+    world.operations.mount.caches.blocks.clear()
     assert await errno_of(operations.read(handle.fh, 0, 10)) == "ESTALE"
     parts.append(world.append([b"new"]))
     assert (await operations.getattr(old.st_ino, CTX)).st_size == sum(map(len, parts))
@@ -256,12 +257,12 @@ async def test_when_the_head_is_cut_the_name_gets_a_new_inode_and_old_handles_ke
     assert (await operations.getattr(new.st_ino, CTX)).st_size == sum(map(len, parts[gone:]))
 
 
-async def test_a_view_that_nobody_has_open_is_forgotten(world: World) -> None:
+async def test_a_view_without_open_handles_is_forgotten(world: World) -> None:
     for number in range(20):
         world.append([b"%03d" % number * 60])
     old = await world.look("orders-0", "values")
-    world.log._segments = world.log.snapshot().without([world.log.snapshot().first])
-    world.log.log_start_offset = world.log.snapshot().first.base_offset
+    replace_segments_of(world.log, world.log.snapshot().without([world.log.snapshot().first]))
+    begin_log_at(world.log, world.log.snapshot().first.base_offset)
     await world.look("orders-0", "values")
     assert await errno_of(world.operations.getattr(old.st_ino, CTX)) == "ESTALE"
 
@@ -269,7 +270,7 @@ async def test_a_view_that_nobody_has_open_is_forgotten(world: World) -> None:
 async def test_records_below_the_log_start_are_gone_though_they_were_seen(world: World) -> None:
     world.append([b"a", b"b"])
     entry = await world.look("orders-0", "0")
-    world.log.log_start_offset = 1
+    begin_log_at(world.log, 1)
     assert await errno_of(world.look("orders-0", "0")) == "ENOENT"
     assert await errno_of(world.operations.open(entry.st_ino, 0, CTX)) == "ENOENT"
     assert (await world.look("orders-0", "1")).st_size == 1
@@ -306,7 +307,7 @@ async def test_an_inode_that_was_never_given_is_an_error_and_nothing_breaks(worl
 # --- what breaks ---------------------------------------------------------------------------------------------------
 
 
-async def test_what_nobody_foresaw_is_eio_with_a_traceback_in_the_log(
+async def test_an_unexpected_error_is_eio_with_a_traceback_in_the_log(
     world: World, monkeypatch: pytest.MonkeyPatch, expect_log: Callable[[str], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(self: PartitionDirectory, number: int, name: bytes) -> None:
@@ -317,10 +318,10 @@ async def test_what_nobody_foresaw_is_eio_with_a_traceback_in_the_log(
     with caplog.at_level(logging.ERROR):
         assert await errno_of(world.look("orders-0", "0")) == "EIO"
     assert caplog.records[-1].exc_info is not None
-    assert "EIO lookup orders-0/0: our mistake; the log of the mount says more" in await world.errors()
+    assert "EIO lookup orders-0/0: our mistake; the log of the mount has details" in await world.errors()
 
 
-async def test_an_error_of_the_engine_is_told_with_its_place_and_cure(
+async def test_an_error_of_the_engine_is_reported_with_its_location_and_remedy(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def damaged(offset: int, *, nowait: bool = False) -> None:

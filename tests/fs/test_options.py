@@ -1,8 +1,9 @@
-"""What `-o` may say, and what is said to somebody who got it wrong."""
+"""The options of `-o`, and the error for each invalid one."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ pytestmark = pytest.mark.unit
         (",,create,,", {"create": True}),
     ],
 )
-def test_options_are_read(text: str, expected: dict[str, object]) -> None:
+def test_options_are_read(text: str, expected: dict[str, Any]) -> None:
     assert MountOptions.parse([text]) == MountOptions(**expected)
 
 
@@ -97,7 +98,7 @@ def test_what_is_not_said_is_the_caller_and_kafkas_defaults() -> None:
         ('cleanup.policy="compact,delete', "a double quote is not closed"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(text: str, sentence: str) -> None:
+def test_an_error_is_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(MountOptionError) as caught:
         MountOptions.parse([text])
     assert sentence in str(caught.value)
@@ -112,7 +113,7 @@ def test_what_is_wrong_is_said_in_a_sentence(text: str, sentence: str) -> None:
         "create,list=none,flush-ms=off,flush-messages=3,umask=077,allow_other,retention.ms=-1",
     ],
 )
-def test_what_is_told_about_a_mount_can_be_said_again(text: str) -> None:
+def test_the_texts_of_options_parse_to_the_same_options(text: str) -> None:
     options = MountOptions.parse([text])
     said = [f"{name}={value}" if value else name for name, value in options.texts().items()]
     assert MountOptions.parse(said) == options

@@ -1,7 +1,7 @@
-"""Somebody who can write into a log directory plants links, FIFOs, sockets, devices and directories where files belong.
+"""An attacker with write access to a log directory plants links, FIFOs, sockets, devices and directories as its files.
 
 Nothing of it is followed, nothing waits for it, nothing is written through it, and the partitions beside it are read.
-What is linked to is a sound segment with a secret in it: whoever followed the link would show it.
+The target of each link is a valid segment with a secret in it: code that followed the link would show it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from planted_logs import batch, crash
 pytestmark = [pytest.mark.mount, pytest.mark.damages]
 
 SECONDS_MAX = 20
-SECRET = b"nobody-may-see-this"
+SECRET = b"only-the-owner-may-see-this"
 
 NEEDED = {
     "log": "00000000000000000000.log",
@@ -64,7 +64,7 @@ if os.geteuid() != 0:
 
 
 STATES = {"rw": tuple(PLANTS), "ro": ("link", "fifo"), "crashed": ("link", "dangling", "fifo")}
-"""How it is mounted, and what is tried there: what differs is who opens the files, and for what."""
+"""How it is mounted, and what is tried there: the difference is which process opens the files, and for what."""
 
 
 def plant_all(log: Path, model: Path, secret: Path, plants: tuple[str, ...]) -> dict[str, str]:
@@ -107,7 +107,7 @@ def test_what_is_planted_in_a_partition_is_never_followed_and_never_waited_for(
         done = subprocess.run(command, cwd=mounted.path, capture_output=True, timeout=SECONDS_MAX)
         assert SECRET not in done.stdout, f"{partition}: the link was followed"
         if values in done.stdout:
-            assert name in NOT_NEEDED.values() or state == "crashed", partition  # recovery makes indexes anew
+            assert name in NOT_NEEDED.values() or state == "crashed", partition  # recovery rebuilds indexes
         else:
             assert name in NEEDED.values() or state == "crashed", (partition, done.stderr)  # and looks at all files
             assert b"Invalid argument" in done.stderr, partition

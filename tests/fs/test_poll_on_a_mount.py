@@ -104,7 +104,7 @@ def test_select_and_epoll_wait_for_follow(orders: Path, opened: Callable[..., in
         assert epoll.poll(0) == []
 
 
-def test_a_deleted_partition_wakes_who_polls(mount: Mount, tmp_path: Path, opened: Callable[..., int]) -> None:
+def test_a_deleted_partition_wakes_pollers(mount: Mount, tmp_path: Path, opened: Callable[..., int]) -> None:
     (tmp_path / "log").mkdir()
     path = mount(tmp_path / "log", "create,delete").path / "orders-0"
     path.mkdir()
@@ -165,7 +165,8 @@ def test_a_writer_that_does_not_block_polls_for_room(mount: Mount, tmp_path: Pat
         except BlockingIOError:
             waits += 1
             assert polled(fd, select.POLLOUT, WAKE_MS) & select.POLLOUT
-    assert os.fsync(fd) is None and (path / "values").read_bytes() == lines
+    os.fsync(fd)
+    assert (path / "values").read_bytes() == lines
 
 
 # --- tail ------------------------------------------------------------------------------------------------------------
@@ -174,9 +175,9 @@ def test_a_writer_that_does_not_block_polls_for_room(mount: Mount, tmp_path: Pat
 @pytest.mark.parametrize("how", ["-f", "-F"])
 def test_tail_repeats_and_leaves_out_nothing_over_retention(mount: Mount, tmp_path: Path, how: str) -> None:
     (tmp_path / "log").mkdir()
-    duties = "log.initial.task.delay.ms=0,log.retention.check.interval.ms=50"
+    task_options = "log.initial.task.delay.ms=0,log.retention.check.interval.ms=50"
     segments = "segment.bytes=4096,max.message.bytes=4096,retention.bytes=12000"
-    path = mount(tmp_path / "log", f"create,linger-ms=0,{duties},{segments}").path / "orders-0"
+    path = mount(tmp_path / "log", f"create,linger-ms=0,{task_options},{segments}").path / "orders-0"
     path.mkdir()
     append(path, b"line 0000 begin\n")
     tail = subprocess.Popen(["tail", how, "-s", "0.05", "-n", "+1", path / "values"], stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""The promises to those who append, each held on a real mount with the commands people use."""
+"""The promises to writers, each tested on a real mount with common commands."""
 
 import contextlib
 import errno
@@ -191,7 +191,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     "On a full disk, writers get ENOSPC, no record is torn, everything stays readable, and appends "
     "continue once there is free space."
 )
-def test_a_full_disk_is_told_and_survived(mount: Mount, small_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_survived(mount: Mount, small_disk: Path) -> None:
     (small_disk / "log").mkdir()
     mounted = with_partition(mount, small_disk / "log", faulty=True)
     assert sh("seq 1000 >> orders-0/append", mounted.path).returncode == 0
@@ -368,8 +368,8 @@ def test_a_flipped_bit_is_an_error_for_its_batch_alone(mount: Mount, golden_copy
             else:
                 record = batch.record(offset)
                 assert record is not None and file.read_bytes() == (record.value or b"")
-    told = mounted.errors()
-    assert str(path.name) in told and f"position {position}" in told
+    reported = mounted.errors()
+    assert str(path.name) in reported and f"position {position}" in reported
 
 
 @pytest.mark.promise("A log directory never has two writers, whether the other one is a broker or another mount.")
@@ -382,7 +382,7 @@ def test_a_second_mount_is_refused_with_the_pid_of_the_first(mount: Mount, log: 
 
 
 @pytest.mark.parametrize(
-    ("partition", "told"),
+    ("partition", "reported"),
     [
         ("__consumer_offsets-1", "Operation not permitted"),
         ("__transaction_state-0", "Operation not permitted"),
@@ -390,18 +390,18 @@ def test_a_second_mount_is_refused_with_the_pid_of_the_first(mount: Mount, log: 
     ],
 )
 def test_lines_are_kept_out_of_logs_that_they_would_break(
-    mount: Mount, golden_copy: Path, partition: str, told: str
+    mount: Mount, golden_copy: Path, partition: str, reported: str
 ) -> None:
     mounted = mount(golden_copy)
     result = sh(f"echo line >> {partition}/append", mounted.path)
-    assert result.returncode == 1 and told in result.stderr
+    assert result.returncode == 1 and reported in result.stderr
     assert f" {partition}/append: " in mounted.errors()
     assert sh(f"cat {partition}/append", mounted.path).returncode == 0
 
 
 def test_recovery_points_are_written_while_the_mount_lives(mount: Mount, log: Path) -> None:
-    duties = "log.initial.task.delay.ms=0,log.flush.offset.checkpoint.interval.ms=50"
-    mounted = with_partition(mount, log, f"flush-ms=20,{duties}")
+    task_options = "log.initial.task.delay.ms=0,log.flush.offset.checkpoint.interval.ms=50"
+    mounted = with_partition(mount, log, f"flush-ms=20,{task_options}")
     assert sh("seq 500 >> orders-0/append", mounted.path).returncode == 0
     checkpoint = log / "recovery-point-offset-checkpoint"
     assert soon(lambda: checkpoint.exists() and "orders 0 500" in checkpoint.read_text())

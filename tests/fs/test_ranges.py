@@ -1,4 +1,4 @@
-"""Ranges without a kernel: what a name means, what stays of it, and what it costs who waits."""
+"""Ranges without a kernel: what a name means, what stays of it, and what a waiting reader costs."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ import errno
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyfuse3
 import pytest
 import trio
+from log_states import begin_log_at, replace_segments_of
 from pyfuse3 import EntryAttributes, FUSEError
 from trio.testing import MockClock
 
-from offsetfs.fs.inodes import unpack
+from offsetfs.fs.files import line_index_building as map_making
+from offsetfs.fs.files.ranges import RECENT_MAX, RangeFiles
 from offsetfs.fs.mounting.operations import Operations
+from offsetfs.fs.naming.inodes import unpack
+from offsetfs.fs.naming.tree_table import Kind
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.views import map_making
-from offsetfs.fs.views.ranges import RECENT_MAX
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.views.range_view import RangeView
 
@@ -68,7 +70,7 @@ class World:
     def known(self) -> int:
         tree = self.operations._nodes._of_partitions[1]._tree
         assert tree is not None
-        return len(tree.ranges.looked_up)
+        return len(tree.nodes.lookup_numbers[Kind.RANGE])
 
 
 @pytest.fixture
@@ -107,13 +109,13 @@ async def errno_of(answer: Awaitable[object]) -> str:
         ("last/1000", range(100)),
     ],
 )
-async def test_a_name_means_a_stretch(world: World, path: str, numbers: range) -> None:
+async def test_a_name_means_a_range(world: World, path: str, numbers: range) -> None:
     assert await world.numbers(path) == list(numbers)
     lines = await world.read((await world.look(f"{path}.ndjson")).st_ino)
     assert lines.count(b"\n") == len(numbers)
 
 
-async def test_names_of_one_stretch_are_one_file_and_forms_are_two(world: World) -> None:
+async def test_names_of_one_range_are_one_file_and_its_formats_are_two(world: World) -> None:
     inode = (await world.look("range/95..100")).st_ino
     for path in ("range/95..", "range/@95..", "last/5", "range/95..100"):
         assert (await world.look(path)).st_ino == inode
@@ -121,7 +123,7 @@ async def test_names_of_one_stretch_are_one_file_and_forms_are_two(world: World)
     assert world.known == 2
 
 
-async def test_a_stretch_stays_and_its_name_moves_on(world: World) -> None:
+async def test_a_range_stays_the_same_and_its_name_moves_on(world: World) -> None:
     old = await world.look("last/3")
     assert old.attr_timeout > 1e8 and old.entry_timeout == 0
     world.append(2)
@@ -131,7 +133,7 @@ async def test_a_stretch_stays_and_its_name_moves_on(world: World) -> None:
     assert (await world.operations.getattr(old.st_ino, CTX)).st_size == old.st_size
 
 
-async def test_the_kernel_says_when_a_stretch_is_forgotten(world: World) -> None:
+async def test_a_range_is_forgotten_when_the_kernel_forgets_it(world: World) -> None:
     entries = [await world.look(f"range/{begin}..") for begin in range(50)]
     again = await world.look("range/0..")
     assert world.known == 50
@@ -142,17 +144,17 @@ async def test_the_kernel_says_when_a_stretch_is_forgotten(world: World) -> None
     await world.operations.forget([(again.st_ino, 1)])
     assert world.known == 0
     tree = world.operations._nodes._of_partitions[1]._tree
-    assert tree is not None and tree.ranges._recent.bytes <= RECENT_MAX
+    assert tree is not None and cast(RangeFiles, tree.nodes.files[Kind.RANGE])._recent.bytes <= RECENT_MAX
     assert unpack((await world.look("range/0..")).st_ino).number > unpack(again.st_ino).number
 
 
-async def test_what_retention_took_is_stale_for_who_has_it_and_is_not_there_for_others(world: World) -> None:
+async def test_records_removed_by_retention_are_estale_for_open_handles_and_enoent_for_others(world: World) -> None:
     old = await world.look("range/2..8")
     opened = await world.operations.open(old.st_ino, 0, CTX)
     first, second = world.log.snapshot().values()[:2]
     world.log.flush()
-    world.log._segments = world.log.snapshot().without([first])
-    world.log.log_start_offset = second.base_offset
+    replace_segments_of(world.log, world.log.snapshot().without([first]))
+    begin_log_at(world.log, second.base_offset)
     segment_names.remove_from_log(first)
     segment_names.unlink(first)
     assert await world.numbers("range/2..8") == [5, 6, 7]
@@ -160,11 +162,11 @@ async def test_what_retention_took_is_stale_for_who_has_it_and_is_not_there_for_
     assert bytes(await world.operations.read(opened.fh, 6, 100)) == b"5\n6\n7\n"
 
 
-async def test_replaced_segments_are_another_stretch(world: World) -> None:
+async def test_replaced_segments_are_another_range(world: World) -> None:
     old = await world.look("range/2..8")
     first = world.log.snapshot().first
     again = type(first)(first.directory, first.base_offset, first.config, first.pool)
-    world.log._segments = world.log.snapshot().plus(again)
+    replace_segments_of(world.log, world.log.snapshot().plus(again))
     assert (await world.look("range/2..8")).st_ino != old.st_ino
 
 
@@ -179,7 +181,7 @@ def on_the_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         await trio.sleep(1)
         return work()
 
-    monkeypatch.setattr(world.operations.shared, "in_thread", slept)
+    monkeypatch.setattr(world.operations.mount.executor, "in_thread", slept)
 
 
 async def test_a_look_up_waits_ten_seconds_and_the_measuring_goes_on(
@@ -197,13 +199,13 @@ async def test_a_look_up_waits_ten_seconds_and_the_measuring_goes_on(
     begun = trio.current_time()
     assert await errno_of(world.look("range/3..8")) == "EAGAIN"
     assert map_making.WAIT_S <= trio.current_time() - begun < map_making.WAIT_S + 3
-    said = world.operations.shared.error_log.text().decode()
-    assert "orders-0/range/3..8: its maps are being made, 0 of" in said
+    said = world.operations.mount.error_log.text().decode()
+    assert "orders-0/range/3..8: its line indexes are being built, 0 of" in said
     assert await errno_of(world.look("range/3..8")) == "EAGAIN"
     assert await world.numbers("range/3..8") == [3, 4, 5, 6, 7]
 
 
-async def test_what_goes_wrong_is_told_and_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_is_reported_and_retried(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: RangeView, *, nowait: bool = False, bytes_max: int | None = None) -> bool:
         if nowait:
             raise WouldBlock("broken")

@@ -1,4 +1,4 @@
-"""Who reads requests: one task as long as it does not wait, and whoever is ready as soon as it does."""
+"""Reader task hand-off: one task reads requests as long as it does not wait; then the next ready task reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Handle = Callable[[bytes], Awaitable[None]]
 
 
 class Session:
-    """Reads requests of a byte each as pyfuse3 does: who waits to read takes the lock, at most two wait."""
+    """Reads requests of a byte each as pyfuse3 does: a task that waits to read takes the lock, at most two wait."""
 
     def __init__(self, fd: int, handle: Handle) -> None:
         self.handled: list[tuple[str, bytes]] = []
@@ -105,7 +105,7 @@ async def test_while_a_task_waits_others_read() -> None:
         assert session.handled[-1] == ("task 3", b"e")
 
 
-async def test_a_task_that_waits_more_than_once_takes_the_turn_from_nobody() -> None:
+async def test_a_task_that_waits_more_than_once_delays_no_other_task() -> None:
     async def handle(request: bytes) -> None:
         for _ in range(3 if request == b"a" else 0):
             await trio.lowlevel.checkpoint()
@@ -116,7 +116,7 @@ async def test_a_task_that_waits_more_than_once_takes_the_turn_from_nobody() -> 
         assert [request for _, request in session.handled] == [b"a", b"b", b"a", b"b"]
 
 
-async def test_who_gives_up_waiting_for_the_turn_is_passed_over() -> None:
+async def test_a_task_that_gives_up_waiting_is_passed_over() -> None:
     turn, order = HandOffTrio().Lock(), list[str]()
 
     async def take(name: str, scope: trio.CancelScope) -> None:
@@ -148,7 +148,7 @@ async def test_a_task_that_ends_leaves_the_turn_to_others() -> None:
         assert session.handled == [("task 1", b"a"), ("task 1", b"x"), ("task 2", b"b")]
 
 
-async def test_what_is_not_told_of_is_trios() -> None:
+async def test_other_attributes_are_those_of_trio() -> None:
     stand_in: Any = HandOffTrio()
     assert stand_in.ClosedResourceError is trio.ClosedResourceError
     assert stand_in.lowlevel.notify_closing is trio.lowlevel.notify_closing

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetfs.fs.shared import Shown
-from offsetfs.fs.views.record_parts import header_lines
-from offsetfs.storage.records.batch import build, read_batch
-from offsetfs.storage.records.record import Header
+from offsetfs.fs.caches.mount_caches import RecordContent
+from offsetfs.fs.files.record_parts import header_lines
+from offsetfs.storage.records.format.batch import build, read_batch
+from offsetfs.storage.records.format.record import Header
 
 pytestmark = pytest.mark.unit
 
 
 def lines_of(*headers: Header) -> bytes:
     batch = read_batch(build([(None, b"", headers, 0)]))
-    return header_lines(Shown(b"", 0, batch.records()[0], batch.header, 0))
+    return header_lines(RecordContent(b"", 0, batch.records()[0], batch.header, 0))
 
 
 @pytest.mark.parametrize(

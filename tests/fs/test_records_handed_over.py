@@ -1,4 +1,4 @@
-"""A small record is in the kernel's page cache when its file is opened: nobody has to ask for it, whoever reads it."""
+"""A small record is in the kernel's page cache when its file is opened: reads of it send no request to the daemon."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def test_records_are_read_without_a_request_where_they_are_small_and_whole_where
         append.writelines(value(size) + b"\n" for size in sizes)
 
     def seen(offset: int) -> bytes:
-        return (mnt / "orders-0" / str(offset)).read_bytes()
+        content: bytes = (mnt / "orders-0" / str(offset)).read_bytes()
+        return content
 
     before = reads(mnt)
     assert all(seen(offset) == value(size) for offset, size in enumerate((*SMALL, 0)))
@@ -50,7 +51,7 @@ def test_records_are_read_without_a_request_where_they_are_small_and_whole_where
     assert reads(mnt) > before
 
 
-def test_many_who_open_a_record_at_once_all_read_it(mount: Mount, tmp_path: Path) -> None:
+def test_many_concurrent_readers_of_one_record_all_read_it(mount: Mount, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     mnt = mount(tmp_path / "log", "create").path
     (mnt / "orders-0").mkdir()

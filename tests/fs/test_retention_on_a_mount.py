@@ -1,4 +1,4 @@
-"""Retention while people read: what goes is gone for all who look, and stays for those who hold it open."""
+"""Retention beside readers: removed records are gone for new readers, and stay readable through open files."""
 
 import errno
 import os
@@ -13,13 +13,13 @@ import pytest
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.mount
 
 Mount = Callable[..., Any]
 ORDERS = TopicPartition("orders", 0)
-DUTIES = "log.initial.task.delay.ms=0,log.retention.check.interval.ms=50"
+TASK_OPTIONS = "log.initial.task.delay.ms=0,log.retention.check.interval.ms=50"
 RECORDS, SEGMENT_RECORDS = 100, 20
 HOUR_MS = 3_600_000
 
@@ -85,7 +85,7 @@ def two_segments(log: Path) -> str:
     "as in a broker; within one second, removed records can no longer be found by name."
 )
 def test_what_expired_is_found_by_no_name_any_more(mount: Mount, log: Path) -> None:
-    mounted = mount(log, DUTIES)
+    mounted = mount(log, TASK_OPTIONS)
     partition = mounted.path / "orders-0"
     for number in (0, 42, 59, 60, 99):
         assert (partition / str(number)).read_bytes() == value(number)  # and the kernel knows them
@@ -95,8 +95,8 @@ def test_what_expired_is_found_by_no_name_any_more(mount: Mount, log: Path) -> N
     assert soon(lambda: start_of(partition) == 60)
     assert soon(lambda: not (partition / "42").exists(), 2)
     for name in ("0", "59", f"{42:020d}"):
-        assert errno_of(lambda name=name: (partition / name).stat()) == "ENOENT"
-        assert errno_of(lambda name=name: (partition / name).read_bytes()) == "ENOENT"
+        assert errno_of((partition / name).stat) == "ENOENT"
+        assert errno_of((partition / name).read_bytes) == "ENOENT"
     assert os.readlink(partition / "first") == "60"
     assert sorted(int(name) for name in os.listdir(partition) if name.isdigit()) == list(range(60, RECORDS))
     assert (partition / "values").read_bytes() == lines(60)
@@ -113,7 +113,7 @@ def test_what_expired_is_found_by_no_name_any_more(mount: Mount, log: Path) -> N
     "never return the bytes of another record."
 )
 def test_what_is_open_is_read_on_and_then_stale(mount: Mount, log: Path) -> None:
-    mounted = mount(log, DUTIES)
+    mounted = mount(log, TASK_OPTIONS)
     partition = mounted.path / "orders-0"
     segment, real = partition / "segments" / f"{20:020d}.log", log / "orders-0"
     content, all_values = segment.read_bytes(), lines(0)
@@ -135,7 +135,7 @@ def test_what_is_open_is_read_on_and_then_stale(mount: Mount, log: Path) -> None
 
 
 def test_a_follower_of_values_misses_nothing_when_the_head_is_cut(mount: Mount, log: Path) -> None:
-    mounted = mount(log, f"{DUTIES},linger-ms=1")
+    mounted = mount(log, f"{TASK_OPTIONS},linger-ms=1")
     partition = mounted.path / "orders-0"
     out = log.parent / "followed"
     with out.open("wb") as sink:
@@ -155,7 +155,7 @@ def test_a_follower_of_values_misses_nothing_when_the_head_is_cut(mount: Mount, 
 
 
 def test_the_name_of_the_view_stands_for_another_file_when_its_head_is_cut(mount: Mount, log: Path) -> None:
-    partition = mount(log, DUTIES).path / "orders-0"
+    partition = mount(log, TASK_OPTIONS).path / "orders-0"
     before = (partition / "values").stat()
     configure(log, two_segments(log))
     assert soon(lambda: start_of(partition) == 60)
@@ -164,7 +164,7 @@ def test_the_name_of_the_view_stands_for_another_file_when_its_head_is_cut(mount
 
 
 def test_settings_are_seen_while_mounted_by_appends_and_info(mount: Mount, log: Path) -> None:
-    mounted = mount(log, f"{DUTIES},linger-ms=1")
+    mounted = mount(log, f"{TASK_OPTIONS},linger-ms=1")
     partition = mounted.path / "orders-0"
     with (partition / "append").open("ab", buffering=0) as append:
         assert append.write(b"x" * 5000 + b"\n") == 5001
@@ -178,8 +178,8 @@ def test_settings_are_seen_while_mounted_by_appends_and_info(mount: Mount, log: 
     assert os.getxattr(partition / str(RECORDS + 1), "user.kafka.codec") == b"zstd"
 
 
-def test_a_setting_that_is_broken_by_hand_is_told_and_the_old_ones_hold(mount: Mount, log: Path) -> None:
-    mounted = mount(log, DUTIES)
+def test_a_setting_that_was_broken_by_hand_is_reported_and_the_old_ones_hold(mount: Mount, log: Path) -> None:
+    mounted = mount(log, TASK_OPTIONS)
     settings = log / ".offsetfs-topics.json"
     good = settings.read_text()
     settings.write_text(good.replace('"-1"', '"never"'))
@@ -190,9 +190,9 @@ def test_a_setting_that_is_broken_by_hand_is_told_and_the_old_ones_hold(mount: M
     assert soon(lambda: start_of(mounted.path / "orders-0") == 60)
 
 
-def test_a_duty_that_fails_is_told_and_ends_nothing(mount: Mount, log: Path) -> None:
+def test_a_background_task_that_fails_is_reported_and_stops_nothing(mount: Mount, log: Path) -> None:
     blocked = log / "log-start-offset-checkpoint.tmp"
-    mounted = mount(log, DUTIES, faulty=True)
+    mounted = mount(log, TASK_OPTIONS, faulty=True)
     blocked.mkdir()
     configure(log, two_segments(log))
     assert soon(lambda: f"EISDIR retention -: {blocked}" in mounted.errors())
@@ -218,7 +218,7 @@ def test_an_idle_mount_sleeps(mount: Mount, log: Path) -> None:
 
 def test_in_a_brokers_directory_nothing_goes_whose_settings_are_not_known(mount: Mount, golden_copy: Path) -> None:
     before = sorted(str(path.relative_to(golden_copy)) for path in golden_copy.rglob("*.log"))
-    mounted = mount(golden_copy, f"{DUTIES},log.cleaner.backoff.ms=50")
+    mounted = mount(golden_copy, f"{TASK_OPTIONS},log.cleaner.backoff.ms=50")
     (mounted.path / "segments-0" / "info").read_text()
     time.sleep(0.5)  # ten passes
     assert mounted.unmount() == 0

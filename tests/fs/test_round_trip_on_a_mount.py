@@ -80,7 +80,7 @@ def test_records_of_any_content_go_round_as_lines_of_json(tree: Path, records: l
     first, second = partition(tree), partition(tree)
     (first / "append.ndjson").write_text("".join(line(*record) for record in records))
     written = lines_of(first)
-    told = [
+    reported = [
         {
             "topic": None,
             "partition": 0,
@@ -93,7 +93,7 @@ def test_records_of_any_content_go_round_as_lines_of_json(tree: Path, records: l
         }
         for offset, (key, value, headers, timestamp) in enumerate(records)
     ]
-    assert written == told
+    assert written == reported
     cat(first / "records.ndjson", second / "append.ndjson")
     assert lines_of(second) == written
 

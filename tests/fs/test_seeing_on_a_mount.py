@@ -63,7 +63,7 @@ def test_cat_and_cp_see_what_a_mount_does_and_echo_steers_it(mount: Mount, tmp_p
     assert out("ls -A .offsetfs; find .offsetfs", mnt) == ".offsetfs\n"
     assert out("cat .offsetfs/version", mnt) == "0.1.0\n"
 
-    # flush: on disk when echo is through, and echo tells what is wrong.
+    # flush: on disk when echo is through, and echo shows what is wrong.
     out("echo orders-0 > .offsetfs/flush", mnt)
     assert metric(out("cat .offsetfs/metrics", mnt), "unsynced_batches", topic="orders") == 0
     out("echo again >> orders-0/append; echo '*' > .offsetfs/flush", mnt)
@@ -83,7 +83,7 @@ def test_cat_and_cp_see_what_a_mount_does_and_echo_steers_it(mount: Mount, tmp_p
     assert any(line.endswith(b" DEBUG lookup orders-0/4711: ENOENT\n") for line in mounted.lines)
 
 
-def test_a_mount_that_is_read_only_is_told_by_signals(mount: Mount, golden_copy: Path) -> None:
+def test_a_read_only_mount_obeys_signals(mount: Mount, golden_copy: Path) -> None:
     mounted = mount(golden_copy, "ro")
     mnt = mounted.path
     for name in ("flush", "log-level"):
@@ -96,15 +96,15 @@ def test_a_mount_that_is_read_only_is_told_by_signals(mount: Mount, golden_copy:
     assert shell("cat keyed-1/4712", mnt).returncode == 1
     assert metric(out("cat .offsetfs/metrics", mnt), "mount_info", mode="ro") == 1
     mounted.unmount()
-    told = b"".join(mounted.lines)
-    assert b" DEBUG lookup keyed-1/4711: ENOENT\n" in told and b"4712" not in told
+    reported = b"".join(mounted.lines)
+    assert b" DEBUG lookup keyed-1/4711: ENOENT\n" in reported and b"4712" not in reported
 
 
-def test_who_follows_is_seen_as_long_as_he_does(mount: Mount, tmp_path: Path) -> None:
+def test_a_follower_is_counted_while_it_follows(mount: Mount, tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     mnt = mount(tmp_path / "log", "create").path
-    told = out("mkdir orders-0; exec 3< orders-0/follow 4< orders-0/follow; cat .offsetfs/metrics", mnt)
-    assert metric(told, "followers", topic="orders") == 2
+    reported = out("mkdir orders-0; exec 3< orders-0/follow 4< orders-0/follow; cat .offsetfs/metrics", mnt)
+    assert metric(reported, "followers", topic="orders") == 2
     assert soon(lambda: metric(out("cat .offsetfs/metrics", mnt), "followers", topic="orders") == 0)
 
 

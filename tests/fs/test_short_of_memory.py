@@ -12,7 +12,7 @@ from fake_appends import Appends, appends_in
 from trio.testing import MockClock
 
 from offsetfs.fs.appends.append_queue import SHORTAGE_S
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = [
     pytest.mark.unit,
@@ -26,7 +26,7 @@ Make = Callable[..., Appends]
 
 
 class Writer:
-    """A writer that keeps what it is told."""
+    """A writer that keeps what is reported to it."""
 
     wants_offsets = True
     code: int | None = None

@@ -12,18 +12,19 @@ from typing import Any
 
 import pytest
 import trio
-from fake_appends import appends_in
+from fake_appends import FakeWriter, appends_in
+from spies import spy
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.cli.leaving import LeavingTeller
-from offsetfs.cli.service_manager import ServiceManager
+from offsetfs.cli.mounts.service_manager import ServiceManager
+from offsetfs.cli.mounts.unmount_progress import UnmountProgress
 from offsetfs.fs.appends import append_queue
 from offsetfs.fs.appends.shared_sync import Unsynced
+from offsetfs.fs.mount_context import mount_context
 from offsetfs.fs.mounting.maintenance_runner import POSTPONED_S, MaintenanceRunner
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.shared import Shared
-from offsetfs.fs.threads import RETRIES_S, in_thread, in_thread_or_here
-from offsetfs.fs.workers import workers
+from offsetfs.fs.runtime.threads import RETRIES_S, in_thread, in_thread_or_here
+from offsetfs.fs.runtime.workers import workers
 from offsetfs.storage import parallel
 from offsetfs.storage.directory.directory import LogDirectory
 
@@ -54,19 +55,6 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
     workers.forget()
     monkeypatch.setattr(_thread, "start_new_thread", threads.start_new_thread)
     return threads
-
-
-class Writer:
-    """A writer of records without offsets."""
-
-    wants_offsets = False
-    code: int | None = None
-
-    def failed(self, code: int) -> None:
-        self.code = code
-
-    async def release(self) -> None:
-        """Nothing is unfinished."""
 
 
 # --- one hand-over ---------------------------------------------------------------------------------------------------
@@ -117,11 +105,11 @@ async def test_a_read_fails_and_the_next_one_does_not(
     threads: Threads, nursery: trio.Nursery, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     with contextlib.closing(LogDirectory.open(os.fspath(tmp_path))) as directory:
-        shared = Shared(directory, MountOptions(), nursery)
+        mount = mount_context(directory, MountOptions(), nursery)
         with pytest.raises(OSError, match="no thread could be started"):
-            await shared.in_thread(lambda: b"content")
+            await mount.executor.in_thread(lambda: b"content")
         threads.are_short = False
-        assert await shared.in_thread(lambda: b"content") == b"content"
+        assert await mount.executor.in_thread(lambda: b"content") == b"content"
 
 
 @pytest.mark.parametrize("codec", ["uncompressed", "gzip"])
@@ -133,7 +121,7 @@ async def test_accepted_records_are_written_and_synced_when_the_mount_ends(
     autojump_clock: MockClock,
     codec: str,
 ) -> None:
-    run, writer = workers.run, Writer()
+    run, writer = workers.run, FakeWriter()
     monkeypatch.setattr(append_queue, "HERE_BYTES_MAX", 0)
     async with appends_in(nursery, tmp_path, monkeypatch) as make:
         monkeypatch.setattr(workers, "run", run)
@@ -157,21 +145,23 @@ async def test_background_tasks_are_postponed_and_reported(
     autojump_clock: MockClock,
 ) -> None:
     with contextlib.closing(LogDirectory.open(os.fspath(tmp_path))) as directory:
-        shared = Shared(directory, MountOptions(), nursery)
-        runner, runs = MaintenanceRunner(shared), list[float]()
+        mount = mount_context(directory, MountOptions(), nursery)
+        runner, runs = MaintenanceRunner(mount), list[float]()
         queue = runner._queues[0]
         monkeypatch.setattr(queue, "next_due", lambda: 0.0)
-        monkeypatch.setattr(queue, "run_due", lambda: runs.append(trio.current_time()) or [])
+        monkeypatch.setattr(queue, "run_due", spy(runs, trio.current_time, list))
         with trio.move_on_after(POSTPONED_S / 2):
-            await runner._keep(queue)
+            await runner._run_queue(queue)
         assert runs == []
-        assert "no thread could be started" in shared.error_log.text().decode()
+        assert "no thread could be started" in mount.error_log.text().decode()
 
 
 @pytest.mark.expect_log("ending without reports of progress")
-def test_a_mount_ends_without_reports_of_progress(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
+def test_a_mount_ends_without_reports_of_progress(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(_thread, "start_new_thread", _refuse)
-    teller = LeavingTeller(ServiceManager({}), lambda text: None)
+    teller = UnmountProgress(ServiceManager({}), lambda text: None)
     teller.begin("SIGTERM", Unsynced)
     teller.end()
     assert "ending without reports of progress: no thread could be started" in caplog.text

@@ -5,23 +5,25 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
 import pytest
 import trio
-from fake_appends import appends_in
+from fake_appends import Appends, MakeAppends, appends_in
+from spies import spy
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from offsetfs.fs.appends.framing import JsonLines, Lines
+from offsetfs.fs.appends.framing import Framing, JsonLines, Lines
 from offsetfs.fs.appends.handles import AppendHandle
 from offsetfs.fs.appends.topic_appends import Sticky, TopicTarget
-from offsetfs.storage.records.partitioner import partition_of
+from offsetfs.storage.records.format.partitioner import partition_of
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture
-async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MakeAppends]:
     async with appends_in(nursery, tmp_path, monkeypatch) as make:
         yield make
 
@@ -29,7 +31,13 @@ async def appends(nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.Mon
 KIB = 1 << 10
 
 
-def opened(world, count: int, framing=JsonLines, flags: int = os.O_WRONLY, sticky: Sticky | None = None):
+def opened(
+    world: Appends,
+    count: int,
+    framing: type[Framing] = JsonLines,
+    flags: int = os.O_WRONLY,
+    sticky: Sticky | None = None,
+) -> AppendHandle:
     partitions = [world.accumulator(number) for number in range(count)]
     return AppendHandle(TopicTarget(world.accumulators, partitions, sticky or Sticky()), flags, framing())
 
@@ -51,7 +59,7 @@ async def write(handle: AppendHandle, data: bytes) -> None:
         data = data[await handle.write(data) :]
 
 
-async def code_of(call) -> int | None:
+async def code_of(call: Awaitable[object]) -> int | None:
     try:
         await call
     except OSError as error:
@@ -60,7 +68,9 @@ async def code_of(call) -> int | None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 50])
-async def test_each_partition_gets_its_keys_in_order_though_memory_is_for_two_batches(appends, count: int) -> None:
+async def test_each_partition_gets_its_keys_in_order_though_memory_is_for_two_batches(
+    appends: MakeAppends, count: int
+) -> None:
     world = appends(batch_bytes=KIB, buffer_bytes=2 * KIB)
     handle, records = opened(world, count), keyed(1000)
     with trio.fail_after(60):
@@ -70,7 +80,7 @@ async def test_each_partition_gets_its_keys_in_order_though_memory_is_for_two_ba
         assert world.log(number).values == expected(records, number, count)
 
 
-async def test_a_record_above_batch_bytes_makes_a_batch_of_its_own(appends) -> None:
+async def test_a_record_above_batch_bytes_makes_a_batch_of_its_own(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     handle, records = opened(world, 3), [("a", "x" * 5000), ("a", "y"), ("b", "z" * 3000)]
     await write(handle, lines(records))
@@ -79,7 +89,7 @@ async def test_a_record_above_batch_bytes_makes_a_batch_of_its_own(appends) -> N
         assert world.log(number).values == expected(records, number, 3)
 
 
-async def test_records_without_a_key_fill_a_batch_of_one_partition_after_the_other(appends) -> None:
+async def test_records_without_a_key_fill_a_batch_of_one_partition_after_the_other(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB, linger_ms=60_000)
     handle = opened(world, 3, Lines)
     data = b"".join(b"%099d\n" % number for number in range(90))
@@ -91,7 +101,9 @@ async def test_records_without_a_key_fill_a_batch_of_one_partition_after_the_oth
 
 
 @pytest.mark.parametrize(("linger_ms", "used"), [(0, 3), (60_000, 1)], ids=["each at once", "all in one batch"])
-async def test_small_writes_share_a_batch_as_long_as_it_lingers(appends, linger_ms: int, used: int) -> None:
+async def test_small_writes_share_a_batch_as_long_as_it_lingers(
+    appends: MakeAppends, linger_ms: int, used: int
+) -> None:
     world = appends(linger_ms=linger_ms)
     sticky = Sticky()
     for number in range(6):
@@ -100,7 +112,7 @@ async def test_small_writes_share_a_batch_as_long_as_it_lingers(appends, linger_
     assert sum(bool(world.log(number).values) for number in range(3)) == used
 
 
-async def test_a_write_waits_for_the_partition_that_has_no_room(appends, nursery: trio.Nursery) -> None:
+async def test_a_write_waits_for_the_partition_that_has_no_room(appends: MakeAppends, nursery: trio.Nursery) -> None:
     world = appends(batch_bytes=KIB)
     handle, records = opened(world, 2), keyed(300)
     world.threads.hold()
@@ -113,7 +125,7 @@ async def test_a_write_waits_for_the_partition_that_has_no_room(appends, nursery
     assert [len(world.log(number).values) for number in (0, 1)] == [len(expected(records, n, 2)) for n in (0, 1)]
 
 
-async def test_a_nonblocking_write_takes_a_beginning_of_what_it_was_given(appends) -> None:
+async def test_a_nonblocking_write_takes_a_beginning_of_what_it_was_given(appends: MakeAppends) -> None:
     world = appends(batch_bytes=KIB)
     handle, records = opened(world, 2, flags=os.O_WRONLY | os.O_NONBLOCK), keyed(300)
     world.threads.hold()
@@ -128,7 +140,9 @@ async def test_a_nonblocking_write_takes_a_beginning_of_what_it_was_given(append
         assert world.log(number).values == expected(begun, number, 2)
 
 
-async def test_fsync_has_every_touched_partition_on_disk_and_no_other(appends, autojump_clock: MockClock) -> None:
+async def test_fsync_has_every_touched_partition_on_disk_and_no_other(
+    appends: MakeAppends, autojump_clock: MockClock
+) -> None:
     world = appends(linger_ms=60_000, flush_ms=None)
     handle, other = opened(world, 4), AppendHandle(world.accumulator(3), os.O_WRONLY)
     records = [(key, value) for key, value in keyed(200) if partition_of(key.encode(), 4) < 3]
@@ -141,7 +155,7 @@ async def test_fsync_has_every_touched_partition_on_disk_and_no_other(appends, a
 
 
 @pytest.mark.expect_log("records were not written")
-async def test_when_one_partition_loses_records_the_handle_says_so_and_the_others_go_on(appends) -> None:
+async def test_when_one_partition_loses_records_the_handle_says_so_and_the_others_go_on(appends: MakeAppends) -> None:
     world = appends(linger_ms=60_000)
     handle = opened(world, 2)
     await write(handle, lines(keyed(50)))
@@ -156,7 +170,7 @@ async def test_when_one_partition_loses_records_the_handle_says_so_and_the_other
 
 
 @pytest.mark.expect_log("sync failed")
-async def test_a_sync_that_fails_in_one_partition_fails(appends) -> None:
+async def test_a_sync_that_fails_in_one_partition_fails(appends: MakeAppends) -> None:
     world = appends(flush_ms=None)
     handle = opened(world, 2)
     await write(handle, lines(keyed(50)))
@@ -165,28 +179,28 @@ async def test_a_sync_that_fails_in_one_partition_fails(appends) -> None:
     assert world.log(1).synced == world.log(1).next_offset > 0
 
 
-async def test_unfinished_lines_are_records_after_umount(appends) -> None:
+async def test_unfinished_lines_are_records_after_umount(appends: MakeAppends) -> None:
     world = appends()
     await write(opened(world, 3), b'{"key":"a","value":"v"}')
     await world.accumulators.release_all()
     assert world.log(partition_of(b"a", 3)).values == [b"v"]
 
 
-async def test_partition_and_place_of_each_record_are_told(appends) -> None:
+async def test_partition_and_offset_of_each_record_are_returned(appends: MakeAppends) -> None:
     world = appends()
     handle = opened(world, 3, flags=os.O_RDWR)
     await write(handle, lines(keyed(30)).replace(b'"value"', b'"timestamp":5,"value"'))
-    told = [tuple(map(int, line.split())) for line in (await handle.read(0, 10_000)).splitlines()]
+    reported = [tuple(map(int, line.split())) for line in (await handle.read(0, 10_000)).splitlines()]
     wanted = {(n, offset, 5) for n in range(3) for offset in range(len(expected(keyed(30), n, 3)))}
-    assert len(told) == 30 and set(told) == wanted
+    assert len(reported) == 30 and set(reported) == wanted
 
 
 @pytest.mark.parametrize("framing", [Lines, JsonLines])
 async def test_a_write_asks_the_disk_for_room_once_however_many_partitions_there_are(
-    appends, monkeypatch: pytest.MonkeyPatch, framing
+    appends: MakeAppends, monkeypatch: pytest.MonkeyPatch, framing: type[Framing]
 ) -> None:
-    handle, asked, statvfs = opened(appends(), 200, framing), [], os.statvfs
-    monkeypatch.setattr(os, "statvfs", lambda path: asked.append(path) or statvfs(path))
+    handle, asked = opened(appends(), 200, framing), list[object]()
+    monkeypatch.setattr(os, "statvfs", spy(asked, lambda path: path, os.statvfs))
     await write(handle, b'{"key": "a", "value')  # the beginning of a line: is there room for it?
     assert len(asked) == 1
     await write(handle, b'": "b"}\n')

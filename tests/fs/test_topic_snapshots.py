@@ -16,15 +16,15 @@ import trio
 from pyfuse3 import EntryAttributes, FUSEError
 from trio.testing import MockClock
 
-from offsetfs.fs.inodes import unpack
+from offsetfs.fs.files.growing_file import GrowingFile
+from offsetfs.fs.files.line_index_building import WAIT_S
 from offsetfs.fs.mounting.operations import Operations
+from offsetfs.fs.naming.inodes import unpack
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.views import topic_snapshots
-from offsetfs.fs.views.growing_file import GrowingFile
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 from offsetfs.storage.views.line_index import LineIndex
 
 pytestmark = pytest.mark.unit
@@ -168,7 +168,12 @@ async def test_nothing_is_listed_and_a_topic_has_no_other_views(world: World) ->
     entry = await world.operations.lookup(pyfuse3.ROOT_INODE, b"topics", CTX)
     entry = await world.operations.lookup(entry.st_ino, b"orders", CTX)
     handle = await world.operations.opendir(entry.st_ino, CTX)
-    await world.operations.entries(handle, 0, lambda name, *_: bool(names.append(name)) or True)
+
+    def take(name: bytes, *_: object) -> bool:
+        names.append(name)
+        return True
+
+    await world.operations.entries(handle, 0, take)
     await world.operations.releasedir(handle)
     assert names == [b"append", b"append.ndjson"]
     assert not any(number._log for number in world.operations._nodes.partitions.refresh())
@@ -212,7 +217,7 @@ async def test_a_partition_that_does_not_open_makes_the_look_up_fail(
 
     monkeypatch.setattr(world.directory, "log", fails_for_one)
     assert await errno_of(lambda: world.look("values")) == errno.EUCLEAN
-    text = world.operations.shared.error_log.text().decode()
+    text = world.operations.mount.error_log.text().decode()
     assert "orders-3: no log" in text
 
 
@@ -233,8 +238,8 @@ async def test_it_takes_ten_seconds_at_most_and_goes_on_from_there(
     monkeypatch.setattr(GrowingFile, "frozen", slowly)
     begun = trio.current_time()
     assert await errno_of(lambda: world.look("values")) == errno.EAGAIN
-    assert trio.current_time() - begun == topic_snapshots.WAIT_S
-    text = world.operations.shared.error_log.text().decode()
+    assert trio.current_time() - begun == WAIT_S
+    text = world.operations.mount.error_log.text().decode()
     assert "topics/orders/values" in text and "3 of 11 partitions are complete, orders-3 is next" in text
     slow = False
     assert (await world.look("values")).st_size == 23
@@ -259,7 +264,7 @@ async def test_a_read_fails_at_a_damaged_batch_wherever_it_is(make: Callable[...
     assert bytes(await world.operations.read(handle, 4, 100)) == b"a\nb\nc\n" if damaged < 2 else True
     assert bytes(await world.operations.read(handle, 5, 100)) == b"\nb\nc\n"
     await world.operations.release(handle)
-    assert "orders-1/0" in world.operations.shared.error_log.text().decode()
+    assert "orders-1/0" in world.operations.mount.error_log.text().decode()
 
 
 @pytest.mark.damages
@@ -280,7 +285,7 @@ async def test_damage_is_skipped_when_asked_for(make: Callable[..., World]) -> N
     world.append(2, b"d")
     damage(world, 1, 2)
     assert await world.content("values") == b"a\nb\nd\n"
-    assert world.operations.shared.has_met_damage
+    assert world.operations.mount.damage.has_occurred
     assert len(world.directory.log(TopicPartition("orders", 1)).damage) == 1
 
 

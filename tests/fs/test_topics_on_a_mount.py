@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from left_mounts import unmount
 
-from offsetfs.storage.records.partitioner import partition_of
+from offsetfs.storage.records.format.partitioner import partition_of
 
 pytestmark = pytest.mark.mount
 
@@ -100,10 +100,10 @@ def test_partition_offset_and_timestamp_are_read_back(orders: Path) -> None:
     lines = "".join(json.dumps({"key": f"k{number}", "timestamp": number}) + "\n" for number in range(6))
     fd = os.open(orders / "append.ndjson", os.O_RDWR)
     os.write(fd, lines.encode())
-    told = [tuple(map(int, line.split())) for line in os.read(fd, 4096).splitlines()]
+    reported = [tuple(map(int, line.split())) for line in os.read(fd, 4096).splitlines()]
     os.close(fd)
-    assert len(told) == 6
-    for partition, offset, timestamp in told:
+    assert len(reported) == 6
+    for partition, offset, timestamp in reported:
         key = f"k{timestamp}"
         assert partition == partition_of(key.encode(), 3)
         assert records(partitions(orders)[partition])[offset]["key"] == key

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetfs.fs.tree import (
+from offsetfs.fs.naming.grammar import (
     EVERYTHING,
     TIMESTAMP_MAX,
     Find,

@@ -1,4 +1,4 @@
-"""Who waits is woken by growth, deletion and the end, let go when he is to be, and costs nothing when he is gone."""
+"""A waiting reader is woken by growth, deletion and the end, released on interrupts, and costs nothing afterwards."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import math
 import os
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
-from pyfuse3 import FUSEError
+from pyfuse3 import FUSEError, PollHandle
 from trio.testing import MockClock
 
-from offsetfs.fs import interrupts, waiting
-from offsetfs.fs.interrupts import Seen
-from offsetfs.fs.waiting import Waiting
+from offsetfs.fs.runtime import interrupts, waiting
+from offsetfs.fs.runtime.interrupts import ReaderState
+from offsetfs.fs.runtime.waiting import Waiting
 from offsetfs.storage.names import TopicPartition
 
 pytestmark = pytest.mark.unit
@@ -25,7 +25,7 @@ READER = 4711
 
 
 class FakePartition:
-    """A partition that grows when told to."""
+    """A partition that grows at the check whose number is set."""
 
     def __init__(self, number: int = 0) -> None:
         self.name = TopicPartition("orders", number)
@@ -51,6 +51,11 @@ class FakePoll:
     def notify(self) -> None:
         self.notified += 1
 
+    @property
+    def handle(self) -> PollHandle:
+        """This object, as the type that `Waiting` takes."""
+        return cast(PollHandle, self)
+
 
 Make = Callable[..., Waiting]
 
@@ -64,10 +69,10 @@ def make(nursery: trio.Nursery) -> Make:
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> dict[int, Seen]:
+def seen(monkeypatch: pytest.MonkeyPatch) -> dict[int, ReaderState]:
     """What is seen of each reader; others wait."""
-    known: dict[int, Seen] = {}
-    monkeypatch.setattr(interrupts, "look", lambda pid: known.get(pid, Seen.WAITS))
+    known: dict[int, ReaderState] = {}
+    monkeypatch.setattr(interrupts, "check_reader", lambda pid: known.get(pid, ReaderState.WAITS))
     return known
 
 
@@ -94,8 +99,8 @@ async def begun(nursery: trio.Nursery, who: Waiting, partition: FakePartition, p
     return outcome
 
 
-async def test_growth_wakes_those_who_wait_for_it_and_nobody_else(
-    nursery: trio.Nursery, make: Make, seen: dict[int, Seen], autojump_clock: MockClock
+async def test_growth_wakes_the_readers_that_wait_for_it_and_no_others(
+    nursery: trio.Nursery, make: Make, seen: dict[int, ReaderState], autojump_clock: MockClock
 ) -> None:
     who, grows, other = make(), FakePartition(0), FakePartition(1)
     outcomes = [await begun(nursery, who, grows) for _ in range(3)]
@@ -110,7 +115,7 @@ async def test_growth_wakes_those_who_wait_for_it_and_nobody_else(
 
 
 async def test_a_reader_that_waits_for_several_partitions_is_woken_once_by_the_first_that_grows(
-    nursery: trio.Nursery, make: Make, seen: dict[int, Seen]
+    nursery: trio.Nursery, make: Make, seen: dict[int, ReaderState]
 ) -> None:
     who, first, second = make(), FakePartition(0), FakePartition(1)
     ends = []
@@ -135,14 +140,14 @@ async def test_a_poll_of_several_partitions_is_notified_by_each_of_them_and_forg
     who, first, second = make(), FakePartition(0), FakePartition(1)
     poll, closed = FakePoll(), FakePoll()
     for handle, each in ((1, poll), (2, closed)):
-        who.poll([(partition, partition.state) for partition in (first, second)], handle, each)
+        who.poll([(partition, partition.state) for partition in (first, second)], handle, each.handle)
     who.forget(2)
     second.log.next_offset = 1
     who.grown(second.name)
     assert (poll.notified, closed.notified) == (1, 0)
 
 
-async def test_nobody_waits_for_what_has_changed_already(make: Make) -> None:
+async def test_no_reader_waits_for_a_change_that_has_already_happened(make: Make) -> None:
     who, partition = make(), FakePartition()
     before = partition.state
     partition.log.log_start_offset = partition.log.next_offset = 3
@@ -158,8 +163,8 @@ CHANGES: dict[str, Callable[[FakePartition], None]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_what_nobody_tells_is_found_by_looking(
-    nursery: trio.Nursery, make: Make, seen: dict[int, Seen], autojump_clock: MockClock, name: str
+async def test_growth_without_a_notification_is_found_by_polling(
+    nursery: trio.Nursery, make: Make, seen: dict[int, ReaderState], autojump_clock: MockClock, name: str
 ) -> None:
     who, partition = make(), FakePartition()
     outcome = await begun(nursery, who, partition)
@@ -168,8 +173,8 @@ async def test_what_nobody_tells_is_found_by_looking(
     assert outcome.code == 0
 
 
-async def test_a_log_that_others_write_is_looked_at_often_and_only_while_somebody_waits(
-    nursery: trio.Nursery, make: Make, seen: dict[int, Seen], autojump_clock: MockClock
+async def test_a_log_with_another_writer_is_polled_often_and_only_while_a_reader_waits(
+    nursery: trio.Nursery, make: Make, seen: dict[int, ReaderState], autojump_clock: MockClock
 ) -> None:
     who, partition = make(others_write=True), FakePartition()
     await trio.sleep(1)
@@ -185,17 +190,17 @@ async def test_a_log_that_others_write_is_looked_at_often_and_only_while_somebod
 
 
 ENDINGS = {
-    "a signal": (READER, Seen.INTERRUPTED, None, 0.2, errno.EINTR),
-    "it cannot be seen": (READER, Seen.NOTHING, None, 2.0, errno.EINTR),
-    "the kernel waits no longer": (READER, Seen.WAITS, 20.0, 10.0, errno.EINTR),
-    "nothing": (READER, Seen.WAITS, None, math.inf, None),
-    "it is this process": (os.getpid(), Seen.NOTHING, None, math.inf, None),
+    "a signal": (READER, ReaderState.INTERRUPTED, None, 0.2, errno.EINTR),
+    "it cannot be seen": (READER, ReaderState.NOTHING, None, 2.0, errno.EINTR),
+    "the kernel waits no longer": (READER, ReaderState.WAITS, 20.0, 10.0, errno.EINTR),
+    "nothing": (READER, ReaderState.WAITS, None, math.inf, None),
+    "it is this process": (os.getpid(), ReaderState.NOTHING, None, math.inf, None),
 }
 
 
 @pytest.mark.parametrize("name", ENDINGS)
 async def test_when_a_blocked_reader_is_let_go(
-    nursery: trio.Nursery, make: Make, seen: dict[int, Seen], autojump_clock: MockClock, name: str
+    nursery: trio.Nursery, make: Make, seen: dict[int, ReaderState], autojump_clock: MockClock, name: str
 ) -> None:
     pid, look, timeout_s, after_s, code = ENDINGS[name]
     seen[pid] = look
@@ -210,11 +215,11 @@ async def test_each_of_many_is_looked_at_five_times_a_second(
 ) -> None:
     looks: dict[int, int] = {}
 
-    def look(pid: int) -> Seen:
+    def look(pid: int) -> ReaderState:
         looks[pid] = looks.get(pid, 0) + 1
-        return Seen.WAITS
+        return ReaderState.WAITS
 
-    monkeypatch.setattr(interrupts, "look", look)
+    monkeypatch.setattr(interrupts, "check_reader", look)
     who, partition = make(), FakePartition()
     for number in range(100):
         await begun(nursery, who, partition, 1000 + number)
@@ -222,7 +227,7 @@ async def test_each_of_many_is_looked_at_five_times_a_second(
     assert len(looks) == 100 and 8 <= min(looks.values()) <= max(looks.values()) <= 12
 
 
-async def test_more_than_a_mount_can_hold_are_told_to_come_again(
+async def test_readers_beyond_the_limit_of_a_mount_get_eagain(
     make: Make, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     monkeypatch.setattr(waiting, "READERS_MAX", 2)
@@ -234,9 +239,9 @@ async def test_more_than_a_mount_can_hold_are_told_to_come_again(
 async def test_a_poll_is_notified_once_and_the_last_one_of_a_handle_counts(make: Make) -> None:
     who, partition = make(), FakePartition()
     first, second, closed = FakePoll(), FakePoll(), FakePoll()
-    who.poll([(partition, partition.state)], 1, first)
-    who.poll([(partition, partition.state)], 1, second)
-    who.poll([(partition, partition.state)], 2, closed)
+    who.poll([(partition, partition.state)], 1, first.handle)
+    who.poll([(partition, partition.state)], 1, second.handle)
+    who.poll([(partition, partition.state)], 2, closed.handle)
     who.forget(2)
     for offset in (1, 2):
         partition.log.next_offset = offset
@@ -244,26 +249,26 @@ async def test_a_poll_is_notified_once_and_the_last_one_of_a_handle_counts(make:
     assert (first.notified, second.notified, closed.notified) == (0, 1, 0)
 
 
-async def test_who_polls_for_what_has_changed_is_notified_at_once(make: Make) -> None:
+async def test_a_poll_after_a_change_is_notified_at_once(make: Make) -> None:
     who, partition, poll = make(), FakePartition(), FakePoll()
     before = partition.state
     partition.log.next_offset = 1
-    who.poll([(partition, before)], 1, poll)
+    who.poll([(partition, before)], 1, poll.handle)
     assert poll.notified == 1
 
 
 async def test_a_restless_poll_is_asked_again_after_a_while(make: Make, autojump_clock: MockClock) -> None:
     who, partition = make(), FakePartition()
     restless, patient = FakePoll(), FakePoll()
-    who.poll([(partition, partition.state)], 1, restless, is_restless=True)
-    who.poll([(partition, partition.state)], 2, patient)
+    who.poll([(partition, partition.state)], 1, restless.handle, is_restless=True)
+    who.poll([(partition, partition.state)], 2, patient.handle)
     await trio.sleep(1)
     assert (restless.notified, patient.notified) == (1, 0)
 
 
-async def test_who_waits_for_room_hears_of_any_append(make: Make) -> None:
+async def test_a_poll_for_free_space_is_notified_of_any_append(make: Make) -> None:
     who, poll = make(), FakePoll()
-    who.poll_room(1, poll)
+    who.poll_space(1, poll.handle)
     who.grown(FakePartition().name)
     who.grown(FakePartition().name)
     assert poll.notified == 1

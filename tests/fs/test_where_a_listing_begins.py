@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 import trio
+from spies import spy
 
+from offsetfs.fs.files import record_listing
+from offsetfs.fs.files.record_listing import RecordListing
+from offsetfs.fs.mount_context import mount_context
 from offsetfs.fs.options import MountOptions
 from offsetfs.fs.partitions import Partitions
-from offsetfs.fs.shared import Shared
-from offsetfs.fs.views import record_listing
-from offsetfs.fs.views.record_listing import RecordListing
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
+from offsetfs.storage.views.ends import newest_start
 
 pytestmark = pytest.mark.unit
 
@@ -26,12 +28,11 @@ async def test_a_listing_of_what_has_not_changed_looks_for_nothing(
 ) -> None:
     directory = LogDirectory.open(str(tmp_path))
     log = directory.create_partition(PARTITION)
-    shared = Shared(directory, MountOptions(), nursery)
-    partition = Partitions(shared).of(PARTITION)
+    mount = mount_context(directory, MountOptions(), nursery)
+    partition = Partitions(mount).of(PARTITION)
     await partition.open()
     calls: list[int] = []
-    find = record_listing.newest_start
-    monkeypatch.setattr(record_listing, "newest_start", lambda view, n, end: calls.append(n) or find(view, n, end=end))
+    monkeypatch.setattr(record_listing, "newest_start", spy(calls, lambda view, n, end: n, newest_start))
 
     def append() -> None:
         builder = BatchBuilder(1 << 20)
@@ -40,7 +41,7 @@ async def test_a_listing_of_what_has_not_changed_looks_for_nothing(
         log.append(builder.seal())
 
     def bounds(count: int | None) -> tuple[int, int]:
-        return RecordListing(shared, partition, count)._find_bounds()
+        return RecordListing(mount, partition, count)._find_bounds()
 
     append()
     assert bounds(3) == bounds(3) == (2, 5) and calls == [3]

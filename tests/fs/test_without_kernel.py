@@ -16,12 +16,12 @@ from pyfuse3 import EntryAttributes, FUSEError
 
 from offsetfs import NewRecord
 from offsetfs import open as open_log
-from offsetfs.fs.error_log import Fault
-from offsetfs.fs.inodes import ROOT
+from offsetfs.fs.mounting.in_process_tree import run
 from offsetfs.fs.mounting.operations import Operations
 from offsetfs.fs.mounting.path_tree import Entry, Tree
-from offsetfs.fs.mounting.without_kernel import run
+from offsetfs.fs.naming.inodes import ROOT
 from offsetfs.fs.options import MountOptions
+from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.storage.directory.directory import LogDirectory
 
 OPTIONS = "ro,list=all,damage=skip"
@@ -31,6 +31,7 @@ BEGINNING_MS = 1_795_266_300_000
 COUNTED = (".offsetfs/stats", ".offsetfs/metrics")
 """What counts requests says another thing in each process."""
 
+Mount = Callable[..., Any]
 Seen = dict[str, tuple[int, int, int, bytes]]
 """Mode, size, modification time and content by path; that of a link is its target, of a directory its names."""
 
@@ -157,7 +158,7 @@ NAMED = [
     "`offsetfs ls` and `offsetfs cat` show what a mount shows, without a mount: the same names, "
     "sizes, times, bytes and errors."
 )
-def test_every_path_is_what_it_is_on_a_mount(log: Path, mount: Callable[..., Path]) -> None:
+def test_every_path_is_what_it_is_on_a_mount(log: Path, mount: Mount) -> None:
     point = mount(log, OPTIONS).path
     there, here = through_a_mount(point, NAMED), in_process(log, OPTIONS, NAMED)
     assert len(here) > 450 and set(here) == set(there)
@@ -170,7 +171,7 @@ def test_every_path_is_what_it_is_on_a_mount(log: Path, mount: Callable[..., Pat
 
 
 @pytest.mark.mount
-def test_what_kafka_wrote_is_the_same_for_committed_readers(golden: Path, mount: Callable[..., Path]) -> None:
+def test_what_kafka_wrote_is_the_same_for_committed_readers(golden: Path, mount: Mount) -> None:
     options = "ro,list=5,isolation=read_committed"
     partitions = [path.name for path in golden.glob("*-[0-9]")]
     views = ("values", "records.ndjson", "range/..", "last/2.ndjson", "by-time/@0", "by-key/key-18", "info", "7.json")
@@ -244,23 +245,23 @@ def test_a_long_directory_comes_in_pages(log: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.unit
-def test_what_is_being_made_is_waited_for_and_told_of(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lookup, told = Operations.lookup, list[str]()
+def test_an_index_being_built_is_awaited_and_reported(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lookup, reported = Operations.lookup, list[str]()
 
     async def busy(self: Operations, parent_inode: int, name: bytes, ctx: Any) -> EntryAttributes:
-        if name == b"values" and len(told) < 2:
-            self.shared.error_log.report(Fault(errno.EAGAIN, "lookup", "orders-0/values", "half of it is read", "wait"))
+        if name == b"values" and len(reported) < 2:
+            self.mount.error_log.report(Fault(errno.EAGAIN, "lookup", "orders-0/values", "half of it is read", "wait"))
             raise FUSEError(errno.EAGAIN)
         return await lookup(self, parent_inode, name, ctx)
 
     async def work(tree: Tree) -> tuple[int, list[str]]:
-        return len(await read(tree, "orders-0/values")), tree.story()
+        return len(await read(tree, "orders-0/values")), tree.errors()
 
     monkeypatch.setattr(Operations, "lookup", busy)
     monkeypatch.setattr("offsetfs.fs.mounting.path_tree.AGAIN_S", 0)
-    size, story = run(LogDirectory.open(str(log), read_only=True), MountOptions(read_only=True), work, told.append)
+    size, story = run(LogDirectory.open(str(log), read_only=True), MountOptions(read_only=True), work, reported.append)
     assert size > 800 and story == []
-    assert [line[:40] for line in told] == ["EAGAIN lookup orders-0/values: half of i"] * 2 + [""]
+    assert [line[:40] for line in reported] == ["EAGAIN lookup orders-0/values: half of i"] * 2 + [""]
 
 
 @pytest.mark.unit

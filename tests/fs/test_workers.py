@@ -7,13 +7,14 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from offsetfs.fs import workers as module
-from offsetfs.fs.workers import NoWorker, Workers
+from offsetfs.fs.runtime import workers as module
+from offsetfs.fs.runtime.workers import NoWorker, Workers
 
 pytestmark = pytest.mark.unit
 
@@ -94,7 +95,7 @@ async def test_an_idle_worker_ends_unless_it_is_kept(monkeypatch: pytest.MonkeyP
 async def test_a_worker_that_lacks_memory_for_its_result_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
     add_idle, failures = Workers.add_idle, [MemoryError(), MemoryError()]
 
-    def fail(workers: Workers, worker: object) -> None:
+    def fail(workers: Workers, worker: Any) -> None:
         if failures:
             raise failures.pop()
         add_idle(workers, worker)
@@ -138,5 +139,6 @@ def test_a_result_that_comes_after_the_loop_has_ended_is_dropped() -> None:
     async def again() -> object:
         with contextlib.suppress(NoWorker):
             return await in_worker(workers, lambda: 5)
+        return None
 
     assert trio.run(again) == 5

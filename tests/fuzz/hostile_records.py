@@ -18,14 +18,19 @@ from crc32c import crc32c
 from offsetfs.fs.options import MountOptionError, MountOptions
 from offsetfs.storage.checkpoint import CleanShutdown
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.records import _codec, _messages, chain, codec_pure, message_set_pure, varint
-from offsetfs.storage.records.batch_header import HEADER_SIZE, MAGIC, BatchHeader, seal_checksum, write_header
+from offsetfs.storage.native import codec as native_codec
+from offsetfs.storage.native import message_set as native_message_set
+from offsetfs.storage.native import valid_batches as native_valid_batches
+from offsetfs.storage.records.format import chain, varint
+from offsetfs.storage.records.format.batch_header import HEADER_SIZE, MAGIC, BatchHeader, seal_checksum, write_header
+from offsetfs.storage.reference import codec as reference_codec
+from offsetfs.storage.reference import message_set as reference_message_set
+from offsetfs.storage.reference import valid_batches as reference_valid_batches
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.settings.config import DEFAULTS
 from offsetfs.storage.settings.topic_settings import TOPICS, TopicSettings
 from offsetfs.storage.units import Offset, Timestamp
-from offsetfs.storage.verify import _valid_batches, valid_batches_pure
 from offsetfs.storage.views.line_index import LineIndex
 from offsetfs.storage.views.view_blocks import join_block
 from offsetfs.storage.views.view_format import VALUES
@@ -50,12 +55,12 @@ def records(data: bytes) -> None:
         lambda codec: codec.measure(payload, count),
         lambda codec: codec.find(payload, count, 5),
     ):
-        assert _outcome(ask, _codec) == _outcome(ask, codec_pure)
+        assert _outcome(ask, native_codec) == _outcome(ask, reference_codec)
     block = _in_a_batch(count, payload)
     rows, _ = chain.sound(block, 0, len(block), 0, *chain.ANY_OFFSETS)
-    assert _valid_batches.valid_until(block, 0, rows, 0, _INFLATED_BYTES_MAX) == valid_batches_pure.valid_until(
+    assert native_valid_batches.valid_until(
         block, 0, rows, 0, _INFLATED_BYTES_MAX
-    )
+    ) == reference_valid_batches.valid_until(block, 0, rows, 0, _INFLATED_BYTES_MAX)
 
 
 def _in_a_batch(count: int, payload: bytes) -> bytearray:
@@ -80,7 +85,7 @@ def messages(data: bytes) -> None:
         lambda codec: bytes(codec.join(data)),
         lambda codec: codec.measure(data),
     ):
-        assert _outcome(ask, _messages) == _outcome(ask, message_set_pure)
+        assert _outcome(ask, native_message_set) == _outcome(ask, reference_message_set)
 
 
 def _outcome(ask: Callable[[object], object], codec: object) -> object:

@@ -1,6 +1,6 @@
 """A fuzz target for whatever compiled code reads from a log: every function against its plain twin.
 
-The checksum of each batch and message is computed anew before it is read, so that hostile numbers reach the code behind
+The checksum of each batch and message is computed before it is read, so that hostile numbers reach the code behind
 the checksum, as those of a hostile writer do.
 """
 
@@ -14,26 +14,31 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from offsetfs.storage.compaction import _compaction, compaction_pure
-from offsetfs.storage.dump import _dump, dump_pure
 from offsetfs.storage.errors import StorageError
-from offsetfs.storage.records import (
-    _chain,
-    _codec,
-    _columns,
-    _messages,
-    _record_json,
-    chain_pure,
-    codec_pure,
-    columns_pure,
-    message_set_pure,
-    record_json_pure,
-)
-from offsetfs.storage.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, seal_checksum
-from offsetfs.storage.records.json_lines_pure import Lane
-from offsetfs.storage.segments import _index_search, index_search_pure
-from offsetfs.storage.verify import _valid_batches, valid_batches_pure
-from offsetfs.storage.views import _key_hash, key_hash_pure
+from offsetfs.storage.native import chain as native_chain
+from offsetfs.storage.native import codec as native_codec
+from offsetfs.storage.native import columns as native_columns
+from offsetfs.storage.native import compaction as native_compaction
+from offsetfs.storage.native import dump as native_dump
+from offsetfs.storage.native import index_search as native_index_search
+from offsetfs.storage.native import key_hash as native_key_hash
+from offsetfs.storage.native import message_set as native_message_set
+from offsetfs.storage.native import record_json as native_record_json
+from offsetfs.storage.native import valid_batches as native_valid_batches
+from offsetfs.storage.records.columns.columns import KEY, VALUE
+from offsetfs.storage.records.format import batch_row, record_row
+from offsetfs.storage.records.format.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC, seal_checksum
+from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.reference import chain as reference_chain
+from offsetfs.storage.reference import codec as reference_codec
+from offsetfs.storage.reference import columns as reference_columns
+from offsetfs.storage.reference import compaction as reference_compaction
+from offsetfs.storage.reference import dump as reference_dump
+from offsetfs.storage.reference import index_search as reference_index_search
+from offsetfs.storage.reference import key_hash as reference_key_hash
+from offsetfs.storage.reference import message_set as reference_message_set
+from offsetfs.storage.reference import record_json as reference_record_json
+from offsetfs.storage.reference import valid_batches as reference_valid_batches
 
 _LONG_MAX = 2**63 - 1
 _INFLATED_BYTES_MAX = 1 << 20
@@ -44,25 +49,29 @@ _SEED = bytes(16)
 def twins(data: bytes) -> None:
     """A block of a log as compiled code and its twins read it."""
     block = sealed(data)
-    _same(lambda twin: twin.headers(block, 0, len(block), len(block), 0)[0].tolist(), _chain, chain_pure)
-    _same(lambda twin: twin.sound(block, 0, len(block), 0, -1, _LONG_MAX)[0].tolist(), _chain, chain_pure)
-    rows, end = chain_pure.sound(block, 0, len(block), 0, -1, _LONG_MAX)
-    _same(lambda twin: twin.measure(block, 0, rows).tolist(), _chain, chain_pure)
-    _same(lambda twin: twin.join(block, 0, rows), _chain, chain_pure)
-    _same(lambda twin: twin.valid_until(block, 0, rows, 0, _INFLATED_BYTES_MAX), _valid_batches, valid_batches_pure)
-    _same(lambda twin: _indexed(twin, rows), _chain, chain_pure)
+    _same(lambda twin: twin.headers(block, 0, len(block), len(block), 0)[0].tolist(), native_chain, reference_chain)
+    _same(lambda twin: twin.sound(block, 0, len(block), 0, -1, _LONG_MAX)[0].tolist(), native_chain, reference_chain)
+    rows, end = reference_chain.sound(block, 0, len(block), 0, -1, _LONG_MAX)
+    _same(lambda twin: twin.measure(block, 0, rows).tolist(), native_chain, reference_chain)
+    _same(lambda twin: twin.join(block, 0, rows), native_chain, reference_chain)
+    _same(
+        lambda twin: twin.valid_until(block, 0, rows, 0, _INFLATED_BYTES_MAX),
+        native_valid_batches,
+        reference_valid_batches,
+    )
+    _same(lambda twin: _indexed(twin, rows), native_chain, reference_chain)
     if end:
-        _same(lambda twin: _output_indexed(twin, block, end), _compaction, compaction_pure)
-    for at in range(0, len(rows), chain_pure.COLUMNS):
-        position, base, size, _, _, flags, last_delta, *_, count = rows[at : at + chain_pure.COLUMNS]
+        _same(lambda twin: _output_indexed(twin, block, end), native_compaction, reference_compaction)
+    for at in range(0, len(rows), batch_row.COLUMNS):
+        position, base, size, _, _, flags, last_delta, *_, count = rows[at : at + batch_row.COLUMNS]
         if not flags & 7 and count:
             _records(block[position + HEADER_SIZE : position + size], count, base, last_delta)
-    _same(lambda twin: twin.verify(block), _messages, message_set_pure)
-    _same(lambda twin: twin.scan(block, 10, 1000, True).tolist(), _messages, message_set_pure)
+    _same(lambda twin: twin.verify(block), native_message_set, reference_message_set)
+    _same(lambda twin: twin.scan(block, 10, 1000, True).tolist(), native_message_set, reference_message_set)
     count = len(data) // 12
     for wanted in (0, -1, _LONG_MAX, -_LONG_MAX - 1, int.from_bytes(data[:8], "big", signed=True)):
-        _same(functools.partial(_around, data, wanted), _index_search, index_search_pure)
-        _same(functools.partial(_time_floor, data, wanted), _index_search, index_search_pure)
+        _same(functools.partial(_around, data, wanted), native_index_search, reference_index_search)
+        _same(functools.partial(_time_floor, data, wanted), native_index_search, reference_index_search)
 
 
 def _around(data: bytes, wanted: int, twin: Any) -> object:
@@ -102,29 +111,33 @@ def _records(payload: bytes, count: int, base: int, last_delta: int) -> None:
         lambda twin: twin.measure(payload, count),
         lambda twin: twin.find(payload, count, last_delta),
     ):
-        _same(ask, _codec, codec_pure)
+        _same(ask, native_codec, reference_codec)
     frame = {"prefix": b"{", "base_offset": base, "base_timestamp": _LONG_MAX}
-    _same(lambda twin: twin.join_json(payload, count, **frame), _record_json, record_json_pure)
-    _same(lambda twin: twin.measure_json(payload, count, **frame), _record_json, record_json_pure)
-    _same(lambda twin: _compacted(twin, payload, count, base, last_delta), _compaction, compaction_pure)
-    _same(lambda twin: bytes(twin.rebase(payload, count, _LONG_MAX, False)), _compaction, compaction_pure)
+    _same(lambda twin: twin.join_json(payload, count, **frame), native_record_json, reference_record_json)
+    _same(lambda twin: twin.measure_json(payload, count, **frame), native_record_json, reference_record_json)
+    _same(lambda twin: _compacted(twin, payload, count, base, last_delta), native_compaction, reference_compaction)
+    _same(lambda twin: bytes(twin.rebase(payload, count, _LONG_MAX, False)), native_compaction, reference_compaction)
     try:
-        rows = codec_pure.scan(payload, count)
+        rows = reference_codec.scan(payload, count)
     except StorageError:
         return
-    _same(lambda twin: twin.hash_rows(payload, rows, base, _SEED, 0, last_delta)[1].tolist(), _key_hash, key_hash_pure)
-    _same(lambda twin: twin.hash_digests(payload, rows, 0, _SEED)[1].tolist(), _key_hash, key_hash_pure)
-    _same(lambda twin: _gaps(twin, rows, base), _dump, dump_pure)
-    for column in (2, 4):
-        _same(functools.partial(_gather, payload, rows, column), _columns, columns_pure)
-    _same(lambda twin: twin.gather_headers(payload, rows), _columns, columns_pure)
-    keys = columns_pure.gather(payload, rows, 2)
-    _same(lambda twin: twin.spread_keys(keys, count, 7).tolist(), _columns, columns_pure)
-    _same(lambda twin: _encoded(twin, payload, rows), _columns, columns_pure)
+    _same(
+        lambda twin: twin.hash_rows(payload, rows, base, _SEED, 0, last_delta)[1].tolist(),
+        native_key_hash,
+        reference_key_hash,
+    )
+    _same(lambda twin: twin.hash_digests(payload, rows, 0, _SEED)[1].tolist(), native_key_hash, reference_key_hash)
+    _same(lambda twin: _gaps(twin, rows, base), native_dump, reference_dump)
+    for column in (KEY, VALUE):
+        _same(functools.partial(_gather, payload, rows, column), native_columns, reference_columns)
+    _same(lambda twin: twin.gather_headers(payload, rows), native_columns, reference_columns)
+    keys = reference_columns.gather(payload, rows, KEY)
+    _same(lambda twin: twin.spread_keys(keys, count, 7).tolist(), native_columns, reference_columns)
+    _same(lambda twin: _encoded(twin, payload, rows), native_columns, reference_columns)
 
 
 def _indexed(twin: ModuleType, rows: array[int]) -> object:
-    state = chain_pure.index_state(0, 0)
+    state = reference_chain.index_state(0, 0)
     return twin.index(rows, state), state.tolist()
 
 
@@ -150,9 +163,9 @@ def _gaps(twin: ModuleType, rows: array[int], base: int) -> object:
 
 
 def _encoded(twin: ModuleType, payload: bytes, rows: array[int]) -> object:
-    keys, values = (columns_pure.gather(payload, rows, column) for column in (2, 4))
-    times = array("q", (max(delta, -1) for delta in rows[1::8]))
-    columns = columns_pure.RecordColumns(keys, values, columns_pure.gather_headers(payload, rows), times)
+    keys, values = (reference_columns.gather(payload, rows, column) for column in (KEY, VALUE))
+    times = array("q", (max(delta, -1) for delta in rows[record_row.TIMESTAMP_DELTA :: record_row.COLUMNS]))
+    columns = reference_columns.RecordColumns(keys, values, reference_columns.gather_headers(payload, rows), times)
     lane = Lane(bytearray(len(payload) + 100), 0, 0, None)
     done = twin.encode_columns(columns, array("i", range(len(times))), 0, lane)
     return done, bytes(lane.target or b"")

@@ -17,11 +17,9 @@ import hostile_records
 import hostile_twins
 from crc32c import crc32c
 
-from offsetfs.fs.tree import parse_offset, parse_time
+from offsetfs.fs.naming.grammar import parse_offset, parse_time
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.cluster import cluster_metadata
-from offsetfs.storage.compaction import _compaction as _compaction_codec
-from offsetfs.storage.compaction import compaction_pure
 from offsetfs.storage.compaction import legacy_filter as compaction_legacy
 from offsetfs.storage.coordinators import (
     consumer_offsets,
@@ -31,13 +29,21 @@ from offsetfs.storage.coordinators import (
 )
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition, parse_segment_name
+from offsetfs.storage.native import compaction as native_compaction
+from offsetfs.storage.native import json_lines as native_json_lines
+from offsetfs.storage.native import record_json as native_record_json
 from offsetfs.storage.partition.producers import ProducerState
-from offsetfs.storage.records import _json_lines, _record_json, batch_chain, json_lines_pure, record_json_pure
-from offsetfs.storage.records.batch import read_batch
-from offsetfs.storage.records.batch_builder import BatchBuilder
-from offsetfs.storage.records.batch_header import HEADER_SIZE, seal_checksum
-from offsetfs.storage.records.batch_json import joined_json
-from offsetfs.storage.records.compression import decompress
+from offsetfs.storage.records.compression.compression import decompress
+from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.format.batch import read_batch
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_header import HEADER_SIZE, seal_checksum
+from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.records.json.batch_json import joined_json
+from offsetfs.storage.reference import compaction as reference_compaction
+from offsetfs.storage.reference import json_lines as reference_json_lines
+from offsetfs.storage.reference import record_json as reference_record_json
+from offsetfs.storage.reference.json_lines import JsonRules
 from offsetfs.storage.segments.offset_index import OffsetIndex
 from offsetfs.storage.segments.time_index import TimeIndex
 from offsetfs.storage.segments.transaction_index import TransactionIndex
@@ -73,7 +79,7 @@ def _json_of_batch(data: bytes) -> None:
     if batch.header.magic == 2:
         frame = {"prefix": b"{", "base_offset": batch.header.base_offset, "base_timestamp": batch.header.base_timestamp}
         outcomes = []
-        for twin in (_record_json, record_json_pure):
+        for twin in (native_record_json, reference_record_json):
             try:
                 lines = twin.join_json(payload, batch.header.count, **frame)
                 assert twin.measure_json(payload, batch.header.count, **frame) == len(lines)
@@ -87,9 +93,9 @@ def _json_lines_of(data: bytes) -> None:
     """Lines that are appended, by both codecs; what is taken is printed, and taken again."""
     target, twin_target, start = bytearray(len(data) + 100), bytearray(len(data) + 100), 0
     while start < len(data):
-        arguments = (data, start, len(data), target, 0, 0, None, 7, 1 << 30)
-        split = json_lines_pure.split_json(*arguments)
-        assert split == _json_lines.split_json(*arguments[:3], twin_target, *arguments[4:])
+        lane, twin_lane, rules = Lane(target, 0, 0, None), Lane(twin_target, 0, 0, None), JsonRules(7)
+        split = reference_json_lines.split_json(data, start, len(data), lane, rules, 1 << 30)
+        assert split == native_json_lines.split_json(data, start, len(data), twin_lane, rules, 1 << 30)
         assert target == twin_target
         _spread(data, start)
         start = data.find(b"\n", split.start) + 1 or len(data)
@@ -105,11 +111,11 @@ def _spread(data: bytes, start: int) -> None:
     """The same lines over three partitions, of which one has little room and one none, by both codecs."""
     sizes = (len(data) + 100, 40)
     outcomes = []
-    for twin in (json_lines_pure, _json_lines):
+    for twin in (reference_json_lines, native_json_lines):
         for flag in (False, True):
-            lanes = [*(json_lines_pure.Lane(bytearray(size), 0, 0, None) for size in sizes), None]
-            flags = {"honors_partition": flag, "values_as_text": flag}
-            spread = twin.spread_json(data, start, len(data), lanes, 0, 7, **flags)
+            lanes = [*(Lane(bytearray(size), 0, 0, None) for size in sizes), None]
+            rules = JsonRules(7, honors_partition=flag, values_as_text=flag)
+            spread = twin.spread_json(data, start, len(data), lanes, 0, rules)
             outcomes.append((spread, lanes))
     assert outcomes[:2] == outcomes[2:]
 
@@ -129,7 +135,7 @@ def _compaction(data: bytes) -> None:
     block = bytearray(data)
     if len(block) > HEADER_SIZE and block[16] == 2:
         seal_checksum(block)
-    walks = (_walked(twin, bytes(block)) for twin in (_compaction_codec, compaction_pure))
+    walks = (_walked(twin, bytes(block)) for twin in (native_compaction, reference_compaction))
     first, second = walks
     assert first == second
 
@@ -140,7 +146,7 @@ def _walked(twin: ModuleType, block: bytes) -> list[object]:
     indexer.set_bounds(0, 2**62)
     position, status = indexer.run(block, 0, len(block))
     seen: list[object] = [position, status]
-    if status == compaction_pure.OTHER:
+    if status == reference_compaction.OTHER:
         with contextlib.suppress(StorageError):
             batch = read_batch(block, position, check=False)
             header, payload = batch.header, batch.payload(INFLATED_BYTES_MAX)
@@ -153,7 +159,7 @@ def _walked(twin: ModuleType, block: bytes) -> list[object]:
     out = bytearray(3 * len(block) + 1000)
     position, size, status = records.run(block, 0, len(block), out, 0)
     seen += [position, status, bytes(out[:size]), records.records_read, records.records_kept]
-    if status == compaction_pure.OTHER:
+    if status == reference_compaction.OTHER:
         with contextlib.suppress(StorageError):
             batch = read_batch(block, position, check=False)
             header, payload = batch.header, batch.payload(INFLATED_BYTES_MAX)

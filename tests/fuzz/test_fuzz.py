@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent
 )
 @pytest.mark.parametrize("name", TARGETS)
 def test_hostile_bytes_end_in_named_errors(name: str) -> None:
-    run = [sys.executable, str(FOLDER / "run.py"), name, str(SECONDS)]
+    run = [sys.executable, str(FOLDER / "fuzz_campaign.py"), name, str(SECONDS)]
     done = subprocess.run(run, capture_output=True, text=True, errors="replace", timeout=SECONDS + 60, check=False)
     assert done.returncode == 0 and "stat::number_of_executed_units" in done.stderr, done.stderr[-4000:]
 

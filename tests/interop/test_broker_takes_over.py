@@ -15,7 +15,7 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.directory.hand_over import hand_over
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.interop
 
@@ -140,8 +140,8 @@ def test_producer_states_survive_our_appends(kafka: KafkaBroker) -> None:
     append(directory.log(TopicPartition("orders", 0)), ours("none", 100))
     directory.close()
     snapshots = sorted((kafka.log_dir / "orders-0").glob("*.snapshot"))
-    told = kafka.dump(snapshots).stdout
-    assert len(snapshots) > 3 and told.count("producerId: ") == len(snapshots)
+    reported = kafka.dump(snapshots).stdout
+    assert len(snapshots) > 3 and reported.count("producerId: ") == len(snapshots)
     kafka.start()
     assert kafka.complaints() == []
     assert len(consumed(kafka, "orders").splitlines()) == 102

@@ -9,7 +9,7 @@ from zookeeper_broker import ZooKeeperBroker
 from offsetfs import cli
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.interop
 

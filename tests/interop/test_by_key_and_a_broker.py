@@ -1,4 +1,4 @@
-"""The index of keys in a directory that a real broker has, or gets: the broker leaves the files alone, and we believe
+"""The key index in a directory that a broker has, or takes over: the broker leaves the files alone, and we validate
 them only as long as they are true."""
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition, segment_name
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT
-from offsetfs.storage.records.batch import Batch
-from offsetfs.storage.records.compression import CODECS
+from offsetfs.storage.records.compression.compression import CODECS
+from offsetfs.storage.records.format.batch import Batch
 
 pytestmark = pytest.mark.interop
 
@@ -260,13 +260,13 @@ def batches_of(path: Path, topic: str) -> list[Batch]:
 def compare(theirs: Path, ours: Path, *, after: str) -> None:
     for topic in RETENTION_MS:
         expected, found = batches_of(theirs, topic), batches_of(ours, topic)
-        tell = records_told if topic == "old" else told
+        tell = records_reported if topic == "old" else reported
         for their_batch, our_batch in zip(expected, found, strict=False):
             assert tell(our_batch) == tell(their_batch), (topic, after)
         assert len(found) == len(expected), (topic, after)
 
 
-def told(batch: Batch) -> dict[str, object]:
+def reported(batch: Batch) -> dict[str, object]:
     """Return all that a batch says but the moment of its cleaning, its size, which another compressor changes, and its
     leader epoch, which rises when a broker starts."""
     header = batch.header
@@ -274,7 +274,7 @@ def told(batch: Batch) -> dict[str, object]:
     return {name: getattr(header, name) for name in names.split()} | {"records": batch.records()}
 
 
-def records_told(batch: Batch) -> dict[str, object]:
+def records_reported(batch: Batch) -> dict[str, object]:
     return {"records": [(record.offset, record.timestamp, record.key, record.value) for record in batch.records()]}
 
 

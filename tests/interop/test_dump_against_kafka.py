@@ -31,7 +31,7 @@ from offsetfs.storage.dump.indexes import IndexOptions
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import Decoder, LogOptions
 from offsetfs.storage.dump.report import DumpReport
-from offsetfs.storage.records import batch
+from offsetfs.storage.records.format import batch
 
 pytestmark = pytest.mark.interop
 
@@ -104,7 +104,7 @@ def test_what_a_killed_broker_left_is_dumped_as_by_kafka(unclean_copy: Path) -> 
     assert compare(files, ["--print-data-log"], DEEP) == 0
     indexes = [file for file in files if file.endswith("index")]
     assert compare(indexes, ["--verify-index-only"], DumpOptions(index=IndexOptions(verify_only=True))) == 0
-    # A broker would make the time indexes anew: their zeros are below their timestamps.
+    # A broker would rebuild the time indexes: their zeros are below their timestamps.
     assert compare(indexes, ["--index-sanity-check"], DumpOptions(index=IndexOptions(sanity_only=True))) == 2
 
 

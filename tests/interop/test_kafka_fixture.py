@@ -53,7 +53,7 @@ def test_kafkas_own_tools_read_and_write(kafka_module: KafkaBroker) -> None:
     assert re.findall(r"payload: (\w+)", dump) == ["a", "b", "c", "v"]
 
 
-def test_a_killed_broker_comes_back_and_tells_of_its_recovery(kafka: KafkaBroker) -> None:
+def test_a_killed_broker_comes_back_and_logs_its_recovery(kafka: KafkaBroker) -> None:
     kafka.create_topic("lines")
     kafka.produce("lines", LINES)
     kafka.kill()
@@ -64,7 +64,7 @@ def test_a_killed_broker_comes_back_and_tells_of_its_recovery(kafka: KafkaBroker
     assert any("no clean shutdown file was found" in line for line in kafka.complaints())
 
 
-def test_a_start_on_a_meddled_log_directory_is_told_of(kafka: KafkaBroker) -> None:
+def test_a_start_on_a_log_directory_with_foreign_changes_is_reported(kafka: KafkaBroker) -> None:
     kafka.create_topic("lines")
     kafka.produce("lines", LINES)
     kafka.stop()
@@ -73,9 +73,9 @@ def test_a_start_on_a_meddled_log_directory_is_told_of(kafka: KafkaBroker) -> No
     metadata.write_text(re.sub("topic_id: ....", "topic_id: abcd", metadata.read_text()))
     (kafka.log_dir / "lines-0" / "00000000000000000000.index").unlink()
     kafka.start()
-    told = "\n".join(kafka.complaints())
-    assert "unknown-0 marked stray" in told
-    assert re.search(r"ERROR .*Could not find offset index file .*lines-0", told)
+    reported = "\n".join(kafka.complaints())
+    assert "unknown-0 marked stray" in reported
+    assert re.search(r"ERROR .*Could not find offset index file .*lines-0", reported)
 
 
 def test_a_broker_starts_on_a_log_directory_that_has_an_identity(
@@ -92,7 +92,7 @@ def test_a_broker_starts_on_a_log_directory_that_has_an_identity(
     assert kafka.complaints() == []
 
 
-def test_a_broker_that_cannot_start_says_why(new_kafka: Callable[..., KafkaBroker]) -> None:
+def test_a_broker_that_cannot_start_reports_the_reason(new_kafka: Callable[..., KafkaBroker]) -> None:
     kafka = new_kafka(settings={"log.segment.bytes": "1"})
     with pytest.raises(KafkaError, match=r"log\.segment\.bytes"):
         kafka.start()

@@ -28,9 +28,9 @@ def test_a_program_reads_beside_a_broker_and_appends_between_its_lives(kafka: Ka
         kafka.produce("orders", b"three\n")
         assert next(follower).value == b"three"
     assert command("cat", log, "orders-0/values").stdout == b"one\ntwo\nthree\n"
-    with pytest.raises(offsetfs.errors.LogDirectoryLocked) as told:
+    with pytest.raises(offsetfs.errors.LogDirectoryLocked) as reported:
         offsetfs.open(log, "a")
-    assert told.value.pid == kafka.pid
+    assert reported.value.pid == kafka.pid
     refused = command("append", log, "orders-0", lines=b"x\n")
     assert refused.returncode == 32 and f"process {kafka.pid}".encode() in refused.stderr
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offsetfs.storage.settings import broker_settings
+from offsetfs.storage.settings.broker_settings import is_broker_setting
 
 pytestmark = pytest.mark.interop
 
@@ -23,4 +23,4 @@ def test_kafkas_own_list_of_names_is_known(tmp_path: Path) -> None:
     assert java is not None
     done = subprocess.run([java, "-cp", f"{jars}/*", source], capture_output=True, text=True, check=True)
     names = done.stdout.split()
-    assert len(names) > 300 and [name for name in names if not broker_settings.is_known(name)] == []
+    assert len(names) > 300 and [name for name in names if not is_broker_setting(name)] == []

@@ -11,8 +11,8 @@ from kafka_broker import KafkaBroker
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.directory.hand_over import hand_over
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.interop
 

@@ -11,7 +11,7 @@ from kafka_broker import KafkaBroker
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.format.batch import build
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 
 pytestmark = pytest.mark.interop

@@ -168,7 +168,7 @@ def test_a_brokers_own_topics_are_left_alone(data: offsetfs.Directory) -> None:
 
 
 @unit
-def test_who_opened_to_read_appends_nothing(data: offsetfs.Directory) -> None:
+def test_a_read_only_directory_appends_nothing(data: offsetfs.Directory) -> None:
     with offsetfs.open(data.path) as beside:
         orders = beside.partition("orders-0")
         for refused in (lambda: orders.append(b"v"), orders.sync, lambda: beside.create("more")):
@@ -178,9 +178,9 @@ def test_who_opened_to_read_appends_nothing(data: offsetfs.Directory) -> None:
 
 @unit
 def test_there_is_one_writer(data: offsetfs.Directory) -> None:
-    with pytest.raises(offsetfs.errors.LogDirectoryLocked) as told:
+    with pytest.raises(offsetfs.errors.LogDirectoryLocked) as reported:
         offsetfs.open(data.path, "a")
-    assert told.value.pid == os.getpid()
+    assert reported.value.pid == os.getpid()
 
 
 @pytest.mark.promise("Records appended through `offsetfs.open` are on disk when the log directory is closed.")
@@ -222,7 +222,7 @@ def test_settings_that_change_are_gone_by(data: offsetfs.Directory, orders: offs
 
 
 @unit
-def test_records_of_a_call_lie_together_whoever_else_appends(orders: offsetfs.Partition) -> None:
+def test_records_of_one_call_are_adjacent_despite_other_writers(orders: offsetfs.Partition) -> None:
     found: list[range] = []
     value = b"x" * (appending.BATCH_BYTES // 3)
 

@@ -34,12 +34,12 @@ def expected(partition: str, *, committed: bool) -> list[dict[str, Any]]:
     return [record for record in records if record["committed"] or not committed]
 
 
-def is_it(told: dict[str, Any], record: offsetfs.Record) -> bool:
-    if (told["offset"], told["timestamp"]) != (record.offset, record.timestamp):
+def is_it(reported: dict[str, Any], record: offsetfs.Record) -> bool:
+    if (reported["offset"], reported["timestamp"]) != (record.offset, record.timestamp):
         return False
-    if "value_sha256" in told:
-        return hashlib.sha256(record.value or b"").hexdigest() == str(told["value_sha256"])
-    return record.value == (None if told["value_b64"] is None else base64.b64decode(told["value_b64"]))
+    if "value_sha256" in reported:
+        return hashlib.sha256(record.value or b"").hexdigest() == str(reported["value_sha256"])
+    return record.value == (None if reported["value_b64"] is None else base64.b64decode(reported["value_b64"]))
 
 
 @pytest.fixture
@@ -63,11 +63,11 @@ def _ms(when: datetime) -> int:
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_what_kafka_wrote_is_read(name: str, isolation: Any) -> None:
-    told = expected(name, committed=isolation == "read_committed")
+    reported = expected(name, committed=isolation == "read_committed")
     with offsetfs.open(GOLDEN, isolation=isolation) as directory:
         partition = directory.partition(name)
         records = list(partition.read())
-        assert len(records) == len(told) and all(map(is_it, told, records))
+        assert len(records) == len(reported) and all(map(is_it, reported, records))
         assert b"".join(partition.values()) == b"".join((each.value or b"") + b"\n" for each in records)
         lines = [json.loads(line) for line in b"".join(partition.ndjson()).splitlines()]
         assert [line["offset"] for line in lines] == [each.offset for each in records]
@@ -83,8 +83,8 @@ def test_what_old_kafkas_wrote_is_read() -> None:
         with open(path) as lines, offsetfs.open(path.parent) as directory:
             partition = directory.partition(path.name.removesuffix(".expected.ndjson"))
             records = list(partition.read())
-            told = [json.loads(line) for line in lines]
-            assert len(records) == len(told) and all(map(is_it, told, records)), path
+            reported = [json.loads(line) for line in lines]
+            assert len(records) == len(reported) and all(map(is_it, reported, records)), path
             assert b"".join(partition.values()) == b"".join((each.value or b"") + b"\n" for each in records)
             middle = records[len(records) // 2].offset if records else 0
             assert list(partition.read(middle)) == records[len(records) // 2 :]
@@ -110,7 +110,7 @@ PLACES: dict[str, tuple[Any, Any, range]] = {
 
 
 @pytest.mark.parametrize(("start", "stop", "offsets"), PLACES.values(), ids=PLACES)
-def test_a_stretch_begins_and_ends_where_it_is_said(
+def test_a_range_begins_and_ends_at_the_offsets_of_its_name(
     data: offsetfs.Directory, start: Any, stop: Any, offsets: range
 ) -> None:
     orders = data.partition("orders-0")
@@ -131,14 +131,14 @@ def test_a_start_outside_of_the_log_is_refused(data: offsetfs.Directory, start: 
         list(data.partition("orders-0").read(start))
 
 
-def test_what_was_deleted_is_told_and_not_left_out(data: offsetfs.Directory) -> None:
+def test_deleted_records_are_reported_and_not_skipped(data: offsetfs.Directory) -> None:
     orders = data.partition("orders-0")
     reader = orders.read()
     assert next(reader).offset == 0
     data._directory.log(TopicPartition("orders", 0)).delete_records(50)
-    with pytest.raises(offsetfs.errors.OffsetOutOfRange) as told:
+    with pytest.raises(offsetfs.errors.OffsetOutOfRange) as reported:
         list(orders.read(10))
-    assert told.value.log_start_offset == orders.start_offset == 50
+    assert reported.value.log_start_offset == orders.start_offset == 50
     assert [each.offset for each in orders.read()] == list(range(50, 100))
 
 
@@ -340,7 +340,7 @@ def test_importing_it_loads_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_every_name_that_is_told_is_there() -> None:
+def test_every_published_name_exists() -> None:
     assert all(getattr(offsetfs, name) is not None for name in offsetfs.__all__)
     with pytest.raises(AttributeError):
         getattr(offsetfs, "no" + "thing")
@@ -361,6 +361,6 @@ def test_what_cannot_be_opened_is_refused(tmp_path: Path, wrong: dict[str, Any],
 
 
 @pytest.mark.parametrize(("name", "error"), [("orders-7", "UnknownPartition"), ("..", "InvalidName")])
-def test_a_partition_that_is_not_there_is_told(data: offsetfs.Directory, name: str, error: str) -> None:
+def test_a_missing_partition_is_reported(data: offsetfs.Directory, name: str, error: str) -> None:
     with pytest.raises(getattr(offsetfs.errors, error)):
         data.partition(name)

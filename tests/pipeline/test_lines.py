@@ -20,9 +20,9 @@ from offsetfs.pipeline.read_options import ReadOptions
 from offsetfs.pipeline.scan_range import Range, resolve
 from offsetfs.pipeline.splits import cut
 from offsetfs.pipeline.staging import Target, TopicShape
-from offsetfs.storage.records.batch_writer import BatchLimit
-from offsetfs.storage.records.compression import UNCOMPRESSED
-from offsetfs.storage.records.partitioner import partition_of
+from offsetfs.storage.records.compression.compression import UNCOMPRESSED
+from offsetfs.storage.records.format.batch_writer import BatchLimit
+from offsetfs.storage.records.format.partitioner import partition_of
 
 pytestmark = pytest.mark.unit
 
@@ -113,7 +113,7 @@ def test_an_imported_line_that_names_a_partition_beyond_the_topic_is_rejected(tm
     ]
 
 
-def test_a_line_that_is_wrong_is_told_by_its_number_in_the_file(tmp_path: Path) -> None:
+def test_an_invalid_line_is_reported_with_its_number_in_the_file(tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.write_bytes(b'{"value":"a"}\n' * 40 + b"oops\n" + b'{"value":"a"}\n' * 3 + b'{"value":"\xff"}\n')
     target = Target(str(tmp_path), "job", {"t": TopicShape((0,), BatchLimit(9000, UNCOMPRESSED), False)}, "t")

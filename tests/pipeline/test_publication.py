@@ -25,8 +25,8 @@ import pyarrow as pa
 from offsetfs.pipeline import journal, publication, rows, staging
 from offsetfs.storage import files
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_writer import BatchLimit
-from offsetfs.storage.records.compression import UNCOMPRESSED
+from offsetfs.storage.records.format.batch_writer import BatchLimit
+from offsetfs.storage.records.compression.compression import UNCOMPRESSED
 
 path, deadline, version = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 deeds = 0
@@ -94,7 +94,7 @@ def left_over(path: Path) -> list[str]:
 @pytest.mark.promise(
     "Records published from Spark are in the log exactly once, whichever process is killed between any two steps."
 )
-def test_who_is_killed_at_any_step_and_begins_again_writes_each_record_once(tmp_path: Path) -> None:
+def test_a_job_killed_at_any_step_and_restarted_writes_each_record_once(tmp_path: Path) -> None:
     deadline, is_done = 1, False
     while not is_done:
         path = tmp_path / f"killed-{deadline}"
@@ -146,7 +146,7 @@ def test_publications_of_two_drivers_at_once_wait_for_each_other(logs: Path) -> 
     assert values(logs) in (wanted(1, 2), wanted(2))  # the first is no news any more when the second came before
 
 
-def test_a_staged_file_that_is_damaged_is_told_and_nothing_of_it_is_appended(logs: Path) -> None:
+def test_a_damaged_staged_file_is_reported_and_nothing_of_it_is_appended(logs: Path) -> None:
     damage = "p = staged[0].path; d = bytearray(open(p, 'rb').read()); d[-1] ^= 1; open(p, 'wb').write(d)"
     program = PROGRAM.replace("print(publication", f"{damage}\nprint(publication")
     command = [sys.executable, "-c", program, str(logs), "0", "1"]
@@ -156,7 +156,7 @@ def test_a_staged_file_that_is_damaged_is_told_and_nothing_of_it_is_appended(log
     assert ".offsetfs-publishing.json" not in os.listdir(logs)
 
 
-def test_an_intent_that_we_did_not_write_is_told(logs: Path) -> None:
+def test_a_foreign_intent_is_reported(logs: Path) -> None:
     for wrong in ('{"id": 1}', '{"partitions": 7}', "[]", "{", '{"id": "x", "application": "a", "version": 1}'):
         (logs / ".offsetfs-publishing.json").write_text(wrong)
         done = publish(logs, 1)

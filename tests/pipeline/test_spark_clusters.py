@@ -196,16 +196,16 @@ def test_nothing_but_a_sentence_is_said_where_spark_does_not_start(tmp_path: Pat
 
 LOSES_ITS_JVM = """
 from pyspark import SparkContext
-from offsetfs.cli import spark_session
+from offsetfs.cli.spark import session as spark_session
 
-with spark_session.begun("local[1]", (), False) as spark:
+with spark_session.open_session("local[1]", (), False) as spark:
     SparkContext._gateway.proc.kill()
     SparkContext._gateway.proc.wait()
     spark.range(1).count()
 """
 
 
-def test_a_jvm_that_ends_by_itself_is_told_with_where_its_last_words_are(tmp_path: Path) -> None:
+def test_a_jvm_that_ends_by_itself_is_reported_with_the_path_of_its_log(tmp_path: Path) -> None:
     done = run(sys.executable, "-c", LOSES_ITS_JVM, XDG_STATE_HOME=tmp_path)
     log = next((tmp_path / "offsetfs").iterdir())
     sentence = f"the JVM of Spark ended; its last messages are in {log}"
@@ -223,7 +223,7 @@ def test_import_and_stats_on_the_command_line(tmp_path: Path) -> None:
         "lines-0          2     0          2\n"
         "2 records imported, 0 lines rejected\n"
     )  # fmt: skip
-    assert os.listdir(tmp_path / "state" / "offsetfs") == []  # nobody asks for a log when all goes well
+    assert os.listdir(tmp_path / "state" / "offsetfs") == []  # a successful job writes no log
     shown = run(OFFSETFS, "spark", "stats", tmp_path / "logs")
     assert re.search(r"lines-0 +2 ", shown.stdout), shown
 

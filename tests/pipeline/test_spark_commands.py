@@ -16,7 +16,7 @@ from rich.console import Console
 
 import offsetfs
 from offsetfs.cli import run
-from offsetfs.cli.spark_progress import shown
+from offsetfs.cli.spark.progress import shown
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +29,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 class _Screen(io.StringIO):
-    """A terminal that makes a file when tasks are told."""
+    """A terminal that makes a file when tasks are reported."""
 
     def __init__(self, seen: Path) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def test_stats_are_a_table_and_a_picture(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.usefixtures("spark")
-def test_writing_jobs_tell_what_each_partition_got(
+def test_writing_jobs_report_the_records_of_each_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -174,9 +174,12 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_bad_input_is_one_sentence_and_an_exit_code(places: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name, (words, wanted, sentence) in BAD.items():
         code = run(["spark", *words.split()])
-        printed, told = capfd.readouterr()
-        assert (code, printed) == (wanted, ""), (name, told)
-        assert sentence in told and told.count("\n") == 1 and told.startswith("offsetfs spark"), (name, told)
+        printed, reported = capfd.readouterr()
+        assert (code, printed) == (wanted, ""), (name, reported)
+        assert sentence in reported and reported.count("\n") == 1 and reported.startswith("offsetfs spark"), (
+            name,
+            reported,
+        )
     with offsetfs.open(places / "logs") as data:
         assert [len(list(each.read())) for each in data.partitions()] == [0, 0]
 
@@ -202,7 +205,7 @@ HOLDS = "import sys, offsetfs; held = offsetfs.open('logs', 'a'); print(flush=Tr
 
 
 @pytest.mark.usefixtures("spark")
-def test_who_writes_is_told_the_pid_of_who_holds_the_directory(
+def test_the_error_of_a_second_writer_has_the_pid_of_the_holder(
     places: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
@@ -225,5 +228,5 @@ def test_executors_that_see_other_files_are_named(places: Path, monkeypatch: pyt
     monkeypatch.setattr(workers, "spread", far)
     for is_to_write in (False, True):
         with pytest.raises(workers.JobFailed, match="logs is another one on far, other: all executors need the same"):
-            workers.check_sight(None, str(places / "logs"), is_to_write=is_to_write)
+            workers.check_visible(None, str(places / "logs"), is_to_write=is_to_write)
     assert [each for each in (places / "logs").iterdir() if "nonce" in each.name] == []

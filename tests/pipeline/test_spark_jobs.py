@@ -14,7 +14,7 @@ import pytest
 import offsetfs
 from offsetfs.storage.compaction.compaction import clean, find_dirty_range
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.records.partitioner import partition_of
+from offsetfs.storage.records.format.partitioner import partition_of
 from offsetfs.storage.verify.verify import Verification
 
 pytestmark = pytest.mark.spark
@@ -188,7 +188,7 @@ def test_lines_are_imported_once_with_their_bytes(spark: Any, tmp_path: Path) ->
 
 @pytest.mark.promise("Spark writes, imports and repartitions keep the order of records with the same key.")
 @pytest.mark.usefixtures("small_splits")
-def test_records_of_a_key_keep_their_order_and_wrong_lines_are_told(spark: Any, tmp_path: Path) -> None:
+def test_records_of_a_key_keep_their_order_and_invalid_lines_are_reported(spark: Any, tmp_path: Path) -> None:
     from offsetfs.pipeline.jobs.import_files import import_files
     from offsetfs.pipeline.jobs.workers import JobFailed
 
@@ -232,15 +232,15 @@ def test_what_export_wrote_is_imported_as_it_was(spark: Any, golden: Path, tmp_p
 def test_rows_of_csv_become_objects(spark: Any, tmp_path: Path) -> None:
     from offsetfs.pipeline.jobs.import_files import import_files
 
-    (tmp_path / "in.csv").write_text("name,colour\nada,red\nbob,\n")
+    (tmp_path / "in.csv").write_text("name,color\nada,red\nbob,\n")
     arguments = (spark, str(tmp_path / "in.csv"), str(tmp_path / "logs"), "people")
     found = [import_files(*arguments, format="csv", partitions=1).published.is_repeated for _ in range(2)]
     assert found == [False, True]
     rows = [json.loads(row.value or b"") for row in records(tmp_path / "logs", "people")["people-0"]]
-    assert rows == [{"name": "ada", "colour": "red"}, {"name": "bob", "colour": None}]
+    assert rows == [{"name": "ada", "color": "red"}, {"name": "bob", "color": None}]
 
 
-def test_rows_of_csv_may_hold_newlines_and_those_that_are_wrong_are_told_with_file_and_line(
+def test_rows_of_csv_may_hold_newlines_and_invalid_rows_are_reported_with_file_and_line(
     spark: Any, tmp_path: Path
 ) -> None:
     from offsetfs.pipeline.jobs.import_files import TooManyRejects, import_files
@@ -252,8 +252,8 @@ def test_rows_of_csv_may_hold_newlines_and_those_that_are_wrong_are_told_with_fi
     with pytest.raises(TooManyRejects, match=r"b\.csv, line 2: 3 fields, but the header names 2 fields \(3 such lines"):
         import_files(*arguments, format="csv", partitions=1)
     result = import_files(*arguments, format="csv", partitions=1, rejects_max=3)
-    told = [(each.file, each.line, each.reason.partition(" (")[0]) for each in result.rejects]
-    assert told == [
+    reported = [(each.file, each.line, each.reason.partition(" (")[0]) for each in result.rejects]
+    assert reported == [
         (str(bad), 2, "3 fields, but the header names 2 fields"),
         (str(bad), 4, "these bytes are not UTF-8"),
         (str(bad), 6, "no row of CSV"),

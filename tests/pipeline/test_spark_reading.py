@@ -193,7 +193,7 @@ def test_malformed_batches_are_dropped_when_that_is_asked_for(spark: Any, damage
 
 
 @pytest.mark.damages
-def test_permissive_tells_what_could_not_be_read_and_where(spark: Any, damaged: Path) -> None:
+def test_permissive_reports_unreadable_records_with_their_location(spark: Any, damaged: Path) -> None:
     rows = read(spark, damaged, {"mode": "PERMISSIVE"}).orderBy("offset").collect()
     assert [(row.offset, row._corrupt_record is None) for row in rows] == [(0, True), (1, False), (2, True)]
     assert "orders-0" in rows[1]._corrupt_record and "position" in rows[1]._corrupt_record

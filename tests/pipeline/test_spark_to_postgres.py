@@ -59,14 +59,14 @@ def test_the_job_makes_a_table_and_adds_to_one_only_when_asked(spark: Any, datab
 def test_the_command_says_what_it_did_or_why_not(
     spark: Any, database: postgres.Postgres, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def told(destination: str, *words: str) -> tuple[int, str, str]:
+    def reported(destination: str, *words: str) -> tuple[int, str, str]:
         code = run(["spark", "export", str(GOLDEN), destination, "--topic", "keyed", *words])
         return code, *capsys.readouterr()
 
-    assert told(database.url, "--table", "told") == (0, "400 records into told\n", "")
-    sentence = "offsetfs spark export: table told is there already; --append (is_to_append) adds to it\n"
-    assert told(database.url, "--table", "told") == (32, "", sentence)
-    code, _, sentence = told("jdbc:nobody://there", "--table", "told")
-    assert (code, sentence.startswith("offsetfs spark export: Spark has no driver for jdbc:nobody")) == (32, True)
-    code, _, sentence = told(database.url)
+    assert reported(database.url, "--table", "reported") == (0, "400 records into reported\n", "")
+    sentence = "offsetfs spark export: table reported is there already; --append (is_to_append) adds to it\n"
+    assert reported(database.url, "--table", "reported") == (32, "", sentence)
+    code, _, sentence = reported("jdbc:missing://there", "--table", "reported")
+    assert (code, sentence.startswith("offsetfs spark export: Spark has no driver for jdbc:missing")) == (32, True)
+    code, _, sentence = reported(database.url)
     assert (code, sentence.startswith("offsetfs spark export: --table belongs to")) == (1, True)

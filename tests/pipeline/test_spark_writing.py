@@ -10,7 +10,7 @@ import pytest
 
 import offsetfs
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.records.partitioner import partition_of
+from offsetfs.storage.records.format.partitioner import partition_of
 
 pytestmark = pytest.mark.spark
 
@@ -87,7 +87,7 @@ def test_a_task_that_fails_leaves_nothing_behind(spark: Any, tmp_path: Path) -> 
     assert staged(tmp_path) == []
 
 
-def test_who_holds_the_directory_is_named(spark: Any, tmp_path: Path) -> None:
+def test_the_process_that_holds_the_directory_is_named(spark: Any, tmp_path: Path) -> None:
     write(spark.sql("SELECT 'a' value"), tmp_path)
     directory = LogDirectory.open(str(tmp_path))
     try:
@@ -99,7 +99,7 @@ def test_who_holds_the_directory_is_named(spark: Any, tmp_path: Path) -> None:
 
 REFUSED = {
     "no topic": ("SELECT 'a' value", {"topic": ""}, "topic"),
-    "a column that there is not": ("SELECT 'a' value, 1 colour", {}, "column colour cannot be written"),
+    "a column that there is not": ("SELECT 'a' value, 1 color", {}, "column color cannot be written"),
     "a number as a value": ("SELECT 1 value", {}, "column value is int; binary or string is wanted"),
     "half a name": ("SELECT 'a' value", {"txnAppId": "x"}, "txnAppId and txnVersion go together"),
     "a partition beyond the last": ("SELECT 'a' value, 9 partition", {}, "the topic has no partition 9, only 3"),
@@ -160,7 +160,7 @@ def test_a_micro_batch_that_is_committed_again_is_there_once(spark: Any, tmp_pat
     assert sum(map(len, records(target).values())) == 30
 
 
-def test_a_stream_tells_of_records_that_retention_took(spark: Any, tmp_path: Path) -> None:
+def test_a_stream_reports_records_removed_by_retention(spark: Any, tmp_path: Path) -> None:
     source, target, checkpoint = tmp_path / "source", tmp_path / "target", tmp_path / "checkpoint"
     frame = spark.range(30).selectExpr("cast(id AS string) value")
     write(frame, source, partitions=1)

@@ -36,17 +36,17 @@ def test_what_a_task_has_loaded_is_left_out_of_later_collections(spark: Any) -> 
 
 
 def test_only_the_stack_of_a_connection_that_spark_has_closed_is_left_out() -> None:
-    told = io.StringIO()
-    stream = _WithoutBrokenPipes(told)
+    reported = io.StringIO()
+    stream = _WithoutBrokenPipes(reported)
     for line in ENDED.format(error="BrokenPipeError").splitlines(keepends=True):
         stream.write(line)
-    assert told.getvalue() == ""
+    assert reported.getvalue() == ""
     for text in (ENDED.format(error="ValueError"), ENDED.format(error="BrokenPipeError").replace("daemon.py", "x.py")):
         for line in text.splitlines(keepends=True):
             stream.write(line)
-        assert told.getvalue().endswith(text)
+        assert reported.getvalue().endswith(text)
     stream.write("a line\n")
-    assert told.getvalue().endswith("a line\n")
+    assert reported.getvalue().endswith("a line\n")
 
 
 SCRIPT = """

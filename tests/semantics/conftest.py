@@ -12,7 +12,7 @@ from left_mounts import unmount
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 FIRST_MS = 1_795_266_300_000
 """2026-11-21T13:05:00Z"""

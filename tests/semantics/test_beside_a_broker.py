@@ -19,8 +19,8 @@ from offsetfs.storage.checkpoint import HIGH_WATERMARKS
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.producers import COMMIT
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.mount
@@ -136,7 +136,7 @@ def test_the_metadata_log_may_be_elsewhere(log: Path, mounted: Mount, tmp_path: 
     "`info` contains the high watermark, the last stable offset and the open transactions: producer "
     "id, start offset, start time, age.",
 )
-def test_next_and_info_tell_of_open_transactions(tmp_path: Path, mounted: Mount) -> None:
+def test_next_and_info_show_open_transactions(tmp_path: Path, mounted: Mount) -> None:
     path = tmp_path / "log"
     path.mkdir()
     with_lock = LogDirectory.open(str(path))

@@ -249,5 +249,5 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("said", RECORDS + TIMES + VIEWS + WHOLE, ids=str)
-def test_it_is_as_it_is_said(tree: Path, tmp_path: Path, said: Said) -> None:
+def test_the_step_behaves_as_its_sentence_states(tree: Path, tmp_path: Path, said: Said) -> None:
     run(tree, tmp_path, said, "")

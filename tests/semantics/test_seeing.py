@@ -40,5 +40,5 @@ SEEING = [
 
 
 @pytest.mark.parametrize("said", SEEING, ids=str)
-def test_it_is_as_it_is_said(tree: Path, tmp_path: Path, said: Said) -> None:
+def test_the_step_behaves_as_its_sentence_states(tree: Path, tmp_path: Path, said: Said) -> None:
     run(tree, tmp_path, said, f"s{SEEING.index(said)}-0")

@@ -61,5 +61,5 @@ SHARE_GROUPS = [
 
 
 @pytest.mark.parametrize("said", SHARE_GROUPS, ids=str)
-def test_it_is_as_it_is_said(tree: Path, tmp_path: Path, said: Said) -> None:
+def test_the_step_behaves_as_its_sentence_states(tree: Path, tmp_path: Path, said: Said) -> None:
     run(tree, tmp_path, said, "")

@@ -264,6 +264,8 @@ PARTITIONS = [
 
 
 @pytest.mark.parametrize("said", LINES + JSON + RAW + TOPICS + GROUPS + REFUSED + PARTITIONS, ids=str)
-def test_it_is_as_it_is_said(tree: Path, tmp_path: Path, said: Said, request: pytest.FixtureRequest) -> None:
+def test_the_step_behaves_as_its_sentence_states(
+    tree: Path, tmp_path: Path, said: Said, request: pytest.FixtureRequest
+) -> None:
     place = (LINES + JSON + RAW + TOPICS + GROUPS + REFUSED + PARTITIONS).index(said)
     run(tree, tmp_path, said, f"p{place}-0")

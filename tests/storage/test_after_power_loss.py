@@ -14,12 +14,13 @@ from simsystem import System, simulated
 from offsetfs.storage import files
 from offsetfs.storage.compaction import compaction
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import LogFenced
+from offsetfs.storage.errors import LogFailed
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.settings.topic_settings import TopicSettings
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.unit
 
@@ -52,7 +53,7 @@ def opened() -> LogDirectory:
 def batch(key: bytes, value: bytes, *, producer: tuple[int, int, int] = (-1, -1, -1)) -> SealedBatch:
     producer_id, epoch, sequence = producer
     data = build([(key, value, (), NOW_MS)], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-    return SealedBatch(memoryview(data), 1, len(value) + 1, NOW_MS, len(data))
+    return SealedBatch(memoryview(data), 1, len(value) + 1, Timestamp(NOW_MS), len(data))
 
 
 def append(log: Log, *rows: tuple[bytes, bytes]) -> None:
@@ -288,13 +289,13 @@ def test_a_directory_whose_sync_failed_is_not_synced_again(system: System) -> No
 
     system.fault = a_sync_fails
     with pytest.raises(OSError, match="injected"):
-        files.sync_directory(log.path)  # whoever it is for
+        files.sync_directory(log.path)  # for any caller
     system.fault = lambda _kind, _path: None
     with pytest.raises(OSError, match="an earlier sync of this directory failed"):
         log.flush()
-    with pytest.raises(LogFenced):
+    with pytest.raises(LogFailed):
         append(log, (b"k", b"1"))
-    log = opened().log(ORDERS)  # which looks anew
+    log = opened().log(ORDERS)  # which looks again
     append(log, (b"k", b"1"))
     log.flush()
 
@@ -326,9 +327,7 @@ def test_a_partition_whose_deletion_failed_comes_back_whole_or_not_at_all(system
 
 
 @pytest.mark.parametrize("question", [files.exists, files.is_directory])
-def test_a_disk_that_cannot_tell_whether_a_name_is_there_says_so(
-    question: Callable[[str], bool], system: System
-) -> None:
+def test_a_disk_that_fails_to_check_a_name_is_reported(question: Callable[[str], bool], system: System) -> None:
     def fails(kind: str, path: str) -> None:
         raise OSError(errno.EIO, "injected", path)
 
@@ -501,7 +500,7 @@ def test_a_log_that_was_cut_inside_a_batch_has_lost_nothing_at_the_next_start(sy
     log = directory.create_partition(ORDERS)
     append(log, (b"a", b"0"))
     data = build([(b"a", b"%d" % number, (), NOW_MS) for number in range(1, 5)])
-    log.append(SealedBatch(memoryview(data), 4, 8, NOW_MS, len(data)))
+    log.append(SealedBatch(memoryview(data), 4, 8, Timestamp(NOW_MS), len(data)))
     log.truncate_to(3)
     directory.close()
     log = opened().log(ORDERS)

@@ -11,9 +11,9 @@ import pytest
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import log as log_module
-from offsetfs.storage.records import batch_builder
-from offsetfs.storage.records.batch_builder import BatchBuilder
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format import batch_builder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.units import NO_TIMESTAMP
 

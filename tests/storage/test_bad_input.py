@@ -1,4 +1,4 @@
-"""What nobody sane would ask for: times at the ends of their range, settings at theirs, checkpoints that lie.
+"""Extreme input: times at the ends of their range, settings at theirs, wrong checkpoints.
 
 Nothing panics, nothing loops, nothing is lost: what was appended is read, also after a clean end and after a death.
 """
@@ -20,8 +20,9 @@ from offsetfs.storage.errors import OffsetOutOfRange, RecordTooLarge
 from offsetfs.storage.maintenance.background_tasks import BackgroundTasks, TaskResult
 from offsetfs.storage.names import OFFSET_MAX
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.unit
 
@@ -167,7 +168,7 @@ def test_a_log_lives_with_settings_at_their_limits(tmp_path: Path, settings: dic
 
 def keyed(number: int) -> SealedBatch:
     built = build([(b"key-%d" % number, value(number), (), 1_799_999_999_000 + number)])
-    return SealedBatch(memoryview(built), 1, len(value(number)) + 1, 1_799_999_999_000 + number, len(built))
+    return SealedBatch(memoryview(built), 1, len(value(number)) + 1, Timestamp(1_799_999_999_000 + number), len(built))
 
 
 def test_a_topic_that_takes_no_message_at_all_says_so(tmp_path: Path) -> None:

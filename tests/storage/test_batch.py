@@ -1,11 +1,15 @@
 """Batches of format v2: Kafka's own bytes and checksums, what a header promises, and what damage is called."""
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import json
 import struct
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -17,11 +21,20 @@ from offsetfs.storage.errors import (
     StorageError,
     UnsupportedFormat,
 )
-from offsetfs.storage.records import batch as batches
-from offsetfs.storage.records import varint
-from offsetfs.storage.records.batch import HEADER_SIZE, Batch, build, parse_header, read_batch, set_append_time, stamp
-from offsetfs.storage.records.compression import compress
-from offsetfs.storage.records.record import CREATE_TIME, LOG_APPEND_TIME, Record
+from offsetfs.storage.records.compression.compression import Buffer, compress
+from offsetfs.storage.records.format import batch as batches
+from offsetfs.storage.records.format import varint
+from offsetfs.storage.records.format.batch import (
+    HEADER_SIZE,
+    Batch,
+    build,
+    parse_header,
+    read_batch,
+    set_append_time,
+    stamp,
+)
+from offsetfs.storage.records.format.record import CREATE_TIME, LOG_APPEND_TIME, Record
+from offsetfs.storage.units import Offset, Timestamp
 
 pytestmark = pytest.mark.unit
 
@@ -62,32 +75,32 @@ VECTORS = {
 # --- Kafka's bytes -------------------------------------------------------------------------------------------------
 
 
-def test_crc32c_is_castagnolis():
+def test_crc32c_is_castagnolis() -> None:
     assert crc32c(b"Some String") == 608512271
 
 
 @pytest.mark.parametrize("data", VECTORS.values(), ids=VECTORS)
-def test_known_batches_are_whole(data):
+def test_known_batches_are_whole(data: bytes) -> None:
     batch = read_batch(data)
     assert batch.header.size == len(data)
     assert len(batch.records()) == batch.header.count
 
 
 @pytest.mark.parametrize(("data", "checksum"), [(PLAIN, 3851219455), (LZ4, 2745969314)], ids=["plain", "lz4"])
-def test_the_checksums_are_the_constants_of_kafkas_tests(data, checksum):
+def test_the_checksums_are_the_constants_of_kafkas_tests(data: bytes, checksum: int) -> None:
     batch = read_batch(data)
     assert batch.header.crc == checksum
     assert batch.records() == [
-        Record(0, 283843, CREATE_TIME, b"key1", b"value1"),
-        Record(1, 1234, CREATE_TIME, b"key2", b"value2"),
+        Record(Offset(0), Timestamp(283843), CREATE_TIME, b"key1", b"value1"),
+        Record(Offset(1), Timestamp(1234), CREATE_TIME, b"key2", b"value2"),
     ]
 
 
-def test_a_plain_batch_is_built_to_kafkas_bytes():
+def test_a_plain_batch_is_built_to_kafkas_bytes() -> None:
     assert build(RECORDS) == PLAIN
 
 
-def test_every_field_of_a_header_is_read():
+def test_every_field_of_a_header_is_read() -> None:
     header = parse_header(DELETE_HORIZON)
     assert (header.base_offset, header.size, header.leader_epoch, header.magic) == (100, 91, 2, 2)
     assert (header.attributes, header.last_offset_delta, header.count) == (0x40, 4, 2)
@@ -99,14 +112,14 @@ def test_every_field_of_a_header_is_read():
     assert not header.is_transactional
 
 
-def test_a_delete_horizon_leaves_the_timestamps_of_records_alone():
+def test_a_delete_horizon_leaves_the_timestamps_of_records_alone() -> None:
     assert read_batch(DELETE_HORIZON).records() == [
-        Record(100, 5000, CREATE_TIME, b"k", None),
-        Record(102, 5007, CREATE_TIME, b"k2", b"v", (("h", None), ("h2", b"x"))),
+        Record(Offset(100), Timestamp(5000), CREATE_TIME, b"k", None),
+        Record(Offset(102), Timestamp(5007), CREATE_TIME, b"k2", b"v", (("h", None), ("h2", b"x"))),
     ]
 
 
-def test_a_commit_marker_is_a_control_batch_of_78_bytes():
+def test_a_commit_marker_is_a_control_batch_of_78_bytes() -> None:
     batch = read_batch(COMMIT_MARKER)
     assert batch.header.is_control
     assert batch.header.is_transactional
@@ -124,7 +137,7 @@ def test_a_commit_marker_is_a_control_batch_of_78_bytes():
     assert built == COMMIT_MARKER
 
 
-def test_an_empty_batch_stands_for_offsets_that_are_gone():
+def test_an_empty_batch_stands_for_offsets_that_are_gone() -> None:
     batch = read_batch(EMPTY)
     assert (batch.header.base_offset, batch.header.last_offset, batch.header.base_timestamp) == (100, 104, -1)
     assert batch.records() == []
@@ -138,8 +151,8 @@ PARTITIONS = sorted(path.name.removesuffix(".expected.ndjson") for path in GOLDE
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_the_batches_of_a_real_broker_hold_what_a_consumer_saw(partition):
-    seen = {}
+def test_the_batches_of_a_real_broker_hold_what_a_consumer_saw(partition: str) -> None:
+    seen: dict[int, Record] = {}
     for log in sorted((GOLDEN / partition).glob("*.log")):
         for batch in walk(log.read_bytes(), str(log)):
             assert batch.measured() == len(batch.joined())
@@ -151,19 +164,19 @@ def test_the_batches_of_a_real_broker_hold_what_a_consumer_saw(partition):
         assert as_expected(seen[expected["offset"]], expected) == expected
 
 
-def test_all_golden_files_were_found():
+def test_all_golden_files_were_found() -> None:
     assert len(PARTITIONS) > 20
 
 
 @pytest.mark.parametrize("partition", ["codec-none-0", "codec-gzip-0", "codec-snappy-0", "codec-lz4-0", "codec-zstd-0"])
-def test_a_record_is_found_by_its_offset(partition):
+def test_a_record_is_found_by_its_offset(partition: str) -> None:
     for log in (GOLDEN / partition).glob("*.log"):
         for batch in walk(log.read_bytes(), str(log)):
             assert [batch.record(record.offset) for record in batch.records()] == batch.records()
             assert batch.record(batch.header.next_offset) is None
 
 
-def walk(data, path):
+def walk(data: bytes, path: str) -> Iterator[Batch]:
     position = 0
     while position < len(data):
         batch = read_batch(data, position, path=path, file_position=position)
@@ -171,8 +184,8 @@ def walk(data, path):
         position += batch.header.size
 
 
-def as_expected(record, like):
-    def text(data):
+def as_expected(record: Record, like: dict[str, Any]) -> dict[str, Any]:
+    def text(data: bytes | None) -> str | None:
         return None if data is None else base64.b64encode(data).decode()
 
     row = {
@@ -184,6 +197,7 @@ def as_expected(record, like):
         "committed": like["committed"],
     }
     if "value_sha256" in like:
+        assert record.value is not None
         return row | {"value_sha256": hashlib.sha256(record.value).hexdigest(), "value_size": len(record.value)}
     return row | {"value_b64": text(record.value)}
 
@@ -192,7 +206,7 @@ def as_expected(record, like):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_built_batch_reads_back(codec):
+def test_a_built_batch_reads_back(codec: str) -> None:
     records = [(b"k%d" % n if n % 2 else None, b"value " * n, (("n", b"%d" % n),), 1000 - n) for n in range(50)]
     batch = read_batch(build(records, codec=codec, base_offset=70, leader_epoch=3))
     assert [(r.key, r.value, r.headers, r.timestamp) for r in batch.records()] == records
@@ -203,7 +217,7 @@ def test_a_built_batch_reads_back(codec):
     assert batch.joined() == b"".join(b"value " * n + b"\n" for n in range(50))
 
 
-def test_producer_and_transaction_are_in_the_header():
+def test_producer_and_transaction_are_in_the_header() -> None:
     header = parse_header(
         build(RECORDS, producer_id=7, producer_epoch=1, base_sequence=9, transactional=True, timestamp_type=CREATE_TIME)
     )
@@ -223,12 +237,12 @@ ILLEGAL_BATCHES = {
 
 
 @pytest.mark.parametrize("arguments", ILLEGAL_BATCHES.values(), ids=ILLEGAL_BATCHES)
-def test_a_batch_that_no_reader_would_take_is_not_built(arguments):
+def test_a_batch_that_no_reader_would_take_is_not_built(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         build(**{"records": RECORDS} | arguments)
 
 
-def test_stamping_offset_and_epoch_leaves_the_checksum_right():
+def test_stamping_offset_and_epoch_leaves_the_checksum_right() -> None:
     data = bytearray(PLAIN)
     stamp(data, 2**62, 9)
     header = read_batch(data).header
@@ -238,7 +252,7 @@ def test_stamping_offset_and_epoch_leaves_the_checksum_right():
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_append_time_is_what_every_record_then_reports(codec):
+def test_append_time_is_what_every_record_then_reports(codec: str) -> None:
     data = build(RECORDS, codec=codec)
     set_append_time(data, 555)
     batch = read_batch(data)
@@ -246,10 +260,11 @@ def test_append_time_is_what_every_record_then_reports(codec):
     assert (batch.header.max_timestamp, batch.header.base_timestamp) == (555, 283843)
     assert batch.header.codec_name == codec
     assert [(record.timestamp, record.timestamp_type) for record in batch.records()] == [(555, LOG_APPEND_TIME)] * 2
-    assert batch.record(1).timestamp == 555
+    record = batch.record(1)
+    assert record is not None and record.timestamp == 555
 
 
-def test_a_timestamp_beyond_64_bits_wraps_as_in_java():
+def test_a_timestamp_beyond_64_bits_wraps_as_in_java() -> None:
     header = parse_header(build([(None, b"", (), 2**63 - 1)]))
     batch = Batch(header, memoryview(b""))
     assert batch.timestamp_of(0) == 2**63 - 1
@@ -259,7 +274,7 @@ def test_a_timestamp_beyond_64_bits_wraps_as_in_java():
 # --- damage --------------------------------------------------------------------------------------------------------
 
 
-def patched(position, layout, *values, data=PLAIN, checksum=True):
+def patched(position: int, layout: str, *values: int, data: Buffer = PLAIN, checksum: bool = True) -> bytearray:
     changed = bytearray(data)
     struct.pack_into(layout, changed, position, *values)
     if checksum:
@@ -290,7 +305,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("data", "error"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_batch_is_refused_by_name_and_place(data, error):
+def test_what_is_no_batch_is_refused_by_name_and_place(data: bytes, error: type[StorageError]) -> None:
     with pytest.raises(error) as raised:
         read_batch(data, path="some.log", file_position=4096)
     assert (raised.value.path, raised.value.position) == ("some.log", 4096)
@@ -309,7 +324,9 @@ REFUSED_INSIDE = {
 
 
 @pytest.mark.parametrize(("data", "error"), REFUSED_INSIDE.values(), ids=REFUSED_INSIDE)
-def test_what_does_not_hold_the_records_it_counts_is_refused_by_name_and_place(data, error):
+def test_what_does_not_hold_the_records_it_counts_is_refused_by_name_and_place(
+    data: bytes, error: type[StorageError]
+) -> None:
     batch = read_batch(data, path="some.log", file_position=4096)
     questions = (batch.records, batch.rows, batch.joined, batch.measured, lambda: batch.record(77))
     for question in questions:
@@ -318,12 +335,12 @@ def test_what_does_not_hold_the_records_it_counts_is_refused_by_name_and_place(d
         assert (raised.value.path, raised.value.position, raised.value.offset) == ("some.log", 4096, 0)
 
 
-def test_an_unknown_codec_has_a_name_to_print():
+def test_an_unknown_codec_has_a_name_to_print() -> None:
     assert parse_header(patched(21, ">h", 6)).codec_name == "unknown-6"
 
 
 @pytest.mark.parametrize("data", [PLAIN, LZ4], ids=["plain", "lz4"])
-def test_no_flipped_bit_under_the_checksum_goes_unnoticed(data):
+def test_no_flipped_bit_under_the_checksum_goes_unnoticed(data: bytes) -> None:
     for bit in range(8 * 8, 8 * len(data)):
         if 12 <= bit // 8 < 16:  # the leader epoch, which the checksum leaves out
             continue
@@ -333,7 +350,7 @@ def test_no_flipped_bit_under_the_checksum_goes_unnoticed(data):
             read_batch(flipped)
 
 
-def test_a_batch_that_inflates_beyond_the_bound_is_refused_and_smaller_ones_are_kept_inflated():
+def test_a_batch_that_inflates_beyond_the_bound_is_refused_and_smaller_ones_are_kept_inflated() -> None:
     batch = read_batch(build([(None, bytes(5000), (), 0)], codec="zstd"), path="some.log", file_position=7)
     with pytest.raises(DecompressionLimit) as raised:
         batch.payload(1000)
@@ -343,21 +360,22 @@ def test_a_batch_that_inflates_beyond_the_bound_is_refused_and_smaller_ones_are_
     assert len(payload) > 5000
 
 
-def test_a_batch_in_the_middle_of_a_buffer_is_read_without_copying():
+def test_a_batch_in_the_middle_of_a_buffer_is_read_without_copying() -> None:
     buffer = bytearray(b"before" + PLAIN + b"behind")
     batch = read_batch(buffer, 6)
     assert batch.header.size == len(PLAIN)
     assert batch.data.obj is buffer
-    assert batch.payload().obj is buffer
+    payload = batch.payload()
+    assert isinstance(payload, memoryview) and payload.obj is buffer
     assert batch.joined() == b"value1\nvalue2\n"
     assert len(batch.payload()) == len(PLAIN) - HEADER_SIZE
 
 
-def test_the_header_alone_is_enough_to_be_parsed():
+def test_the_header_alone_is_enough_to_be_parsed() -> None:
     assert parse_header(PLAIN[:HEADER_SIZE]) == read_batch(PLAIN).header
 
 
-def test_the_checksum_may_be_left_for_later():
+def test_the_checksum_may_be_left_for_later() -> None:
     batch = read_batch(patched(96, ">b", 1, checksum=False), check=False)
     with pytest.raises(CorruptBatch):
         batch.check()

@@ -1,35 +1,38 @@
 """The open batch: what fits and what does not, what a sealed batch says of itself, and that buffers are used again."""
 
+from __future__ import annotations
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetfs.storage.records import codec
-from offsetfs.storage.records.batch import HEADER_SIZE, build, read_batch, stamp
-from offsetfs.storage.records.batch_builder import RECORD_OVERHEAD_MAX, BatchBuilder, record_size
-from offsetfs.storage.records.compression import CODECS, Compression
+from offsetfs.storage.records.compression.compression import CODECS, Compression
+from offsetfs.storage.records.format import codec
+from offsetfs.storage.records.format.batch import HEADER_SIZE, build, read_batch, stamp
+from offsetfs.storage.records.format.batch_builder import RECORD_OVERHEAD_MAX, BatchBuilder, SealedBatch, record_size
+from offsetfs.storage.records.format.record import Headers
 
 pytestmark = pytest.mark.unit
 
 
-def lines_of(sealed):
+def lines_of(sealed: SealedBatch) -> bytes:
     return bytes(read_batch(sealed.data).joined())
 
 
-def test_a_new_builder_is_empty():
+def test_a_new_builder_is_empty() -> None:
     builder = BatchBuilder(1000)
     assert builder.is_empty
     assert (builder.count, builder.size, builder.values_bytes, builder.max_timestamp) == (0, HEADER_SIZE, 0, -1)
 
 
 @pytest.mark.parametrize("bytes_max", [-1, 0, HEADER_SIZE + 6, 2**31])
-def test_a_batch_that_holds_nothing_or_has_no_size_field_is_refused(bytes_max):
+def test_a_batch_that_holds_nothing_or_has_no_size_field_is_refused(bytes_max: int) -> None:
     with pytest.raises(ValueError, match="a batch of"):
         BatchBuilder(bytes_max)
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_a_sealed_batch_is_the_one_that_build_makes(name):
+def test_a_sealed_batch_is_the_one_that_build_makes(name: str) -> None:
     builder = BatchBuilder(10_000, Compression(name))
     builder.append(b"k", b"v", (("h", None),), 50)
     builder.append(None, None, (), 40)
@@ -41,7 +44,7 @@ def test_a_sealed_batch_is_the_one_that_build_makes(name):
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_lines_go_in_and_come_out(name):
+def test_lines_go_in_and_come_out(name: str) -> None:
     data = b"".join(b"line %d\n" % n for n in range(500)) + b"rest"
     builder = BatchBuilder(1 << 20, Compression(name))
     assert builder.split(data, 0, len(data), 1000) == len(data) - 4
@@ -51,7 +54,7 @@ def test_lines_go_in_and_come_out(name):
     assert {record.timestamp for record in read_batch(sealed.data).records()} == {1000}
 
 
-def test_timestamps_are_kept_whatever_their_order():
+def test_timestamps_are_kept_whatever_their_order() -> None:
     builder = BatchBuilder(1000)
     for timestamp, line in ((500, b"a\n"), (400, b"b\n"), (-1, b"c\n"), (2**62, b"d\n")):
         assert builder.split(line, 0, 2, timestamp) == 2
@@ -60,7 +63,7 @@ def test_timestamps_are_kept_whatever_their_order():
     assert (sealed.max_timestamp, read_batch(sealed.data).header.base_timestamp) == (2**62, 500)
 
 
-def test_a_timestamp_below_minus_one_is_refused_and_changes_nothing():
+def test_a_timestamp_below_minus_one_is_refused_and_changes_nothing() -> None:
     builder = BatchBuilder(1000)
     with pytest.raises(ValueError, match="a timestamp of -2"):
         builder.append(None, b"v", (), -2)
@@ -69,7 +72,7 @@ def test_a_timestamp_below_minus_one_is_refused_and_changes_nothing():
     assert (builder.is_empty, builder.size) == (True, HEADER_SIZE)
 
 
-def test_split_takes_what_fits_and_goes_on_after_a_reset():
+def test_split_takes_what_fits_and_goes_on_after_a_reset() -> None:
     data = b"".join(b"%04d\n" % n for n in range(1000))
     builder, start, seen, batch_count = BatchBuilder(500), 0, b"", 0
     while start < len(data):
@@ -85,7 +88,7 @@ def test_split_takes_what_fits_and_goes_on_after_a_reset():
     assert batch_count > 10
 
 
-def test_what_does_not_fit_is_refused_whole():
+def test_what_does_not_fit_is_refused_whole() -> None:
     builder = BatchBuilder(200)
     assert builder.append(b"key", b"value", (), 9)
     before = (builder.count, builder.size, builder.values_bytes, builder.max_timestamp)
@@ -96,7 +99,7 @@ def test_what_does_not_fit_is_refused_whole():
     assert lines_of(builder.seal()) == b"value\n"
 
 
-def test_the_size_of_a_record_tells_whether_it_can_ever_fit():
+def test_the_size_of_a_record_determines_whether_it_can_ever_fit() -> None:
     for value_size in range(300):
         value = b"v" * value_size
         fits = record_size(None, value) <= 250 - HEADER_SIZE
@@ -105,7 +108,7 @@ def test_the_size_of_a_record_tells_whether_it_can_ever_fit():
         assert (BatchBuilder(250).split(line, 0, len(line), 2**62) == len(line)) == fits
 
 
-def test_a_batch_may_be_filled_to_its_last_byte():
+def test_a_batch_may_be_filled_to_its_last_byte() -> None:
     room = 200 - HEADER_SIZE
     value = b"v" * (room - record_size(None, b"v" * 100) + 100)
     builder = BatchBuilder(200)
@@ -116,7 +119,7 @@ def test_a_batch_may_be_filled_to_its_last_byte():
     assert lines_of(builder.seal()) == value + b"\n"
 
 
-def test_a_sealed_batch_can_be_stamped_in_place():
+def test_a_sealed_batch_can_be_stamped_in_place() -> None:
     builder = BatchBuilder(200, Compression("lz4"))
     builder.append(None, b"v", (), 0)
     sealed = builder.seal()
@@ -125,7 +128,7 @@ def test_a_sealed_batch_can_be_stamped_in_place():
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_a_builder_makes_one_batch_after_the_other_in_the_same_memory(name):
+def test_a_builder_makes_one_batch_after_the_other_in_the_same_memory(name: str) -> None:
     builder = BatchBuilder(200, Compression(name))
     sealed = []
     for line in (b"a" * 99, b"b"):
@@ -137,7 +140,7 @@ def test_a_builder_makes_one_batch_after_the_other_in_the_same_memory(name):
 
 
 @pytest.mark.parametrize("name", CODECS[1:])
-def test_a_batch_that_does_not_compress_stays_compressed_and_says_its_size(name):
+def test_a_batch_that_does_not_compress_stays_compressed_and_says_its_size(name: str) -> None:
     noise = bytes(range(256))
     builder = BatchBuilder(400, Compression(name))
     builder.append(None, noise, (), 0)
@@ -146,7 +149,7 @@ def test_a_batch_that_does_not_compress_stays_compressed_and_says_its_size(name)
     assert read_batch(sealed.data).header.codec_name == name
 
 
-def test_nothing_goes_into_a_sealed_batch():
+def test_nothing_goes_into_a_sealed_batch() -> None:
     builder = BatchBuilder(200)
     builder.append(None, b"v", (), 0)
     builder.seal()
@@ -162,7 +165,9 @@ HEADERS = st.lists(st.tuples(st.text(max_size=5), DATA), max_size=3)
 
 @settings(max_examples=150, deadline=None)
 @given(DATA, DATA, HEADERS, st.integers(-(2**62), 2**62), st.integers(0, 2**31 - 1))
-def test_the_size_foretold_is_the_size_encoded(key, value, headers, timestamp_delta, offset_delta):
+def test_the_computed_size_is_the_encoded_size(
+    key: bytes | None, value: bytes | None, headers: Headers, timestamp_delta: int, offset_delta: int
+) -> None:
     timestamp = max(timestamp_delta, 0)
     encoded = codec.encode([(key, value, headers, timestamp)], timestamp - timestamp_delta, offset_delta)
     foretold = record_size(key, value, headers, timestamp_delta=timestamp_delta, offset_delta=offset_delta)
@@ -173,7 +178,7 @@ def test_the_size_foretold_is_the_size_encoded(key, value, headers, timestamp_de
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), DATA, st.integers(-1, 2**62)), min_size=1), st.integers(100, 2000))
-def test_whatever_goes_in_comes_out_in_order(steps, bytes_max):
+def test_whatever_goes_in_comes_out_in_order(steps: list[tuple[bool, bytes | None, int]], bytes_max: int) -> None:
     builder, taken = BatchBuilder(bytes_max), []
     for is_line, value, timestamp in steps:
         if is_line:

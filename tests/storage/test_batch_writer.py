@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from offsetfs.storage.errors import RecordTooLarge
-from offsetfs.storage.records.batch import read_batch
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.batch_writer import BatchLimit, BatchWriter, bytes_max_within
-from offsetfs.storage.records.compression import CODECS, UNCOMPRESSED, Compression
+from offsetfs.storage.records.compression.compression import CODECS, UNCOMPRESSED, Compression
+from offsetfs.storage.records.format.batch import read_batch
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.records.format.batch_writer import BatchLimit, BatchWriter, bytes_max_within
 
 pytestmark = pytest.mark.unit
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import metadata_records as records
 import pytest
@@ -12,7 +13,17 @@ from offsetfs.storage.cluster import metadata_log
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import InvalidConfig
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.settings import broker_settings, config, directory_config, properties_file
+from offsetfs.storage.settings import config
+from offsetfs.storage.settings.broker_settings import (
+    BROKER_SETTING_NAMES,
+    METADATA_LOG_DIR,
+    metadata_log_directory_of,
+    resolve_broker_settings,
+    topic_setting_of,
+)
+from offsetfs.storage.settings.config import TOPIC_SETTING_NAMES
+from offsetfs.storage.settings.directory_config import DIRECTORY_SETTING_NAMES
+from offsetfs.storage.settings.properties_file import read_properties_file
 from offsetfs.storage.settings.topic_settings import LOOK_INTERVAL_S
 
 pytestmark = pytest.mark.unit
@@ -48,29 +59,29 @@ ORDERS = TopicPartition("orders", 0)
     ids=lambda value: ",".join(value),
 )
 def test_a_brokers_name_stands_for_a_topic_setting(given: dict[str, str], topic: dict[str, str]) -> None:
-    assert broker_settings.resolve(given).topic_defaults == topic
+    assert resolve_broker_settings(given).topic_defaults == topic
 
 
 def test_every_topic_setting_that_a_broker_has_a_default_for_is_known_by_its_name() -> None:
     without = {"remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"}
     reached = {
-        broker_settings.topic_setting(name, "1")[0]  # type: ignore[index]
-        for name in broker_settings.NAMES
-        if name not in directory_config.NAMES and name != broker_settings.METADATA_LOG_DIR
+        topic_setting_of(name, "1")[0]  # type: ignore[index]
+        for name in BROKER_SETTING_NAMES
+        if name not in DIRECTORY_SETTING_NAMES and name != METADATA_LOG_DIR
     }
-    assert reached == set(config.NAMES) - without
+    assert reached == set(TOPIC_SETTING_NAMES) - without
 
 
 def test_known_settings_without_effect_are_listed_and_unknown_ones_refused() -> None:
     given = {"num.network.threads": "3", "listener.name.internal.ssl.key.password": "x", "log.cleaner.threads": "2"}
-    found = broker_settings.resolve(given)
+    found = resolve_broker_settings(given)
     assert found.without_effect == ("num.network.threads", "listener.name.internal.ssl.key.password")
     assert found.directory == {"log.cleaner.threads": "2"}
     with pytest.raises(InvalidConfig, match=r"'log.retention.hour' is not .*did you mean log.retention.hours"):
-        broker_settings.resolve({"log.retention.hour": "1"})
+        resolve_broker_settings({"log.retention.hour": "1"})
     for name in ("retention.ms", "flush.ms"):
         with pytest.raises(InvalidConfig, match="is not a setting of a Kafka broker"):
-            broker_settings.resolve({name: "1"})
+            resolve_broker_settings({name: "1"})
 
 
 @pytest.mark.parametrize(
@@ -88,7 +99,7 @@ def test_known_settings_without_effect_are_listed_and_unknown_ones_refused() -> 
 )
 def test_an_illegal_value_names_its_setting(given: dict[str, str]) -> None:
     with pytest.raises(InvalidConfig):
-        broker_settings.resolve(given)
+        resolve_broker_settings(given)
 
 
 def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
@@ -97,7 +108,7 @@ def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
         "# comment\n! comment\n\nlog.dirs=/data/a,\\\n    /data/b\nnode.id: 7\r\nbroker.rack r1\n"
         "advertised.listeners = PLAINTEXT\\://h\\u0041:9092\nempty=\nlast=1\nlast=2\nno.value"
     )
-    assert properties_file.read(os.fspath(path)) == {
+    assert read_properties_file(os.fspath(path)) == {
         "log.dirs": "/data/a,/data/b",
         "node.id": "7",
         "broker.rack": "r1",
@@ -108,11 +119,11 @@ def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
     }
     path.write_bytes(b"a=\xff")
     with pytest.raises(InvalidConfig, match="not UTF-8"):
-        properties_file.read(os.fspath(path))
+        read_properties_file(os.fspath(path))
 
 
 def test_the_metadata_log_of_a_broker_is_where_its_settings_say() -> None:
-    where = broker_settings.metadata_log_directory
+    where = metadata_log_directory_of
     assert where({}) is None
     assert where({"log.dir": "/a", "log.dirs": "/b, /c"}) == "/b"
     assert where({"log.dirs": "/b", "metadata.log.dir": "/m"}) == "/m"
@@ -155,7 +166,7 @@ def stopped(tmp_path: Path) -> Stopped:
 
 
 def test_kafkas_precedence_holds_between_all_places_of_a_setting(stopped: Stopped) -> None:
-    def retention(broker: dict[str, str] | None = None, **given: str) -> int:
+    def retention(broker: dict[str, str] | None = None, **given: Any) -> int:
         return stopped.open(broker, **given).config_of("orders").retention_ms
 
     static = {"log.retention.ms": "1"}
@@ -176,13 +187,13 @@ def test_settings_of_the_directory_come_from_the_metadata_log_too(stopped: Stopp
     assert stopped.open().config.log_cleaner_threads == 3
 
 
-def test_a_topics_policy_is_known_when_the_metadata_log_tells_it(stopped: Stopped) -> None:
+def test_a_topics_policy_is_known_from_the_metadata_log(stopped: Stopped) -> None:
     assert not stopped.open().knows_policy("orders"), "the broker's own default is in its server.properties"
     assert stopped.open({"log.segment.bytes": "99"}, known=True).knows_policy("orders")
     assert not stopped.open({"log.segment.bytes": "99"}).knows_policy("orders")
     assert stopped.open({"log.retention.hours": "1"}).knows_policy("orders")
     stopped.set(TOPIC, "orders", cleanup_policy="delete")
-    assert not stopped.open().knows_policy("orders"), "its age is not told"
+    assert not stopped.open().knows_policy("orders"), "its age is not known"
     stopped.set(TOPIC, "orders", retention_ms="5")
     assert stopped.open().knows_policy("orders")
     stopped.set(TOPIC, "orders", cleanup_policy="compact", retention_ms=None)

@@ -6,6 +6,8 @@ import random
 import struct
 from array import array
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -14,22 +16,26 @@ from hypothesis import strategies as st
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import MalformedBatch, OffsetBeyondSegment, StorageError
-from offsetfs.storage.records import _chain, batch_chain, chain, chain_pure, row_walk
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_header import seal_checksum, stamp
-from offsetfs.storage.records.legacy import TIMELESS_RUNS
+from offsetfs.storage.native import chain as native_chain
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.format import batch_chain, chain
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_header import seal_checksum, stamp
+from offsetfs.storage.records.format.legacy import TIMELESS_RUNS
+from offsetfs.storage.reference import chain as reference_chain
 
 pytestmark = pytest.mark.unit
 
 LONG_MAX = 2**63 - 1
 
 
-@pytest.fixture(params=[_chain, chain_pure], ids=["compiled", "plain"])
-def twin(request):
-    return request.param
+@pytest.fixture(params=[native_chain, reference_chain], ids=["compiled", "plain"])
+def twin(request: pytest.FixtureRequest) -> ModuleType:
+    module: ModuleType = request.param
+    return module
 
 
-def log_of(sizes: list[int], first: int = 0, **fields: int) -> bytearray:
+def log_of(sizes: list[int], first: int = 0, **fields: Any) -> bytearray:
     """Return a log of batches with so many records each."""
     log, offset = bytearray(), first
     for count in sizes:
@@ -42,7 +48,7 @@ def log_of(sizes: list[int], first: int = 0, **fields: int) -> bytearray:
 # --- one block --------------------------------------------------------------------------------------------------------
 
 
-def test_a_row_says_what_the_header_says(twin) -> None:
+def test_a_row_says_what_the_header_says(twin: ModuleType) -> None:
     log = bytes(
         build([(None, b"v", (), 7), (None, b"w", (), 5)], base_offset=2**40, leader_epoch=9)
         + build(
@@ -86,12 +92,12 @@ STOPS = {
 
 
 @pytest.mark.parametrize("log", STOPS.values(), ids=STOPS)
-def test_a_walk_ends_before_what_is_not_sound(twin, log: bytes) -> None:
+def test_a_walk_ends_before_what_is_not_sound(twin: ModuleType, log: bytes) -> None:
     rows, stop = twin.sound(log, 0, len(log), 0, 0, 1000)
     assert (len(rows), stop) == (chain.COLUMNS, 12 + struct.unpack_from(">i", TWO, 8)[0])
 
 
-def test_a_walk_ends_before_a_batch_that_the_block_does_not_hold(twin) -> None:
+def test_a_walk_ends_before_a_batch_that_the_block_does_not_hold(twin: ModuleType) -> None:
     log = bytes(log_of([1, 1, 1]))
     sizes = [12 + struct.unpack_from(">i", log, 8)[0]]
     for end in range(sizes[0], len(log)):
@@ -99,7 +105,7 @@ def test_a_walk_ends_before_a_batch_that_the_block_does_not_hold(twin) -> None:
         assert stop <= end and stop == rows[-chain.COLUMNS] + rows[2 - chain.COLUMNS]
 
 
-def test_headers_reach_beyond_the_block_up_to_a_limit(twin) -> None:
+def test_headers_reach_beyond_the_block_up_to_a_limit(twin: ModuleType) -> None:
     log = bytes(log_of([1, 5]))
     size = 12 + struct.unpack_from(">i", log, 8)[0]
     assert twin.headers(log, 0, size + 61, len(log), 0)[1] == len(log)
@@ -107,13 +113,13 @@ def test_headers_reach_beyond_the_block_up_to_a_limit(twin) -> None:
     assert twin.headers(log, 0, size + 61, len(log) - 1, 0)[1] == size
 
 
-def test_offsets_may_be_taken_as_they_come(twin) -> None:
+def test_offsets_may_be_taken_as_they_come(twin: ModuleType) -> None:
     log = bytes(log_of([1]) * 3)
     rows, stop = twin.sound(log, 0, len(log), 0, *chain.ANY_OFFSETS)
     assert (len(rows), stop) == (3 * chain.COLUMNS, len(log))
 
 
-def test_one_call_returns_so_many_rows_at_most(twin) -> None:
+def test_one_call_returns_so_many_rows_at_most(twin: ModuleType) -> None:
     one = bytes(log_of([1]))
     log = one * (chain.ROWS_MAX + 1)
     rows, stop = twin.sound(log, 0, len(log), 0, *chain.ANY_OFFSETS)
@@ -121,7 +127,7 @@ def test_one_call_returns_so_many_rows_at_most(twin) -> None:
 
 
 @pytest.mark.parametrize("bounds", [(-1, 5), (3, 2), (0, 101)])
-def test_bounds_outside_of_the_block_are_refused(twin, bounds: tuple[int, int]) -> None:
+def test_bounds_outside_of_the_block_are_refused(twin: ModuleType, bounds: tuple[int, int]) -> None:
     with pytest.raises(ValueError):
         twin.sound(bytes(100), *bounds, 0, 0, 0)
     with pytest.raises(ValueError):
@@ -130,61 +136,24 @@ def test_bounds_outside_of_the_block_are_refused(twin, bounds: tuple[int, int]) 
         twin.headers(bytes(100), 0, 50, 49, 0)
 
 
-@pytest.mark.twins
-@given(st.data())
-@settings(max_examples=150)
-def test_the_twins_agree_on_damaged_logs(data: st.DataObject) -> None:
-    log = log_of(data.draw(st.lists(st.integers(1, 4), max_size=6)), first=data.draw(st.sampled_from([0, 5, 2**62])))
-    log += data.draw(st.binary(max_size=80))
-    for _ in range(data.draw(st.integers(0, 3))):
-        if log:
-            log[data.draw(st.integers(0, len(log) - 1))] ^= data.draw(st.integers(1, 255))
-    start = data.draw(st.integers(0, len(log)))
-    end = data.draw(st.integers(start, len(log)))
-    offsets = data.draw(st.sampled_from([chain.ANY_OFFSETS, (0, LONG_MAX), (0, 7), (5, 100)]))
-    assert _chain.sound(log, start, end, 7, *offsets) == chain_pure.sound(log, start, end, 7, *offsets)
-    assert _chain.headers(log, start, end, end + 9, 7) == chain_pure.headers(log, start, end, end + 9, 7)
-
-
 # --- checksums --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by_tables", [False, True])
 def test_checksums_are_those_of_the_package(by_tables: bool) -> None:
-    assert _chain.checksum(b"Some String", by_tables) == 608512271
+    assert native_chain.checksum(b"Some String", by_tables) == 608512271
     noise = random.Random(5).randbytes(1 << 16)
     sizes = [*range(70), *range(380, 390), 767, 768, 3071, 3072, 3073, 3456, 6144, 9999, 1 << 16]
     for size in sizes:
         for start in (0, 1, 7):
             piece = noise[start : start + size]
-            assert _chain.checksum(piece, by_tables) == crc32c(piece), (start, size)
+            assert native_chain.checksum(piece, by_tables) == crc32c(piece), (start, size)
 
 
 # --- indexes ----------------------------------------------------------------------------------------------------------
 
-ROW = st.tuples(
-    st.integers(0, 2**33),
-    st.one_of(st.integers(0, 200), st.integers(-(2**63), LONG_MAX)),
-    st.one_of(st.integers(0, 9), st.integers(-(2**31), 2**31 - 1)),
-    st.one_of(st.integers(-1, 9), st.integers(-(2**63), LONG_MAX)),
-)
 
-
-@pytest.mark.twins
-@given(st.lists(ROW, max_size=12), st.sampled_from([0, 100, 2**62, LONG_MAX]), st.sampled_from([0, 50, 4096]))
-@settings(max_examples=300)
-def test_the_twins_make_the_same_indexes(
-    batches: list[tuple[int, int, int, int]], base_offset: int, interval: int
-) -> None:
-    rows = array("q")
-    for position, offset, delta, timestamp in batches:
-        rows.extend((position, offset, 0, 0, 2, 0, delta, timestamp, -1, -1, -1, 0))
-    states = [chain.index_state(base_offset, interval) for _ in range(2)]
-    assert _chain.index(rows, states[0]) == chain_pure.index(rows, states[1])
-    assert states[0] == states[1]
-
-
-def test_a_state_of_something_else_is_refused(twin) -> None:
+def test_a_state_of_something_else_is_refused(twin: ModuleType) -> None:
     with pytest.raises(ValueError):
         twin.index(array("q"), array("q", [1, 2]))
 
@@ -262,7 +231,7 @@ def test_a_batch_larger_than_a_block_is_verified_in_pieces(tmp_path: Path, monke
         assert (found, error) == one_by_one(file, len(log)) and "checksum" in error
 
 
-def test_an_offset_that_cannot_follow_and_one_too_far_above_are_told_apart(tmp_path: Path) -> None:
+def test_a_descending_offset_and_one_too_far_ahead_have_different_errors(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(log_of([1, 1]) * 2)
     with files.opened(str(path)) as file, pytest.raises(MalformedBatch, match="offset 0 cannot follow 1"):
@@ -284,7 +253,7 @@ def test_a_row_leads_to_its_batch(tmp_path: Path) -> None:
         assert bytes(seen[: header.size]) == log[position : position + header.size]
 
 
-def test_stamping_leaves_a_batch_sound(twin) -> None:
+def test_stamping_leaves_a_batch_sound(twin: ModuleType) -> None:
     log = log_of([1])
     stamp(log, 2**50, 7)
     rows, _ = twin.sound(log, 0, len(log), 0, 0, LONG_MAX)
@@ -294,7 +263,7 @@ def test_stamping_leaves_a_batch_sound(twin) -> None:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def test_lines_of_batches_are_joined(twin) -> None:
+def test_lines_of_batches_are_joined(twin: ModuleType) -> None:
     log = bytes(
         build([(b"k", b"one", (), 1), (None, None, (), 1)])
         + build([(None, b"", (), 1)], base_offset=2)
@@ -309,7 +278,7 @@ def test_lines_of_batches_are_joined(twin) -> None:
     assert twin.measure(log, 1000, rows).tolist() == [5, 1, 0, 5]
 
 
-def test_a_batch_that_has_to_be_asked_itself_is_not_joined(twin) -> None:
+def test_a_batch_that_has_to_be_asked_itself_is_not_joined(twin: ModuleType) -> None:
     plain, packed = build([(None, b"a", (), 1)]), build([(None, b"b" * 50, (), 1)], codec="gzip", base_offset=1)
     malformed = spoilt(bytes(plain + build([(None, b"c", (), 1)], base_offset=2)), 57, ">i", 2)
     for log, sizes in ((plain + packed, [2, -1]), (malformed, [2, -1])):
@@ -317,27 +286,10 @@ def test_a_batch_that_has_to_be_asked_itself_is_not_joined(twin) -> None:
         assert (twin.measure(log, 0, rows).tolist(), twin.join(log, 0, rows), stop) == (sizes, None, len(log))
 
 
-def test_rows_of_another_block_are_refused(twin) -> None:
+def test_rows_of_another_block_are_refused(twin: ModuleType) -> None:
     log = bytes(log_of([2, 3]))
     rows, _ = twin.sound(log, 0, len(log), 50, *chain.ANY_OFFSETS)
     for block, position in ((log, 49), (log, 51), (log[:-1], 50), (b"", 50)):
         for ask in (twin.measure, twin.join):
             with pytest.raises(ValueError):
                 ask(block, position, rows)
-
-
-@pytest.mark.twins
-@given(st.data())
-@settings(max_examples=150)
-def test_the_twins_agree_on_the_values_of_damaged_records(data: st.DataObject) -> None:
-    log = bytearray()
-    for offset, count in enumerate(data.draw(st.lists(st.integers(0, 3), max_size=5))):
-        values = st.one_of(st.none(), st.binary(max_size=9))
-        batch = build([(None, data.draw(values), (), 1) for _ in range(max(count, 1))], base_offset=9 * offset)
-        for _ in range(data.draw(st.integers(0, 2))):
-            batch[data.draw(st.sampled_from([*range(57, len(batch)), 22]))] ^= data.draw(st.integers(1, 255))
-        seal_checksum(batch)
-        log += batch
-    rows, _ = chain_pure.sound(log, 0, len(log), 7, *chain.ANY_OFFSETS)
-    assert _chain.measure(log, 7, rows) == chain_pure.measure(log, 7, rows)
-    assert _chain.join(log, 7, rows) == chain_pure.join(log, 7, rows)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from array import array
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.records import codec, columns, columns_pure
-from offsetfs.storage.records.batch import read_batch
-from offsetfs.storage.records.batch_builder import BatchBuilder
-from offsetfs.storage.records.columns import KEY, VALUE, Column, HeaderColumns, RecordColumns
-from offsetfs.storage.records.partitioner import partition_of
+from offsetfs.storage.records.columns import columns
+from offsetfs.storage.records.columns.columns import KEY, VALUE, Column, HeaderColumns, RecordColumns
+from offsetfs.storage.records.format import codec
+from offsetfs.storage.records.format.batch import read_batch
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.partitioner import partition_of
+from offsetfs.storage.reference import columns as reference_columns
 
 pytestmark = pytest.mark.unit
 
-TWINS = (columns, columns_pure)
+TWINS = (columns, reference_columns)
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1"
 
 data = st.none() | st.binary(max_size=40)
@@ -49,7 +53,7 @@ def as_columns(records: list[tuple[bytes | None, bytes | None, list[tuple[str, b
 
 
 @given(rows)
-def test_what_is_encoded_from_columns_is_what_the_codec_encodes(records: list[tuple]) -> None:
+def test_what_is_encoded_from_columns_is_what_the_codec_encodes(records: list[tuple[Any, ...]]) -> None:
     wanted = codec.encode(records, records[0][3], 0)
     for twin in TWINS:
         builder = BatchBuilder(1 << 16)
@@ -65,7 +69,7 @@ def test_what_is_encoded_from_columns_is_what_the_codec_encodes(records: list[tu
 
 @pytest.mark.twins
 @given(rows, st.integers(70, 300))
-def test_both_twins_stop_at_the_same_record_that_finds_no_room(records: list[tuple], size: int) -> None:
+def test_both_twins_stop_at_the_same_record_that_finds_no_room(records: list[tuple[Any, ...]], size: int) -> None:
     picks = array("i", reversed(range(len(records))))
     builders = [BatchBuilder(size) for _ in TWINS]
     first, second = (
@@ -79,7 +83,7 @@ def test_both_twins_stop_at_the_same_record_that_finds_no_room(records: list[tup
 
 
 @given(rows)
-def test_gathered_columns_have_the_values_that_were_encoded(records: list[tuple]) -> None:
+def test_gathered_columns_have_the_values_that_were_encoded(records: list[tuple[Any, ...]]) -> None:
     payload = codec.encode(records, 0, 0)
     scanned = codec.scan(payload, len(records))
     wanted = as_columns(records)
@@ -110,8 +114,8 @@ def test_both_twins_gather_the_same_from_what_a_broker_wrote() -> None:
             for batch in segment.batches():
                 payload, scanned = batch.payload(), batch.rows()
                 for name in (KEY, VALUE):
-                    assert columns.gather(payload, scanned, name) == columns_pure.gather(payload, scanned, name)
-                assert columns.gather_headers(payload, scanned) == columns_pure.gather_headers(payload, scanned)
+                    assert columns.gather(payload, scanned, name) == reference_columns.gather(payload, scanned, name)
+                assert columns.gather_headers(payload, scanned) == reference_columns.gather_headers(payload, scanned)
     directory.close()
 
 
@@ -129,7 +133,7 @@ WRONG_ROWS = {
 
 @pytest.mark.parametrize("twin", TWINS)
 @pytest.mark.parametrize("name", WRONG_ROWS)
-def test_rows_of_another_payload_are_refused(twin: object, name: str) -> None:
+def test_rows_of_another_payload_are_refused(twin: ModuleType, name: str) -> None:
     place, position, size = WRONG_ROWS[name]
     row = list(ROW)
     row[place : place + 2] = position, size
@@ -152,7 +156,7 @@ WRONG_COLUMNS = {
 
 @pytest.mark.parametrize("twin", TWINS)
 @pytest.mark.parametrize("name", WRONG_COLUMNS)
-def test_columns_that_contradict_themselves_are_refused(twin: object, name: str) -> None:
+def test_columns_that_contradict_themselves_are_refused(twin: ModuleType, name: str) -> None:
     wrong, times = WRONG_COLUMNS[name], array("q", [1, 1])
     with pytest.raises(ValueError):
         twin.spread_keys(wrong, 2, 3)
@@ -162,7 +166,7 @@ def test_columns_that_contradict_themselves_are_refused(twin: object, name: str)
 
 
 @pytest.mark.parametrize("twin", TWINS)
-def test_rows_and_timestamps_that_cannot_be_are_refused(twin: object) -> None:
+def test_rows_and_timestamps_that_cannot_be_are_refused(twin: ModuleType) -> None:
     for picks, times in ((array("i", [2]), [1, 1]), (array("i", [-1]), [1, 1]), (array("i", [0]), [-2, 1])):
         records = RecordColumns(GOOD, GOOD, None, array("q", times))
         with pytest.raises(ValueError):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from offsetfs.storage.coordinators import commit_records
-from offsetfs.storage.coordinators.commit_records import home_of, key_of, partition_of, value_of
+from offsetfs.storage.coordinators.commit_records import commit_key, commit_value, partition_of, partition_of_group
 from offsetfs.storage.coordinators.consumer_offsets import TYPES
 from offsetfs.storage.coordinators.coordinator_records import show
 from offsetfs.storage.directory.directory import LogDirectory
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.unit
 
 
 def test_the_bytes_are_those_of_the_format() -> None:
-    assert key_of("g1", TopicPartition("topic", 3)) == bytes.fromhex("0001000267310005746f70696300000003")
-    assert value_of(1234, 0x18BCFE56800) == bytes.fromhex("000300000000000004d2ffffffff00000000018bcfe56800")
+    assert commit_key("g1", TopicPartition("topic", 3)) == bytes.fromhex("0001000267310005746f70696300000003")
+    assert commit_value(1234, 0x18BCFE56800) == bytes.fromhex("000300000000000004d2ffffffff00000000018bcfe56800")
 
 
 def test_a_dump_shows_them_as_it_shows_a_brokers() -> None:
-    key, value = show(TYPES, 0, key_of("gr\u00fcn", TopicPartition("orders", 3)), value_of(2**63 - 1, 7))
+    key, value = show(TYPES, 0, commit_key("gr\u00fcn", TopicPartition("orders", 3)), commit_value(2**63 - 1, 7))
     assert key == '{"type":"1","data":{"group":"gr\u00fcn","topic":"orders","partition":3}}'
     assert value is not None and '"offset":9223372036854775807' in value and '"commitTimestamp":7' in value
 
@@ -51,21 +51,21 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogDi
 
 def test_the_topic_is_made_as_a_broker_makes_it(directory: LogDirectory) -> None:
     with pytest.raises(NoOffsetsTopic):
-        home_of(directory, "a", may_create=False)
-    home = home_of(directory, "a", may_create=True)
+        partition_of_group(directory, "a", may_create=False)
+    home = partition_of_group(directory, "a", may_create=True)
     assert home == TopicPartition("__consumer_offsets", 97 % 4)
     assert [each.partition for each in directory.partitions()] == [0, 1, 2, 3]
     config = directory.log(home).config
     assert (config.cleanup_policy, config.segment_bytes) == (("compact",), 100 << 20)
-    assert home_of(directory, "a", may_create=False) == home
+    assert partition_of_group(directory, "a", may_create=False) == home
 
 
 def test_what_a_crash_left_of_the_topic_is_completed(directory: LogDirectory) -> None:
     for number in (3, 2):
         directory.create_partition(TopicPartition("__consumer_offsets", number))
     with pytest.raises(NoOffsetsTopic):
-        home_of(directory, "a", may_create=False)
-    home_of(directory, "a", may_create=True)
+        partition_of_group(directory, "a", may_create=False)
+    partition_of_group(directory, "a", may_create=True)
     assert len(directory.partitions()) == 4
 
 
@@ -73,6 +73,6 @@ def test_in_a_brokers_directory_the_topic_is_not_made(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\n")
     directory = LogDirectory.open(str(tmp_path))
     with pytest.raises(NoOffsetsTopic):
-        home_of(directory, "a", may_create=True)
+        partition_of_group(directory, "a", may_create=True)
     assert directory.partitions() == []
     directory.close()

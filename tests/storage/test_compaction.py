@@ -17,7 +17,7 @@ from offsetfs.storage.compaction import block_reader as compaction_source
 from offsetfs.storage.compaction import segment_writer as compaction_output
 from offsetfs.storage.compaction.offset_map import SLOT_SIZE
 from offsetfs.storage.compaction.throttle import Throttle
-from offsetfs.storage.errors import CompactionCancelled, CorruptBatch, LogFenced, MalformedBatch, SegmentsChanged
+from offsetfs.storage.errors import CompactionCancelled, CorruptBatch, LogFailed, MalformedBatch, SegmentsChanged
 from offsetfs.storage.names import MAP_SUFFIXES, segment_name
 
 MakeCleaner = Callable[..., Cleaner]
@@ -287,7 +287,7 @@ def test_what_is_open_is_read_on_while_a_round_replaces_it(cleaner: MakeCleaner)
 
 def test_records_may_be_appended_while_a_round_is_under_way(cleaner: MakeCleaner) -> None:
     each = cleaner(segments_of("abab", "x"))
-    appended = []
+    appended: list[int] = []
 
     def is_cancelled() -> bool:
         if len(appended) < 3:
@@ -379,7 +379,7 @@ def test_a_damaged_batch_ends_the_round_by_name_and_nothing_is_left_out(
     assert {name: data for name, data in each.files().items() if name.endswith(".log")} == {
         name: data for name, data in before.items() if name.endswith(".log")
     }
-    assert each.leftovers() == [] and each.log.fenced is None
+    assert each.leftover_files() == [] and each.log.failure is None
 
 
 @pytest.mark.damages
@@ -390,7 +390,7 @@ def test_groups_before_a_damaged_one_stay_cleaned(cleaner: MakeCleaner) -> None:
     each.checkpoint = 9
     with pytest.raises(CorruptBatch):
         each.clean()
-    assert each.leftovers() == [] and len(each.log.snapshot()) == 4
+    assert each.leftover_files() == [] and len(each.log.snapshot()) == 4
 
 
 @pytest.mark.parametrize("asked", range(5))
@@ -402,7 +402,7 @@ def test_a_cancelled_round_leaves_the_log_as_it_was(cleaner: MakeCleaner, asked:
     assert {k: v for k, v in each.files().items() if "index" not in k} == {
         k: v for k, v in before.items() if "index" not in k
     }
-    assert each.leftovers() == []
+    assert each.leftover_files() == []
     each.clean()
     assert offsets_of(each.log) == [4, 5, 6, 7]
 
@@ -419,7 +419,7 @@ def test_a_log_that_is_cut_while_a_round_is_under_way_is_not_put_back(cleaner: M
 
     with pytest.raises(SegmentsChanged):
         each.clean(is_cancelled=is_cancelled)
-    assert each.leftovers() == [] and offsets_of(each.log) == [0, 1, 2]
+    assert each.leftover_files() == [] and offsets_of(each.log) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("count", range(20))
@@ -447,8 +447,8 @@ def test_a_full_disk_ends_the_round_and_leaves_the_log_as_it_was(
         each.clean()
     except OSError as error:
         assert error.errno == errno.ENOSPC
-        assert offsets_of(each.log) == list(range(8)) and each.log.fenced is None
-        assert each.leftovers() == []
+        assert offsets_of(each.log) == list(range(8)) and each.log.failure is None
+        assert each.leftover_files() == []
     else:
         assert count > 8
     monkeypatch.undo()
@@ -456,16 +456,16 @@ def test_a_full_disk_ends_the_round_and_leaves_the_log_as_it_was(
     assert offsets_of(each.log) == [4, 5, 6, 7]
 
 
-def test_a_fenced_log_is_not_cleaned(cleaner: MakeCleaner) -> None:
+def test_a_failed_log_is_not_cleaned(cleaner: MakeCleaner) -> None:
     each = cleaner(sound())
-    each.log.fenced = OSError(errno.EIO, "broken")
-    with pytest.raises(LogFenced):
+    each.log.failure = OSError(errno.EIO, "broken")
+    with pytest.raises(LogFailed):
         each.clean()
-    assert each.leftovers() == [] and offsets_of(each.log) == list(range(8))
-    each.log.fenced = None
+    assert each.leftover_files() == [] and offsets_of(each.log) == list(range(8))
+    each.log.failure = None
 
 
-def test_a_round_reads_and_writes_no_faster_than_it_is_told(
+def test_a_round_reads_and_writes_no_faster_than_its_limit(
     cleaner: MakeCleaner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("offsetfs.storage.compaction.compaction.BLOCK_BYTES", 5000)

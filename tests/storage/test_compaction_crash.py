@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from cleaner import Cleaner
 from keyed_logs import Keyed, end_of_transaction, keyed, last_values, offsets_of
+from spies import spy
 
 from offsetfs.storage import files
 from offsetfs.storage.compaction import segment_writer as compaction_output
@@ -83,7 +84,7 @@ def test_a_crash_at_any_step_shows_the_old_segments_or_the_new_ones(
             plug = Plug(patch, calls)
             with contextlib.suppress(KeyboardInterrupt):
                 each.clean()
-        assert last_values(each.log) == wanted  # who has the log open sees all that while
+        assert last_values(each.log) == wanted  # readers of the open log see all that while
         reader = LogDirectory.open(str(each.path), read_only=True)
         assert last_values(reader.log(each.log.partition)) == wanted
         reader.close()
@@ -95,7 +96,7 @@ def test_a_crash_at_any_step_shows_the_old_segments_or_the_new_ones(
         assert left == sorted(set(left)) and set(new) <= set(left) <= set(old)
         assert each.log.next_offset == 15
         each.directory.deletions.run_all()
-        assert each.leftovers() == [] and not list(each.partition.glob("*.deleted"))
+        assert each.leftover_files() == [] and not list(each.partition.glob("*.deleted"))
         each.checkpoint = None
         each.clean()
         assert last_values(each.log) == wanted
@@ -143,10 +144,8 @@ def test_the_highest_base_is_renamed_first_and_on_disk_before_the_next(
     named(tmp_path, 0, ".log")
     steps: list[str] = []
     rename, sync_directory = files.rename, files.sync_directory
-    monkeypatch.setattr(
-        files, "rename", lambda s, t: (steps.append(f"{int(Path(s).name[:20])} {Path(t).suffix}"), rename(s, t))
-    )
-    monkeypatch.setattr(files, "sync_directory", lambda path: (steps.append("sync"), sync_directory(path)))
+    monkeypatch.setattr(files, "rename", spy(steps, lambda s, t: f"{int(Path(s).name[:20])} {Path(t).suffix}", rename))
+    monkeypatch.setattr(files, "sync_directory", spy(steps, lambda path: "sync", sync_directory))
     swap.replace(str(tmp_path), [0, 7], [0])
     prepared = ["7 .swap", "7 .swap", "sync", "0 .swap", "0 .swap", "sync"]
     assert steps == [*prepared, "0 .deleted", "sync", "0 .log", "0 .index", "7 .log", "7 .index", "sync"]

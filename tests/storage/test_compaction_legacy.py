@@ -17,7 +17,8 @@ from offsetfs.storage.compaction.compaction import clean, find_dirty_range
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch
 from offsetfs.storage.names import TopicPartition, segment_name
-from offsetfs.storage.records.record import Record
+from offsetfs.storage.records.format import record_row
+from offsetfs.storage.records.format.record import Record
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 
@@ -83,7 +84,7 @@ def test_many_small_messages_are_taken_in_runs_to_the_same_end(cleaner: MakeClea
 def test_a_compressed_set_is_written_anew_around_what_stays(cleaner: MakeCleaner, magic: int, codec: str) -> None:
     inner = loose(magic, "abcab", 0 if magic else 10)
     each = cleaner({0: [wrapper(magic, 14, inner, codec, timestamp=1014)], 15: loose(magic, "bx", 15), 17: []})
-    before = {record.offset: record for record in records_of(each.log)}
+    before: dict[int, Record] = {record.offset: record for record in records_of(each.log)}
     each.clean()
     (header, *_) = [header for _, header in each.log.snapshot().first.headers()]
     assert (header.magic, header.codec_name, header.last_offset) == (magic, codec, 13)
@@ -122,7 +123,7 @@ def test_messages_in_a_wrapper_of_another_format_are_written_anew_in_its_own(cle
     each.clean()
     assert offsets_of(each.log) == [0, 1, 2]
     batch = next(each.log.snapshot().first.batches())
-    assert {batch.payload()[at + 16] for at in batch.rows()[6::8]} == {1}
+    assert {batch.payload()[at + 16] for at in batch.rows()[record_row.MESSAGE_POSITION :: record_row.COLUMNS]} == {1}
     assert [(r.timestamp, r.key, r.value) for r in records_of(each.log)] == [(-1, b"%d" % n, b"v") for n in range(3)]
 
 
@@ -204,7 +205,7 @@ def test_a_damaged_message_ends_the_round(cleaner: MakeCleaner, name: str) -> No
     before = first_segment(each)
     with pytest.raises(error):
         each.clean()
-    assert first_segment(each) == before and each.leftovers() == []
+    assert first_segment(each) == before and each.leftover_files() == []
 
 
 PARTITIONS = sorted(
@@ -215,8 +216,8 @@ PARTITIONS = sorted(
 )
 
 
-def told(record: Record) -> tuple[object, ...]:
-    """Return what a record says; a message of v0 that is written anew in a wrapper of v1 has a type of time after."""
+def reported(record: Record) -> tuple[object, ...]:
+    """Return what a record says; a message of v0 that is written again in a wrapper of v1 has a type of time after."""
     return record.offset, record.timestamp, record.key, record.value
 
 
@@ -236,7 +237,7 @@ def test_what_old_brokers_wrote_is_cleaned_and_no_key_loses_its_last_value(name:
             checkpoint = clean(log, find_dirty_range(log, checkpoint, clock.ms), now_ms=clock.ms).end_offset
             after = records_of(log)
             assert last_values(log) == wanted
-            assert [told(record) for record in after] == [told(before[record.offset]) for record in after]
+            assert [reported(record) for record in after] == [reported(before[record.offset]) for record in after]
             assert len({record.key for record in after}) == len(after)
             log.check()
             clock.advance(86_400_001)

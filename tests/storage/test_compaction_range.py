@@ -75,7 +75,7 @@ def test_an_empty_log_is_never_due(cleaner: MakeCleaner) -> None:
 
 
 @pytest.mark.parametrize("checkpoint", [0, 4, -7, 10**12, 2**63 - 1])
-def test_a_checkpoint_that_lies_outside_of_the_log_is_not_believed(cleaner: MakeCleaner, checkpoint: int) -> None:
+def test_a_checkpoint_outside_of_the_log_is_ignored(cleaner: MakeCleaner, checkpoint: int) -> None:
     each = cleaner({5: [batch(5)], 6: [batch(6)], 7: [batch(7)]})
     each.checkpoint = checkpoint
     found = each.find_dirty_range()
@@ -169,13 +169,13 @@ def grouped(each: Cleaner) -> list[list[int]]:
     ("fit", "wanted"),
     [(10, [[0, 1, 2]]), (3, [[0, 1, 2]]), (2, [[0, 1], [2]]), (1, [[0], [1], [2]]), (0.5, [[0], [1], [2]])],
 )
-def test_neighbours_are_grouped_that_fit_one_segment(cleaner: MakeCleaner, fit: float, wanted: list[list[int]]) -> None:
+def test_neighbors_are_grouped_that_fit_one_segment(cleaner: MakeCleaner, fit: float, wanted: list[list[int]]) -> None:
     """LogCleanerTest.testSegmentGrouping."""
     assert grouped(cleaner(THREE, segment_bytes=str(int(fit * SIZE)))) == wanted
 
 
 @pytest.mark.parametrize(("index_bytes", "wanted"), [("150", [[0, 10], [20]]), ("100", [[0], [10], [20]])])
-def test_neighbours_are_grouped_whose_indexes_fit_one(
+def test_neighbors_are_grouped_whose_indexes_fit_one(
     cleaner: MakeCleaner, index_bytes: str, wanted: list[list[int]]
 ) -> None:
     planted = {base: [batch(base + n) for n in range(10)] for base in (0, 10, 20)} | {30: []}
@@ -192,7 +192,7 @@ def test_the_index_of_times_counts_as_well(cleaner: MakeCleaner, index_bytes: st
     assert grouped(each) == wanted
 
 
-def test_neighbours_are_grouped_whose_offsets_fit_one(cleaner: MakeCleaner) -> None:
+def test_neighbors_are_grouped_whose_offsets_fit_one(cleaner: MakeCleaner) -> None:
     """LogCleanerTest.testSegmentGroupingWithSparseOffsets: what counts is where the next segment begins."""
     far = 2**31
     planted = {0: [batch(0)], 1: [batch(1), batch(far - 1)], far: [batch(far)], far + 1: [batch(far + 1)], far + 2: []}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cleaner import DAY_MS, Cleaner
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("fast_disk")]
 class Writing(Cleaner):
     """A partition that producers write to, each with its sequence. Keys are numbers."""
 
-    def __init__(self, path: Path, **settings: str) -> None:
+    def __init__(self, path: Path, **settings: Any) -> None:
         super().__init__(path, **settings)
         self._sequences: dict[int, int] = {}
 
@@ -43,7 +44,7 @@ class Writing(Cleaner):
         return self.log.aborted(0, self.log.next_offset)
 
     def again(self) -> None:
-        """Open the log from its files as a crash leaves them: everything known of producers is read anew."""
+        """Open the log from its files as a crash leaves them: everything known of producers is read again."""
         self.log.flush()
         for path in self.partition.glob("*.snapshot"):
             path.unlink()

@@ -11,34 +11,28 @@ from typing import Any
 
 import pytest
 
-from offsetfs.storage.compaction import compaction_pure
-from offsetfs.storage.dump import dump_pure
 from offsetfs.storage.errors import MalformedBatch
-from offsetfs.storage.records import chain_pure, columns_pure, json_lines_pure
-from offsetfs.storage.records.batch import build, read_batch, seal_checksum
-from offsetfs.storage.records.columns_pure import Column, RecordColumns
-from offsetfs.storage.records.json_lines_pure import Lane
-from offsetfs.storage.verify import valid_batches_pure
-
-try:
-    from offsetfs.storage.compaction import _compaction
-    from offsetfs.storage.dump import _dump
-    from offsetfs.storage.records import _chain, _columns, _json_lines
-    from offsetfs.storage.verify import _valid_batches
-except ModuleNotFoundError:  # built without a compiler: the twins are all there is
-    _compaction, _dump, _chain, _columns, _json_lines, _quiet = (
-        compaction_pure,
-        dump_pure,
-        chain_pure,
-        columns_pure,
-        json_lines_pure,
-        valid_batches_pure,
-    )
+from offsetfs.storage.native import chain as native_chain
+from offsetfs.storage.native import columns as native_columns
+from offsetfs.storage.native import compaction as native_compaction
+from offsetfs.storage.native import dump as native_dump
+from offsetfs.storage.native import json_lines as native_json_lines
+from offsetfs.storage.native import valid_batches as native_valid_batches
+from offsetfs.storage.records.format.batch import build, read_batch, seal_checksum
+from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.reference import chain as reference_chain
+from offsetfs.storage.reference import columns as reference_columns
+from offsetfs.storage.reference import compaction as reference_compaction
+from offsetfs.storage.reference import dump as reference_dump
+from offsetfs.storage.reference import json_lines as reference_json_lines
+from offsetfs.storage.reference import valid_batches as reference_valid_batches
+from offsetfs.storage.reference.columns import Column, RecordColumns
+from offsetfs.storage.reference.json_lines import JsonRules
 
 pytestmark = pytest.mark.unit
 
 BLOCK = bytes(build([(b"key", b"value", (), 1000)]))
-ROW = chain_pure.headers(BLOCK, 0, len(BLOCK), len(BLOCK), 0)[0]
+ROW = reference_chain.headers(BLOCK, 0, len(BLOCK), len(BLOCK), 0)[0]
 MESSAGE = [0, 0, 4, 3, 7, 2, 0, 0]
 FAR = 2**63 - 1
 
@@ -70,7 +64,9 @@ WRONG_ROWS = {
 
 
 @pytest.mark.parametrize(
-    "twins", [(_chain, _valid_batches), (chain_pure, valid_batches_pure)], ids=["compiled", "plain"]
+    "twins",
+    [(native_chain, native_valid_batches), (reference_chain, reference_valid_batches)],
+    ids=["compiled", "plain"],
 )
 @pytest.mark.parametrize("case", WRONG_ROWS)
 def test_rows_of_another_block_are_refused(twins: tuple[Any, Any], case: str) -> None:
@@ -80,7 +76,7 @@ def test_rows_of_another_block_are_refused(twins: tuple[Any, Any], case: str) ->
             ask(BLOCK, 0, WRONG_ROWS[case])
 
 
-@pytest.mark.parametrize("chain", [_chain, chain_pure], ids=["compiled", "plain"])
+@pytest.mark.parametrize("chain", [native_chain, reference_chain], ids=["compiled", "plain"])
 def test_rows_that_overlap_are_not_joined(chain: Any) -> None:
     assert chain.join(BLOCK, 0, ROW) == b"value\n"
     with pytest.raises(ValueError, match="overlap"):
@@ -99,7 +95,7 @@ WRONG_MESSAGES = {
 }
 
 
-@pytest.mark.parametrize("twin", [_compaction, compaction_pure], ids=["compiled", "plain"])
+@pytest.mark.parametrize("twin", [native_compaction, reference_compaction], ids=["compiled", "plain"])
 @pytest.mark.parametrize("case", WRONG_MESSAGES)
 def test_rows_of_other_messages_are_refused_by_compaction(twin: ModuleType, case: str) -> None:
     indexer, records = compaction(twin)
@@ -111,7 +107,7 @@ def test_rows_of_other_messages_are_refused_by_compaction(twin: ModuleType, case
     assert records.mark(bytes(100), array("q", MESSAGE), 10, False) == bytearray([1])
 
 
-@pytest.mark.parametrize("twin", [_compaction, compaction_pure], ids=["compiled", "plain"])
+@pytest.mark.parametrize("twin", [native_compaction, reference_compaction], ids=["compiled", "plain"])
 @pytest.mark.parametrize("base_offset", [-(2**63) + 53, -(2**63), -1])
 def test_messages_below_offset_zero_are_malformed_for_compaction(twin: ModuleType, base_offset: int) -> None:
     """Their offsets are bytes from disk, so that the error is one of the log and not of the caller."""
@@ -130,20 +126,21 @@ def column(*values: bytes) -> Column:
     return Column(ends, b"".join(values))
 
 
-@pytest.mark.parametrize("twin", [_columns, columns_pure], ids=["compiled", "plain"])
+@pytest.mark.parametrize("twin", [native_columns, reference_columns], ids=["compiled", "plain"])
 @pytest.mark.parametrize("count, partitions", [(-1, 3), (3, 3), (2**60, 3), (2**62 - 1, 3), (2, 0), (2, -5)])
 def test_keys_that_are_not_there_are_not_spread(twin: ModuleType, count: int, partitions: int) -> None:
     with pytest.raises(ValueError):
         twin.spread_keys(column(b"a", b"b"), count, partitions)
 
 
-@pytest.mark.parametrize("twin", [_columns, columns_pure], ids=["compiled", "plain"])
+@pytest.mark.parametrize("twin", [native_columns, reference_columns], ids=["compiled", "plain"])
 def test_timestamps_further_apart_than_a_long_reaches_wrap_around_and_read_back(twin: ModuleType) -> None:
     times = array("q", [-1, FAR])
     lane = Lane(bytearray(200), 0, 0, None)
     columns = RecordColumns(column(b"a", b"b"), column(b"v", b"w"), None, times)
     done = twin.encode_columns(columns, array("i", [0, 1]), 0, lane)
     assert (done.pick, done.lane.max_timestamp) == (2, FAR)
+    assert lane.target is not None
     payload = bytes(lane.target[: done.lane.position])
     batch = bytearray(build([(b"", b"", (), 0), (b"", b"", (), 0)])[:61]) + payload
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
@@ -151,17 +148,17 @@ def test_timestamps_further_apart_than_a_long_reaches_wrap_around_and_read_back(
     assert [each.timestamp for each in read_batch(bytes(batch), check=False).records()] == [-1, FAR]
 
 
-@pytest.mark.parametrize("twin", [_json_lines, json_lines_pure], ids=["compiled", "plain"])
+@pytest.mark.parametrize("twin", [native_json_lines, reference_json_lines], ids=["compiled", "plain"])
 def test_a_lane_that_is_wrong_releases_what_it_held(twin: ModuleType) -> None:
     good, wrong = bytearray(100), bytearray(100)
     with pytest.raises(ValueError):
-        twin.spread_json(b"{}\n", 0, 3, [Lane(good, 0, 0, None), Lane(wrong, -5, 0, None)], 0, 7)
+        twin.spread_json(b"{}\n", 0, 3, [Lane(good, 0, 0, None), Lane(wrong, -5, 0, None)], 0, JsonRules(7))
     good.extend(b"x")  # BufferError while it is held
     wrong.extend(b"x")
 
 
 @pytest.mark.parametrize("start, end, position", [(0, 97, -1), (0, 97, FAR), (5, 3, 0), (0, 10**6, 0)])
-@pytest.mark.parametrize("twin", [_compaction, compaction_pure], ids=["compiled", "plain"])
+@pytest.mark.parametrize("twin", [native_compaction, reference_compaction], ids=["compiled", "plain"])
 def test_output_outside_of_a_log_is_not_indexed(twin: ModuleType, start: int, end: int, position: int) -> None:
     with pytest.raises(ValueError):
         twin.OutputIndexer(0, 0, 10).add(BLOCK, start, end, position)
@@ -192,7 +189,7 @@ def raced(ask: Callable[[], object], disturb: Callable[[], object], rounds: int 
 
 def test_rows_that_another_thread_resizes_and_overwrites_are_never_read_out_of_bounds() -> None:
     block = BLOCK * 500
-    rows = chain_pure.headers(block, 0, len(block), len(block), 0)[0]
+    rows = reference_chain.headers(block, 0, len(block), len(block), 0)[0]
     wild = [FAR, -1, 0, 61, 10**12]
 
     def disturb() -> None:
@@ -203,9 +200,9 @@ def test_rows_that_another_thread_resizes_and_overwrites_are_never_read_out_of_b
 
     kept = array("q", rows)
     for ask in (
-        lambda: _chain.measure(block, 0, rows),
-        lambda: _chain.join(block, 0, rows),
-        lambda: _valid_batches.valid_until(block, 0, rows, 0, 1000),
+        lambda: native_chain.measure(block, 0, rows),
+        lambda: native_chain.join(block, 0, rows),
+        lambda: native_valid_batches.valid_until(block, 0, rows, 0, 1000),
     ):
         rows[:] = kept
         raced(ask, disturb, rounds=50)
@@ -221,7 +218,7 @@ def test_keys_that_another_thread_overwrites_are_never_read_out_of_bounds() -> N
         for place in range(0, 5000, 7):
             keys.ends[place] = 3 * place
 
-    raced(lambda: _columns.spread_keys(keys, 5000, 7), disturb)
+    raced(lambda: native_columns.spread_keys(keys, 5000, 7), disturb)
 
 
 # --- extremes at which the twins once differed -----------------------------------------------------------------------
@@ -232,18 +229,21 @@ def test_a_map_that_fills_amid_a_malformed_batch_leaves_the_batch_to_the_caller(
     broken = whole[:-1] + b"\x7f"  # a count of headers in the last record
     seal_checksum(broken)
     outcomes = []
-    for twin in (_compaction, compaction_pure):
+    for twin in (native_compaction, reference_compaction):
         for block in (whole, broken):
             indexer = twin.Indexer(twin.OffsetMap(24 * 10, 1.0, hash_key=bytes(16)), 0)
             indexer.set_bounds(0, 1000)
             outcomes.append(indexer.run(bytes(block), 0, len(block)))
-    assert outcomes[:2] == outcomes[2:] == [(0, compaction_pure.FULL), (0, compaction_pure.OTHER)]
+    assert outcomes[:2] == outcomes[2:] == [(0, reference_compaction.FULL), (0, reference_compaction.OTHER)]
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_lane_whose_offset_deltas_are_used_up_is_named(count: int) -> None:
     lanes = [Lane(bytearray(100), 0, 2**31, None)] * count
-    spread = [twin.spread_json(b'{"value":"v"}\n', 0, 14, lanes, 0, 7) for twin in (_json_lines, json_lines_pure)]
+    spread = [
+        twin.spread_json(b'{"value":"v"}\n', 0, 14, lanes, 0, JsonRules(7))
+        for twin in (native_json_lines, reference_json_lines)
+    ]
     assert spread[0] == spread[1] and (spread[0].lane, spread[0].start) == (0, 0)
 
 
@@ -251,9 +251,11 @@ def test_a_lane_whose_offset_deltas_are_used_up_is_named(count: int) -> None:
 def test_batches_at_the_end_of_all_offsets_follow_each_other_alike_for_both_twins(base: int) -> None:
     second = int.from_bytes(((base + 1) % 2**64).to_bytes(8, "big"), "big", signed=True)
     rows = changed(ROW, p1=base) + changed(ROW, p0=len(BLOCK), p1=second)
-    quiet = [twin.valid_until(BLOCK * 2, 0, rows, 0, 1000) for twin in (_valid_batches, valid_batches_pure)]
+    quiet = [twin.valid_until(BLOCK * 2, 0, rows, 0, 1000) for twin in (native_valid_batches, reference_valid_batches)]
     assert quiet[0] == quiet[1]
     scanned = array("q", [0, 0, 0, -1, 0, -1, 0, 0, 1, 0, 0, -1, 0, -1, 0, 0])
     gaps = array("q"), array("q")
-    ends = [twin.follow(scanned, base, base, found) for twin, found in zip((_dump, dump_pure), gaps, strict=True)]
+    ends = [
+        twin.follow(scanned, base, base, found) for twin, found in zip((native_dump, reference_dump), gaps, strict=True)
+    ]
     assert ends[0] == ends[1] and gaps[0] == gaps[1]

@@ -1,10 +1,14 @@
 """The codecs: Kafka's framings byte by byte, round trips, broken streams, and bombs that must not go off."""
 
+from __future__ import annotations
+
 import os
 import random
 import struct
 import time
 import zlib
+from collections.abc import Callable
+from typing import Any
 
 import cramjam
 import lz4.frame
@@ -14,7 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsetfs.storage.errors import DecompressionLimit, MalformedBatch, UnsupportedFormat
-from offsetfs.storage.records.compression import CODECS, LEVELS, UNCOMPRESSED, Compression, compress, decompress
+from offsetfs.storage.records.compression.compression import (
+    CODECS,
+    LEVELS,
+    UNCOMPRESSED,
+    Buffer,
+    Compression,
+    compress,
+    decompress,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -48,20 +60,20 @@ PAYLOADS = {
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 @pytest.mark.parametrize("name", CODECS)
-def test_what_is_compressed_inflates_to_the_same(name, payload):
+def test_what_is_compressed_inflates_to_the_same(name: str, payload: bytes) -> None:
     codec_id = CODECS.index(name)
     assert decompress(codec_id, compress(name, payload), len(payload)) == payload
 
 
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda data: memoryview(b"xx" + data)[2:]])
 @pytest.mark.parametrize("name", CODECS)
-def test_any_buffer_is_taken(name, wrap):
+def test_any_buffer_is_taken(name: str, wrap: Callable[[bytes], Buffer]) -> None:
     compressed = compress(name, wrap(HELLO))
     assert decompress(CODECS.index(name), wrap(compressed), 100) == HELLO
 
 
 @pytest.mark.parametrize("name", COMPRESSING)
-def test_the_bound_is_on_the_byte(name):
+def test_the_bound_is_on_the_byte(name: str) -> None:
     codec_id, compressed = CODECS.index(name), compress(name, HELLO)
     assert decompress(codec_id, compressed, len(HELLO)) == HELLO
     with pytest.raises(DecompressionLimit, match=f"more than {len(HELLO) - 1} bytes"):
@@ -69,17 +81,17 @@ def test_the_bound_is_on_the_byte(name):
 
 
 @pytest.mark.parametrize("name", COMPRESSING)
-def test_an_empty_payload_passes_a_bound_of_nothing(name):
+def test_an_empty_payload_passes_a_bound_of_nothing(name: str) -> None:
     assert decompress(CODECS.index(name), compress(name, b""), 0) == b""
 
 
-def test_no_compression_is_the_bytes_as_they_are_whatever_the_bound():
+def test_no_compression_is_the_bytes_as_they_are_whatever_the_bound() -> None:
     assert compress("none", HELLO) == HELLO
     assert decompress(0, HELLO, 1) == HELLO
 
 
 @pytest.mark.parametrize("codec_id", [-1, 5, 7])
-def test_an_unknown_codec_is_refused_by_name(codec_id):
+def test_an_unknown_codec_is_refused_by_name(codec_id: int) -> None:
     with pytest.raises(UnsupportedFormat, match=f"codec {codec_id}"):
         decompress(codec_id, b"", 1)
 
@@ -88,7 +100,7 @@ def test_an_unknown_codec_is_refused_by_name(codec_id):
     ("name", "level"),
     [("gzip", -1), ("gzip", 1), ("gzip", 9), ("lz4", 1), ("lz4", 9), ("lz4", 17), ("zstd", -131072), ("zstd", 22)],
 )
-def test_every_level_inflates_to_the_same(name, level):
+def test_every_level_inflates_to_the_same(name: str, level: int) -> None:
     assert decompress(CODECS.index(name), compress(name, PAYLOADS["a MiB"], level), MIB + 1000) == PAYLOADS["a MiB"]
 
 
@@ -107,14 +119,14 @@ def test_every_level_inflates_to_the_same(name, level):
         ("brotli", None),
     ],
 )
-def test_a_level_or_codec_that_kafka_does_not_have_is_refused(name, level):
+def test_a_level_or_codec_that_kafka_does_not_have_is_refused(name: str, level: int | None) -> None:
     with pytest.raises(ValueError):
         Compression(name, level)
     with pytest.raises(ValueError):
         compress(name, b"", level)
 
 
-def test_a_compression_knows_the_id_that_batches_carry():
+def test_a_compression_knows_the_id_that_batches_carry() -> None:
     assert [Compression(name).codec for name in CODECS] == [0, 1, 2, 3, 4]
     assert Compression("none", None) == UNCOMPRESSED
     assert set(LEVELS) < set(CODECS)
@@ -124,16 +136,16 @@ def test_a_compression_knows_the_id_that_batches_carry():
 
 
 @pytest.mark.parametrize("name", KAFKA_HELLO)
-def test_what_kafkas_libraries_wrote_is_read(name):
+def test_what_kafkas_libraries_wrote_is_read(name: str) -> None:
     assert decompress(CODECS.index(name), bytes.fromhex(KAFKA_HELLO[name]), 100) == HELLO
 
 
-def test_snappy_is_written_as_kafka_writes_it():
+def test_snappy_is_written_as_kafka_writes_it() -> None:
     assert compress("snappy", HELLO).hex() == KAFKA_HELLO["snappy"]
     assert compress("snappy", b"").hex() == "82534e41505059000000000100000001"
 
 
-def test_snappy_blocks_hold_32_kib():
+def test_snappy_blocks_hold_32_kib() -> None:
     stream = compress("snappy", NOISE[:70_000])
     sizes, position = [], 16
     while position < len(stream):
@@ -143,21 +155,21 @@ def test_snappy_blocks_hold_32_kib():
     assert sizes == [32768, 32768, 4464]
 
 
-def test_a_bare_snappy_block_is_read():
+def test_a_bare_snappy_block_is_read() -> None:
     assert decompress(SNAPPY, bytes(cramjam.snappy.compress_raw(HELLO)), 100) == HELLO
 
 
-def test_snappy_streams_behind_each_other_are_read():
+def test_snappy_streams_behind_each_other_are_read() -> None:
     assert decompress(SNAPPY, compress("snappy", b"one, ") + compress("snappy", b"two"), 100) == b"one, two"
 
 
-def test_lz4_frames_begin_and_end_as_kafkas():
+def test_lz4_frames_begin_and_end_as_kafkas() -> None:
     stream = compress("lz4", HELLO)
     assert stream[:7].hex() == "04224d18604082"
     assert stream[-4:] == bytes(4)
 
 
-def test_lz4_blocks_hold_64_kib():
+def test_lz4_blocks_hold_64_kib() -> None:
     stream = compress("lz4", b"ab" * 100_000)
     count, position = 0, 7
     while size := struct.unpack_from("<I", stream, position)[0] & 0x7FFFFFFF:
@@ -167,28 +179,28 @@ def test_lz4_blocks_hold_64_kib():
 
 @pytest.mark.parametrize("block_size", [4, 5, 6, 7])
 @pytest.mark.parametrize("options", [{}, {"block_checksum": True}, {"content_checksum": True}, {"store_size": True}])
-def test_lz4_frames_of_other_writers_are_read(block_size, options):
+def test_lz4_frames_of_other_writers_are_read(block_size: int, options: dict[str, Any]) -> None:
     options = {"block_linked": False, "store_size": False, "block_size": block_size} | options
     assert decompress(LZ4, lz4.frame.compress(PAYLOADS["a MiB"], **options), 2 * MIB) == PAYLOADS["a MiB"]
 
 
-def test_what_stands_behind_an_lz4_frame_is_not_looked_at():
+def test_what_stands_behind_an_lz4_frame_is_not_looked_at() -> None:
     assert decompress(LZ4, compress("lz4", HELLO) + b"anything", 100) == HELLO
 
 
-def test_zstd_frames_carry_neither_size_nor_checksum():
+def test_zstd_frames_carry_neither_size_nor_checksum() -> None:
     parameters = zstandard.get_frame_parameters(compress("zstd", HELLO))
     assert parameters.content_size == zstandard.CONTENTSIZE_UNKNOWN
     assert not parameters.has_checksum
 
 
 @pytest.mark.parametrize("options", [{"write_checksum": True}, {"write_content_size": True}, {"level": 19}])
-def test_zstd_frames_of_other_writers_are_read(options):
+def test_zstd_frames_of_other_writers_are_read(options: dict[str, Any]) -> None:
     frame = zstandard.ZstdCompressor(**options).compress(PAYLOADS["a MiB"])
     assert decompress(ZSTD, frame, 2 * MIB) == PAYLOADS["a MiB"]
 
 
-def test_zstd_frames_behind_each_other_are_read():
+def test_zstd_frames_behind_each_other_are_read() -> None:
     assert decompress(ZSTD, compress("zstd", b"one, ") + compress("zstd", b"two"), 100) == b"one, two"
 
 
@@ -196,7 +208,7 @@ def test_zstd_frames_behind_each_other_are_read():
 
 
 @pytest.mark.parametrize("name", COMPRESSING)
-def test_a_stream_cut_anywhere_is_refused(name):
+def test_a_stream_cut_anywhere_is_refused(name: str) -> None:
     stream = compress(name, NOISE[:300] + HELLO * 20)
     # Without its first 16 bytes whole, a snappy stream is not known for one and fails as a bare block.
     cuts = [cut for cut in range(len(stream)) if not (name == "snappy" and cut == 16)]
@@ -205,7 +217,7 @@ def test_a_stream_cut_anywhere_is_refused(name):
             decompress(CODECS.index(name), stream[:cut], MIB)
 
 
-def lz4_frame_with(flags, block_descriptor=0x40):
+def lz4_frame_with(flags: int, block_descriptor: int = 0x40) -> bytes:
     stream = bytearray(compress("lz4", HELLO))
     stream[4:6] = bytes([flags, block_descriptor])
     return bytes(stream)
@@ -243,14 +255,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("codec_id", "stream"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_stream_is_refused(codec_id, stream):
+def test_a_broken_stream_is_refused(codec_id: int, stream: bytes) -> None:
     with pytest.raises(MalformedBatch):
         decompress(codec_id, stream, MIB)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(COMPRESSING), st.data())
-def test_flipped_bits_end_in_bytes_within_the_bound_or_in_a_named_error(name, data):
+def test_flipped_bits_end_in_bytes_within_the_bound_or_in_a_named_error(name: str, data: st.DataObject) -> None:
     stream = bytearray(compress(name, NOISE[:100] + HELLO * 30))
     for bit in data.draw(st.lists(st.integers(0, 8 * len(stream) - 1), min_size=1, max_size=3)):
         stream[bit // 8] ^= 1 << bit % 8
@@ -263,7 +275,7 @@ def test_flipped_bits_end_in_bytes_within_the_bound_or_in_a_named_error(name, da
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(range(1, 5)), st.binary(max_size=60))
-def test_random_bytes_end_in_bytes_within_the_bound_or_in_a_named_error(codec_id, tail):
+def test_random_bytes_end_in_bytes_within_the_bound_or_in_a_named_error(codec_id: int, tail: bytes) -> None:
     beginning = {GZIP: "1f8b08000000000000ff", SNAPPY: "", LZ4: "04224d18604082", ZSTD: "28b52ffd0058"}[codec_id]
     try:
         inflated = decompress(codec_id, bytes.fromhex(beginning) + tail, 1000)
@@ -277,32 +289,32 @@ def test_random_bytes_end_in_bytes_within_the_bound_or_in_a_named_error(codec_id
 GIB = 1 << 30
 
 
-def zstd_bomb():
+def zstd_bomb() -> bytes:
     """32 KiB: 8192 blocks that each repeat a zero 128 Ki times, in a window of 8 MiB, no content size."""
     run, last = (struct.pack("<I", 128 * 1024 << 3 | 1 << 1 | is_last)[:3] + b"\0" for is_last in (0, 1))
     return bytes.fromhex("28b52ffd0068") + run * (GIB // (128 * 1024) - 1) + last
 
 
-def gzip_bomb():
+def gzip_bomb() -> bytes:
     """One deflate stream of a GiB, made of a thousand copies of the same flushed MiB."""
     deflater = zlib.compressobj(9, zlib.DEFLATED, -15)
     mebibyte = deflater.compress(bytes(MIB)) + deflater.flush(zlib.Z_FULL_FLUSH)
     return bytes.fromhex("1f8b08000000000000ff") + mebibyte * 1024 + deflater.flush() + bytes(8)
 
 
-def lz4_bomb():
+def lz4_bomb() -> bytes:
     """One frame of 256 blocks of 4 MiB."""
-    frame = lz4.frame.compress(bytes(4 * MIB), block_size=7, block_linked=False, store_size=False)
+    frame: bytes = lz4.frame.compress(bytes(4 * MIB), block_size=7, block_linked=False, store_size=False)
     return frame[:7] + frame[7:-4] * 256 + frame[-4:]
 
 
-def snappy_bomb():
+def snappy_bomb() -> bytes:
     """A stream of 32768 blocks of 32 KiB."""
     stream = compress("snappy", bytes(32768))
     return stream[:16] + stream[16:] * 32768
 
 
-def snappy_lie():
+def snappy_lie() -> bytes:
     """32 KiB that declare a GiB, which the library would set aside at once."""
     return b"\x80\x80\x80\x80\x04" + bytes(32 << 10)
 
@@ -321,7 +333,7 @@ BOMBS = {
 )
 @pytest.mark.promise("Memory, open files and the time per request are bounded, whatever the files contain.")
 @pytest.mark.parametrize(("codec_id", "bomb"), BOMBS.values(), ids=BOMBS)
-def test_a_bomb_of_a_gibibyte_is_refused_at_once_with_flat_memory(codec_id, bomb):
+def test_a_bomb_of_a_gibibyte_is_refused_at_once_with_flat_memory(codec_id: int, bomb: Callable[[], bytes]) -> None:
     stream = bomb()
     before = resident_peak()
     started = time.process_time()
@@ -331,13 +343,13 @@ def test_a_bomb_of_a_gibibyte_is_refused_at_once_with_flat_memory(codec_id, bomb
     assert resident_peak() - before < 4 * 4 * MIB
 
 
-def test_the_bombs_are_bombs():
+def test_the_bombs_are_bombs() -> None:
     assert len(zstd_bomb()) < 33 << 10
     inflated = zstandard.ZstdDecompressor().stream_reader(zstd_bomb())
     assert sum(len(step) for step in iter(lambda: inflated.read(64 * MIB), b"")) == GIB
 
 
-def resident_peak():
+def resident_peak() -> int:
     """Return the most memory this process has had since the last call, in bytes."""
     with open("/proc/self/status") as status:
         peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))

@@ -5,8 +5,8 @@ from dataclasses import fields, replace
 import pytest
 
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.records.compression import Compression
-from offsetfs.storage.settings.config import DEFAULTS, NAMES, LogConfig, parse_property
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.settings.config import DEFAULTS, TOPIC_SETTING_NAMES, LogConfig, parse_property
 
 pytestmark = pytest.mark.unit
 
@@ -51,7 +51,7 @@ KAFKA_DEFAULTS = {
 
 def test_the_defaults_are_those_of_kafka() -> None:
     assert DEFAULTS.properties() == KAFKA_DEFAULTS
-    assert set(NAMES) == set(KAFKA_DEFAULTS)
+    assert set(TOPIC_SETTING_NAMES) == set(KAFKA_DEFAULTS)
 
 
 LEGAL = {

@@ -17,8 +17,9 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import follower
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.unit
 
@@ -58,13 +59,13 @@ def batch(*pairs: Pair, producer_id: int = -1) -> SealedBatch:
         producer_epoch=min(producer_id, 0),
         base_sequence=min(producer_id, 0),
     )
-    return SealedBatch(memoryview(data), len(pairs), 0, 1000, len(data))
+    return SealedBatch(memoryview(data), len(pairs), 0, Timestamp(1000), len(data))
 
 
 def marker(producer_id: int, kind: int) -> SealedBatch:
     record = (b"\0\0" + kind.to_bytes(2, "big"), b"\0\0\0\0\0\7", (), 1000)
     data = build([record], transactional=True, control=True, producer_id=producer_id, producer_epoch=0)
-    return SealedBatch(memoryview(data), 1, 0, 1000, len(data))
+    return SealedBatch(memoryview(data), 1, 0, Timestamp(1000), len(data))
 
 
 @pytest.fixture(autouse=True)

@@ -72,7 +72,7 @@ def test_a_tombstone_is_shown_as_deleted() -> None:
     ],
     ids=["type", "no type", "no version", "version", "cut"],
 )
-def test_what_cannot_be_read_is_said_in_the_place_of_the_key(key: bytes, value: bytes | None, said: str) -> None:
+def test_an_unreadable_key_is_replaced_by_the_error(key: bytes, value: bytes | None, said: str) -> None:
     assert shown(key, value) == (said, None)
 
 

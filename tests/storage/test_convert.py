@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from offsetfs import cli
+from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition import swap
-from offsetfs.storage.partition.convert import convert, is_old
+from offsetfs.storage.partition.convert import convert_log, has_old_format
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.record import Record
+from offsetfs.storage.records.format.record import Record
 
 pytestmark = pytest.mark.unit
 
@@ -56,21 +56,21 @@ def test_every_old_golden_partition_has_the_same_records_as_v2(log_directory: tu
     path, partition = log_directory
     directory, log = opened(path, partition)
     before, bounds = records_of(log), (log.log_start_offset, log.next_offset)
-    had_old = any(is_old(segment) for segment in log.snapshot())
-    done = convert(log)
+    had_old = any(has_old_format(segment) for segment in log.snapshot())
+    done = convert_log(log)
     assert (done.segments > 0) == had_old
     directory.close()
 
     directory, log = opened(path, partition)
     log.check()
-    assert not any(is_old(segment) for segment in log.snapshot()) and log.damage == ()
+    assert not any(has_old_format(segment) for segment in log.snapshot()) and log.damage == ()
     assert records_of(log) == before
     assert (log.log_start_offset, log.next_offset) == bounds
     for record in before[:: max(1, len(before) // 20)]:
         batch = log.batch_at(record.offset)
         found = batch.record(record.offset) if batch else None
         assert found is not None and found.value == record.value
-    assert convert(log).segments == 0
+    assert convert_log(log).segments == 0
     directory.close()
     assert not [p.name for p in (path / partition).iterdir() if p.suffix in (".cleaned", ".swap", ".deleted")]
 
@@ -92,7 +92,7 @@ def test_a_crash_at_any_step_of_the_swap_loses_nothing(
     left = steps
 
     def counted(name: str) -> None:
-        real = getattr(swap.files, name)
+        real = getattr(files, name)
 
         def step(*arguments: object, **more: object) -> object:
             nonlocal left
@@ -101,12 +101,12 @@ def test_a_crash_at_any_step_of_the_swap_loses_nothing(
             left -= 1
             return real(*arguments, **more)
 
-        monkeypatch.setattr(swap.files, name, step)
+        monkeypatch.setattr(files, name, step)
 
     for name in ("rename", "remove_file", "sync_directory", "opened"):
         counted(name)
     with contextlib.suppress(KeyboardInterrupt):
-        convert(log)
+        convert_log(log)
     monkeypatch.undo()
     directory._lock.release()
     (path / ".kafka_cleanshutdown").unlink(missing_ok=True)
@@ -128,7 +128,7 @@ def test_a_damaged_segment_is_refused_and_left_as_it_is(log_directory: tuple[Pat
     log_file.write_bytes(data)
     directory, log = opened(path, partition)
     with pytest.raises(CorruptBatch):
-        convert(log)
+        convert_log(log)
     directory.close()
     assert log_file.read_bytes() == data
 
@@ -142,4 +142,4 @@ def test_the_command_says_what_became_of_each_partition(
     assert "segments" in capsys.readouterr().out
     assert cli.run(["convert", str(path), partition]) == 0
     assert capsys.readouterr().out == f"{partition}: nothing to convert\n"
-    assert cli.run(["convert", str(path), "nobody-0"]) == 1
+    assert cli.run(["convert", str(path), "missing-0"]) == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from planted_logs import PARTITION, batch, plant
 
-from offsetfs.fs.views.record_listing import rows
+from offsetfs.fs.files.record_listing import rows
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import segment_name
@@ -52,7 +52,7 @@ def test_a_stream_reports_it(log: Log, start: int, count: int) -> None:
 @pytest.mark.parametrize(("start", "count"), [(15, 1), (10, 1), (20, 0)])
 def test_a_range_reports_it(log: Log, start: int, count: int) -> None:
     found: list[StorageError] = []
-    view = RangeView(LogView(log), start, 25, FilePool(4), found.append, form=VALUES, known=lambda _: None)
+    view = RangeView(LogView(log), start, 25, FilePool(4), found.append, view_format=VALUES, known=lambda _: None)
     assert view.refresh() and view.size == 5 * len("20\n")
     assert len(found) == count
 

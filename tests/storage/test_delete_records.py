@@ -11,11 +11,12 @@ import pytest
 from fake_clock import FakeClock
 from planted_logs import PARTITION, data
 from small_logs import SmallLog, record
+from spies import spy
 
 from offsetfs.storage import checkpoint, files
 from offsetfs.storage.checkpoint import LOG_STARTS, RECOVERY_POINTS, read_epochs, read_offsets
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, PolicyViolation, ReadOnlyLog
+from offsetfs.storage.errors import LogFailed, OffsetOutOfRange, PolicyViolation, ReadOnlyLog
 
 pytestmark = pytest.mark.unit
 
@@ -104,8 +105,8 @@ def test_the_new_start_is_on_disk_and_what_lies_below_was_before(make: Make, mon
     small = make()
     done: list[str] = []
     write, sync = checkpoint.write_offsets, files.File.sync
-    monkeypatch.setattr(checkpoint, "write_offsets", lambda p, o: (done.append(os.path.basename(p)), write(p, o))[1])
-    monkeypatch.setattr(files.File, "sync", lambda file: (done.append(os.path.basename(file.path)), sync(file))[1])
+    monkeypatch.setattr(checkpoint, "write_offsets", spy(done, lambda p, o: os.path.basename(p), write))
+    monkeypatch.setattr(files.File, "sync", spy(done, lambda file: os.path.basename(file.path), sync))
     small.log.delete_records(7)
     assert done.index(f"{0:020d}.log") < done.index(RECOVERY_POINTS) < done.index(LOG_STARTS)
     assert read_offsets(str(small.path / LOG_STARTS)) == {PARTITION: 7}
@@ -126,7 +127,9 @@ def test_a_checkpoint_that_cannot_be_written_changes_nothing(make: Make, monkeyp
     assert small.log.delete_records(7) == 7
 
 
-def test_a_sync_that_fails_deletes_nothing_and_fences_the_log(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sync_that_fails_deletes_nothing_and_ends_writing_to_the_log(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small = make()
 
     def broken(_file: files.File) -> None:
@@ -136,7 +139,7 @@ def test_a_sync_that_fails_deletes_nothing_and_fences_the_log(make: Make, monkey
     with pytest.raises(OSError, match="broken"):
         small.log.delete_records(7)
     monkeypatch.undo()
-    with pytest.raises(LogFenced):
+    with pytest.raises(LogFailed):
         small.log.delete_records(7)
     assert small.log.log_start_offset == 0
     small.reopen(in_order=False)

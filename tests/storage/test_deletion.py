@@ -8,11 +8,13 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from fake_clock import FakeClock
 from small_logs import VALUE, record
+from spies import spy
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import (
@@ -25,7 +27,7 @@ from offsetfs.storage.checkpoint import (
 )
 from offsetfs.storage.directory.directory import METADATA_TOPIC, LogDirectory
 from offsetfs.storage.directory.partition_deletion import deletion_name, is_deleted
-from offsetfs.storage.errors import LogFenced, PartitionExists, ReadOnlyLog, UnknownPartition
+from offsetfs.storage.errors import LogFailed, PartitionExists, ReadOnlyLog, UnknownPartition
 from offsetfs.storage.names import TOPIC_LENGTH_MAX, TopicPartition
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.retention import sweep
@@ -124,7 +126,7 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_after_the_delay(
     clock.advance(1)
     directory.deletions.run_due()
     assert deleted_names(tmp_path) == []
-    assert directory.log(OTHER).next_offset == 3, "its neighbour stays"
+    assert directory.log(OTHER).next_offset == 3, "its neighbor stays"
 
 
 def test_without_a_delay_the_files_go_with_the_next_look(
@@ -171,7 +173,7 @@ def test_the_settings_of_a_topic_go_with_its_last_partition(directory: LogDirect
 @pytest.mark.damages
 def test_what_is_not_there_or_not_ours_is_not_deleted(directory: LogDirectory, tmp_path: Path) -> None:
     with pytest.raises(UnknownPartition):
-        directory.delete_partition(TopicPartition("nobody", 0))
+        directory.delete_partition(TopicPartition("missing", 0))
     (tmp_path / f"{METADATA_TOPIC}-0").mkdir()
     with pytest.raises(ReadOnlyLog):
         directory.delete_partition(TopicPartition(METADATA_TOPIC, 0))
@@ -189,10 +191,12 @@ def test_a_partition_that_was_never_opened_is_deleted_too(directory: LogDirector
     assert deleted_names(tmp_path) == [], "nothing waits for a directory that is closed"
 
 
-def test_a_partition_that_is_fenced_or_cannot_be_opened_is_deleted_too(directory: LogDirectory, tmp_path: Path) -> None:
+def test_a_partition_that_has_failed_or_cannot_be_opened_is_deleted_too(
+    directory: LogDirectory, tmp_path: Path
+) -> None:
     log = directory.log(ORDERS)
-    log.fenced = OSError(errno.EIO, "broken")
-    with pytest.raises(LogFenced):
+    log.failure = OSError(errno.EIO, "broken")
+    with pytest.raises(LogFailed):
         log.append(record(1))
     directory.delete_partition(ORDERS)
     directory.pending_recoveries.add(OTHER, OSError(errno.EIO, "broken"))
@@ -201,14 +205,14 @@ def test_a_partition_that_is_fenced_or_cannot_be_opened_is_deleted_too(directory
     assert (directory.partitions(), directory.failed) == ([], {})
 
 
-# --- those who have it ------------------------------------------------------------------------------------------------
+# --- open handles ----------------------------------------------------------------------------------------------------
 
 
 def values_of(log: Log) -> list[bytes | None]:
     return [each.value for segment in log.snapshot() for batch in segment.batches() for each in batch.records()]
 
 
-def test_who_has_the_log_reads_until_the_files_go_and_writes_no_more(
+def test_an_open_log_is_readable_until_its_files_are_removed_and_not_writable(
     directory: LogDirectory, tmp_path: Path, clock: FakeClock
 ) -> None:
     log = directory.log(ORDERS)
@@ -218,7 +222,7 @@ def test_who_has_the_log_reads_until_the_files_go_and_writes_no_more(
         with pytest.raises(UnknownPartition):
             action()
     directory._pool.clear()
-    assert values_of(log) == [VALUE] * 3, "opened anew by their new names"
+    assert values_of(log) == [VALUE] * 3, "opened again by their new names"
     log.close()
     clock.advance(DELAY_MS)
     directory.deletions.run_due()
@@ -277,8 +281,8 @@ def test_a_deletion_is_on_disk_when_it_returns(
 ) -> None:
     done: list[str] = []
     rename, sync = files.rename, files.sync_directory
-    monkeypatch.setattr(files, "rename", lambda a, b: (done.append(f"rename {os.path.basename(a)}"), rename(a, b))[1])
-    monkeypatch.setattr(files, "sync_directory", lambda p: (done.append(f"sync {os.path.basename(p)}"), sync(p))[1])
+    monkeypatch.setattr(files, "rename", spy(done, lambda a, b: f"rename {os.path.basename(a)}", rename))
+    monkeypatch.setattr(files, "sync_directory", spy(done, lambda p: f"sync {os.path.basename(p)}", sync))
     directory.delete_partition(ORDERS)
     place = done.index("rename orders-0")
     assert done[place + 1] == f"sync {tmp_path.name}"
@@ -312,7 +316,7 @@ def test_removals_are_made_when_they_are_due_in_the_order_in_which_they_are() ->
     clock = FakeClock()
     queue, done = Deletions(clock), list[str]()
     for name, delay_ms in (("later", 2000), ("soon", 1000), ("at once", 0), ("soon, too", 1000)):
-        queue.add(lambda name=name: done.append(name), delay_ms)
+        queue.add(partial(done.append, name), delay_ms)
     assert (len(queue), queue.next_due()) == (4, clock.monotonic())
     assert queue.run_due() == 1 and done == ["at once"]
     clock.advance(1000)
@@ -342,7 +346,7 @@ def test_a_removal_that_fails_keeps_no_other_from_being_made_and_is_tried_again(
 # --- at the same time -------------------------------------------------------------------------------------------------
 
 
-def test_partitions_come_and_go_while_duties_borrow_and_others_append(directory: LogDirectory) -> None:
+def test_partitions_come_and_go_while_background_tasks_borrow_and_others_append(directory: LogDirectory) -> None:
     rounds, errors = 30, list[BaseException]()
 
     def guarded(action: Callable[[], object]) -> None:
@@ -378,7 +382,7 @@ def test_partitions_come_and_go_while_duties_borrow_and_others_append(directory:
     directory.log(ORDERS).check()
 
 
-def test_a_log_that_is_given_back_while_it_is_deleted_locks_nobody_out(
+def test_a_log_that_is_given_back_while_it_is_deleted_holds_no_lock(
     directory: LogDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deleting holds the log and then the table of logs; giving back holds the table, and may not wait for the log."""

@@ -1,4 +1,4 @@
-"""The log directory: who may open it, what opening and closing leave behind."""
+"""The log directory: which processes may open it, what opening and closing leave behind."""
 
 import errno
 import itertools
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from spies import spy
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import (
@@ -33,8 +34,8 @@ from offsetfs.storage.errors import (
     UnknownPartition,
 )
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 
 pytestmark = pytest.mark.unit
 
@@ -189,7 +190,7 @@ def test_partitions_made_together_cost_one_listing_and_one_sync_of_the_directory
     said: list[str] = []
 
     def telling(name: str, call: Callable[[str], object]) -> Callable[[str], object]:
-        return lambda path: (said.append(f"{name} {path}"), call(path))[1]
+        return spy(said, lambda path: f"{name} {path}", call)
 
     for name in ("directory_names", "names", "sync_directory"):
         monkeypatch.setattr(files, name, telling(name, getattr(files, name)))
@@ -226,7 +227,7 @@ def test_what_cannot_be_created_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_an_unknown_partition_is_an_error_of_its_own(golden_copy: Path) -> None:
     with pytest.raises(UnknownPartition):
-        LogDirectory.open(str(golden_copy), read_only=True).log(TopicPartition("nobody", 0))
+        LogDirectory.open(str(golden_copy), read_only=True).log(TopicPartition("missing", 0))
 
 
 @pytest.mark.parametrize("what", ["missing", "a file", "full of other things", "with names like partitions"])

@@ -7,7 +7,12 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from offsetfs.storage.errors import InvalidConfig
-from offsetfs.storage.settings.directory_config import DIRECTORY_DEFAULTS, DOUBLE_MAX, NAMES, DirectoryConfig
+from offsetfs.storage.settings.directory_config import (
+    DIRECTORY_DEFAULTS,
+    DIRECTORY_SETTING_NAMES,
+    DOUBLE_MAX,
+    DirectoryConfig,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -35,7 +40,7 @@ DEFAULTS = {
 
 def test_the_defaults_of_a_directory_are_those_of_kafka_4_1() -> None:
     assert DIRECTORY_DEFAULTS.properties() == DEFAULTS
-    assert sorted(NAMES) == sorted(DEFAULTS)
+    assert sorted(DIRECTORY_SETTING_NAMES) == sorted(DEFAULTS)
 
 
 def test_what_is_written_is_read_as_the_same() -> None:
@@ -98,6 +103,9 @@ def test_the_keys_of_a_cleaner_thread_follow_from_its_share_of_the_map() -> None
     assert DirectoryConfig(log_cleaner_threads=2).log_cleaner_keys_max == int((64 << 20) // 24 * 0.9)
 
 
+FIELD = "log_cleaner_threads"
+
+
 def test_settings_do_not_change_once_they_are_built() -> None:
     with pytest.raises(FrozenInstanceError):
-        DIRECTORY_DEFAULTS.log_cleaner_threads = 2
+        setattr(DIRECTORY_DEFAULTS, FIELD, 2)

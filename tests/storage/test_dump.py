@@ -14,7 +14,7 @@ from offsetfs.storage.dump.indexes import IndexOptions
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
 from offsetfs.storage.dump.report import DumpReport
-from offsetfs.storage.records import batch
+from offsetfs.storage.records.format import batch
 
 pytestmark = pytest.mark.unit
 
@@ -61,9 +61,9 @@ def test_every_golden_log_is_dumped_byte_for_byte_as_by_kafka(partition: str, mo
     dumped = Dumped(sorted(str(path) for path in Path(name).glob("*.log")))
     assert dumped.output == Path(f"{name}.dump.txt").read_bytes()
     assert (dumped.complaints, dumped.said) == ([], [])
-    told = Path(f"{name}.dump.err.txt")
-    if told.exists():
-        assert set(dumped.findings) == set(told.read_text().splitlines())
+    reported = Path(f"{name}.dump.err.txt")
+    if reported.exists():
+        assert set(dumped.findings) == set(reported.read_text().splitlines())
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
@@ -184,7 +184,7 @@ def coded(data: bytearray, codec: int) -> bytearray:
     return data
 
 
-DAMAGE = {
+DAMAGE: dict[str, tuple[Callable[[bytearray], bytearray], int, str]] = {
     "a size that cannot be": (lambda data: resized(data, 3), 0, "a batch size of 3; going on at"),
     "a negative count": (lambda data: counted(data, -1), 0, "-1 records"),
     "a count that is too large": (lambda data: counted(data, 3), 2, "a varint runs over the end"),
@@ -196,7 +196,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_damage_is_said_and_the_dump_goes_on(name: str, new_log: Callable[..., str]) -> None:
+def test_damage_is_printed_and_the_dump_goes_on(name: str, new_log: Callable[..., str]) -> None:
     damage, count, reason = DAMAGE[name]
     first, second, third = batches(2, 2, 2)
     path = new_log(first, damage(second), third)
@@ -207,7 +207,7 @@ def test_damage_is_said_and_the_dump_goes_on(name: str, new_log: Callable[..., s
     assert "| offset: 5 " in dumped.text
 
 
-def test_a_v2_batch_of_a_size_below_its_header_is_said(new_log: Callable[..., str]) -> None:
+def test_a_v2_batch_smaller_than_its_header_is_printed(new_log: Callable[..., str]) -> None:
     path = new_log(resized(batches(1)[0], 40))
     assert Dumped([path]).complaints == [f"{path}, position 0, offset 0: a v2 batch of 52 bytes"]
     assert " size: 52 magic: 2 " in Dumped([path], DumpOptions()).text
@@ -310,7 +310,7 @@ def test_entries_are_checked_without_being_printed(indexed: Callable[..., str]) 
 
 
 @pytest.mark.parametrize("position", [-1, 10_000, SECOND + 20])
-def test_an_entry_that_points_nowhere_is_said(indexed: Callable[..., str], position: int) -> None:
+def test_an_entry_without_a_batch_is_printed(indexed: Callable[..., str], position: int) -> None:
     path = indexed(".index", struct.pack(">iiii", 1, 0, 4, position))
     dumped = Dumped([path])
     assert dumped.text.endswith(f"offset: 4 position: {position}\n")
@@ -339,7 +339,7 @@ def test_a_time_index_is_held_against_the_records(indexed: Callable[..., str]) -
     ]
 
 
-def test_an_empty_index_is_said_to_be_empty(indexed: Callable[..., str]) -> None:
+def test_an_empty_index_is_printed_as_empty(indexed: Callable[..., str]) -> None:
     path = indexed(".index", b"")
     assert Dumped([path]).text == f"Dumping {path}\n{path} is empty.\n"
 

@@ -46,12 +46,12 @@ def content(row: dict[str, Any], name: str) -> bytes | None:
 
 
 def expected_content(row: dict[str, Any], name: str) -> str | None:
-    """A key or value as the client told it: in base64, or by its checksum."""
+    """A key or value as the client printed it: in base64, or by its checksum."""
     encoded: str | None = row.get(f"{name}_sha256") or row[f"{name}_b64"]
     return encoded
 
 
-def told(row: dict[str, Any], name: str, like: dict[str, Any]) -> str | None:
+def reported(row: dict[str, Any], name: str, like: dict[str, Any]) -> str | None:
     data = content(row, name)
     if data is None:
         return None
@@ -67,7 +67,7 @@ def test_every_golden_record_is_there_as_the_client_read_it(partition: str) -> N
     assert len(rows) == len(expected) or not expected
     for row, like in zip(rows, expected, strict=False):
         assert row["offset"] == like["offset"]
-        assert (told(row, "key", like), told(row, "value", like)) == (
+        assert (reported(row, "key", like), reported(row, "value", like)) == (
             expected_content(like, "key"),
             expected_content(like, "value"),
         )
@@ -118,7 +118,7 @@ def test_an_old_message_has_no_more_than_it_knows() -> None:
     )
 
 
-def test_what_ends_a_transaction_is_told_apart_from_data() -> None:
+def test_markers_are_distinguished_from_data() -> None:
     rows = objects(logs("kafka-4.1/transactions-0"), LogOptions(data=True))
     controls = [row["control"] for row in rows if "control" in row]
     assert {text.split()[1] for text in controls} == {"ABORT", "COMMIT"}

@@ -9,7 +9,7 @@ import pytest
 from offsetfs.storage.dump.dump import DumpOptions, dump_file
 from offsetfs.storage.dump.lines import LineBuffer
 from offsetfs.storage.dump.log import LogOptions
-from offsetfs.storage.dump.range import DumpRange, RangeBound, within
+from offsetfs.storage.dump.range import DumpRange, RangeBound, logs_within
 from offsetfs.storage.dump.report import DumpReport
 from offsetfs.storage.errors import InvalidName
 
@@ -25,7 +25,7 @@ def offsets(partition: Path, wanted: DumpRange) -> list[int]:
     paths = sorted(str(path) for path in partition.glob("*.log"))
     written = io.BytesIO()
     lines = LineBuffer(written.write)
-    for path, options in within(paths, wanted, LogOptions(data=True)):
+    for path, options in logs_within(paths, wanted, LogOptions(data=True)):
         dump_file(path, DumpOptions(options, as_json=True), lines, DumpReport(pytest.fail, pytest.fail))
     lines.flush()
     return [json.loads(line)["offset"] for line in written.getvalue().splitlines()]
@@ -63,13 +63,13 @@ def test_a_time_means_the_first_record_that_reaches_it(partition: str) -> None:
 
 def test_files_outside_of_the_range_are_not_opened() -> None:
     paths = sorted(str(path) for path in (GOLDEN / "kafka-4.1" / "segments-0").glob("*.log"))
-    parts = list(within(paths, DumpRange(RangeBound(offset=130), RangeBound(offset=140)), LogOptions()))
+    parts = list(logs_within(paths, DumpRange(RangeBound(offset=130), RangeBound(offset=140)), LogOptions()))
     assert [Path(path).name for path, _ in parts] == ["00000000000000000123.log"]
 
 
 def test_the_index_says_where_to_begin() -> None:
     paths = [str(GOLDEN / "kafka-4.1" / "codec-none-0" / "00000000000000000000.log")]
-    ((_, options),) = within(paths, DumpRange(RangeBound(offset=360)), LogOptions())
+    ((_, options),) = logs_within(paths, DumpRange(RangeBound(offset=360)), LogOptions())
     assert options.position > 100_000
 
 
@@ -94,4 +94,4 @@ def test_a_log_of_another_name_has_no_index_to_go_by(tmp_path: Path) -> None:
     path = tmp_path / "rescued.log"
     path.write_bytes(b"")
     with pytest.raises(InvalidName, match="not the name of a segment"):
-        list(within([str(path)], DumpRange(RangeBound(offset=1)), LogOptions()))
+        list(logs_within([str(path)], DumpRange(RangeBound(offset=1)), LogOptions()))

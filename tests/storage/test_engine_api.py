@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -16,27 +18,66 @@ pytestmark = pytest.mark.unit
 
 PAGE = Path(__file__).parents[2] / "docs" / "internals" / "engine.md"
 DIRECTORY = "/var/lib/kafka/data"
+FACES = {
+    f"offsetfs.storage.{name}": importlib.import_module(f"offsetfs.storage.{name}")
+    for name in (
+        "coordinators",
+        "directory",
+        "dump",
+        "maintenance",
+        "records",
+        "segments",
+        "settings",
+        "verify",
+        "views",
+    )
+}
 
 
-def test_every_name_of_the_api_can_be_imported() -> None:
-    assert all(getattr(storage, name) is not None for name in storage.__all__)
+@pytest.mark.parametrize("face", [storage, *FACES.values()], ids=lambda face: face.__name__)
+def test_every_name_of_the_api_can_be_imported(face: ModuleType) -> None:
+    assert all(getattr(face, name) is not None for name in face.__all__)
     with pytest.raises(AttributeError, match="LogDirectorys"):
-        getattr(storage, "Log" + "Directorys")
+        getattr(face, "Log" + "Directorys")
 
 
-def test_the_page_has_every_name_of_the_api_and_no_other() -> None:
-    table = PAGE.read_text().partition("| name |")[2].partition("\n\n")[0]
-    rows = [line.split("|")[1] for line in table.splitlines()[2:]]
-    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(storage.__all__)
+@pytest.mark.parametrize("face", [storage, *FACES.values()], ids=lambda face: face.__name__)
+def test_no_name_of_the_api_is_that_of_a_submodule(face: ModuleType) -> None:
+    modules = {path.stem for folder in face.__path__ for path in Path(folder).iterdir()}
+    assert not modules & set(face.__all__)
+
+
+def test_the_page_has_every_name_of_the_core_and_no_other() -> None:
+    assert _names_below("# The engine's API") == sorted(storage.__all__)
+
+
+@pytest.mark.parametrize("name", FACES)
+def test_the_page_has_every_name_of_a_face_and_no_other(name: str) -> None:
+    assert _names_below(f"### `{name}`") == sorted(FACES[name].__all__)
+
+
+def _names_below(heading: str) -> list[str]:
+    """Return the names in the first table below a heading of the page."""
+    table = PAGE.read_text().partition(f"\n{heading}\n" if heading.startswith("###") else heading)[2]
+    lines = table.partition("| name |")[2].partition("\n\n")[0].splitlines()[2:]
+    return sorted(name for line in lines for name in re.findall(r"`(\w+)`", line.split("|")[1]))
+
+
+def test_the_page_has_every_subpackage_that_has_an_api() -> None:
+    packages = (path.parent for path in Path(storage.__path__[0]).glob("*/__init__.py"))
+    with_names = {path.name for path in packages if "__all__" in (path / "__init__.py").read_text()}
+    assert with_names == {name.rpartition(".")[2] for name in FACES}
 
 
 def test_a_name_loads_no_more_than_it_needs() -> None:
     program = (
         "import sys, offsetfs.storage\n"
         "loaded = lambda: {name for name in sys.modules if name.startswith('offsetfs.storage.')}\n"
-        "assert not loaded()\n"
+        "assert loaded() == {'offsetfs.storage.lazy_names'}, loaded()\n"
         "offsetfs.storage.TopicPartition\n"
-        "assert len(loaded()) < 5, loaded()\n"
+        "assert len(loaded()) < 6, loaded()\n"
+        "from offsetfs.storage import directory, maintenance, records, segments, settings, verify, views\n"
+        "assert len(loaded()) < 13, loaded()\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -66,9 +66,9 @@ def test_a_log_at_rest_has_no_file_open_and_goes_on_with_the_next_append(small: 
 def test_a_log_that_is_in_use_or_failed_is_not_put_to_rest(small: SmallLog) -> None:
     with small.log.held():
         assert not small.log.rest()
-    small.log.fenced = OSError(errno.EIO, "broken")
+    small.log.failure = OSError(errno.EIO, "broken")
     assert not small.log.rest()
-    small.log.fenced = None
+    small.log.failure = None
 
 
 def test_an_open_at_the_limit_closes_idle_files_and_succeeds(small: SmallLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_an_open_at_the_limit_closes_idle_files_and_succeeds(small: SmallLog, mo
     assert small.log.append(record(NOW)).base_offset == 3
 
 
-def test_what_stays_at_the_limit_is_an_error_that_fences_nothing(
+def test_what_stays_at_the_limit_is_an_error_that_ends_no_writing(
     small: SmallLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small.log.rest()
@@ -90,7 +90,7 @@ def test_what_stays_at_the_limit_is_an_error_that_fences_nothing(
             action()
         assert caught.value.errno == errno.EMFILE
     monkeypatch.undo()
-    assert small.log.fenced is None and small.log.recovery_point < 3
+    assert small.log.failure is None and small.log.recovery_point < 3
     assert small.log.append(record(NOW)).base_offset == 3
     small.log.flush()
     assert small.log.recovery_point == 4

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from offsetfs.storage import files
 from offsetfs.storage.directory import directory_checkpoints
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import follower
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 
 pytestmark = pytest.mark.unit
 
@@ -177,7 +178,7 @@ def test_names_that_changed_long_ago_are_not_listed_again(
 ) -> None:
     os.utime(writer.path, ns=(10**9, 10**9))
     reader.refresh()
-    monkeypatch.setattr(follower.files, "names_with_inodes", pytest.fail)
+    monkeypatch.setattr(files, "names_with_inodes", pytest.fail)
     writer.append(sealed(b"0"))
     assert values_of(reader) == [b"0"]
 

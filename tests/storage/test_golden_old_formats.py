@@ -7,19 +7,20 @@ import shutil
 from pathlib import Path
 
 import pytest
+from spies import no_damage
 
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, LEADER_EPOCHS, RECOVERY_POINTS, read_epochs
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.compression import Compression
-from offsetfs.storage.records.record import Record
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.records.format.record import Record
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.units import Offset, Timestamp
 from offsetfs.storage.views import line_index
-from offsetfs.storage.views.line_index import LineIndex, Maps
+from offsetfs.storage.views.line_index import LineIndex, LineIndexPool
 from offsetfs.storage.views.partition_view import PartitionView
 
 pytestmark = pytest.mark.unit
@@ -223,17 +224,17 @@ def test_the_values_of_an_old_partition_are_its_values_line_by_line(
 
 
 @pytest.mark.damages
-def test_the_map_of_a_sealed_old_segment_is_kept_and_believed(tmp_path: Path) -> None:
+def test_the_line_index_of_a_sealed_old_segment_is_kept_and_used(tmp_path: Path) -> None:
     copy = shutil.copytree(GOLDEN / "kafka-0.10.2.2", tmp_path / "log", ignore=BESIDE)
     for partition in ("v0-segs-none-0", "v1-segs-mix-0"):
         log = LogDirectory.open(str(copy), read_only=True).log(TopicPartition.parse(partition))
         for segment in log.snapshot():
-            maps: Maps = FilePool(4)
+            maps: LineIndexPool = FilePool(4)
             made = LineIndex(segment.base_offset)
-            made.extend(segment, segment.size, on_damage=pytest.fail)
+            made.extend(segment, segment.size, on_damage=no_damage)
             made.save(segment, maps)
             kept = LineIndex.load(segment, maps)
-            assert kept is not None and kept.is_kept and kept.reached == made.reached
+            assert kept is not None and kept.is_stored and kept.reached == made.reached
         other = copy / partition / log.snapshot().first.log_path.rpartition("/")[2]
         other.write_bytes(other.read_bytes()[:17] + b"\7" + other.read_bytes()[18:])
         assert LineIndex.load(log.snapshot().first, FilePool(4)) is None
@@ -250,5 +251,5 @@ def test_reading_leaves_a_directory_as_it_was(tmp_path: Path) -> None:
             log.max_timestamp()
             log.find_timestamp(0)
             log.batch_at(log.log_start_offset)
-            PartitionView(log, FilePool(4), pytest.fail).refresh()
+            PartitionView(log, FilePool(4), no_damage).refresh()
         assert {path: path.stat().st_mtime_ns for path in copy.rglob("*")} == before

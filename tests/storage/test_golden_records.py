@@ -10,13 +10,14 @@ import pytest
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records import codec, codec_pure
-from offsetfs.storage.records.record import Record
+from offsetfs.storage.records.format import codec
+from offsetfs.storage.records.format.record import Record
+from offsetfs.storage.reference import codec as reference_codec
 
 pytestmark = pytest.mark.unit
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1"
-STEP = 13 if codec.find is codec_pure.find else 1
+STEP = 13 if codec.find is reference_codec.find else 1
 """Each look-up walks over a batch: the Python reference looks up every 13th record, compiled code each of them."""
 PARTITIONS = sorted(path.name.removesuffix(".expected.ndjson") for path in GOLDEN.glob("*.expected.ndjson"))
 
@@ -92,7 +93,7 @@ def test_a_time_finds_the_first_record_in_offset_order_that_reaches_it(partition
 
 
 @pytest.mark.parametrize("partition", PARTITIONS)
-def test_the_bounds_are_those_that_the_broker_told(partition: str, directory: LogDirectory) -> None:
+def test_the_bounds_are_those_that_the_broker_reported(partition: str, directory: LogDirectory) -> None:
     bounds = json.loads((GOLDEN / f"{partition}.bounds.json").read_text())
     log = directory.log(TopicPartition.parse(partition))
     assert (log.log_start_offset, log.next_offset) == (bounds["log_start_offset"], bounds["high_watermark"])

@@ -55,7 +55,9 @@ def test_a_consumer_group_is_stable_when_all_members_have_the_assignment(
 ) -> None:
     found = describe(consumer_group(*epochs))
     assert found is not None and (found["type"], found["state"]) == ("consumer", state)
-    (member,) = found["members"]  # type: ignore[misc]
+    members = found["members"]
+    assert isinstance(members, list)
+    (member,) = members
     assert member["instance_id"] == "i1" and member["assignment"] == [{"topic_id": TOPIC_ID_TEXT, "partitions": [1]}]
 
 

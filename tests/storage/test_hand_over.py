@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from offsetfs.storage import files
 from offsetfs.storage.checkpoint import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -11,13 +12,12 @@ from offsetfs.storage.checkpoint import (
     RECOVERY_POINTS,
     read_offsets,
 )
-from offsetfs.storage.directory import hand_over as module
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.directory.hand_over import HandOverRefused, hand_over
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 
 pytestmark = pytest.mark.unit
 
@@ -96,7 +96,7 @@ def test_a_running_writer_on_either_side_is_refused(ours: str, golden_copy: Path
 
 def test_an_unknown_partition_is_refused(ours: str, golden_copy: Path) -> None:
     with pytest.raises(UnknownPartition):
-        hand_over(ours, TopicPartition("nobody", 0), str(golden_copy))
+        hand_over(ours, TopicPartition("missing", 0), str(golden_copy))
 
 
 @pytest.mark.parametrize("renames", [0, 1, 5])
@@ -104,7 +104,7 @@ def test_an_attempt_that_broke_off_can_be_made_again(
     ours: str, golden_copy: Path, renames: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = 0
-    rename = module.files.rename
+    rename = files.rename
 
     def breaks(source: str, target: str) -> None:
         nonlocal done
@@ -113,7 +113,7 @@ def test_an_attempt_that_broke_off_can_be_made_again(
         done += 1
         rename(source, target)
 
-    monkeypatch.setattr(module.files, "rename", breaks)
+    monkeypatch.setattr(files, "rename", breaks)
     with pytest.raises(StorageError, match="power cut"):
         hand_over(ours, EMPTY, str(golden_copy))
     monkeypatch.undo()

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import metadata_records as records
 import pytest
@@ -15,8 +16,8 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import follower
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 
 pytestmark = pytest.mark.unit
 
@@ -60,7 +61,7 @@ class Broker:
         checkpoint.write_offsets(path, {PARTITION: offset})
         self._written_at = os.stat(path).st_mtime_ns
 
-    def reader(self, **options: bool) -> Log:
+    def reader(self, **options: Any) -> Log:
         return LogDirectory.open(os.fspath(self.path), read_only=True, **options).log(PARTITION)
 
 
@@ -162,7 +163,7 @@ def test_a_partition_that_gets_followers_takes_nothing_back(broker: Broker) -> N
     assert shown(log) == list(range(10))
 
 
-def test_who_writes_sees_the_log_end(broker: Broker) -> None:
+def test_the_writer_sees_the_end_of_the_log(broker: Broker) -> None:
     broker.metadata.append(records.topics(orders=[1, 2]))
     broker.append(9)
     broker.directory.close()

@@ -1,4 +1,4 @@
-"""Look-ups in an index of several blocks, and in one that another process cuts or fills anew meanwhile."""
+"""Look-ups in an index of several blocks, and in one that another process cuts or fills again meanwhile."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_lookup_finds_what_another_process_wrote_over_the_entries(path: Path) 
     assert [index.lookup(number * 10) for number in range(1, count, 7)] == [
         (number * 10, number * 100) for number in range(1, count, 7)
     ]
-    with path.open("r+b") as file:  # of the same length: nothing but the entries themselves tells
+    with path.open("r+b") as file:  # of the same length: only the entries themselves show it
         file.write(content(count, step=3))
     for number in range(1, count, 7):
         assert index.lookup(number * 3 + 2) == (number * 3, number * 100)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import struct
 from types import ModuleType
 
 import pytest
 
-from offsetfs.storage.segments import index_search, index_search_pure
+from offsetfs.storage.reference import index_search as reference_index_search
+from offsetfs.storage.segments import index_search
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +26,7 @@ AROUND = {
 }
 
 
-@pytest.mark.parametrize("search", [index_search, index_search_pure], ids=["in use", "plain"])
+@pytest.mark.parametrize("search", [index_search, reference_index_search], ids=["in use", "plain"])
 @pytest.mark.parametrize("case", AROUND)
 def test_an_offset_lies_between_its_floor_and_the_two_entries_behind_it(case: str, search: ModuleType) -> None:
     offset, expected = AROUND[case]
@@ -48,14 +48,3 @@ def test_entries_that_are_not_there_are_not_looked_for() -> None:
         index_search.around(_OFFSETS, 4, 0, 5)
     with pytest.raises(ValueError):
         index_search.time_floor(_TIMES, 3, 0, 5)
-
-
-def test_both_searches_find_the_same_in_entries_of_no_order() -> None:
-    numbers = random.Random(11)
-    for _ in range(300):
-        count = numbers.randrange(20)
-        offsets = b"".join(struct.pack(">ii", *(numbers.randrange(-50, 50) for _ in range(2))) for _ in range(count))
-        times = b"".join(struct.pack(">qi", *(numbers.randrange(-50, 50) for _ in range(2))) for _ in range(count))
-        wanted = numbers.randrange(-60, 60)
-        assert index_search.around(offsets, count, 7, wanted) == index_search_pure.around(offsets, count, 7, wanted)
-        assert index_search.time_floor(times, count, 7, wanted) == index_search_pure.time_floor(times, count, 7, wanted)

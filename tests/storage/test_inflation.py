@@ -12,8 +12,9 @@ import pytest
 import zstandard
 
 from offsetfs.storage.errors import DecompressionLimit
-from offsetfs.storage.records import inflation
-from offsetfs.storage.records.compression import CODECS, compress, decompress
+from offsetfs.storage.records.compression import inflation
+from offsetfs.storage.records.compression.compression import CODECS, compress, decompress
+from offsetfs.storage.records.compression.inflation import inflation_scope
 
 pytestmark = pytest.mark.unit
 
@@ -36,7 +37,7 @@ class Holders:
         self._threads = [threading.Thread(target=self._hold) for _ in range(inflation.SLOTS)]
 
     def _hold(self) -> None:
-        with inflation.scope(contextlib.nullcontext):
+        with inflation_scope(contextlib.nullcontext):
             inflate("gzip", compress("gzip", LARGE))
             self._ready.wait(30)
             assert self.free.wait(30)
@@ -69,7 +70,7 @@ def test_what_is_large_waits_for_a_slot_and_what_is_small_does_not(name: str) ->
     found: list[bytes | bytearray] = []
 
     def work() -> None:
-        with inflation.scope(on_wait):
+        with inflation_scope(on_wait):
             found.append(inflate(name, compress(name, LARGE)))
 
     with Holders() as holders:

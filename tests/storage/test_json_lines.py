@@ -1,36 +1,51 @@
 """Lines of JSON into a batch: what a line may be, what is said of a wrong one, and that the twins never differ."""
 
+from __future__ import annotations
+
 import base64
 import json
 import sys
 import threading
 import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from offsetfs.storage.records import _json_lines, codec, json_line, json_lines_pure
-from offsetfs.storage.records.batch import read_batch
-from offsetfs.storage.records.batch_builder import HEADER_SIZE, BatchBuilder, record_size
-from offsetfs.storage.records.compression import Compression
-from offsetfs.storage.records.json_line import LineFault, WrongLine
+from offsetfs.storage.native import json_lines as native_json_lines
+from offsetfs.storage.records.compression.compression import Buffer, Compression
+from offsetfs.storage.records.format import codec
+from offsetfs.storage.records.format.batch import read_batch
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, record_size
+from offsetfs.storage.records.format.batch_header import HEADER_SIZE
+from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.records.format.record import Header
+from offsetfs.storage.records.json import json_line
+from offsetfs.storage.records.json.json_line import LineFault, WrongLine
+from offsetfs.storage.reference import json_lines as reference_json_lines
+from offsetfs.storage.reference.codec import EncodableRecord
+from offsetfs.storage.reference.json_lines import JsonRules, JsonSplit
 
 pytestmark = pytest.mark.unit
 
 NOW = 1795253676123
 
 
-@pytest.fixture(params=[_json_lines, json_lines_pure], ids=["compiled", "plain"])
-def twin(request):
-    return request.param
+@pytest.fixture(params=[native_json_lines, reference_json_lines], ids=["compiled", "plain"])
+def twin(request: pytest.FixtureRequest) -> ModuleType:
+    module: ModuleType = request.param
+    return module
 
 
-def taken(twin, data, **more):
+def taken(twin: ModuleType, data: bytes, **more: Any) -> tuple[JsonSplit, list[EncodableRecord]]:
     """What `split_json` says of all of `data`, and the records it makes: key, value, headers, timestamp."""
     target = bytearray(len(data) + 100)
-    arguments = {"base_timestamp": None, "now_ms": NOW, "count_max": 1000} | more
-    split = twin.split_json(data, 0, len(data), target, 0, 0, **arguments)
+    lane = Lane(target, 0, 0, more.pop("base_timestamp", None))
+    count_max = more.pop("count_max", 1000)
+    split = twin.split_json(data, 0, len(data), lane, JsonRules(**{"now_ms": NOW, **more}), count_max)
     records = codec.decode(target[: split.position], split.offset_delta)
     assert not any(target[split.position :])
     assert [record[0] for record in records] == list(range(len(records)))
@@ -38,7 +53,7 @@ def taken(twin, data, **more):
     return split, [(key, value, headers, base + delta) for _, delta, key, value, headers in records]
 
 
-def record_of(twin, line, **more):
+def record_of(twin: ModuleType, line: bytes, **more: Any) -> EncodableRecord:
     split, records = taken(twin, line + b"\n", **more)
     assert (split.fault, split.start, len(records)) == (None, len(line) + 1, 1)
     return records[0]
@@ -88,12 +103,12 @@ RIGHT = {
 
 
 @pytest.mark.parametrize(("line", "record"), RIGHT.values(), ids=RIGHT)
-def test_a_line_becomes_a_record(twin, line, record):
+def test_a_line_becomes_a_record(twin: ModuleType, line: bytes, record: EncodableRecord) -> None:
     assert record_of(twin, line) == record
     assert oracle(line) == record
 
 
-def test_strings_of_each_length_are_taken(twin):
+def test_strings_of_each_length_are_taken(twin: ModuleType) -> None:
     for size in range(40):
         for piece in ("x", "é", "\\n", "😀", '\\"'):
             text = "y" * size + piece + "z" * (size % 9)
@@ -101,7 +116,7 @@ def test_strings_of_each_length_are_taken(twin):
             assert record_of(twin, f'{{"key":"{text}","value":"{text}"}}'.encode()) == (value, value, (), NOW)
 
 
-def test_each_byte_of_base64_is_taken(twin):
+def test_each_byte_of_base64_is_taken(twin: ModuleType) -> None:
     for size in range(9):
         for byte in range(256):
             value = bytes([byte]) * size
@@ -225,14 +240,16 @@ OF_A_HEADER = ": a header has key (or key_b64) and value (or value_b64)"
         (b'{"headers":[{"key":"h","vlue":"x"}]}', 23, '"vlue"'),
     ],
 )
-def test_fields_that_no_record_has_are_refused_by_their_names(twin, line: bytes, position: int, names: str) -> None:
-    split = twin.split_json(line + b"\n", 0, len(line) + 1, bytearray(9999), 0, 0, None, NOW, 9)
+def test_fields_that_no_record_has_are_refused_by_their_names(
+    twin: ModuleType, line: bytes, position: int, names: str
+) -> None:
+    split = twin.split_json(line + b"\n", 0, len(line) + 1, Lane(bytearray(9999), 0, 0, None), JsonRules(NOW), 9)
     remedy = OF_A_HEADER if b"headers" in line else REMEDY
     assert (split.start, split.fault) == (0, LineFault(position, f"unknown field {names}{remedy}"))
 
 
 @pytest.mark.parametrize(("line", "position", "reason"), WRONG.values(), ids=WRONG)
-def test_a_line_that_is_wrong_says_where_and_why(twin, line, position, reason):
+def test_a_line_that_is_wrong_says_where_and_why(twin: ModuleType, line: bytes, position: int, reason: str) -> None:
     before = b'{"value":"before"}\n\n'
     split, records = taken(twin, before + line + b'\n{"value":"behind"}\n')
     assert split.fault == LineFault(position, reason)
@@ -240,12 +257,12 @@ def test_a_line_that_is_wrong_says_where_and_why(twin, line, position, reason):
     assert oracle(line) == "wrong"
 
 
-def test_each_way_to_be_wrong_is_in_the_table():
+def test_each_way_to_be_wrong_is_in_the_table() -> None:
     reasons = {reason for _, _, reason in WRONG.values()} | {json_line.KEY_NEEDED, json_line.OUT_OF_TIME}
     assert reasons == {value for name, value in vars(json_line).items() if name.isupper() and isinstance(value, str)}
 
 
-def test_a_record_without_a_key_is_refused_where_one_is_needed(twin):
+def test_a_record_without_a_key_is_refused_where_one_is_needed(twin: ModuleType) -> None:
     data = b'{"key":""}\n{"key":"k","value":null}\n{"value":"v"}\n'
     split, records = taken(twin, data, needs_key=True)
     assert (split.fault, split.start) == (LineFault(0, json_line.KEY_NEEDED), 36)
@@ -254,7 +271,9 @@ def test_a_record_without_a_key_is_refused_where_one_is_needed(twin):
 
 
 @pytest.mark.parametrize(("timestamp", "is_taken"), [(4, False), (5, True), (9, True), (10, False), (-1, True)])
-def test_a_timestamp_outside_of_what_the_topic_takes_is_refused(twin, timestamp, is_taken):
+def test_a_timestamp_outside_of_what_the_topic_takes_is_refused(
+    twin: ModuleType, timestamp: int, is_taken: bool
+) -> None:
     data = b'{"timestamp":6}\n\n' + b'{"timestamp":%d}\n' % timestamp
     split, records = taken(twin, data, now_ms=7, earliest=5, latest=9)
     assert (split.fault is None, len(records)) == (is_taken, 1 + is_taken)
@@ -262,7 +281,7 @@ def test_a_timestamp_outside_of_what_the_topic_takes_is_refused(twin, timestamp,
         assert (split.fault, split.start) == (LineFault(0, json_line.OUT_OF_TIME), 17)
 
 
-def test_one_line_is_parsed_alone():
+def test_one_line_is_parsed_alone() -> None:
     assert json_line.parse(b'{"key":"k"}') == (b"k", None, [], None, None)
     assert json_line.parse(b" \t\r") is None
     with pytest.raises(WrongLine, match="byte 10: nothing but blanks"):
@@ -272,70 +291,73 @@ def test_one_line_is_parsed_alone():
 # --- lines into a batch --------------------------------------------------------------------------------------------
 
 
-def test_blank_lines_are_stepped_over(twin):
+def test_blank_lines_are_stepped_over(twin: ModuleType) -> None:
     split, records = taken(twin, b'\n \t\r\n{"value":"v"}\n\n\r\n')
     assert (split.start, split.fault, [record[1] for record in records]) == (22, None, [b"v"])
 
 
-def test_a_line_without_its_newline_stays(twin):
+def test_a_line_without_its_newline_stays(twin: ModuleType) -> None:
     split, records = taken(twin, b'{"value":"a"}\n{"value":"b"}')
     assert (split.start, len(records)) == (14, 1)
 
 
-def test_what_was_taken_is_summed_up(twin):
+def test_what_was_taken_is_summed_up(twin: ModuleType) -> None:
     data = b'{"value":"abc","timestamp":7}\n{"timestamp":9}\n{"value":"","timestamp":-1}\n{"value_b64":"/w=="}\n'
     split, records = taken(twin, data, now_ms=8)
     assert (split.base_timestamp, split.max_timestamp, split.values_bytes) == (7, 9, 4 + 1 + 1 + 2)
     assert [record[3] for record in records] == [7, 9, -1, 8]
 
 
-def test_nothing_taken_sums_up_to_nothing(twin):
+def test_nothing_taken_sums_up_to_nothing(twin: ModuleType) -> None:
     assert taken(twin, b"\n")[0] == (1, 0, 0, None, -1, 0, 0, None)
-    assert twin.split_json(b"", 0, 0, bytearray(3), 2, 5, 77, NOW, 9) == (0, 2, 5, 77, -1, 0, 0, None)
+    assert twin.split_json(b"", 0, 0, Lane(bytearray(3), 2, 5, 77), JsonRules(NOW), 9) == (0, 2, 5, 77, -1, 0, 0, None)
 
 
-def test_records_count_on_from_the_batch_they_join(twin):
+def test_records_count_on_from_the_batch_they_join(twin: ModuleType) -> None:
     target = bytearray(b"#" * 100)
-    split = twin.split_json(b'xx{"timestamp":5}\n', 2, 18, target, 10, 3, 9, NOW, 100)
+    split = twin.split_json(b'xx{"timestamp":5}\n', 2, 18, Lane(target, 10, 3, 9), JsonRules(NOW), 100)
     assert split == (18, 17, 4, 9, 5, 1, 0, None)
     assert codec.decode(target[10:17], 1) == [(3, -4, None, None, ())]
     assert target[:10] + target[17:] == b"#" * 93
 
 
 @pytest.mark.parametrize(("base", "timestamp"), [(-1, 2**63 - 1), (2**63 - 1, -1)])
-def test_timestamps_that_are_too_far_apart_wrap_around_and_come_back(twin, base, timestamp):
+def test_timestamps_that_are_too_far_apart_wrap_around_and_come_back(
+    twin: ModuleType, base: int, timestamp: int
+) -> None:
     target = bytearray(100)
     line = b'{"timestamp":%d}\n' % timestamp
-    split = twin.split_json(line, 0, len(line), target, 0, 0, base, NOW, 1)
+    split = twin.split_json(line, 0, len(line), Lane(target, 0, 0, base), JsonRules(NOW), 1)
     delta = codec.decode(target[: split.position], 1)[0][1]
     assert (base + delta + 2**63) % 2**64 - 2**63 == timestamp
 
 
-def test_it_stops_when_the_next_record_finds_no_room_and_writes_nothing_beyond(twin):
+def test_it_stops_when_the_next_record_finds_no_room_and_writes_nothing_beyond(twin: ModuleType) -> None:
     data = b'{"key":"k","value":"\\u00e9","headers":[{"key":"h","value_b64":"AAA="}]}\n' * 3
     size = record_size(b"k", "é".encode(), (("h", b"\0\0"),))
     for room in range(3 * size + 3):
         target = bytearray(b"#" * (room + 8))
-        split = twin.split_json(data, 0, len(data), memoryview(target)[:room], 0, 0, None, NOW, 100)
+        split = twin.split_json(data, 0, len(data), Lane(memoryview(target)[:room], 0, 0, None), JsonRules(NOW), 100)
         taken_count = min(room // size, 3)
         assert (split.start, split.position, split.offset_delta) == (72 * taken_count, size * taken_count, taken_count)
         assert split.record_bytes == (size if taken_count < 3 else 0)
         assert target[split.position :] == b"#" * (room + 8 - split.position)
 
 
-def test_it_stops_at_the_count_asked_for_and_at_the_last_offset_delta(twin):
+def test_it_stops_at_the_count_asked_for_and_at_the_last_offset_delta(twin: ModuleType) -> None:
     data = b'{"value":"a"}\n' * 3
     for count_max in (0, 2):
         split, records = taken(twin, data, count_max=count_max)
         assert (split.start, len(records)) == (14 * count_max, count_max)
-    split = twin.split_json(data, 0, len(data), bytearray(99), 0, 2**31 - 2, 0, NOW, 100)
+    split = twin.split_json(data, 0, len(data), Lane(bytearray(99), 0, 2**31 - 2, 0), JsonRules(NOW), 100)
     assert (split.start, split.offset_delta) == (28, 2**31)
 
 
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda data: memoryview(b"xx" + data)[2:]])
-def test_lines_of_any_buffer_are_taken(twin, wrap):
+def test_lines_of_any_buffer_are_taken(twin: ModuleType, wrap: Callable[[bytes], Buffer]) -> None:
     target = bytearray(20)
-    assert twin.split_json(wrap(b'{"value":"a"}\n'), 0, 14, memoryview(target), 0, 0, None, 0, 9)[:3] == (14, 8, 1)
+    lane = Lane(memoryview(target), 0, 0, None)
+    assert twin.split_json(wrap(b'{"value":"a"}\n'), 0, 14, lane, JsonRules(0), 9)[:3] == (14, 8, 1)
 
 
 OUTSIDE = {
@@ -350,21 +372,23 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize(("start", "end", "position", "delta", "now"), OUTSIDE.values(), ids=OUTSIDE)
-def test_what_lies_outside_is_refused(twin, start, end, position, delta, now):
+def test_what_lies_outside_is_refused(
+    twin: ModuleType, start: int, end: int, position: int, delta: int, now: int
+) -> None:
     with pytest.raises(ValueError):
-        twin.split_json(b"{}\n", start, end, bytearray(10), position, delta, None, now, 100)
+        twin.split_json(b"{}\n", start, end, Lane(bytearray(10), position, delta, None), JsonRules(now), 100)
 
 
-def test_other_threads_run_while_lines_are_taken():
+def test_other_threads_run_while_lines_are_taken() -> None:
     source = b'{"key":"kkkkkkkk","value":"%s"}\n' % (b"x" * 999) * 8000
     target = bytearray(len(source))
     interval, is_inside, is_done, was_seen_inside = sys.getswitchinterval(), False, False, False
 
-    def call():
+    def call() -> None:
         nonlocal is_inside, is_done
         for _ in range(10):
             is_inside = True
-            _json_lines.split_json(source, 0, len(source), target, 0, 0, None, NOW, 1 << 30)
+            native_json_lines.split_json(source, 0, len(source), Lane(target, 0, 0, None), JsonRules(NOW), 1 << 30)
             is_inside = False
         is_done = True
 
@@ -385,7 +409,7 @@ def test_other_threads_run_while_lines_are_taken():
 
 
 @pytest.mark.parametrize("name", ["none", "lz4"])
-def test_a_builder_takes_lines_of_json_beside_all_others(name):
+def test_a_builder_takes_lines_of_json_beside_all_others(name: str) -> None:
     builder = BatchBuilder(1000, Compression(name))
     data = b'{"key":"k","value":"v","timestamp":70}\n{"timestamp":50}\n'
     assert builder.split_json(data, 0, len(data), NOW).start == len(data)
@@ -406,7 +430,7 @@ def test_a_builder_takes_lines_of_json_beside_all_others(name):
     assert sealed.values_bytes == len(read_batch(sealed.data).joined())
 
 
-def test_a_builder_keeps_what_came_before_a_wrong_line():
+def test_a_builder_keeps_what_came_before_a_wrong_line() -> None:
     builder = BatchBuilder(1000)
     split = builder.split_json(b'{"value":"v"}\n{"value":1}\n', 0, 26, NOW)
     assert (split.start, split.fault) == (14, LineFault(9, json_line.VALUE_NO_TEXT))
@@ -416,7 +440,7 @@ def test_a_builder_keeps_what_came_before_a_wrong_line():
     assert (builder.count, builder.max_timestamp) == (1, NOW)
 
 
-def test_a_builder_says_how_large_the_record_is_that_does_not_fit():
+def test_a_builder_says_how_large_the_record_is_that_does_not_fit() -> None:
     builder = BatchBuilder(HEADER_SIZE + 40)
     line = b'{"key":"%s","value":"%s"}\n' % (b"k" * 10, b"v" * 14)
     size = record_size(b"k" * 10, b"v" * 14)
@@ -427,7 +451,7 @@ def test_a_builder_says_how_large_the_record_is_that_does_not_fit():
     assert (builder.count, builder.size, builder.values_bytes, builder.max_timestamp) == before
 
 
-def test_blank_lines_alone_leave_a_builder_empty():
+def test_blank_lines_alone_leave_a_builder_empty() -> None:
     builder = BatchBuilder(1000)
     assert builder.split_json(b"\n\n", 0, 2, NOW).start == 2
     assert builder.is_empty and builder.max_timestamp == -1
@@ -436,7 +460,7 @@ def test_blank_lines_alone_leave_a_builder_empty():
 # --- held against Python's json, and the twins against each other --------------------------------------------------
 
 
-def oracle(line):
+def oracle(line: bytes) -> EncodableRecord | str | None:
     """The record of a line as Python's `json` and a page of rules have it; "wrong"; or None for a blank one."""
     try:
         text = line.decode()
@@ -447,15 +471,15 @@ def oracle(line):
         return "wrong"
 
 
-class Pairs(list):
+class Pairs(list[tuple[str, object]]):
     """The fields of an object, with those that repeat."""
 
 
-def refuse(what):
+def refuse(what: str) -> NoReturn:
     raise ValueError(what)
 
 
-def record_by_rules(fields):
+def record_by_rules(fields: object) -> EncodableRecord:
     check_strings(fields, 1)
     if not isinstance(fields, Pairs):
         raise ValueError("no object")
@@ -476,11 +500,11 @@ def record_by_rules(fields):
     )
 
 
-PRINTED = ("topic", "partition", "offset", "timestamp", "timestamp_type", "headers")
+PRINTED: tuple[str, ...] = ("topic", "partition", "offset", "timestamp", "timestamp_type", "headers")
 PRINTED += ("key", "key_b64", "value", "value_b64")
 
 
-def header_by_rules(header):
+def header_by_rules(header: object) -> Header:
     if not isinstance(header, Pairs):
         raise ValueError("a header")
     if any(name not in ("key", "key_b64", "value", "value_b64") for name, _ in header):
@@ -491,7 +515,7 @@ def header_by_rules(header):
     return key.decode("utf-8", "surrogateescape"), data_of(fields, "value")
 
 
-def known(pairs, names):
+def known(pairs: Pairs, names: tuple[str, ...]) -> dict[str, object]:
     fields = [(name, value) for name, value in pairs if name in names]
     bare = [name.removesuffix("_b64") for name, _ in fields]
     if len(set(bare)) < len(bare):
@@ -499,7 +523,7 @@ def known(pairs, names):
     return dict(fields)
 
 
-def data_of(fields, name):
+def data_of(fields: dict[str, object], name: str) -> bytes | None:
     text = fields.get(name, fields.get(f"{name}_b64"))
     if text is not None and not isinstance(text, str):
         raise ValueError("no text")
@@ -511,7 +535,7 @@ def data_of(fields, name):
     return data
 
 
-def check_strings(value, depth):
+def check_strings(value: object, depth: int) -> None:
     """Refuse half pairs, which Python lets pass, and what is nested too deep."""
     if isinstance(value, str):
         value.encode()
@@ -546,7 +570,7 @@ FIELD = st.one_of(
 )
 
 
-def written(fields, style):
+def written(fields: list[tuple[str, object]], style: Style) -> bytes:
     ascii_only, separators = style
     parts = [
         json.dumps(name, ensure_ascii=ascii_only) + separators[1] + json.dumps(value, ensure_ascii=ascii_only)
@@ -555,6 +579,7 @@ def written(fields, style):
     return ("{" + separators[0].join(parts) + "}").encode("utf-8", "surrogatepass")
 
 
+Style = tuple[bool, tuple[str, str]]
 STYLE = st.tuples(st.booleans(), st.sampled_from([(",", ":"), (" ,\t", " :\r ")]))
 FIELDS = st.lists(
     FIELD | FIELD | UNKNOWN_FIELD, max_size=6, unique_by=lambda field: field[0].removesuffix("_b64")
@@ -576,7 +601,7 @@ PIECES += [
 
 
 @st.composite
-def mutated_lines(draw):
+def mutated_lines(draw: st.DrawFn) -> bytes:
     line = draw(LINE)
     for _ in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, len(line)))
@@ -585,15 +610,14 @@ def mutated_lines(draw):
     return line.replace(b"\n", b"")
 
 
-def assert_taken_as_the_oracle_says(line):
+def assert_taken_as_the_oracle_says(line: bytes) -> None:
     expected = oracle(line)
     outcomes = []
-    for twin in (_json_lines, json_lines_pure):
+    for twin in (native_json_lines, reference_json_lines):
         for values_as_text in (False, True):
             target = bytearray(b"#" * (len(line) + 40))
-            split = twin.split_json(
-                line + b"\n", 0, len(line) + 1, target, 0, 0, None, NOW, 9, values_as_text=values_as_text
-            )
+            rules = JsonRules(NOW, values_as_text=values_as_text)
+            split = twin.split_json(line + b"\n", 0, len(line) + 1, Lane(target, 0, 0, None), rules, 9)
             outcomes.append((split, target))
     assert outcomes[:2] == outcomes[2:]
     split, target = outcomes[0]
@@ -614,17 +638,17 @@ def assert_taken_as_the_oracle_says(line):
 @pytest.mark.twins
 @settings(max_examples=400, deadline=None)
 @given(LINE)
-def test_what_json_writes_is_taken_as_json_reads_it(line):
+def test_what_json_writes_is_taken_as_json_reads_it(line: bytes) -> None:
     assert_taken_as_the_oracle_says(line)
 
 
 @pytest.mark.twins
 @settings(max_examples=300, deadline=None)
 @given(ANY, STYLE)
-def test_a_value_that_is_no_string_is_its_text_where_that_is_wanted(value, style):
+def test_a_value_that_is_no_string_is_its_text_where_that_is_wanted(value: object, style: Style) -> None:
     text = written([("value", value)], style)
     assume(b"NaN" not in text and b"Infinity" not in text)  # no JSON, but Python writes it
-    for twin in (_json_lines, json_lines_pure):
+    for twin in (native_json_lines, reference_json_lines):
         (split, records) = taken(twin, text + b"\n", values_as_text=True)
         assert split.fault is None
         if value is None or isinstance(value, str):
@@ -632,7 +656,7 @@ def test_a_value_that_is_no_string_is_its_text_where_that_is_wanted(value, style
         else:
             assert text[text.index(b":") + 1 : -1].strip(b" \t\r") == records[0][1]
             refused, _ = taken(twin, text + b"\n")
-            assert refused.fault.reason == json_line.VALUE_NO_TEXT
+            assert refused.fault is not None and refused.fault.reason == json_line.VALUE_NO_TEXT
 
 
 @pytest.mark.parametrize(
@@ -649,7 +673,9 @@ def test_a_value_that_is_no_string_is_its_text_where_that_is_wanted(value, style
         (b'{"headers":[{"key":"h","value":1}]}', 31, json_line.NO_TEXT),
     ],
 )
-def test_a_value_as_text_must_be_json_and_keys_and_headers_are_strings(twin, line, position, reason):
+def test_a_value_as_text_must_be_json_and_keys_and_headers_are_strings(
+    twin: ModuleType, line: bytes, position: int, reason: str
+) -> None:
     split, records = taken(twin, line + b"\n", values_as_text=True)
     assert (split.fault, records) == (LineFault(position, reason), [])
 
@@ -657,14 +683,14 @@ def test_a_value_as_text_must_be_json_and_keys_and_headers_are_strings(twin, lin
 @pytest.mark.twins
 @settings(max_examples=800, deadline=None)
 @given(mutated_lines())
-def test_what_is_hardly_json_is_taken_or_refused_as_json_does(line):
+def test_what_is_hardly_json_is_taken_or_refused_as_json_does(line: bytes) -> None:
     assert_taken_as_the_oracle_says(line)
 
 
 @pytest.mark.twins
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
-def test_what_only_looks_like_json_is_taken_or_refused_as_json_does(line):
+def test_what_only_looks_like_json_is_taken_or_refused_as_json_does(line: bytes) -> None:
     assert_taken_as_the_oracle_says(line)
     assert_taken_as_the_oracle_says(b'{"value":"' + line)
     assert_taken_as_the_oracle_says(b'{"topic":' + line + b"}")
@@ -673,25 +699,17 @@ def test_what_only_looks_like_json_is_taken_or_refused_as_json_does(line):
 @pytest.mark.twins
 @settings(max_examples=150, deadline=None)
 @given(st.lists(LINE | mutated_lines(), max_size=6), st.data())
-def test_the_twins_take_many_lines_alike(lines, data):
+def test_the_twins_take_many_lines_alike(lines: list[bytes], data: st.DataObject) -> None:
     source = b"\n".join(lines)
     start = data.draw(st.integers(0, len(source)))
     end = data.draw(st.integers(start, len(source)))
     room = data.draw(st.integers(0, len(source) + 50))
     position = data.draw(st.integers(0, room))
     base = data.draw(st.sampled_from([None, -1, NOW, 2**63 - 1]))
-    rest = (
-        data.draw(st.sampled_from([0, 60, 8190, 2**31 - 2])),
-        base,
-        NOW,
-        data.draw(st.integers(0, 9)),
-        data.draw(st.booleans()),
-        -1,
-        2**63 - 1,
-        data.draw(st.booleans()),
-    )
-    compiled, plain = bytearray(b"#" * room), bytearray(b"#" * room)
-    assert _json_lines.split_json(source, start, end, compiled, position, *rest) == json_lines_pure.split_json(
-        source, start, end, plain, position, *rest
-    )
-    assert compiled == plain
+    delta, count_max = data.draw(st.sampled_from([0, 60, 8190, 2**31 - 2])), data.draw(st.integers(0, 9))
+    rules = JsonRules(NOW, needs_key=data.draw(st.booleans()), values_as_text=data.draw(st.booleans()))
+    lanes = [Lane(bytearray(b"#" * room), position, delta, base) for _ in range(2)]
+    assert native_json_lines.split_json(
+        source, start, end, lanes[0], rules, count_max
+    ) == reference_json_lines.split_json(source, start, end, lanes[1], rules, count_max)
+    assert lanes[0].target == lanes[1].target

@@ -12,15 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from log_states import replace_segments_of
+from spies import no_damage, spy
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import DecompressionLimit, StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import Batch, build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import Batch, build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.records.json import json_rows
+from offsetfs.storage.records.json.batch_json import measured_json
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.open_files import FilePool
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.units import Timestamp
 from offsetfs.storage.views import view_format as forms
 from offsetfs.storage.views.line_index import LineIndex
 from offsetfs.storage.views.partition_view import PartitionView
@@ -42,7 +48,7 @@ def fill(log: Log, batches: int) -> None:
             (None if n % 2 else b"key", value, HEADERS if n % 3 else (), 1000 + n) for n, value in enumerate(values)
         ]
         data = build(records, codec="zstd" if number % 4 == 2 else "none")
-        log.append(SealedBatch(memoryview(data), len(values), 0, 999 + len(values), len(data)))
+        log.append(SealedBatch(memoryview(data), len(values), 0, Timestamp(999 + len(values)), len(data)))
 
 
 @pytest.fixture
@@ -66,7 +72,7 @@ def log(directory: LogDirectory) -> Log:
 
 
 def whole(log: Log) -> bytes:
-    view = PartitionView(log, FilePool(4), pytest.fail, form=JSON)
+    view = PartitionView(log, FilePool(4), no_damage, view_format=JSON)
     assert view.refresh()
     shown = b""
     while (located := view.locate(len(shown))) is not None:
@@ -96,12 +102,12 @@ def test_every_record_is_a_line_that_says_it_all(log: Log) -> None:
         assert [(header["key"], said(header, "value")) for header in line["headers"]] == list(record.headers)
 
 
-def test_maps_of_sealed_segments_are_kept_and_believed(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_indexes_of_sealed_segments_are_kept_and_used(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = whole(log)
     assert maps(log) == [f"{segment.base_offset:020d}.records-map" for segment in log.snapshot().values()[:-1]]
-    measured = []
+    measured: list[Segment] = []
     extend = LineIndex.extend
-    monkeypatch.setattr(LineIndex, "extend", lambda self, s, *a, **k: measured.append(s) or extend(self, s, *a, **k))
+    monkeypatch.setattr(LineIndex, "extend", spy(measured, lambda self, s, *a, **k: s, extend))
     assert whole(log) == expected and measured == [log.snapshot().active]
 
 
@@ -114,7 +120,7 @@ def test_a_map_of_a_partition_of_another_name_is_dropped(log: Log, name: str) ->
 
 
 def test_a_map_of_values_is_none_of_records(log: Log) -> None:
-    assert PartitionView(log, FilePool(4), pytest.fail).refresh()
+    assert PartitionView(log, FilePool(4), no_damage).refresh()
     segment = log.snapshot().first
     shutil.copy(segment.path(".values-map"), segment.path(".records-map"))
     assert LineIndex.load(segment, FilePool(1), JSON) is None
@@ -132,7 +138,7 @@ def test_a_map_goes_with_its_segment(log: Log) -> None:
     whole(log)
     first = log.snapshot().first
     log.flush()
-    log._segments = log.snapshot().without([first])
+    replace_segments_of(log, log.snapshot().without([first]))
     segment_names.remove_from_log(first)
     assert os.path.exists(first.path(".records-map")) and first.path(".records-map").endswith(".records-map.deleted")
     segment_names.unlink(first)
@@ -148,7 +154,7 @@ def test_a_truncation_drops_the_map_of_what_it_cuts(log: Log) -> None:
 
 
 def test_lines_that_would_take_too_much_memory_are_left_out_by_name(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = forms.measured_json
+    measured = measured_json
 
     def bounded(batch: Batch, prefix: bytes, **bounds: int) -> int:
         if batch.base_offset == 34:
@@ -156,7 +162,7 @@ def test_lines_that_would_take_too_much_memory_are_left_out_by_name(log: Log, mo
         return measured(batch, prefix, **bounds)
 
     monkeypatch.setattr(forms, "measured_json", bounded)
-    monkeypatch.setattr(forms.json_rows, "measure", lambda block, place, rows, prefix: array("q", [-1]))
+    monkeypatch.setattr(json_rows, "measure", lambda block, place, rows, prefix: array("q", [-1]))
     reported: list[StorageError] = []
-    view = PartitionView(log, FilePool(4), reported.append, form=JSON)
+    view = PartitionView(log, FilePool(4), reported.append, view_format=JSON)
     assert view.refresh() and [error.offset for error in reported] == [34]

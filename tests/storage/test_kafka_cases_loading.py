@@ -1,9 +1,9 @@
-"""Kafka's cases for opening a log that no other test has: clean or not, leftovers of a swap, snapshots, lost files."""
+"""Kafka's cases for opening a log that no other test has: clean or not, rest of a swap, snapshots, lost files."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import follower, producer_loading
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT, ProducerState
-from offsetfs.storage.records.batch import HEADER_SIZE, parse_header, seal_checksum
+from offsetfs.storage.records.format.batch import HEADER_SIZE, parse_header, seal_checksum
 from offsetfs.storage.recovery.recover_all import RecoveryProgress
 
 pytestmark = pytest.mark.unit
@@ -250,7 +250,9 @@ SPOILT = {
 @pytest.mark.damages
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("spoil", SPOILT.values(), ids=list(SPOILT))
-def test_a_snapshot_that_cannot_be_read_gives_way_to_the_one_before(spoil, is_clean: bool, tmp_path: Path) -> None:
+def test_a_snapshot_that_cannot_be_read_gives_way_to_the_one_before(
+    spoil: Callable[[Path], object], is_clean: bool, tmp_path: Path
+) -> None:
     append_of_producers(tmp_path)
     snapshots = sorted(tmp_path.glob("*/*.snapshot"))
     assert [int(path.stem) for path in snapshots] == [1, 2, 3]

@@ -166,21 +166,38 @@ def test_offsets_that_do_not_follow_each_other_are_all_read(tmp_path: Path) -> N
 
 # --- transactions -----------------------------------------------------------------------------------------------------
 
-INTERLEAVED = [  # of UnifiedLogTest and LogLoaderTest: (producer, records) or the end of its transaction
-    *[(1, 5), (-1, 3), (2, 2), (1, 4), (3, 3), (-1, 2), (1, 10), (1, ABORT, "end"), (2, 6), (4, 3), (-1, 10), (3, 9)],
-    *[(3, COMMIT, "end"), (4, 8), (2, 7), (2, ABORT, "end"), (-1, 10), (4, 4), (4, COMMIT, "end")],
+INTERLEAVED = [  # of UnifiedLogTest and LogLoaderTest: (producer, records, False), or the end of its transaction
+    (1, 5, False),
+    (-1, 3, False),
+    (2, 2, False),
+    (1, 4, False),
+    (3, 3, False),
+    (-1, 2, False),
+    (1, 10, False),
+    (1, ABORT, True),
+    (2, 6, False),
+    (4, 3, False),
+    (-1, 10, False),
+    (3, 9, False),
+    (3, COMMIT, True),
+    (4, 8, False),
+    (2, 7, False),
+    (2, ABORT, True),
+    (-1, 10, False),
+    (4, 4, False),
+    (4, COMMIT, True),
 ]
 KAFKAS = [AbortedTransaction(1, 0, 29, 8), AbortedTransaction(2, 8, 74, 36)]
 
 
 def append_interleaved(log: Log) -> None:
     sequences = dict.fromkeys(range(-1, 5), 0)
-    for producer_id, number, *end in INTERLEAVED:
-        log.append(marker(producer_id, number) if end else data(producer_id, sequences[producer_id], number))
-        sequences[producer_id] += 0 if end else number
+    for producer_id, number, is_end in INTERLEAVED:
+        log.append(marker(producer_id, number) if is_end else data(producer_id, sequences[producer_id], number))
+        sequences[producer_id] += 0 if is_end else number
 
 
-def test_interleaved_transactions_are_told_as_kafka_tells_them(make_log: MakeLog) -> None:
+def test_interleaved_transactions_are_reported_as_by_kafka(make_log: MakeLog) -> None:
     log = make_log()
     append_interleaved(log)
     assert (log.next_offset, log.last_stable_offset()) == (90, 90)

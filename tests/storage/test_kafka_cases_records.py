@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from planted_logs import PARTITION, batch, plant, sealed, values_of
@@ -13,8 +14,8 @@ from offsetfs.storage.coordinators import control_records
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.partition.producers import ProducerState, end_marker
-from offsetfs.storage.records import codec
-from offsetfs.storage.records.batch import (
+from offsetfs.storage.records.format import codec
+from offsetfs.storage.records.format.batch import (
     HEADER_SIZE,
     BatchHeader,
     build,
@@ -23,8 +24,8 @@ from offsetfs.storage.records.batch import (
     seal_checksum,
     stamp,
 )
-from offsetfs.storage.records.batch_header import write_header
-from offsetfs.storage.records.record import CREATE_TIME, LOG_APPEND_TIME
+from offsetfs.storage.records.format.batch_header import write_header
+from offsetfs.storage.records.format.record import CREATE_TIME, LOG_APPEND_TIME
 from offsetfs.storage.units import Offset, Timestamp
 
 pytestmark = pytest.mark.unit
@@ -100,7 +101,7 @@ def test_records_around_a_delete_horizon_keep_their_times() -> None:
 # --- MemoryRecordsTest, EndTransactionMarkerTest, ControlRecordTypeTest, ControlRecordUtilsTest -----------------------
 
 
-def control(type_id: int, value: bytes, *, version: int = 0, **fields: int) -> bytes:
+def control(type_id: int, value: bytes, *, version: int = 0, **fields: Any) -> bytes:
     return bytes(build([(struct.pack(">hh", version, type_id), value, (), 1000)], control=True, **fields))
 
 
@@ -122,7 +123,7 @@ SHOWN = {
     "abort": (0, 0, end(0, 15), "endTxnMarker: ABORT coordinatorEpoch: 15"),
     "a value of a version to come": (0, 0, end(1, 0) + b"more", "endTxnMarker: ABORT coordinatorEpoch: 0"),
     "a key of a version to come": (1, 0, end(0, 0), "endTxnMarker: ABORT coordinatorEpoch: 0"),
-    "a type that nobody knows": (0, 337, b"", "controlType: UNKNOWN(337)"),
+    "an unknown type": (0, 337, b"", "controlType: UNKNOWN(337)"),
 }
 
 

@@ -86,7 +86,7 @@ def test_a_tagged_field_that_is_the_default_is_not_shown() -> None:
     ],
     ids=["empty", "null name", "cut name", "many points", "null points", "endless count", "negative tag"],
 )
-def test_what_cannot_be_read_is_said_in_kafkas_words(message: Message, data: bytes, reason: str) -> None:
+def test_unreadable_records_are_printed_with_kafkas_message(message: Message, data: bytes, reason: str) -> None:
     with pytest.raises(MalformedMessage) as caught:
         read(message, data, 0)
     assert str(caught.value).startswith(reason)

@@ -1,4 +1,4 @@
-"""The index of keys: what it answers over a log's life, and that what was kept is believed only where it is true."""
+"""The index of keys: what it answers over a log's life, and that a stored index is used only where it is valid."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from fake_clock import FakeClock
@@ -27,10 +28,12 @@ from offsetfs.storage.errors import MalformedBatch, StorageError, WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records import varint
-from offsetfs.storage.records.batch import build, read_batch, seal_checksum
-from offsetfs.storage.records.batch_builder import SealedBatch
-from offsetfs.storage.views import key_footer, key_hash, key_hash_pure, key_index, key_store, key_table
+from offsetfs.storage.records.format import varint
+from offsetfs.storage.records.format.batch import build, read_batch, seal_checksum
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.reference import key_hash as reference_key_hash
+from offsetfs.storage.units import Timestamp
+from offsetfs.storage.views import key_footer, key_hash, key_index, key_store, key_table
 from offsetfs.storage.views.key_hash import KeyDigest
 from offsetfs.storage.views.key_index import KeyIndex, KeyLocation
 from offsetfs.storage.views.key_store import KeyStore
@@ -51,7 +54,7 @@ def append(log: Log, *keys: bytes | None, value: bytes | None = b"v") -> None:
         log.append(record(1000, value, key))
 
 
-def opened(log: Log, place: str | None = "", **options: bool) -> KeyIndex:
+def opened(log: Log, place: str | None = "", **options: Any) -> KeyIndex:
     """Return the index of a log, complete; beside it unless another place is said."""
     view = LogView(log, **options)
     index = KeyIndex(view, place_beside(view) if place == "" else place, no_damage)
@@ -180,7 +183,7 @@ def test_in_the_logs_of_every_release_it_finds_what_its_clients_saw_last(release
 @given(
     st.lists(st.tuples(st.sampled_from([b"", b"a", b"b", b"cc", b"/", b"\0"]), st.booleans()), min_size=1, max_size=30)
 )
-def test_it_says_what_a_walk_over_the_log_says(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:
+def test_it_says_what_a_walk_over_the_log_says(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:
     small = SmallLog(tmp_path_factory.mktemp("log") / "log", FakeClock(1_000_000))
     latest: dict[bytes, int] = {}
     index = opened(small.log)
@@ -196,17 +199,17 @@ def test_it_says_what_a_walk_over_the_log_says(tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.damages
-def test_a_batch_that_cannot_be_read_is_told_of_at_each_opening(tmp_path: Path) -> None:
+def test_an_unreadable_batch_is_reported_at_each_opening(tmp_path: Path) -> None:
     batches = [keyed(offset, Keyed(0, b"%d" % offset, b"value")) for offset in range(3)]
     bad = bytearray(batches[1])
     bad[-2] ^= 1
     plant(tmp_path, {0: [batches[0], bytes(bad), batches[2]]})
     directory = LogDirectory.open(str(tmp_path))
     for _ in range(2):
-        told: list[StorageError] = []
+        reported: list[StorageError] = []
         view = LogView(directory.log(PARTITION))
-        index = KeyIndex(view, place_beside(view), told.append)
-        assert index.refresh() and len(told) == 1
+        index = KeyIndex(view, place_beside(view), reported.append)
+        assert index.refresh() and len(reported) == 1
         assert [offset_of(index, b"%d" % number) for number in range(3)] == [0, None, 2]
         index.close()
         assert not [name for name in os.listdir(view.log.path) if name.startswith("by-key")]
@@ -245,6 +248,11 @@ def copy_back(path: Path) -> None:
     os.replace(path.with_suffix(".copy"), path)
 
 
+def make_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "a table that was written further": lambda at: append_row(at / "by-key.sqlite"),
     "a bit of the table": lambda at: flip(at / "by-key.sqlite", 5000),
@@ -257,7 +265,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "a longer seal": lambda at: os.truncate(at / "by-key.seal", 3000),
     "an empty table": lambda at: os.truncate(at / "by-key.sqlite", 0),
     "no database": lambda at: (at / "by-key.sqlite").write_bytes(b"no database" * 1000),
-    "a directory": lambda at: ((at / "by-key.seal").unlink(), (at / "by-key.seal").mkdir()),
+    "a directory": lambda at: make_directory(at / "by-key.seal"),
 }
 
 
@@ -282,7 +290,7 @@ def test_what_does_not_fit_is_made_anew(small: SmallLog, damage: Callable[[Path]
     index.close()
 
 
-MADE_UP: dict[str, dict[str, object]] = {
+MADE_UP: dict[str, dict[str, Any]] = {
     "of another log": {"identity": bytes(32)},
     "no batch": {"last_offset": -1},
     "a batch beyond the end": {"last_offset": 2**63 - 1},
@@ -293,7 +301,7 @@ MADE_UP: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("lie", MADE_UP.values(), ids=MADE_UP)
-def test_a_seal_that_is_whole_and_lies_is_not_believed(small: SmallLog, lie: dict[str, object]) -> None:
+def test_a_complete_but_inconsistent_footer_is_rejected(small: SmallLog, lie: dict[str, Any]) -> None:
     append(small.log, *(b"%d" % number for number in range(50)))
     opened(small.log).close()
     seal, table = (os.path.join(small.log.path, name) for name in ("by-key.seal", "by-key.sqlite"))
@@ -316,7 +324,7 @@ def test_what_was_not_closed_is_made_anew(small: SmallLog) -> None:
     assert after.scanned_bytes == small.log.size_bytes and offset_of(after, b"b") == 1
 
 
-def test_the_index_of_another_log_is_not_believed(small: SmallLog, tmp_path: Path) -> None:
+def test_the_index_of_another_log_is_rejected(small: SmallLog, tmp_path: Path) -> None:
     append(small.log, b"a", b"b")
     opened(small.log).close()
     log = small.reopen()
@@ -335,7 +343,12 @@ def test_links_and_pipes_in_its_place_are_not_followed(small: SmallLog, tmp_path
     database.close()
     before = outside.read_bytes()
     path = Path(small.log.path) / "by-key.sqlite"
-    for plant_it in (lambda: path.symlink_to(outside), lambda: os.link(outside, path), lambda: os.mkfifo(path)):
+    plants: tuple[Callable[[], object], ...] = (
+        lambda: path.symlink_to(outside),
+        lambda: os.link(outside, path),
+        lambda: os.mkfifo(path),
+    )
+    for plant_it in plants:
         plant_it()
         index = opened(small.log)
         assert offset_of(index, b"a") == 0
@@ -395,7 +408,7 @@ def test_a_place_that_another_process_has_is_left_alone(small: SmallLog, tmp_pat
         assert other.communicate()[0] == "2\n"
 
 
-def test_a_full_disk_is_told_and_costs_the_table(small: SmallLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_costs_the_table(small: SmallLog, monkeypatch: pytest.MonkeyPatch) -> None:
     append(small.log, b"a")
     monkeypatch.setattr(key_store, "_SETUP", (*key_store._SETUP, "PRAGMA max_page_count = 3"))
     view = LogView(small.log)
@@ -411,24 +424,26 @@ def test_a_full_disk_is_told_and_costs_the_table(small: SmallLog, monkeypatch: p
 
 def batch_of(numbers: range) -> SealedBatch:
     data = build([(b"%d" % number, b"v", (), 1000) for number in numbers])
-    return SealedBatch(memoryview(data), len(numbers), 2 * len(numbers), 1000, len(data))
+    return SealedBatch(memoryview(data), len(numbers), 2 * len(numbers), Timestamp(1000), len(data))
 
 
 # --- hashes ----------------------------------------------------------------------------------------------------------
 
 
-def test_two_keys_that_meet_are_told_apart_by_beginning_anew(small: SmallLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_keys_with_equal_hashes_are_distinguished_by_a_new_round(
+    small: SmallLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(small.log, b"a", b"b")
     index = opened(small.log)
     assert index._table is not None
     index._table.store.put([(key_hash.hash_key(b"a", index._seed), 1)])  # as if b had the hash of a
-    assert offset_of(index, b"a") == 1, "who reads it finds another key there"
+    assert offset_of(index, b"a") == 1, "a reader finds another key there"
     seed = index._seed
     index.rebuild()
     assert index.refresh() and index._seed != seed and offset_of(index, b"a") == 0
 
 
-TWINS = [pytest.param(key_hash, id="compiled"), pytest.param(key_hash_pure, id="pure")]
+TWINS = [pytest.param(key_hash, id="compiled"), pytest.param(reference_key_hash, id="pure")]
 
 
 @pytest.mark.parametrize("twin", TWINS)
@@ -522,7 +537,7 @@ def test_a_keyed_record_outside_of_its_batch_costs_that_batch_and_no_other_key(s
     data = bytearray(build([(b"c", b"v", (), 1000), (b"d", b"v", (), 1000)], base_offset=2))
     data[data.index(bytes([2, 2]) + b"d")] = varint.encode(delta)[0]  # instead of 1
     seal_checksum(data)
-    small.log.append(SealedBatch(memoryview(data), 2, 4, 1000, len(data)))
+    small.log.append(SealedBatch(memoryview(data), 2, 4, Timestamp(1000), len(data)))
     append(small.log, b"e")
     damage: list[StorageError] = []
     index = KeyIndex(LogView(small.log), None, damage.append)
@@ -534,7 +549,7 @@ def test_a_keyed_record_outside_of_its_batch_costs_that_batch_and_no_other_key(s
 
 
 def test_another_seed_makes_other_hashes() -> None:
-    for twin in (key_hash, key_hash_pure):
+    for twin in (key_hash, reference_key_hash):
         assert twin.hash_key(b"key", SEED) != twin.hash_key(b"key", SEED[::-1])
         with pytest.raises(ValueError, match="seed"):
             twin.hash_key(b"key", b"short")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fake_clock import FakeClock
 from small_logs import SmallLog
+from spies import spy
 
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.segments import time_search
@@ -56,7 +57,7 @@ def test_of_a_hundred_segments_a_search_asks_few(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(
         Segment,
         "has_timestamp",
-        lambda self, *words, **named: (asked.append(self.base_offset), has_timestamp(self, *words, **named))[1],
+        spy(asked, lambda self, *words, **named: self.base_offset, has_timestamp),
     )
     for _ in range(2):
         for wanted in sorted({*times, 0, 1_000_050, 1_000_100}):

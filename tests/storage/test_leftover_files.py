@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from planted_logs import PARTITION, batch, plant, sealed, values_of
+from spies import spy
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN
@@ -126,7 +128,7 @@ def test_indexes_without_a_log_and_unfinished_files_are_orphans_and_nothing_else
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     taken: list[str] = []
 
-    def noted(call, word):
+    def noted(call: Callable[..., object], word: str) -> Callable[..., object]:
         def instead(path: str, *rest: str) -> None:
             taken.append(word if word == "sync" else f"{word} {path.rpartition('/')[2].lstrip('0') or '0'}")
             call(path, *rest)
@@ -186,13 +188,11 @@ def test_a_swap_in_a_clean_directory_is_finished_when_it_is_opened_and_the_mark_
     (partition / file("0.log.swap")).write_bytes(batch(2, b"new"))
     marks: list[bool] = []
     rename = files.rename
-    monkeypatch.setattr(
-        files, "rename", lambda *paths: (marks.append((tmp_path / CLEAN_SHUTDOWN).exists()), rename(*paths))[1]
-    )
+    monkeypatch.setattr(files, "rename", spy(marks, lambda *paths: (tmp_path / CLEAN_SHUTDOWN).exists(), rename))
     reader = LogDirectory.open(str(tmp_path), read_only=True)
     assert values_of(reader.log(PARTITION)) == [b"new", b"after"] and marks == []
     directory = LogDirectory.open(str(tmp_path))
-    assert (tmp_path / CLEAN_SHUTDOWN).exists()  # nobody has asked for the log yet
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()  # the log was not opened yet
     log = directory.log(PARTITION)
     assert values_of(log) == [b"new", b"after"] and marks == [False]
     assert {path.suffix for path in partition.iterdir()} <= {".log", ".index", ".timeindex"}
@@ -200,7 +200,9 @@ def test_a_swap_in_a_clean_directory_is_finished_when_it_is_opened_and_the_mark_
     assert (tmp_path / CLEAN_SHUTDOWN).exists()
 
 
-def test_what_cannot_be_swept_keeps_nobody_from_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leftover_file_that_cannot_be_removed_prevents_no_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     partition = plant(tmp_path, {0: [batch(0, b"a")]})
     (partition / file("0.log.deleted")).mkdir()
     directory = LogDirectory.open(str(tmp_path))

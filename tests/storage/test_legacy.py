@@ -1,7 +1,11 @@
 """Messages of formats v0 and v1: what they say, what sets of them say, and what is refused by name."""
 
+from __future__ import annotations
+
 import struct
 import tracemalloc
+from collections.abc import Callable
+from types import ModuleType
 
 import lz4.frame
 import pytest
@@ -9,30 +13,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from old_messages import message, sealed, wrapper
 
-from offsetfs.storage.errors import CorruptBatch, DecompressionLimit, MalformedBatch, UnsupportedFormat
-from offsetfs.storage.records import message_set_pure
-from offsetfs.storage.records.batch import Batch, parse_header, read_batch, set_append_time, stamp
-from offsetfs.storage.records.codec import COLUMNS
-from offsetfs.storage.records.compression import compress
-from offsetfs.storage.records.legacy import run_header
-from offsetfs.storage.records.lz4_descriptor import header_checksum, with_right_checksum
-from offsetfs.storage.records.record import Record
-
-try:
-    from offsetfs.storage.records import _messages
-except ModuleNotFoundError:  # run without the compiled codec
-    _messages = None
+from offsetfs.storage.errors import CorruptBatch, DecompressionLimit, MalformedBatch, StorageError, UnsupportedFormat
+from offsetfs.storage.native import message_set as native_message_set
+from offsetfs.storage.records.compression.compression import compress
+from offsetfs.storage.records.compression.lz4_descriptor import header_checksum, with_right_checksum
+from offsetfs.storage.records.format.batch import Batch, parse_header, read_batch, set_append_time, stamp
+from offsetfs.storage.records.format.codec import COLUMNS
+from offsetfs.storage.records.format.legacy import run_header
+from offsetfs.storage.records.format.record import Record
+from offsetfs.storage.reference import message_set as reference_message_set
+from offsetfs.storage.units import Offset, Timestamp
 
 pytestmark = pytest.mark.unit
 
 NONE, CREATE, APPEND = "NoTimestampType", "CreateTime", "LogAppendTime"
-TWINS = [twin for twin in (_messages, message_set_pure) if twin is not None]
+TWINS = [native_message_set, reference_message_set]
 REFUSALS = (MalformedBatch, CorruptBatch, UnsupportedFormat, DecompressionLimit)
 
 
-@pytest.fixture(params=TWINS, ids=lambda module: module.__name__.rpartition(".")[2])
-def twin(request):
-    return request.param
+@pytest.fixture(params=TWINS, ids=["compiled", "plain"])
+def twin(request: pytest.FixtureRequest) -> ModuleType:
+    module: ModuleType = request.param
+    return module
 
 
 # --- the bytes that Kafka's own tests pin -----------------------------------------------------------------------------
@@ -53,18 +55,28 @@ V1_LZ4 = bytes.fromhex(
 @pytest.mark.parametrize(
     ("data", "crc", "records"),
     [
-        (V0, 1978725405, [Record(0, -1, NONE, b"key1", b"value1")]),
-        (V1, 109425508, [Record(0, 283843, CREATE, b"key1", b"value1")]),
-        (V0_LZ4, 66944826, [Record(0, -1, NONE, b"key1", b"value1"), Record(1, -1, NONE, b"key2", b"value2")]),
+        (V0, 1978725405, [Record(Offset(0), Timestamp(-1), NONE, b"key1", b"value1")]),
+        (V1, 109425508, [Record(Offset(0), Timestamp(283843), CREATE, b"key1", b"value1")]),
+        (
+            V0_LZ4,
+            66944826,
+            [
+                Record(Offset(0), Timestamp(-1), NONE, b"key1", b"value1"),
+                Record(Offset(1), Timestamp(-1), NONE, b"key2", b"value2"),
+            ],
+        ),
         (
             V1_LZ4,
             1407303399,
-            [Record(0, 283843, CREATE, b"key1", b"value1"), Record(1, 1234, CREATE, b"key2", b"value2")],
+            [
+                Record(Offset(0), Timestamp(283843), CREATE, b"key1", b"value1"),
+                Record(Offset(1), Timestamp(1234), CREATE, b"key2", b"value2"),
+            ],
         ),
     ],
     ids=["v0", "v1", "v0 lz4", "v1 lz4"],
 )
-def test_the_messages_of_kafkas_own_tests_are_read(data, crc, records):
+def test_the_messages_of_kafkas_own_tests_are_read(data: bytes, crc: int, records: list[Record]) -> None:
     batch = read_batch(data)
     assert (batch.header.crc, batch.header.size) == (crc, len(data))
     assert batch.records() == records
@@ -75,7 +87,7 @@ def test_the_messages_of_kafkas_own_tests_are_read(data, crc, records):
 # --- headers ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_header_of_v0_or_v1_says_what_those_formats_know():
+def test_a_header_of_v0_or_v1_says_what_those_formats_know() -> None:
     for magic, kind, timestamp in ((0, NONE, -1), (1, CREATE, 5)):
         header = parse_header(message(magic, 7, b"k", b"v", 5))
         assert (header.base_offset, header.last_offset, header.next_offset, header.count) == (7, 7, 8, 1)
@@ -85,28 +97,28 @@ def test_a_header_of_v0_or_v1_says_what_those_formats_know():
         assert not (header.is_control or header.is_transactional or header.has_delete_horizon)
 
 
-def test_bits_that_a_format_does_not_know_mean_nothing():
+def test_bits_that_a_format_does_not_know_mean_nothing() -> None:
     for magic, kind in ((0, NONE), (1, APPEND)):
         header = parse_header(message(magic, 7, attributes=0xF8))
         assert header.timestamp_type == kind
         assert not (header.is_control or header.is_transactional or header.has_delete_horizon)
 
 
-def test_a_wrappers_header_has_the_offset_of_its_last_record_and_no_count():
+def test_a_wrappers_header_has_the_offset_of_its_last_record_and_no_count() -> None:
     data = wrapper(1, 15, [message(1, inner, None, b"v", 9) for inner in (0, 2, 6, 7, 8)], timestamp=9)
     header = parse_header(data)
     assert (header.is_wrapper, header.base_offset, header.last_offset, header.count) == (True, 15, 15, -1)
     assert read_batch(data).base_offset == 7
 
 
-def test_the_smallest_messages_are_read():
+def test_the_smallest_messages_are_read() -> None:
     for magic, size in ((0, 26), (1, 34)):
         data = message(magic, 3, None, None)
         assert len(data) == size
         assert [(record.key, record.value) for record in read_batch(data).records()] == [(None, None)]
 
 
-def test_old_messages_are_never_stamped():
+def test_old_messages_are_never_stamped() -> None:
     for data in (bytearray(V0), bytearray(V1)):
         before = bytes(data)
         with pytest.raises(ValueError, match="never written"):
@@ -179,7 +191,7 @@ SETS = {
         wrapper(1, 1, [message(1, 0, timestamp=-(2**63)), message(1, 1, timestamp=2**63 - 1)], timestamp=2**63 - 1),
         [(0, -(2**63), CREATE), (1, 2**63 - 1, CREATE)],
     ),
-    "a wrapper with a key": (wrapper(0, 4, [message(0, 4)], key=b"nobody looks"), [(4, -1, NONE)]),
+    "a wrapper with a key": (wrapper(0, 4, [message(0, 4)], key=b"unread"), [(4, -1, NONE)]),
     "an end before the last message's": (
         wrapper(0, 5, [message(0, 5, None, b"whole"), message(0, 6, None, b"cut")[:-1]]),
         [(5, -1, NONE)],
@@ -189,7 +201,7 @@ SETS = {
 
 
 @pytest.mark.parametrize(("data", "expected"), SETS.values(), ids=SETS)
-def test_a_set_is_read_as_kafka_reads_it(data, expected):
+def test_a_set_is_read_as_kafka_reads_it(data: bytes, expected: list[tuple[int, int, str]]) -> None:
     batch = read_batch(data)
     records = batch.records()
     assert [(record.offset, record.timestamp, record.timestamp_type) for record in records] == expected
@@ -202,7 +214,7 @@ def test_a_set_is_read_as_kafka_reads_it(data, expected):
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_every_codec_is_read_and_joined(magic, codec):
+def test_every_codec_is_read_and_joined(magic: int, codec: str) -> None:
     fields = [(b"key", b"x" * 70_000), (None, b""), (b"", None), (b"k", b"a\nb")]
     plain = [message(magic, at, key, value, 1000 + at) for at, (key, value) in enumerate(fields)]
     batches = [read_batch(data) for data in plain] if codec == "none" else [read_batch(wrapper(magic, 3, plain, codec))]
@@ -219,7 +231,7 @@ def test_every_codec_is_read_and_joined(magic, codec):
 
 
 def patched(data: bytes, position: int, layout: str, number: int) -> bytes:
-    """A message with one number changed and the checksum made anew."""
+    """A message with one number changed and a new checksum."""
     changed = bytearray(data)
     struct.pack_into(layout, changed, position, number)
     return sealed(bytes(changed))
@@ -243,7 +255,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("data", "error"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_message_is_refused_by_name_and_place(data, error):
+def test_what_is_no_message_is_refused_by_name_and_place(data: bytes, error: type[StorageError]) -> None:
     with pytest.raises(error) as raised:
         read_batch(data, path="some.log", file_position=4096)
     assert (raised.value.path, raised.value.position) == ("some.log", 4096)
@@ -272,9 +284,15 @@ REFUSED_INSIDE = {
 
 
 @pytest.mark.parametrize(("data", "error"), REFUSED_INSIDE.values(), ids=REFUSED_INSIDE)
-def test_what_holds_no_records_is_refused_by_name_and_place(data, error):
+def test_what_holds_no_records_is_refused_by_name_and_place(data: bytes, error: type[StorageError]) -> None:
     batch = read_batch(data, path="some.log", file_position=4096)
-    questions = [batch.records, batch.rows, batch.joined, batch.measured, lambda: batch.record(3)]
+    questions: list[Callable[[], object]] = [
+        batch.records,
+        batch.rows,
+        batch.joined,
+        batch.measured,
+        lambda: batch.record(3),
+    ]
     if batch.header.is_wrapper:
         questions += [lambda: batch.base_offset, batch.payload]
     for question in questions:
@@ -286,7 +304,7 @@ def test_what_holds_no_records_is_refused_by_name_and_place(data, error):
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_set_is_not_inflated_beyond_the_bound(magic, codec):
+def test_a_set_is_not_inflated_beyond_the_bound(magic: int, codec: str) -> None:
     data = wrapper(magic, 0, [message(magic, 0, None, bytes(4 << 20))], codec)
     with pytest.raises(DecompressionLimit):
         read_batch(data).payload(1 << 20)
@@ -295,7 +313,7 @@ def test_a_set_is_not_inflated_beyond_the_bound(magic, codec):
 
 @pytest.mark.security("A length or a count is checked against the available bytes before memory is allocated.")
 @pytest.mark.promise("Memory, open files and the time per request are bounded, whatever the files contain.")
-def test_a_length_that_lies_costs_no_memory():
+def test_a_length_that_lies_costs_no_memory() -> None:
     lies = [patched(V0, 18, ">i", 2**31 - 1), patched(V0, 26, ">i", 2**31 - 1)]
     lies += [wrapper(0, 3, [lie]) for lie in (*lies, patched(V0, 8, ">i", 2**31 - 1))]
     tracemalloc.start()
@@ -311,7 +329,7 @@ def test_a_length_that_lies_costs_no_memory():
 # --- lz4 of v0 --------------------------------------------------------------------------------------------------------
 
 
-def test_v0_takes_any_header_checksum_of_lz4_and_v1_only_the_right_one():
+def test_v0_takes_any_header_checksum_of_lz4_and_v1_only_the_right_one() -> None:
     frame = bytearray(compress("lz4", message(0, 0)))
     for checksum in (0x1A, 0x82, 0x00):
         frame[6] = checksum
@@ -321,12 +339,12 @@ def test_v0_takes_any_header_checksum_of_lz4_and_v1_only_the_right_one():
                 read_batch(message(1, 0, None, bytes(frame), attributes=3)).records()
 
 
-def test_the_header_checksum_of_a_frame_is_that_of_lz4():
+def test_the_header_checksum_of_a_frame_is_that_of_lz4() -> None:
     assert header_checksum(b"\x60\x40") == 0x82
     assert header_checksum(bytes.fromhex("04224d186040")) == 0x1A  # what Kafka took it over, for v0
 
 
-def test_a_frame_with_its_content_size_is_mended_at_another_place():
+def test_a_frame_with_its_content_size_is_mended_at_another_place() -> None:
     right = lz4.frame.compress(b"hello", block_linked=False, store_size=True)
     assert header_checksum(right[4:14]) == right[14]
     wrong = bytearray(right)
@@ -362,18 +380,20 @@ RUNS = {
 
 
 @pytest.mark.parametrize(("data", "count", "last", "timestamp"), RUNS.values(), ids=RUNS)
-def test_a_run_reaches_as_far_as_messages_are_of_one_kind_and_sound(twin, data, count, last, timestamp):
+def test_a_run_reaches_as_far_as_messages_are_of_one_kind_and_sound(
+    twin: ModuleType, data: list[bytes], count: int, last: int, timestamp: int
+) -> None:
     size = sum(len(each) for each in data[:count])
     assert twin.run(b"".join(data), 1 << 20) == (size, count, last, timestamp)
 
 
-def test_a_run_is_no_longer_than_asked_unless_its_first_message_is(twin):
+def test_a_run_is_no_longer_than_asked_unless_its_first_message_is(twin: ModuleType) -> None:
     data = b"".join(plain(0, offset) for offset in range(5))
     size = len(plain(0, 0))
     assert [twin.run(data, size_max)[1] for size_max in (1, size, 2 * size - 1, 2 * size, 9 * size)] == [1, 1, 1, 2, 5]
 
 
-def test_a_run_is_a_batch_with_true_bounds():
+def test_a_run_is_a_batch_with_true_bounds() -> None:
     messages = [plain(1, offset, 1000 - offset, 8) for offset in (3, 4, 9)]
     data = memoryview(b"".join(messages))
     header = run_header(parse_header(data), data)
@@ -384,12 +404,12 @@ def test_a_run_is_a_batch_with_true_bounds():
     one_by_one = [record for each in messages for record in read_batch(each).records()]
     assert batch.records() == one_by_one == [batch.record(offset) for offset in (3, 4, 9)]
     assert rows_of(batch) == [(r.offset, r.timestamp, r.key, r.value) for r in one_by_one]
-    assert (batch.joined(), batch.measured(), batch.base_offset) == (b"v3\nv4\nv9\n", 9, 3)
+    assert (bytes(batch.joined()), batch.measured(), int(batch.base_offset)) == (b"v3\nv4\nv9\n", 9, 3)
     with pytest.raises(CorruptBatch):
         Batch(header, memoryview(bytes(data[:-1]) + b"?")).check()
 
 
-def test_a_message_that_no_other_joins_keeps_its_header():
+def test_a_message_that_no_other_joins_keeps_its_header() -> None:
     data = memoryview(plain(0, 3) + plain(1, 4))
     header = parse_header(data)
     assert run_header(header, data) is header
@@ -405,7 +425,7 @@ MESSAGES = st.builds(
 
 
 @st.composite
-def hostile(draw) -> bytes:
+def hostile(draw: st.DrawFn) -> bytes:
     """Messages, some of them changed, cut or followed by anything."""
     data = bytearray(b"".join(draw(st.lists(MESSAGES, max_size=4))))
     for _ in range(draw(st.integers(0, 3))):
@@ -418,7 +438,7 @@ def hostile(draw) -> bytes:
     )
 
 
-def outcome(question, *arguments):
+def outcome(question: Callable[..., object], *arguments: object) -> object:
     try:
         return question(*arguments)
     except REFUSALS as error:
@@ -426,9 +446,10 @@ def outcome(question, *arguments):
 
 
 @pytest.mark.twins
-@pytest.mark.skipif(_messages is None, reason="there is no compiled twin")
 @given(hostile(), LONGS, LONGS, st.booleans(), st.integers(0, 100))
-def test_the_twins_never_differ(data, base_offset, base_timestamp, is_append_time, size_max):
+def test_the_twins_never_differ(
+    data: bytes, base_offset: int, base_timestamp: int, is_append_time: bool, size_max: int
+) -> None:
     for name, arguments in {
         "verify": (),
         "scan": (base_offset, base_timestamp, is_append_time),
@@ -441,7 +462,7 @@ def test_the_twins_never_differ(data, base_offset, base_timestamp, is_append_tim
 
 
 @given(hostile(), st.integers(0, 1), st.integers(-1, 9), st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]))
-def test_hostile_bytes_are_refused_by_name_or_read(data, magic, offset, codec):
+def test_hostile_bytes_are_refused_by_name_or_read(data: bytes, magic: int, offset: int, codec: str) -> None:
     for candidate in (data, sealed(data) if len(data) > 16 else data, wrapper(magic, offset, [data], codec)):
         try:
             batch = read_batch(candidate)

@@ -1,4 +1,4 @@
-"""The view map finds every byte of `values`, and is never believed when the log is another one."""
+"""The view map finds every byte of `values`, and is never used when the log is another one."""
 
 import errno
 import itertools
@@ -8,19 +8,22 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from log_states import begin_log_at, replace_segments_of
+from spies import no_damage, spy
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, StorageError, UnsupportedFormat, WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import build, seal_checksum
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch import build, seal_checksum
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.units import Timestamp
 from offsetfs.storage.views import line_index, line_index_file
-from offsetfs.storage.views.line_index import LineIndex, Maps
+from offsetfs.storage.views.line_index import LineIndex, LineIndexPool
 from offsetfs.storage.views.line_index_file import StoredLineIndex
 from offsetfs.storage.views.partition_view import PartitionView
 from offsetfs.storage.views.view_format import VALUES
@@ -43,7 +46,7 @@ def control() -> SealedBatch:
     data = memoryview(
         build([(b"\0\0\0\1", b"\0" * 6, (), 1000)], control=True, transactional=True, producer_id=1, producer_epoch=0)
     )
-    return SealedBatch(data, 1, 0, 1000, len(data))
+    return SealedBatch(data, 1, 0, Timestamp(1000), len(data))
 
 
 @pytest.fixture
@@ -127,16 +130,16 @@ def test_blocks_are_bounded_by_output_and_there_is_nothing_per_record(log: Log, 
 def test_what_follows_a_block_comes_with_it_up_to_a_bound(log: Log, view: PartitionView, output_max: int) -> None:
     expected = fill(log, 60)
     assert view.refresh()
-    byte, stretches = 0, 0
+    byte, chunks = 0, 0
     while (located := view.locate(byte, output_max)) is not None:
         alone = view.locate(byte)
         assert alone is not None and located.start == alone.start and located.end >= alone.end
         assert located.end == alone.end or located.end - located.start <= output_max
         assert view.read(located) == expected[located.start : located.end]
-        byte, stretches = located.end, stretches + 1
+        byte, chunks = located.end, chunks + 1
     assert byte == len(expected)
     segments = len(log.snapshot())
-    assert stretches <= 2 * segments + len(expected) // max(output_max - line_index.OUTPUT_BYTES_STEP, 10_000)
+    assert chunks <= 2 * segments + len(expected) // max(output_max - line_index.OUTPUT_BYTES_STEP, 10_000)
 
 
 def test_the_view_follows_what_is_appended(log: Log, view: PartitionView) -> None:
@@ -195,16 +198,16 @@ def test_building_goes_on_where_it_stopped(log: Log, view: PartitionView) -> Non
     assert content(view) == expected
 
 
-def test_who_only_looks_begins_no_segment_that_he_does_not_end(log: Log, view: PartitionView) -> None:
+def test_a_refresh_of_whole_segments_begins_none_that_it_cannot_finish(log: Log, view: PartitionView) -> None:
     expected = fill(log, 60)
-    assert not view.refresh(bytes_max=100_000, in_whole=True)
+    assert not view.refresh(bytes_max=100_000, whole_segments_only=True)
     assert view.scanned_bytes == 0 and map_files(log) == []
     for _ in range(20):
-        if view.refresh(bytes_max=310_000, in_whole=True):
+        if view.refresh(bytes_max=310_000, whole_segments_only=True):
             break
     assert content(view) == expected
     fill(log, 1, 60)
-    assert view.refresh(bytes_max=310_000, in_whole=True)
+    assert view.refresh(bytes_max=310_000, whole_segments_only=True)
 
 
 # --- kept maps -----------------------------------------------------------------------------------------------------
@@ -214,7 +217,7 @@ def map_files(log: Log) -> list[str]:
     return sorted(name for name in os.listdir(log.path) if name.endswith(SUFFIX))
 
 
-def test_maps_of_sealed_segments_are_kept_and_believed(
+def test_line_indexes_of_sealed_segments_are_kept_and_used(
     log: Log, view: PartitionView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = fill(log, 60)
@@ -222,22 +225,20 @@ def test_maps_of_sealed_segments_are_kept_and_believed(
     sealed_segments = log.snapshot().values()[:-1]
     assert map_files(log) == [f"{segment.base_offset:020d}{SUFFIX}" for segment in sealed_segments]
 
-    scanned = []
+    scanned: list[Segment] = []
     extend = LineIndex.extend
-    monkeypatch.setattr(LineIndex, "extend", lambda self, s, *a, **k: scanned.append(s) or extend(self, s, *a, **k))
+    monkeypatch.setattr(LineIndex, "extend", spy(scanned, lambda self, s, *a, **k: s, extend))
     again = PartitionView(log, FilePool(2), lambda error: None)
     assert again.refresh()
     assert scanned == [log.snapshot().active]
     assert content(again) == expected
 
 
-def test_a_map_that_is_kept_while_somebody_looks_something_up_answers_all_the_same(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_index_answers_look_ups_while_it_is_stored(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(log, 5)
     log.roll()
     segment, maps, made = log.snapshot().first, FilePool[StoredLineIndex](2), LineIndex(0)
-    made.extend(segment, segment.size, on_damage=pytest.fail)
+    made.extend(segment, segment.size, on_damage=no_damage)
     entries, to_do = LineIndex.__dict__["_entries"], [lambda: made.save(segment, maps)]
 
     def saved_meanwhile(self: LineIndex) -> object:
@@ -247,7 +248,7 @@ def test_a_map_that_is_kept_while_somebody_looks_something_up_answers_all_the_sa
         return found
 
     monkeypatch.setattr(LineIndex, "_entries", property(saved_meanwhile, entries.__set__))
-    assert made.block(0).output == 0 and made.is_kept
+    assert made.block(0).output == 0 and made.is_stored
     assert made.block(made.size - 1).output_end == made.size
 
 
@@ -326,9 +327,9 @@ def test_a_refuted_map_is_measured_once(log: Log, view: PartitionView, monkeypat
     segment, path = log.snapshot().first, Path(log.path, map_files(log)[0])
     path.write_bytes(with_entries_and_checksum(path.read_bytes(), struct.pack(">qII", 9, 0, 0)))
     path.write_bytes(with_size_and_checksum(path.read_bytes(), 10**12))
-    misled, extended, extend = LineIndex.load(segment, FilePool(2)), [], LineIndex.extend
+    misled, extended, extend = LineIndex.load(segment, FilePool(2)), list[LineIndex](), LineIndex.extend
     assert misled is not None
-    monkeypatch.setattr(LineIndex, "extend", lambda self, *a, **k: extended.append(self) or extend(self, *a, **k))
+    monkeypatch.setattr(LineIndex, "extend", spy(extended, lambda self, *a, **k: self, extend))
     for _ in range(3):
         with pytest.raises(OSError, match="does not match its segment"):
             misled.block(0)
@@ -392,7 +393,7 @@ def flip(segment_path: str, position: int) -> None:
 @pytest.mark.parametrize(
     ("where", "name"), [(100, "a record"), (17, "the checksum"), (8, "the size"), (16, "the magic")], ids=str
 )
-def test_a_damaged_batch_counts_nothing_and_its_neighbours_stay(
+def test_a_damaged_batch_counts_nothing_and_its_neighbors_stay(
     log: Log, view: PartitionView, reported: list[StorageError], where: int, name: str
 ) -> None:
     parts = [fill(log, 1, 1 + number * 5) for number in range(40)]
@@ -426,7 +427,7 @@ def test_damage_that_comes_later_is_an_error_never_a_wrong_byte(log: Log, view: 
 @pytest.mark.parametrize("start", [0, 1, 51, 52, 53, 60, 1000, 1500])
 def test_the_view_begins_at_the_log_start(log: Log, start: int) -> None:
     fill(log, 40)
-    log.log_start_offset = start
+    begin_log_at(log, start)
     view = PartitionView(log, FilePool(2), lambda error: None)
     assert view.refresh()
     records = [
@@ -448,11 +449,12 @@ def test_a_log_start_inside_a_batch_that_cannot_be_read_hides_nothing_else(
     log: Log, view: PartitionView, reported: list[StorageError]
 ) -> None:
     batch = build([(None, b"value", (), 1000)] * 5)
-    batch[22] |= 7  # a codec that nobody knows
+    batch[22] |= 7  # an unknown codec
     seal_checksum(batch)
-    log.append(SealedBatch(memoryview(batch), 5, 0, 1000, len(batch)))
+    log.append(SealedBatch(memoryview(batch), 5, 0, Timestamp(1000), len(batch)))
     expected = fill(log, 3)
-    log.log_start_offset = view.start_offset = 2
+    view.start_offset = 2
+    begin_log_at(log, 2)
     assert view.refresh() and content(view) == expected
     assert [type(error) for error in reported] == [UnsupportedFormat]
 
@@ -460,7 +462,7 @@ def test_a_log_start_inside_a_batch_that_cannot_be_read_hides_nothing_else(
 def remove_from_log(log: Log, segments: Sequence[Segment]) -> None:
     """Do what retention does to segments, but for the delay."""
     log.flush()
-    log._segments = log.snapshot().without(segments)
+    replace_segments_of(log, log.snapshot().without(segments))
     for segment in segments:
         segment_names.remove_from_log(segment)
 
@@ -474,7 +476,7 @@ def test_a_segment_that_a_reader_holds_is_read_to_its_end_though_it_is_gone(log:
     view.read(located)
     held = view.hold(located)
     remove_from_log(log, [first])
-    log.log_start_offset = second.base_offset
+    begin_log_at(log, second.base_offset)
     segment_names.unlink(first)
     assert content(view) == bytes(expected)
     del held
@@ -505,8 +507,8 @@ def test_a_view_of_replaced_segments_is_not_current_though_its_reader_goes_on(lo
     assert view.refresh() and view.is_current
     first = expected[0]
     again = Segment(first.directory, first.base_offset, first.config, first.pool)
-    log._segments = log.snapshot().plus(again)
-    assert view.refresh() and not view.is_current, "a refresh for who has it open"
+    replace_segments_of(log, log.snapshot().plus(again))
+    assert view.refresh() and not view.is_current, "a refresh for open handles"
     assert view.successor().is_current
 
 
@@ -515,7 +517,7 @@ def test_an_old_view_keeps_its_numbering_and_a_new_one_begins_at_the_new_start(l
     assert view.refresh() and view.is_current
     first, second = log.snapshot().values()[:2]
     remove_from_log(log, [first])
-    log.log_start_offset = second.base_offset
+    begin_log_at(log, second.base_offset)
     assert not view.is_current
     assert view.refresh() and view.size == len(expected)
     assert content(view) == bytes(expected), "as long as its files are there"
@@ -533,7 +535,7 @@ def test_an_old_view_keeps_its_numbering_and_a_new_one_begins_at_the_new_start(l
 
 @pytest.mark.promise("Memory, open files and the time per request are bounded, whatever the files contain.")
 def test_open_maps_are_bounded(log: Log) -> None:
-    maps: Maps = FilePool(2)
+    maps: LineIndexPool = FilePool(2)
     expected = fill(log, 200)
     view = PartitionView(log, maps, lambda error: None)
     assert view.refresh() and len(map_files(log)) > 2

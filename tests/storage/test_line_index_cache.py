@@ -1,4 +1,4 @@
-"""Maps of a log that may not be written to are kept in the cache of the user, and none is believed for its place."""
+"""Maps of a log that may not be written to are kept in the cache of the user, and each is validated before use."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from spies import no_damage
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.segments.open_files import FilePool
+from offsetfs.storage.units import Timestamp
 from offsetfs.storage.views import line_index_cache
 from offsetfs.storage.views.line_index import LineIndex
 from offsetfs.storage.views.line_index_cache import LineIndexCache
@@ -40,7 +42,7 @@ def append(directory: LogDirectory, batches: int, letter: bytes = b"a") -> None:
     for _ in range(batches):
         values = [b"%07d " % (log.next_offset + n) + letter * 3500 for n in range(BATCH_RECORDS)]
         data = build([(b"key", value, (), 1000) for value in values])
-        log.append(SealedBatch(memoryview(data), len(values), 0, 1000, len(data)))
+        log.append(SealedBatch(memoryview(data), len(values), 0, Timestamp(1000), len(data)))
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 def looked_at(
-    path: Path, cache: Path, form: ViewFormat = VALUES, on_damage: Callable[[StorageError], None] = pytest.fail
+    path: Path, cache: Path, form: ViewFormat = VALUES, on_damage: Callable[[StorageError], None] = no_damage
 ) -> bytes:
     """Return what a view shows that may not write to the log."""
     before = sorted(os.listdir(path / str(PARTITION)))
@@ -98,7 +100,7 @@ def looked_at(
 def content(
     log: Log, form: ViewFormat, cache: LineIndexCache | None, on_damage: Callable[[StorageError], None]
 ) -> bytes:
-    view = PartitionView(log, FilePool(4), on_damage, form=form, cache=cache)
+    view = PartitionView(log, FilePool(4), on_damage, view_format=form, cache=cache)
     assert view.refresh()
     shown = b""
     while (located := view.locate(len(shown))) is not None:
@@ -176,8 +178,8 @@ def test_a_range_takes_maps_up_and_puts_them_down(path: Path, cache: Path, measu
                 0,
                 log.next_offset,
                 FilePool(4),
-                pytest.fail,
-                form=VALUES,
+                no_damage,
+                view_format=VALUES,
                 known=lambda _: None,
                 cache=held,
             )
@@ -194,7 +196,7 @@ def test_a_range_takes_maps_up_and_puts_them_down(path: Path, cache: Path, measu
 def test_maps_of_committed_records_are_not_kept(path: Path, cache: Path) -> None:
     directory = LogDirectory.open(str(path), read_only=True)
     log = directory.log(PARTITION)
-    view = PartitionView(log, FilePool(4), pytest.fail, is_committed_only=True, cache=LineIndexCache(str(cache), log))
+    view = PartitionView(log, FilePool(4), no_damage, is_committed_only=True, cache=LineIndexCache(str(cache), log))
     assert view.refresh() and kept(cache) == []
     directory.close()
 
@@ -202,7 +204,7 @@ def test_maps_of_committed_records_are_not_kept(path: Path, cache: Path) -> None
 def test_a_log_that_may_be_written_to_has_its_maps_beside_it(path: Path, cache: Path) -> None:
     def look(directory: LogDirectory) -> None:
         log = directory.log(PARTITION)
-        content(log, VALUES, LineIndexCache(str(cache), log), pytest.fail)
+        content(log, VALUES, LineIndexCache(str(cache), log), no_damage)
 
     with_log(path, look)
     assert not cache.exists() and len(list((path / str(PARTITION)).glob("*.values-map"))) == 2
@@ -210,7 +212,7 @@ def test_a_log_that_may_be_written_to_has_its_maps_beside_it(path: Path, cache: 
     assert kept(cache) == [], "those beside the log are taken"
 
 
-# --- not believed --------------------------------------------------------------------------------------------------
+# --- rejected ------------------------------------------------------------------------------------------------------
 
 
 def damage_a_record(log: Path) -> None:
@@ -246,9 +248,9 @@ def test_another_log_at_the_same_path_has_other_maps(
 def test_a_map_that_met_damage_is_not_kept(path: Path, cache: Path) -> None:
     damage_a_record(path / str(PARTITION) / f"{0:020d}.log")
     for _ in range(2):
-        told: list[StorageError] = []
-        assert looked_at(path, cache, on_damage=told.append) == without_cache(path)
-        assert len(told) == 1 and len(kept(cache)) == 1
+        reported: list[StorageError] = []
+        assert looked_at(path, cache, on_damage=reported.append) == without_cache(path)
+        assert len(reported) == 1 and len(kept(cache)) == 1
 
 
 def cut(map_file: Path) -> None:
@@ -301,7 +303,7 @@ HOSTILE = (cut, flip, swap, make_huge, put_link, put_fifo, put_directory, put_so
 
 @pytest.mark.security("Files in the user cache are validated before use, and no link in it is followed.")
 @pytest.mark.parametrize("harm", HOSTILE, ids=lambda harm: harm.__name__)
-def test_what_somebody_put_into_the_cache_costs_time_and_no_byte(
+def test_foreign_files_in_the_cache_cost_time_and_change_no_byte(
     path: Path, cache: Path, harm: Callable[[Path], None]
 ) -> None:
     expected = looked_at(path, cache)
@@ -320,7 +322,7 @@ def test_a_link_in_the_place_of_a_directory_is_not_followed(path: Path, cache: P
     place.rename(elsewhere)
     place.symlink_to(elsewhere)
     mine = elsewhere / f"{999_999:020d}.values-map"
-    mine.write_bytes(b"somebody else's")
+    mine.write_bytes(b"of another user")
     before = sorted(elsewhere.rglob("*"))
     assert looked_at(path, cache) == expected
     assert sorted(elsewhere.rglob("*")) == before and place.is_symlink()
@@ -340,7 +342,7 @@ def test_the_cache_is_for_its_owner_alone(path: Path, cache: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give something away")
-def test_a_cache_of_somebody_else_is_not_used(path: Path, cache: Path) -> None:
+def test_a_cache_of_another_user_is_not_used(path: Path, cache: Path) -> None:
     cache.mkdir(parents=True)
     os.chown(cache, 12345, 12345)
     looked_at(path, cache)
@@ -370,7 +372,7 @@ def test_maps_of_segments_that_are_gone_are_removed_at_the_next_look(path: Path,
     assert [file.name for file in kept(cache)] == [f"{300:020d}.values-map", "notes"]
 
 
-def test_maps_of_logs_that_nobody_looked_at_for_a_month_are_removed(path: Path, cache: Path) -> None:
+def test_line_indexes_of_logs_unread_for_a_month_are_removed(path: Path, cache: Path) -> None:
     looked_at(path, cache)
     own = kept(cache)[0].parent
     now_s = time.time()

@@ -14,6 +14,7 @@ import pytest
 from fake_clock import FakeClock
 from planted_logs import PARTITION, data, marker
 from small_logs import BATCH_BYTES, SmallLog, record
+from spies import spy
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import InvalidCheckpoint, InvalidConfig, InvalidName, ReadOnlyLog, RecordTooLarge
@@ -220,7 +221,7 @@ def test_a_look_costs_one_stat_and_at_most_a_hundred_a_second(make: Make, monkey
     small = make()
     small.directory.refresh_config()
     looks: list[str] = []
-    monkeypatch.setattr("offsetfs.storage.files.status", lambda path: (looks.append(path), os.lstat(path))[1])
+    monkeypatch.setattr("offsetfs.storage.files.status", spy(looks, lambda path: path, os.lstat))
     monkeypatch.setattr("offsetfs.storage.files.read_file", lambda *_: pytest.fail("reads"))
     for _ in range(100):
         small.directory.refresh_config()
@@ -258,7 +259,7 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
-def test_a_file_that_cannot_hold_changes_nothing_and_is_told(make: Make, content: str) -> None:
+def test_a_file_with_invalid_settings_changes_nothing_and_is_reported(make: Make, content: str) -> None:
     small = make(retention_ms="7")
     before = small.log.config
     (small.path / TOPICS).write_text(content)

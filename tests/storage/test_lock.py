@@ -12,7 +12,8 @@ import pytest
 
 import offsetfs
 from offsetfs.cli import run
-from offsetfs.storage.lock import NAME, DirectoryLock
+from offsetfs.storage.errors import LogDirectoryLocked
+from offsetfs.storage.lock import NAME, DirectoryLock, holder
 
 pytestmark = pytest.mark.unit
 
@@ -28,7 +29,7 @@ with open(sys.argv[1], "r+b") as file:
 
 
 def opens_as_kafka(log: Path) -> bool:
-    command = [sys.executable, "-c", _LOCK_AS_A_BROKER, log / NAME, str(KAFKA)]
+    command = [sys.executable, "-c", _LOCK_AS_A_BROKER, str(log / NAME), str(KAFKA)]
     return subprocess.run(command, check=False, cwd="/").returncode == 0
 
 
@@ -84,3 +85,39 @@ def test_commands_of_root_leave_a_directory_that_its_owner_can_lock(log: Path) -
         owners = {path.name: path.stat().st_uid for path in log.rglob("*")}
         assert set(owners.values()) == {KAFKA}, owners
     assert opens_as_kafka(log)
+
+
+_LOCK_AS_KAFKA = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+"""
+
+
+def a_broker_gets(lock_file: Path) -> bool:
+    command = [sys.executable, "-c", _LOCK_AS_KAFKA, str(lock_file)]
+    return subprocess.run(command, check=False, cwd="/", stderr=subprocess.DEVNULL).returncode == 0
+
+
+def test_a_second_opening_in_the_same_process_leaves_the_lock_against_a_broker(tmp_path: Path) -> None:
+    """The kernel drops the POSIX locks of a process when the process closes any descriptor of the file."""
+    first, second = DirectoryLock(str(tmp_path)), DirectoryLock(str(tmp_path))
+    first.acquire()
+    with pytest.raises(LogDirectoryLocked) as refused:
+        second.acquire()
+    assert refused.value.pid == os.getpid()
+    assert not a_broker_gets(tmp_path / NAME)
+    first.release()
+    second.acquire()
+    assert not a_broker_gets(tmp_path / NAME)
+    second.release()
+    assert a_broker_gets(tmp_path / NAME)
+
+
+def test_asking_for_the_holder_in_its_own_process_leaves_the_lock_against_a_broker(tmp_path: Path) -> None:
+    lock = DirectoryLock(str(tmp_path))
+    lock.acquire()
+    assert holder(str(tmp_path)) == os.getpid()
+    assert not a_broker_gets(tmp_path / NAME)
+    lock.release()
+    assert holder(str(tmp_path)) is None

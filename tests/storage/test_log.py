@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge
+from offsetfs.storage.errors import LogFailed, OffsetOutOfRange, ReadOnlyLog, RecordTooLarge
 from offsetfs.storage.files import File
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 
 pytestmark = pytest.mark.unit
 
@@ -179,14 +179,14 @@ def test_a_full_disk_leaves_the_log_as_it_was_and_usable_afterwards(
     with pytest.raises(OSError, match="No space"):
         log.append(sealed([b"lost"]))
     monkeypatch.undo()
-    assert log.fenced is None, "the file is as long as it was"
+    assert log.failure is None, "the file is as long as it was"
     log.check()
     log.append(sealed([b"after"]))
     assert values_of(log) == [b"before", b"after"]
 
 
 @pytest.mark.promise("After a failed sync, a log acknowledges no further writes.")
-def test_a_failed_sync_fences_the_log(make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_ends_writing_to_the_log(make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log()
     log.append(sealed([b"a"]))
 
@@ -197,14 +197,14 @@ def test_a_failed_sync_fences_the_log(make_log: Callable[..., Log], monkeypatch:
     with pytest.raises(OSError, match="Input/output"):
         log.flush()
     monkeypatch.undo()
-    with pytest.raises(LogFenced):
+    with pytest.raises(LogFailed):
         log.append(sealed([b"b"]))
-    with pytest.raises(LogFenced):
+    with pytest.raises(LogFailed):
         log.flush()
     assert values_of(log) == [b"a"] and log.recovery_point == 0
 
 
-def test_a_write_that_fails_for_another_reason_than_space_fences_the_log(
+def test_a_write_that_fails_for_another_reason_than_space_ends_writing_to_the_log(
     make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = make_log()
@@ -217,7 +217,7 @@ def test_a_write_that_fails_for_another_reason_than_space_fences_the_log(
     with pytest.raises(OSError, match="Input/output"):
         log.append(sealed([b"b"]))
     monkeypatch.undo()
-    with pytest.raises(LogFenced):
+    with pytest.raises(LogFailed):
         log.append(sealed([b"c"]))
 
 

@@ -20,8 +20,8 @@ from offsetfs.storage.errors import (
     UnknownPartition,
 )
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 
 pytestmark = pytest.mark.unit
 

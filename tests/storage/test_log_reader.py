@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ from offsetfs.storage.partition.isolation import READ_COMMITTED
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.log_reader import RAW, LogReader
 from offsetfs.storage.partition.producers import ABORT
-from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import seal_checksum, stamp
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.format.batch import seal_checksum, stamp
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 from offsetfs.storage.segments.segment import Segment
 
 pytestmark = [pytest.mark.unit, pytest.mark.damages]
@@ -65,7 +66,7 @@ def replace(file: Path, data: bytes) -> None:
 
 
 def offsets(reader: LogReader) -> list[int]:
-    found = [record.offset for record in reader.records()]
+    found: list[int] = [record.offset for record in reader.records()]
     assert b"".join(reader.values()) == b"".join(value(offset) + b"\n" for offset in found)
     assert [json.loads(line)["offset"] for line in b"".join(reader.ndjson()).splitlines()] == found
     return found
@@ -188,7 +189,7 @@ def offsets_of(log: Log, start: int, stop: int) -> list[int]:
 def both(log: Log, **bounds: Any) -> tuple[type[StorageError] | None, list[int], list[StorageError]]:
     """Return the error that is raised, or None; and what is read, and what reported, where it is left out."""
     found: list[StorageError] = []
-    left = [record.offset for record in LogReader(log, **bounds, on_damage=found.append).records()]
+    left: list[int] = [record.offset for record in LogReader(log, **bounds, on_damage=found.append).records()]
     try:
         assert [record.offset for record in LogReader(log, **bounds).records()] == left and not found
     except StorageError as error:
@@ -197,7 +198,7 @@ def both(log: Log, **bounds: Any) -> tuple[type[StorageError] | None, list[int],
 
 
 MAGIC, CHECKSUM, BASE_OFFSET = 16, 70, 6
-"""Bytes of a batch: its header cannot be read; its checksum fails; its offset is another one, and no checksum tells."""
+"""Bytes of a batch: its header cannot be read; its checksum fails; its offset is wrong, which no checksum shows."""
 
 
 @pytest.mark.parametrize("place", [MAGIC, CHECKSUM])
@@ -269,7 +270,7 @@ def test_a_segment_that_was_replaced_is_read_from_its_replacement(data: Path, lo
 def test_no_record_is_repeated_when_a_replacement_has_larger_batches(data: Path, log: Log, monkeypatch: Any) -> None:
     """The segment's file vanishes when half of it was read, and its replacement holds it in one batch."""
     whole, load = batch(30, *(value(n) for n in range(30, 60))), batch_chain.load
-    vanished = []
+    vanished: list[int] = []
 
     def load_once(file: Any, position: int, header: Any, seen: memoryview, **others: Any) -> Any:
         if header.base_offset == 50 and not vanished:
@@ -320,7 +321,7 @@ def test_a_reader_waits_for_the_last_rename_of_a_swap(data: Path, log: Log, monk
     _, rest = after_first(log)
     shutil.copy(file, swap)
     file.unlink()
-    monkeypatch.setattr(segment_retry.time, "sleep", lambda _: swap.rename(file) if swap.exists() else None)
+    monkeypatch.setattr(time, "sleep", lambda _: swap.rename(file) if swap.exists() else None)
     assert list(rest) == list(range(1, 90))
 
 

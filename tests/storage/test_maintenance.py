@@ -1,4 +1,4 @@
-"""The duties of a directory: each at its time, no more logs opened than needed, and one failure keeps nothing else."""
+"""Background tasks of a directory: each when due, no more logs opened than needed; one failure keeps nothing else."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_clock import FakeClock
+from spies import spy
 
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, META_PROPERTIES, RECOVERY_POINTS, read_offsets
 from offsetfs.storage.compaction import compaction
@@ -17,12 +19,12 @@ from offsetfs.storage.errors import CorruptBatch
 from offsetfs.storage.maintenance import retention_pass
 from offsetfs.storage.maintenance.background_tasks import BackgroundTasks, TaskResult
 from offsetfs.storage.maintenance.cleaner import PartitionClaims
-from offsetfs.storage.maintenance.maintenance_plan import PlannedTask, plan
+from offsetfs.storage.maintenance.maintenance_plan import PlannedTask, plan_maintenance
 from offsetfs.storage.maintenance.schedule import NEVER, Schedule
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import retention
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
 from offsetfs.storage.settings.directory_config import DirectoryConfig
 from offsetfs.storage.settings.topic_settings import TopicSettings
 
@@ -44,7 +46,7 @@ def clock() -> FakeClock:
 
 
 class World:
-    """A log directory, its duties, and what they said they did."""
+    """A log directory, its background tasks, and what they reported."""
 
     def __init__(self, path: Path, clock: FakeClock, **config: str) -> None:
         self.path = path
@@ -55,7 +57,7 @@ class World:
 
     def open(self) -> None:
         self.directory = LogDirectory.open(str(self.path), clock=self.clock, config=self._config)
-        self.duties = BackgroundTasks(self.directory, self.done.append)
+        self.tasks = BackgroundTasks(self.directory, self.done.append)
 
     def reopen(self) -> None:
         """Close everything, so that no log is open."""
@@ -79,7 +81,7 @@ class World:
 
     def pass_time(self, ms: int) -> list[str]:
         self.clock.advance(ms)
-        return self.duties.run_due()
+        return self.tasks.run_due()
 
     def opened(self) -> list[TopicPartition]:
         return [p for p in self.directory.partitions() if self.directory.opened(p) is not None]
@@ -111,12 +113,12 @@ def keys_of(log: Log) -> list[bytes | None]:
 # --- when ------------------------------------------------------------------------------------------------------------
 
 
-def test_duties_come_at_kafkas_times(make: Make) -> None:
-    chores, cleaner = make().duties.queues
+def test_background_tasks_run_at_kafkas_intervals(make: Make) -> None:
+    chores, cleaner = make().tasks.queues
     assert (chores.next_due() - 1000, cleaner.next_due() - 1000) == (30, 15)
 
 
-def test_each_duty_comes_again_after_its_own_interval(make: Make) -> None:
+def test_each_background_task_runs_again_after_its_own_interval(make: Make) -> None:
     world = make()
     assert world.pass_time(30 * SECOND) == ["retention", "checkpoint", "producers", "compaction"]
     came: dict[str, list[int]] = {}
@@ -132,14 +134,14 @@ def test_each_duty_comes_again_after_its_own_interval(make: Make) -> None:
 
 def test_intervals_are_those_of_the_directory(make: Make) -> None:
     world = make(log_initial_task_delay_ms="1000", log_retention_check_interval_ms="5000", log_cleaner_enable="false")
-    assert len(world.duties.queues) == 1
-    assert world.duties.next_due() == 1001
+    assert len(world.tasks.queues) == 1
+    assert world.tasks.next_due() == 1001
     assert world.pass_time(SECOND) == ["retention", "checkpoint", "producers"]
-    assert world.duties.next_due() == 1006
+    assert world.tasks.next_due() == 1006
 
 
 def test_a_lane_a_cleaner_thread(make: Make) -> None:
-    assert [queue.name for queue in make(log_cleaner_threads="3").duties.queues] == [
+    assert [queue.name for queue in make(log_cleaner_threads="3").tasks.queues] == [
         "chores",
         "cleaner 0",
         "cleaner 1",
@@ -153,9 +155,9 @@ def test_what_waits_for_its_removal_goes_when_its_time_is_over(make: Make) -> No
     world.segment(log, b"a")
     log.delete_records(1)
     world.clock.advance(30 * SECOND)
-    world.duties.run_due()
+    world.tasks.run_due()
     [deleted] = [name for name in os.listdir(world.path / "orders-0") if name.endswith(".log.deleted")]
-    assert world.duties.queues[0].next_due() == world.clock.seconds + 7
+    assert world.tasks.queues[0].next_due() == world.clock.seconds + 7
     assert world.pass_time(6 * SECOND) == [] and deleted in os.listdir(world.path / "orders-0")
     assert "removal" in world.pass_time(SECOND)
     assert deleted not in os.listdir(world.path / "orders-0")
@@ -214,7 +216,7 @@ def test_a_log_that_does_not_open_keeps_no_other_from_retention(make: Make) -> N
     planted.unlink()
     planted.mkdir()
     world.pass_time(30 * SECOND)
-    assert [(duty, partition) for duty, partition, _ in world.errors()] == [("retention", ORDERS)]
+    assert [(task, partition) for task, partition, _ in world.errors()] == [("retention", ORDERS)]
     assert (world.path / "users-0" / f"{0:020d}.log.deleted").exists()
 
 
@@ -230,7 +232,7 @@ def test_a_pass_over_many_partitions_opens_a_batch_at_a_time_and_closes_it(
     world.reopen()
     most, sweep = [], retention.sweep
 
-    def watched(*arguments):
+    def watched(*arguments: Any) -> Any:
         most.append(len(world.opened()))
         return sweep(*arguments)
 
@@ -266,31 +268,31 @@ def test_a_log_of_which_nothing_can_go_is_not_opened(
     assert world.done == []
 
 
-@pytest.mark.parametrize("duty", ["retention", "compaction"])
-def test_what_nobody_foresaw_in_one_partition_keeps_no_other_from_its_duty(
-    make: Make, monkeypatch: pytest.MonkeyPatch, duty: str
+@pytest.mark.parametrize("task", ["retention", "compaction"])
+def test_an_unexpected_error_in_one_partition_stops_no_other_partition(
+    make: Make, monkeypatch: pytest.MonkeyPatch, task: str
 ) -> None:
     world = make()
-    policy = {"cleanup_policy": "compact"} if duty == "compaction" else {"retention_ms": str(HOUR)}
+    policy: dict[str, Any] = {"cleanup_policy": "compact"} if task == "compaction" else {"retention_ms": str(HOUR)}
     partitions = [TopicPartition("many", number) for number in range(3)]
     for partition in partitions:
         world.segment(world.partition(partition, **(policy if partition.partition == 0 else {})), b"a", age_ms=2 * HOUR)
     decide, look = retention.expired_segments, compaction.find_dirty_range
 
     def broken(of: Callable[..., object]) -> Callable[..., object]:
-        def maybe(log: Log, *arguments, **more):
+        def maybe(log: Log, *arguments: Any, **more: Any) -> Any:
             if log.partition == partitions[1]:
                 raise ValueError("of our own making")
             return of(log, *arguments, **more)
 
         return maybe
 
-    if duty == "retention":
+    if task == "retention":
         monkeypatch.setattr(retention, "expired_segments", broken(decide))
     else:
         monkeypatch.setattr("offsetfs.storage.maintenance.cleaner.find_dirty_range", broken(look))
     world.pass_time(30 * SECOND)
-    assert world.errors() == [(duty, partitions[1], "of our own making")]
+    assert world.errors() == [(task, partitions[1], "of our own making")]
     assert sorted(done.partition.partition for done in world.done if done.partition and not done.error) == [0, 2]
 
 
@@ -302,8 +304,8 @@ def test_a_segment_that_only_its_last_record_keeps_is_asked_for_once(
     world.fill(log, b"a", age_ms=2 * HOUR)
     world.segment(log, b"b")
     world.reopen()
-    opened, open_log = [], world.directory._logs._open
-    monkeypatch.setattr(world.directory._logs, "_open", lambda p: opened.append(p) or open_log(p))
+    opened, open_log = list[object](), world.directory._logs._open
+    monkeypatch.setattr(world.directory._logs, "_open", spy(opened, lambda p: p, open_log))
     for _ in range(11):
         world.pass_time(5 * MINUTE)
     assert opened == [ORDERS] and world.done == []
@@ -387,7 +389,7 @@ def test_damage_stops_the_compaction_of_one_partition_until_it_changes(
     path.write_bytes(data)
     for _ in range(10):
         world.pass_time(15 * SECOND)
-    assert [(duty, partition) for duty, partition, _ in world.errors()] == [("compaction", damaged)]
+    assert [(task, partition) for task, partition, _ in world.errors()] == [("compaction", damaged)]
     assert isinstance(world.done[0].error or world.done[1].error, CorruptBatch)
     assert [done.partition for done in world.done if done.error is None] == [sound]
 
@@ -398,7 +400,7 @@ def test_what_there_was_no_room_for_is_tried_again_later(make: Make, monkeypatch
     world.segment(log, b"a", b"a")
     tries = []
 
-    def full(*arguments, **more):
+    def full(*arguments: Any, **more: Any) -> None:
         tries.append(world.clock.seconds)
         raise OSError(28, "No space left on device")
 
@@ -421,7 +423,7 @@ def test_a_full_map_takes_several_rounds_in_one_pass(make: Make) -> None:
     assert sorted(key or b"" for key in keys_of(log)) == sorted(b"%d" % number for number in range(20))
 
 
-def test_a_topic_with_a_lag_at_the_most_is_rolled_when_nobody_appends(make: Make) -> None:
+def test_a_topic_with_a_maximum_lag_is_rolled_without_appends(make: Make) -> None:
     world = make()
     log = compacted(world, max_compaction_lag_ms=str(10 * MINUTE), min_cleanable_dirty_ratio="1.0")
     world.fill(log, b"a", b"a")
@@ -435,7 +437,11 @@ def test_a_topic_with_a_lag_at_the_most_is_rolled_when_nobody_appends(make: Make
 
 def test_a_compacted_topic_that_also_deletes_is_retained_by_the_cleaner(make: Make) -> None:
     world = make(log_retention_check_interval_ms=str(1000 * HOUR), log_initial_task_delay_ms=str(1000 * HOUR))
-    policy = {"cleanup_policy": "compact,delete", "retention_ms": str(HOUR), "min_cleanable_dirty_ratio": "1.0"}
+    policy: dict[str, Any] = {
+        "cleanup_policy": "compact,delete",
+        "retention_ms": str(HOUR),
+        "min_cleanable_dirty_ratio": "1.0",
+    }
     log = compacted(world, **policy)
     world.segment(log, b"a", age_ms=2 * HOUR)
     world.segment(log, b"b")
@@ -460,8 +466,8 @@ def test_cancelling_ends_a_compaction_and_begins_nothing(make: Make, monkeypatch
     world.segment(log, b"a", b"a")
     clean = compaction.clean
 
-    def cancelled_meanwhile(*arguments, **more):
-        world.duties.cancel()
+    def cancelled_meanwhile(*arguments: Any, **more: Any) -> object:
+        world.tasks.cancel()
         return clean(*arguments, **more)
 
     monkeypatch.setattr("offsetfs.storage.maintenance.cleaner.clean", cancelled_meanwhile)
@@ -471,7 +477,7 @@ def test_cancelling_ends_a_compaction_and_begins_nothing(make: Make, monkeypatch
     assert not [name for name in os.listdir(world.path / "users-0") if name.endswith((".cleaned", ".swap"))]
 
 
-def test_two_duties_never_take_the_same_partition() -> None:
+def test_two_background_tasks_never_take_the_same_partition() -> None:
     claims = PartitionClaims()
     with claims.claimed(USERS) as first, claims.claimed(USERS) as second, claims.claimed(ORDERS) as other:
         assert (first, second, other) == (True, False, True)
@@ -512,7 +518,7 @@ def test_a_directory_in_which_nothing_happens_is_not_written_to(make: Make) -> N
     assert {path: path.stat().st_mtime_ns for path in world.path.rglob("*")} == before
 
 
-def test_a_borrowed_log_stays_open_for_whoever_asked_for_it_meanwhile(make: Make) -> None:
+def test_a_borrowed_log_stays_open_for_later_borrowers(make: Make) -> None:
     world = make()
     world.partition(ORDERS)
     world.reopen()
@@ -528,11 +534,11 @@ def test_a_borrowed_log_stays_open_for_whoever_asked_for_it_meanwhile(make: Make
 # --- all at once -----------------------------------------------------------------------------------------------------
 
 
-def test_all_duties_can_be_done_once_without_waiting_for_their_times(make: Make) -> None:
+def test_all_background_tasks_can_run_once_before_they_are_due(make: Make) -> None:
     world = make()
     world.segment(world.partition(ORDERS, retention_ms=str(HOUR)), b"a", age_ms=2 * HOUR)
     world.segment(compacted(world), b"a", b"a")
-    world.duties.run_all()
+    world.tasks.run_all()
     assert [(done.task, done.partition) for done in world.done] == [("compaction", USERS), ("retention", ORDERS)]
 
 
@@ -541,9 +547,9 @@ def test_now_waits_for_no_ratio_no_roll_and_no_delay(make: Make) -> None:
     log = compacted(world, min_cleanable_dirty_ratio="1.0")
     world.segment(log, b"a", b"b")
     world.fill(log, b"a")
-    world.duties.run_all()
+    world.tasks.run_all()
     assert world.done == []
-    world.duties.run_all(now=True)
+    world.tasks.run_all(now=True)
     assert keys_of(log) == [b"b", b"a"]
     assert not [name for name in os.listdir(world.path / "users-0") if name.endswith(".deleted")]
 
@@ -552,7 +558,7 @@ def test_only_the_partitions_that_are_named_are_taken(make: Make) -> None:
     world = make()
     for partition in (ORDERS, USERS):
         world.segment(world.partition(partition, retention_ms=str(HOUR)), b"a", age_ms=2 * HOUR)
-    world.duties.run_all([USERS])
+    world.tasks.run_all([USERS])
     assert [done.partition for done in world.done] == [USERS]
 
 
@@ -565,7 +571,7 @@ def test_the_plan_is_what_is_done_then_and_changes_nothing(make: Make) -> None:
     world.reopen()
     before = sorted((str(p), p.stat().st_mtime_ns) for p in world.path.rglob("*"))
     readers = LogDirectory.open(str(world.path), read_only=True, clock=world.clock)
-    planned = list(plan(readers, readers.partitions()))
+    planned = list(plan_maintenance(readers, readers.partitions()))
     readers.close()
     assert sorted((str(p), p.stat().st_mtime_ns) for p in world.path.rglob("*")) == before
     assert [(each.task, each.name, each.segments) for each in planned] == [

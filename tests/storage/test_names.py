@@ -133,5 +133,5 @@ SEGMENT_FILES = {
 
 
 @pytest.mark.parametrize(("name", "expected"), SEGMENT_FILES.values(), ids=SEGMENT_FILES)
-def test_a_file_name_tells_its_segment_or_that_it_has_none(name: str, expected: tuple[int, str] | None) -> None:
+def test_a_file_name_determines_its_segment_if_it_has_one(name: str, expected: tuple[int, str] | None) -> None:
     assert parse_segment_name(name) == expected

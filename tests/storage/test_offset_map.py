@@ -5,22 +5,24 @@ from __future__ import annotations
 import itertools
 from array import array
 from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyed_logs import Keyed, end_of_transaction, keyed
 
-from offsetfs.storage.compaction import _compaction, compaction_pure, offset_map
-from offsetfs.storage.compaction.compaction_pure import FULL, MORE, NO_SPACE, OTHER, SLOT_SIZE
 from offsetfs.storage.errors import MalformedBatch
+from offsetfs.storage.native import compaction as native_compaction
 from offsetfs.storage.partition.producers import COMMIT
-from offsetfs.storage.records.batch import HEADER_SIZE, parse_header, read_batch, seal_checksum
-from offsetfs.storage.records.codec import COLUMNS
+from offsetfs.storage.records.format.batch import HEADER_SIZE, parse_header, read_batch, seal_checksum
+from offsetfs.storage.records.format.codec import COLUMNS
+from offsetfs.storage.reference import compaction as reference_compaction
+from offsetfs.storage.reference.compaction import FULL, MORE, NO_SPACE, OTHER, SLOT_SIZE
 
 pytestmark = pytest.mark.unit
 
-TWINS = (_compaction, compaction_pure)
+TWINS = (native_compaction, reference_compaction)
 OFFSET_MAX = 2**63 - 2
 
 
@@ -80,8 +82,8 @@ def test_keys_of_any_size_and_offsets_up_to_the_largest_are_kept(twin: ModuleTyp
 
 
 def test_no_two_maps_hash_alike() -> None:
-    assert compaction_pure.OffsetMap(240)._hash(b"key") != compaction_pure.OffsetMap(240)._hash(b"key")
-    assert compaction_pure.OffsetMap(240, hash_key=bytes(16))._hash(b"k") == compaction_pure.OffsetMap(
+    assert reference_compaction.OffsetMap(240)._hash(b"key") != reference_compaction.OffsetMap(240)._hash(b"key")
+    assert reference_compaction.OffsetMap(240, hash_key=bytes(16))._hash(b"k") == reference_compaction.OffsetMap(
         240, hash_key=bytes(16)
     )._hash(b"k")
     for module in TWINS:
@@ -98,7 +100,7 @@ def test_no_two_maps_hash_alike() -> None:
     ],
 )
 def test_the_compiled_hash_is_siphash(size: int, digest: str) -> None:
-    assert _compaction.siphash_128(bytes(range(16)), bytes(range(size))).hex() == digest
+    assert native_compaction.siphash_128(bytes(range(16)), bytes(range(size))).hex() == digest
 
 
 @settings(max_examples=60)
@@ -135,7 +137,7 @@ def walked(
     indexer = module.Indexer(offsets, first_dirty)
     indexer.set_bounds(floor, limit)
     position, status = indexer.run(block, 0, len(block))
-    if status == OTHER:  # its keys may be in the map or not: nobody asks it any more
+    if status == OTHER:  # its keys may be in the map or not: it is not queried any more
         return position, status, indexer.floor
     found = [offsets.get(key) for key in (b"a", b"b", b"c", b"d", b"")]
     return position, status, found, offsets.latest_offset, indexer.records_read, indexer.floor
@@ -301,7 +303,7 @@ def filtered(
     return bytes(out[:size])
 
 
-def shown(data: bytes) -> list[tuple[object, ...]]:
+def shown(data: bytes) -> list[tuple[Any, ...]]:
     """Return (base, last, horizon, [(offset, timestamp, key, value)]) of each batch."""
     found, position = list[tuple[object, ...]](), 0
     while position < len(data):
@@ -376,7 +378,7 @@ def test_times_at_their_limits_survive_a_horizon(twin: ModuleType, timestamp: in
 def test_an_emptied_batch_stays_as_its_header_for_an_active_producer_and_at_the_end_of_the_round(
     twin: ModuleType,
 ) -> None:
-    def emptied(**fields: object) -> list[tuple[int, int, int]]:
+    def emptied(**fields: Any) -> list[tuple[int, int, int]]:
         left = filtered(twin, block, {b"a": 100}, **fields)
         return [(parse_header(left).size, parse_header(left).count, parse_header(left).base_timestamp)] if left else []
 
@@ -511,14 +513,14 @@ def test_both_take_or_refuse_any_bytes_as_records(payload: bytes, count: int, la
 
 @settings(max_examples=30)
 @given(plain_batches(), st.integers(-(2**62), 2**62), st.booleans())
-def test_both_tell_times_anew_alike(block: bytes, shift: int, is_constant: bool) -> None:
+def test_both_implementations_rebase_timestamps_alike(block: bytes, shift: int, is_constant: bool) -> None:
     batch = read_batch(block)
     payload, count = bytes(batch.payload()), batch.header.count
     answers = [module.rebase(payload, count, shift, is_constant) for module in TWINS]
     assert answers[0] == answers[1]
 
 
-def test_both_refuse_to_tell_times_anew_where_there_are_no_records() -> None:
+def test_neither_implementation_rebases_without_records() -> None:
     for module, payload in itertools.product(TWINS, (bytes(8), b"\x7f" * 9)):
         with pytest.raises(MalformedBatch):
             module.rebase(payload, 1, 5, False)
@@ -585,7 +587,3 @@ def test_both_take_messages_of_older_formats_alike(
             (is_all, offsets.count, marks, found.records_read, found.records_kept, found.records_without_key)
         )
     assert answers[0] == answers[1]
-
-
-def test_the_engine_takes_the_compiled_walks_unless_it_is_asked_for_the_plain_ones() -> None:
-    assert (offset_map.rebase is _compaction.rebase) == offset_map.IS_COMPILED

@@ -28,11 +28,11 @@ EACH = 10
 
 @dataclass(frozen=True)
 class Case:
-    """Offsets of batches in the order of the file, and which of them are to be believed."""
+    """Offsets of batches in the order of the file, and which of them are consistent."""
 
     name: str
     bounds: Sequence[tuple[int, int]]
-    believed: Sequence[int]
+    trusted: Sequence[int]
     offset_end: int | None = None
 
 
@@ -57,9 +57,9 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_those_are_believed_that_make_the_longest_rising_row(case: Case) -> None:
+def test_the_longest_ascending_sequence_is_trusted(case: Case) -> None:
     found = consistent_offsets(case.bounds, 0, case.offset_end)
-    assert [place for place, is_true in enumerate(found) if is_true] == list(case.believed)
+    assert [place for place, is_true in enumerate(found) if is_true] == list(case.trusted)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def check_all_but(log: Log, damaged: int, error: type[StorageError]) -> None:
     "error has path, position and offset."
 )
 @pytest.mark.parametrize("bit", [0, 3, 7, 20, 30])
-def test_a_damaged_header_that_reaches_over_its_neighbours_hides_none(log_file: Path, bit: int) -> None:
+def test_a_damaged_header_that_reaches_over_its_neighbors_hides_none(log_file: Path, bit: int) -> None:
     change(log_file, place_of(4) + 23, ">i", (EACH - 1) ^ (1 << bit))  # the last offset delta
     check_all_but(opened(log_file), 4, StorageError)
 
@@ -228,7 +228,7 @@ def test_a_batch_that_lies_about_its_offset_is_where_the_log_is_cut_beyond_the_r
 
 
 @pytest.mark.damages
-def test_an_index_that_was_made_from_a_batch_that_lies_about_its_offset_is_not_believed(log_file: Path) -> None:
+def test_an_index_made_from_a_batch_with_a_wrong_offset_is_rejected(log_file: Path) -> None:
     change(log_file, place_of(4), ">q", 6 * EACH)
     log_file.with_suffix(".index").write_bytes(struct.pack(">ii", 7 * EACH - 1, place_of(4)))
     log_file.with_suffix(".timeindex").touch()

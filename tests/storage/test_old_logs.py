@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from old_messages import message, wrapper
+from spies import no_damage
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import (
@@ -23,9 +24,9 @@ from offsetfs.storage.directory.hand_over import hand_over
 from offsetfs.storage.errors import CorruptBatch, MalformedBatch, StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.legacy import NO_RUNS, RUNS
+from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.legacy import NO_RUNS, RUNS
 from offsetfs.storage.segments import segment_indexes
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.views.partition_view import PartitionView
@@ -151,7 +152,7 @@ def entries(*numbers: int, first: bool) -> bytes:
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before 0.11: the first offset", "since: the last offset"])
-def test_an_index_of_either_age_is_believed(
+def test_offset_indexes_of_either_age_are_used(
     opened: Callable[..., Log], first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = opened(*SETS, index=entries(2, 3, 7, 9, first=first))
@@ -191,7 +192,7 @@ ROW = [packed(1, 0, 1, 2), loose(0, 3), loose(0, 4), loose(0, 5), packed(0, 6, 7
 @pytest.mark.damages
 @pytest.mark.parametrize("position", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("number", range(6))
-def test_damage_to_an_old_batch_leaves_its_neighbours_readable(
+def test_damage_to_an_old_batch_leaves_its_neighbors_readable(
     path: Path, opened: Callable[..., Log], number: int, position: int
 ) -> None:
     write_offsets(str(path.parent / RECOVERY_POINTS), {PARTITION: 11})
@@ -239,7 +240,7 @@ def test_what_a_log_start_cut_out_of_a_set_is_not_shown(path: Path, opened: Call
     write_offsets(str(path.parent / LOG_STARTS), {PARTITION: 3})
     log = opened(packed(magic, 0, 1, 3, 4), loose(magic, 5))
     assert log.log_start_offset == 3
-    view = PartitionView(log, FilePool(4), pytest.fail)
+    view = PartitionView(log, FilePool(4), no_damage)
     assert view.refresh()
     located = view.locate(0)
     assert located is not None
@@ -295,9 +296,7 @@ def test_a_header_that_hides_records_is_no_gap(
     assert offsets_found(log, range(12, 14 if following else 12)) == [12, 13][: 2 * len(following)]
 
 
-def test_what_looks_like_a_header_by_chance_makes_nobody_read_a_gigabyte(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_that_look_like_a_header_cause_no_read_of_a_gigabyte(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noise = random.Random(0).randbytes(1 << 18)
     (path / "chain").write_bytes(noise + loose(1, 3))
     os.truncate(path / "chain", 1 << 30)

@@ -16,8 +16,8 @@ SEAM = {"files.py", "lock.py"}
 NO_DISK = {"thread_start.py": "mmap"}
 """A module that uses a forbidden one, but no file: it maps anonymous memory."""
 OWN_INPUT_AND_OUTPUT = {"views/key_store.py": "sqlite3"}
-"""A module whose files another library reads and writes: what they hold is never believed after a crash, so no fault
-that the simulated disk could meet it with would be told from one that it meets anyway
+"""A module whose files another library reads and writes: what they hold is never trusted after a crash, so no fault
+that the simulated disk could meet it with would differ from one that it meets anyway
 (docs/internals/decisions/0013)."""
 FORBIDDEN_MODULES = {
     "mmap",

@@ -47,6 +47,6 @@ def test_it_is_refused_by_name(tmp_path: Path, name: str, plant: str) -> None:
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_whoever_asks_for_the_holder_of_the_lock_does_not_wait_for_it(tmp_path: Path, plant: str) -> None:
+def test_a_query_for_the_holder_of_the_lock_does_not_wait_for_it(tmp_path: Path, plant: str) -> None:
     PLANTS[plant](tmp_path / lock.NAME, tmp_path)
     assert lock.holder(str(tmp_path)) is None

@@ -1,4 +1,4 @@
-"""Room on the disk is set aside for who appends much, seen by nobody, and given back."""
+"""Preallocation for busy writers: invisible to readers, and given back."""
 
 import errno
 import itertools
@@ -12,7 +12,7 @@ from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.segments import preallocation
 
 pytestmark = pytest.mark.unit
@@ -74,7 +74,7 @@ GIVEN_BACK: dict[str, Callable[[Log], object]] = {
     "synced": Log.flush,
     "rolled": Log.roll,
     "closed": Log.close,
-    "told that the disk is full": Log.release_preallocation,
+    "notified that the disk is full": Log.release_preallocation,
 }
 
 
@@ -96,7 +96,7 @@ def test_what_a_crash_left_is_given_back_by_the_first_append(log: Log, directory
     path = log.snapshot().active.log_path
     size = os.path.getsize(path)
     with files.opened(path, writable=True) as file:
-        file.set_aside(size, 1_000_000)
+        file.preallocate(size, 1_000_000)
     again = LogDirectory.open(str(tmp_path))
     log = again.log(PARTITION)
     assert taken_behind(log) > 900_000
@@ -128,7 +128,7 @@ def test_steps_follow_each_other_and_are_bounded(
     assert steps[-1][1] >= log.size_bytes
 
 
-def test_who_appends_little_from_sync_to_sync_sets_nothing_aside(log: Log, steps: list[tuple[int, int]]) -> None:
+def test_a_writer_with_small_syncs_preallocates_nothing(log: Log, steps: list[tuple[int, int]]) -> None:
     for _ in range(10):
         append(log, 1)
         log.flush()

@@ -11,7 +11,7 @@ from offsetfs.storage.errors import (
 )
 from offsetfs.storage.partition.producer_checks import SEQUENCE_MAX, ProducerChecks, decrement, increment
 from offsetfs.storage.partition.producers import ABORT, COMMIT, ProducerState
-from offsetfs.storage.records.batch import BatchHeader, build, parse_header
+from offsetfs.storage.records.format.batch import BatchHeader, build, parse_header
 
 pytestmark = pytest.mark.unit
 

@@ -15,8 +15,9 @@ from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import producer_loading
 from offsetfs.storage.partition.producers import ABORT, COMMIT, ProducerState, end_marker
-from offsetfs.storage.records import batch_chain, row_walk
-from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.format.batch import build
 
 pytestmark = pytest.mark.unit
 
@@ -49,7 +50,7 @@ STEP = st.tuples(st.integers(-1, 2), st.sampled_from(["data", "data", "transacti
 
 @given(st.lists(STEP, max_size=25), st.sampled_from([100, 300, 1 << 20]))
 @settings(max_examples=120)
-def test_rows_and_batches_tell_of_the_same_producers(
+def test_rows_and_batches_yield_the_same_producers(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]], block_bytes: int
 ) -> None:
     log = bytearray()
@@ -99,7 +100,7 @@ def test_a_transaction_whose_batch_the_log_start_lies_in_is_open_still_when_its_
 
 
 @pytest.mark.damages
-def test_a_marker_that_cannot_be_read_ends_no_transaction_and_keeps_nobody_from_writing(tmp_path: Path) -> None:
+def test_an_unreadable_marker_ends_no_transaction_and_prevents_no_write(tmp_path: Path) -> None:
     directory = LogDirectory.open(str(tmp_path))
     log = directory.create_partition(PARTITION)
     log.append(data(1, 0, 1))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from offsetfs.storage.errors import InvalidSnapshot
 from offsetfs.storage.partition.producers import ABORT, COMMIT, NONE, ProducerEntry, ProducerState
-from offsetfs.storage.records.batch import BatchHeader, parse_header, read_batch
+from offsetfs.storage.records.format.batch import BatchHeader, parse_header, read_batch
 from offsetfs.storage.units import Offset, Timestamp
 
 pytestmark = pytest.mark.unit

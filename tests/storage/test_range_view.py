@@ -6,21 +6,26 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from log_states import begin_log_at, replace_segments_of
+from spies import no_damage, spy
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError, WouldBlock
 from offsetfs.storage.names import MAP_SUFFIXES, TopicPartition
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
-from offsetfs.storage.records.record import Record
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.records.format.record import Record
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.open_files import FilePool
+from offsetfs.storage.segments.segment import Segment
+from offsetfs.storage.units import Timestamp
 from offsetfs.storage.views.line_index import LineIndex
 from offsetfs.storage.views.partition_view import PartitionView
 from offsetfs.storage.views.range_view import RangeView
@@ -30,7 +35,7 @@ pytestmark = pytest.mark.unit
 
 PARTITION = TopicPartition("orders", 3)
 JSON = JsonFormat(PARTITION)
-FORMS = {"values": VALUES, "json": JSON}
+FORMS: dict[str, ViewFormat] = {"values": VALUES, "json": JSON}
 
 Lines = Callable[[Sequence[Record]], bytes]
 
@@ -65,13 +70,13 @@ def batch(count: int, first: int = 0, size: int = 7, codec: str = "none", **fiel
     values = [b"%d " % (first + n) * (n * size % 97) if n % 5 else None for n in range(count)]
     records = [(b"k%d" % n if n % 3 else None, value, (), 1000 + n) for n, value in enumerate(values)]
     data = build(records, codec=codec, **fields)  # type: ignore[arg-type]
-    return SealedBatch(memoryview(data), count, 0, 999 + count, len(data))
+    return SealedBatch(memoryview(data), count, 0, Timestamp(999 + count), len(data))
 
 
 def control() -> SealedBatch:
     record = (b"\0\0\0\1", b"\0" * 6, (), 1000)
     data = build([record], control=True, transactional=True, producer_id=1, producer_epoch=0)
-    return SealedBatch(memoryview(data), 1, 0, 1000, len(data))
+    return SealedBatch(memoryview(data), 1, 0, Timestamp(1000), len(data))
 
 
 def shown(log: Log, begin: int, end: int) -> list[Record]:
@@ -82,9 +87,9 @@ def shown(log: Log, begin: int, end: int) -> list[Record]:
 
 def cut_out(log: Log, begin: int, end: int, form: ViewFormat, **fields: object) -> RangeView:
     known = fields.pop("known", lambda segment: None)
-    on_damage = fields.pop("on_damage", pytest.fail)
+    on_damage = fields.pop("on_damage", no_damage)
     view = LogView(log, **fields)  # type: ignore[arg-type]
-    return RangeView(view, begin, end, FilePool(8), on_damage, form=form, known=known)  # type: ignore[arg-type]
+    return RangeView(view, begin, end, FilePool(8), on_damage, view_format=form, known=known)  # type: ignore[arg-type]
 
 
 def content(view: RangeView) -> bytes:
@@ -143,9 +148,9 @@ def test_any_range_of_any_log_is_the_same_with_and_without_maps(
         log.append(batch(count, log.next_offset, codec=codec) if count else control())
     begin = data.draw(st.integers(0, log.next_offset))
     stop = data.draw(st.integers(0, log.next_offset))
-    growing = PartitionView(log, FilePool(4), pytest.fail, form=FORMS[form])
+    growing = PartitionView(log, FilePool(4), no_damage, view_format=FORMS[form])
     growing.refresh(bytes_max=data.draw(st.integers(1, 9999)))
-    for known in (growing.known_map, lambda segment: None):
+    for known in (growing.known_index, lambda segment: None):
         view = cut_out(log, begin, stop, FORMS[form], known=known)
         while not view.refresh(bytes_max=data.draw(st.integers(1, 9999))):
             pass
@@ -155,9 +160,9 @@ def test_any_range_of_any_log_is_the_same_with_and_without_maps(
 
 @every_form
 def test_a_range_stays_as_it_was_whatever_is_appended(log: Log, form: str) -> None:
-    growing = PartitionView(log, FilePool(4), pytest.fail, form=FORMS[form])
+    growing = PartitionView(log, FilePool(4), no_damage, view_format=FORMS[form])
     assert growing.refresh()
-    view = cut_out(log, 100, log.next_offset, FORMS[form], known=growing.known_map)
+    view = cut_out(log, 100, log.next_offset, FORMS[form], known=growing.known_index)
     assert view.refresh()
     before = content(view)
     for number in range(30):
@@ -172,7 +177,12 @@ def test_a_range_of_committed_records_holds_no_others(directory: LogDirectory, f
     log = directory.create_partition(PARTITION, {"segment.bytes": "1000"})
     kept: list[Record] = []
     for number in range(30):
-        producer = {"transactional": True, "producer_id": number % 2, "producer_epoch": 0, "base_sequence": number}
+        producer: dict[str, Any] = {
+            "transactional": True,
+            "producer_id": number % 2,
+            "producer_epoch": 0,
+            "base_sequence": number,
+        }
         begun = log.next_offset
         log.append(batch(3, begun, **producer))
         records = shown(log, begun, log.next_offset)
@@ -184,7 +194,7 @@ def test_a_range_of_committed_records_holds_no_others(directory: LogDirectory, f
             producer_id=number % 2,
             producer_epoch=0,
         )
-        log.append(SealedBatch(memoryview(marker), 1, 0, 1000, len(marker)))
+        log.append(SealedBatch(memoryview(marker), 1, 0, Timestamp(1000), len(marker)))
         kept += records if kind else []
     for begin, stop in ((0, log.next_offset), (5, 33), (60, log.next_offset)):
         view = cut_out(log, begin, stop, FORMS[form], is_committed_only=True)
@@ -206,7 +216,7 @@ def test_no_more_is_measured_than_was_asked_for(log: Log, form: str) -> None:
     assert cut_out(log, 7, 7, FORMS[form]).refresh()
 
 
-def test_nobody_waits_for_a_range_on_the_loop(log: Log) -> None:
+def test_no_task_waits_for_a_range_on_the_loop(log: Log) -> None:
     view = cut_out(log, 3, 9, VALUES)
     with pytest.raises(WouldBlock):
         view.refresh(nowait=True)
@@ -234,9 +244,9 @@ def test_whole_segments_leave_their_maps_beside_the_log_and_are_not_measured_aga
     assert cut_out(log, 1, log.next_offset, FORMS[form]).refresh()
     sealed = log.snapshot().values()[1:-1]
     assert kept(log) == {f"{segment.base_offset:020d}{FORMS[form].suffix}" for segment in sealed}
-    measured = []
+    measured: list[Segment] = []
     extend = LineIndex.extend
-    monkeypatch.setattr(LineIndex, "extend", lambda self, s, *a, **k: measured.append(s) or extend(self, s, *a, **k))
+    monkeypatch.setattr(LineIndex, "extend", spy(measured, lambda self, s, *a, **k: s, extend))
     monkeypatch.setattr("offsetfs.storage.views.range_view._DIRECT_BYTES_MAX", 1000)
     again = cut_out(log, 1, log.next_offset, FORMS[form])
     assert again.refresh() and measured == [log.snapshot().first, log.snapshot().active]
@@ -244,10 +254,10 @@ def test_whole_segments_leave_their_maps_beside_the_log_and_are_not_measured_aga
 
 
 def test_maps_that_a_growing_view_has_are_used(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    growing = PartitionView(log, FilePool(4), pytest.fail, form=JSON)
+    growing = PartitionView(log, FilePool(4), no_damage, view_format=JSON)
     assert growing.refresh()
     monkeypatch.setattr(LineIndex, "extend", lambda *a, **k: pytest.fail("measured"))
-    view = cut_out(log, 50, log.next_offset - 3, JSON, known=growing.known_map)
+    view = cut_out(log, 50, log.next_offset - 3, JSON, known=growing.known_index)
     assert view.refresh() and content(view) == json_lines(shown(log, 50, log.next_offset - 3))
 
 
@@ -267,7 +277,7 @@ def test_a_range_of_a_log_that_is_only_read_writes_nothing(log: Log, directory: 
 @pytest.mark.damages
 @every_form
 @pytest.mark.parametrize("where", [100, 17, 8, 16], ids=["a record", "the checksum", "the size", "the magic"])
-def test_damage_shows_nothing_and_its_neighbours_stay(log: Log, form: str, where: int) -> None:
+def test_damage_shows_nothing_and_its_neighbors_stay(log: Log, form: str, where: int) -> None:
     segment = log.snapshot().values()[1]
     places = [(place, header) for place, header in segment.headers() if not header.is_control]
     place, hit = places[2]
@@ -293,8 +303,8 @@ def test_what_retention_took_is_stale_and_the_rest_is_read(log: Log) -> None:
     first, second = log.snapshot().values()[:2]
     rest = json_lines(shown(log, second.base_offset, log.next_offset))
     log.flush()
-    log._segments = log.snapshot().without([first])
-    log.log_start_offset = second.base_offset
+    replace_segments_of(log, log.snapshot().without([first]))
+    begin_log_at(log, second.base_offset)
     segment_names.remove_from_log(first)
     assert content(view) == whole, "as long as its files are there"
     segment_names.unlink(first)

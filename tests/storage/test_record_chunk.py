@@ -1,10 +1,11 @@
-"""Records from a place on, a stretch at a time: all of them, once, whole, whatever the batches are."""
+"""Records from a position on, a chunk at a time: all of them, once, whole, whatever the batches are."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from planted_logs import PARTITION
@@ -14,8 +15,9 @@ from offsetfs.storage.errors import OffsetOutOfRange, StorageError, WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.isolation import LogView
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.units import Timestamp
 from offsetfs.storage.views.record_chunk import ReadPosition, RecordChunk, read_chunk
 from offsetfs.storage.views.view_format import VALUES, JsonFormat, ViewFormat
 
@@ -24,9 +26,9 @@ pytestmark = pytest.mark.unit
 JSON = JsonFormat(PARTITION)
 
 
-def sealed(values: Sequence[bytes | None], codec: str = "none", **more: object) -> SealedBatch:
+def sealed(values: Sequence[bytes | None], codec: str = "none", **more: Any) -> SealedBatch:
     built = build([(None, value, (), 1000) for value in values], codec=codec, **more)
-    return SealedBatch(memoryview(built), len(values), 0, 1000, len(built))
+    return SealedBatch(memoryview(built), len(values), 0, Timestamp(1000), len(built))
 
 
 @pytest.fixture
@@ -135,7 +137,7 @@ def test_control_batches_show_nothing_and_are_passed(log: Log) -> None:
     marker = build(
         [(b"\0\0\0\0", b"\0\0\0\0\0\0", (), 1000)], producer_id=5, producer_epoch=0, transactional=True, control=True
     )
-    log.append(SealedBatch(memoryview(marker), 1, 0, 1000, len(marker)))
+    log.append(SealedBatch(memoryview(marker), 1, 0, Timestamp(1000), len(marker)))
     log.append(sealed([b"two"]))
     assert b"".join(each.data for each in chunks(log, ReadPosition(0), VALUES, 1)) == b"one\ntwo\n"
     assert b"".join(each.data for each in chunks(log, ReadPosition(0))) == b"one\ntwo\n"

@@ -1,11 +1,15 @@
 """Records as lines of JSON: what a line looks like, that it says all there is, and that the twins never differ."""
 
+from __future__ import annotations
+
 import base64
 import json
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
@@ -13,21 +17,18 @@ from hypothesis import strategies as st
 
 from offsetfs.storage import files
 from offsetfs.storage.errors import DecompressionLimit, MalformedBatch
-from offsetfs.storage.records import (
-    _codec,
-    _record_json,
-    batch_chain,
-    codec,
-    codec_pure,
-    json_line,
-    record_json,
-    record_json_pure,
-    varint,
-)
-from offsetfs.storage.records.batch import build, read_batch, set_append_time
-from offsetfs.storage.records.batch_builder import BatchBuilder
-from offsetfs.storage.records.batch_json import joined_json, measured_json
-from offsetfs.storage.records.record import Record
+from offsetfs.storage.native import codec as native_codec
+from offsetfs.storage.native import record_json as native_record_json
+from offsetfs.storage.records.compression.compression import Buffer
+from offsetfs.storage.records.format import batch_chain, codec, varint
+from offsetfs.storage.records.format.batch import Batch, build, read_batch, set_append_time
+from offsetfs.storage.records.format.batch_builder import BatchBuilder
+from offsetfs.storage.records.format.record import Headers, Record
+from offsetfs.storage.records.json import json_line, record_json
+from offsetfs.storage.records.json.batch_json import joined_json, measured_json
+from offsetfs.storage.reference import codec as reference_codec
+from offsetfs.storage.reference import record_json as reference_record_json
+from offsetfs.storage.reference.codec import EncodableRecord
 
 pytestmark = pytest.mark.unit
 
@@ -36,25 +37,26 @@ PREFIX = record_json.line_prefix("orders", 0)
 TIME = 1795253676123
 
 
-@pytest.fixture(params=[_record_json, record_json_pure], ids=["compiled", "plain"])
-def twin(request):
-    return request.param
+@pytest.fixture(params=[native_record_json, reference_record_json], ids=["compiled", "plain"])
+def twin(request: pytest.FixtureRequest) -> ModuleType:
+    module: ModuleType = request.param
+    return module
 
 
-def lines_of(twin, records, **frame):
+def lines_of(twin: ModuleType, records: Sequence[EncodableRecord], **frame: int | bytes | None) -> bytes:
     payload = codec.encode(records, TIME, 0)
-    frame = {"prefix": PREFIX, "base_offset": 42, "base_timestamp": TIME} | frame
+    frame = {"prefix": PREFIX, "base_offset": 42, "base_timestamp": TIME, **frame}
     lines = twin.join_json(payload, len(records), **frame)
     assert twin.measure_json(payload, len(records), **frame) == len(lines)
     assert (type(lines), lines.count(b"\n")) == (bytearray, len(lines.splitlines()))
     return bytes(lines)
 
 
-def line_with(value, **frame):
+def line_with(value: bytes, **frame: int | bytes | None) -> bytes:
     return lines_of(record_json, [(b"k", value, (), TIME)], **frame)
 
 
-def field(name, data):
+def field(name: str, data: bytes | None) -> dict[str, str | None]:
     """A field as Python's `json` reads it."""
     if data is None:
         return {name: None}
@@ -64,7 +66,7 @@ def field(name, data):
         return {f"{name}_b64": base64.b64encode(data).decode()}
 
 
-def object_of(record, topic="orders", partition=0):
+def object_of(record: Record, topic: str = "orders", partition: int = 0) -> dict[str, object]:
     """What the line of a record stands for."""
     return {
         "topic": topic,
@@ -84,7 +86,7 @@ def object_of(record, topic="orders", partition=0):
 # --- the line ------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_has_eight_fields_in_order_and_no_blanks(twin):
+def test_a_line_has_eight_fields_in_order_and_no_blanks(twin: ModuleType) -> None:
     assert lines_of(twin, [(b"k", b"v", (("h", b"x"),), TIME)]) == (
         b'{"topic":"orders","partition":0,"offset":42,"timestamp":1795253676123,"timestamp_type":"CreateTime",'
         b'"key":"k","value":"v","headers":[{"key":"h","value":"x"}]}\n'
@@ -121,7 +123,9 @@ SHOWN = {
 
 
 @pytest.mark.parametrize(("record", "shown"), SHOWN.values(), ids=SHOWN)
-def test_key_value_and_headers_are_shown(twin, record, shown):
+def test_key_value_and_headers_are_shown(
+    twin: ModuleType, record: tuple[bytes | None, bytes | None, Headers], shown: bytes
+) -> None:
     assert lines_of(twin, [(*record, TIME)]).partition(b'"CreateTime",')[2] == shown + b"}\n"
 
 
@@ -129,7 +133,7 @@ NUMBERS = [0, 1, 9, 10, 11, 99, 100, 999, 1000, 9999, 10000, 99999, 123456789, 1
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_offsets_and_timestamps_are_written_in_full(twin, number):
+def test_offsets_and_timestamps_are_written_in_full(twin: ModuleType, number: int) -> None:
     payload = codec.encode([(None, None, (), 5)], 5, 0)
     for sign in (1, -1):
         line = twin.join_json(payload, 1, prefix=PREFIX, base_offset=sign * number, base_timestamp=sign * number)
@@ -137,13 +141,13 @@ def test_offsets_and_timestamps_are_written_in_full(twin, number):
         assert (shown["offset"], shown["timestamp"]) == (sign * number, sign * number)
 
 
-def test_hostile_sums_wrap_around_as_a_java_long_does(twin):
+def test_hostile_sums_wrap_around_as_a_java_long_does(twin: ModuleType) -> None:
     payload = codec.encode([(None, None, (), 9)], 0, 1)
     line = twin.join_json(payload, 1, prefix=PREFIX, base_offset=2**63 - 1, base_timestamp=2**63 - 9)
     assert (json.loads(line)["offset"], json.loads(line)["timestamp"]) == (-(2**63), -(2**63))
 
 
-def test_with_append_time_all_records_have_it(twin):
+def test_with_append_time_all_records_have_it(twin: ModuleType) -> None:
     lines = lines_of(twin, [(None, None, (), TIME), (None, None, (), -1)], append_time=77)
     shown = [json.loads(line) for line in lines.splitlines()]
     assert [(each["timestamp"], each["timestamp_type"]) for each in shown] == [(77, "LogAppendTime")] * 2
@@ -162,12 +166,14 @@ RANGES = {
 
 
 @pytest.mark.parametrize(("offset_from", "offset_to", "offsets"), RANGES.values(), ids=RANGES)
-def test_a_range_shows_only_its_records(twin, offset_from, offset_to, offsets):
+def test_a_range_shows_only_its_records(
+    twin: ModuleType, offset_from: int | None, offset_to: int | None, offsets: list[int]
+) -> None:
     lines = lines_of(twin, [(None, b"v", (), TIME)] * 3, offset_from=offset_from, offset_to=offset_to)
     assert [json.loads(line)["offset"] for line in lines.splitlines()] == offsets
 
 
-def test_each_byte_is_shown_wherever_it_stands(twin):
+def test_each_byte_is_shown_wherever_it_stands(twin: ModuleType) -> None:
     """Strings are looked at in words of eight bytes: each byte stands once at each place of a word."""
     values = [
         b"x" * place + bytes([byte]) + b"y" * rest for byte in range(256) for place in range(9) for rest in (0, 9)
@@ -183,7 +189,7 @@ EDGES_OF_UTF8 = [0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xD
 EDGES_OF_UTF8 += [0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF]
 
 
-def test_what_is_utf8_is_what_python_says(twin):
+def test_what_is_utf8_is_what_python_says(twin: ModuleType) -> None:
     seconds = (0x20, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0)
     tails = [b"", b"\x80", b"\xbf", b"\x80\x80", b"\x7f\x80", b"\x80\xc0", b"\x80\x80\x80"]
     values = [bytes([lead, second]) + tail for lead in EDGES_OF_UTF8 for second in seconds for tail in tails]
@@ -195,11 +201,11 @@ def test_what_is_utf8_is_what_python_says(twin):
     ]
 
 
-def test_a_topic_is_escaped_like_any_string():
+def test_a_topic_is_escaped_like_any_string() -> None:
     assert json.loads(record_json.line_prefix('a"\n', 7) + b"0}") == {"topic": 'a"\n', "partition": 7, "offset": 0}
 
 
-def test_a_prefix_longer_than_any_topic_makes_is_refused(twin):
+def test_a_prefix_longer_than_any_topic_makes_is_refused(twin: ModuleType) -> None:
     with pytest.raises(ValueError, match="a prefix of 1025 bytes"):
         twin.join_json(b"", 0, prefix=b"x" * 1025, base_offset=0, base_timestamp=0)
     line = twin.join_json(b"\x0c\0\0\0\1\1\0", 1, prefix=b"x" * 1024, base_offset=0, base_timestamp=0)
@@ -211,7 +217,7 @@ def test_a_prefix_longer_than_any_topic_makes_is_refused(twin):
 FRAME = {"prefix": PREFIX, "base_offset": 0, "base_timestamp": 0}
 
 
-def test_lines_of_more_bytes_than_allowed_are_refused_and_their_length_too(twin):
+def test_lines_of_more_bytes_than_allowed_are_refused_and_their_length_too(twin: ModuleType) -> None:
     payload = codec.encode([(None, b"\0" * 100, (), 0)] * 10, 0, 0)
     size = twin.measure_json(payload, 10, **FRAME)
     assert len(twin.join_json(payload, 10, **FRAME, bytes_max=size)) == size
@@ -220,21 +226,21 @@ def test_lines_of_more_bytes_than_allowed_are_refused_and_their_length_too(twin)
             question(payload, 10, **FRAME, bytes_max=size - 1)
 
 
-def test_what_is_no_payload_counts_before_what_is_too_much(twin):
+def test_what_is_no_payload_counts_before_what_is_too_much(twin: ModuleType) -> None:
     payload = codec.encode([(None, b"v", (), 0)] * 10, 0, 0) + b"\0"
     for question in (twin.join_json, twin.measure_json):
         with pytest.raises(MalformedBatch):
             question(payload, 10, **FRAME, bytes_max=100)
 
 
-def test_text_six_times_as_long_as_its_record_finds_room(twin):
+def test_text_six_times_as_long_as_its_record_finds_room(twin: ModuleType) -> None:
     for size in (1, 100, 3000, 100_000):
         line = lines_of(twin, [(b"\x1f" * size, b"\x01" * size, (("\x02" * size, b"\x03" * size),), TIME)])
         assert len(line) > 4 * 6 * size
         assert json.loads(line)["headers"] == [{"key": "\x02" * size, "value": "\x03" * size}]
 
 
-def test_a_value_that_turns_out_not_to_be_text_at_its_last_byte_is_base64(twin):
+def test_a_value_that_turns_out_not_to_be_text_at_its_last_byte_is_base64(twin: ModuleType) -> None:
     for size in (0, 7, 8, 1000, 100_000):
         value = b"\x01" * size + b"\xff"
         assert json.loads(line_with(value))["value_b64"] == base64.b64encode(value).decode()
@@ -243,22 +249,7 @@ def test_a_value_that_turns_out_not_to_be_text_at_its_last_byte_is_base64(twin):
 # --- payloads that are none ----------------------------------------------------------------------------------------
 
 
-def outcome(function, *arguments, **named):
-    try:
-        return function(*arguments, **named)
-    except MalformedBatch:
-        return "malformed"
-
-
-def assert_alike(payload, count):
-    compiled = outcome(_record_json.join_json, payload, count, **FRAME)
-    assert compiled == outcome(record_json_pure.join_json, payload, count, **FRAME)
-    assert (compiled == "malformed") == (outcome(codec.measure, payload, count) == "malformed")
-    size = outcome(_record_json.measure_json, payload, count, **FRAME)
-    assert size == ("malformed" if compiled == "malformed" else len(compiled))
-
-
-def framed(body):
+def framed(body: bytes) -> bytes:
     return varint.encode(len(body)) + body
 
 
@@ -283,42 +274,44 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize(("payload", "count"), MALFORMED.values(), ids=MALFORMED)
-def test_a_payload_that_is_none_is_refused_in_the_words_of_the_codec(twin, payload, count):
+def test_a_payload_that_is_none_is_refused_in_the_words_of_the_codec(
+    twin: ModuleType, payload: bytes, count: int
+) -> None:
     with pytest.raises(MalformedBatch) as said:
-        (_codec if twin is _record_json else codec_pure).measure(payload, count)
+        (native_codec if twin is native_record_json else reference_codec).measure(payload, count)
     for question in (twin.join_json, twin.measure_json):
         with pytest.raises(MalformedBatch) as answer:
             question(payload, count, **FRAME)
         assert answer.value.reason == said.value.reason
 
 
-def test_any_negative_size_reads_as_null(twin):
+def test_any_negative_size_reads_as_null(twin: ModuleType) -> None:
     body = b"\0\0\0" + varint.encode(-7) + varint.encode(-(2**31)) + varint.encode(1) + b"\2h" + varint.encode(-2)
     shown = json.loads(twin.join_json(framed(body), 1, **FRAME))
     assert (shown["key"], shown["value"], shown["headers"]) == (None, None, [{"key": "h", "value": None}])
 
 
-def test_a_batch_that_counts_no_records_shows_none(twin):
+def test_a_batch_that_counts_no_records_shows_none(twin: ModuleType) -> None:
     assert twin.join_json(b"\xff\xff\xff", 0, **FRAME) == b""
     assert twin.measure_json(b"\xff\xff\xff", 0, **FRAME) == 0
 
 
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda data: memoryview(b"xx" + data)[2:]])
-def test_any_buffer_is_read(twin, wrap):
+def test_any_buffer_is_read(twin: ModuleType, wrap: Callable[[bytes], Buffer]) -> None:
     payload = codec.encode([(b"k", b"v", (("h", b"x"),), 0)], 0, 0)
     assert json.loads(twin.join_json(wrap(payload), 1, **FRAME))["headers"] == [{"key": "h", "value": "x"}]
 
 
-def test_other_threads_run_while_lines_are_made():
+def test_other_threads_run_while_lines_are_made() -> None:
     payload = codec.encode([(b"k" * 9, b"v" * 100, (), 0)] * 30_000, 0, 0)
     interval, is_inside, is_done, was_seen_inside = sys.getswitchinterval(), False, False, False
 
-    def call():
+    def call() -> None:
         nonlocal is_inside, is_done
         for _ in range(10):
             is_inside = True
-            _record_json.join_json(payload, 30_000, **FRAME)
-            _record_json.measure_json(payload, 30_000, **FRAME)
+            native_record_json.join_json(payload, 30_000, **FRAME)
+            native_record_json.measure_json(payload, 30_000, **FRAME)
             is_inside = False
         is_done = True
 
@@ -338,13 +331,13 @@ def test_other_threads_run_while_lines_are_made():
 # --- batches -------------------------------------------------------------------------------------------------------
 
 
-def golden_batches():
+def golden_batches() -> Iterator[Batch]:
     for path in sorted(GOLDEN.rglob("*.log")):
         with files.opened(str(path)) as log:
             yield from batch_chain.batches(log, 0, log.size(), on_damage=lambda error, position: None)
 
 
-def test_every_golden_batch_is_shown_as_what_its_records_are():
+def test_every_golden_batch_is_shown_as_what_its_records_are() -> None:
     magics, count = set(), 0
     for batch in golden_batches():
         records = batch.records()
@@ -357,7 +350,7 @@ def test_every_golden_batch_is_shown_as_what_its_records_are():
     assert magics == {0, 1, 2} and count > 5000
 
 
-def test_a_batch_shows_a_range_of_its_records():
+def test_a_batch_shows_a_range_of_its_records() -> None:
     batches = [batch for batch in golden_batches() if len(batch.records()) > 2]
     for batch in {batch.header.magic: batch for batch in batches}.values():
         first, second, third = [record.offset for record in batch.records()][:3]
@@ -366,7 +359,7 @@ def test_a_batch_shows_a_range_of_its_records():
         assert measured_json(batch, PREFIX, offset_from=second, offset_to=third) == len(lines)
 
 
-def test_a_batch_of_append_time_shows_it():
+def test_a_batch_of_append_time_shows_it() -> None:
     data = build([(None, b"v", (), 5), (None, b"w", (), 6)], base_offset=3)
     set_append_time(data, 99)
     shown = [json.loads(line) for line in joined_json(read_batch(data), PREFIX).splitlines()]
@@ -374,7 +367,7 @@ def test_a_batch_of_append_time_shows_it():
 
 
 @pytest.mark.parametrize("question", [joined_json, measured_json])
-def test_a_batch_that_is_malformed_says_where(question):
+def test_a_batch_that_is_malformed_says_where(question: Callable[..., object]) -> None:
     data = build([(None, b"v", (), 5)], base_offset=3)
     data[60] = 7
     batch = read_batch(data, path="x.log", file_position=12, check=False)
@@ -393,7 +386,7 @@ HEADERS = st.lists(st.tuples(NAME.filter(lambda name: is_storable(name)), DATA),
 RECORDS = st.lists(st.tuples(DATA, DATA, HEADERS, st.integers(-1, 2**62)), min_size=1, max_size=12)
 
 
-def is_storable(name):
+def is_storable(name: str) -> bool:
     try:
         name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -403,7 +396,9 @@ def is_storable(name):
 
 @settings(max_examples=200, deadline=None)
 @given(RECORDS, st.integers(0, 2**62), st.sampled_from([None, -1, TIME]))
-def test_lines_say_all_that_there_is_and_make_the_same_records(records, base_offset, append_time):
+def test_lines_say_all_that_there_is_and_make_the_same_records(
+    records: list[EncodableRecord], base_offset: int, append_time: int | None
+) -> None:
     data = build(records, base_offset=base_offset)
     if append_time is not None:
         set_append_time(data, append_time)
@@ -417,7 +412,7 @@ def test_lines_say_all_that_there_is_and_make_the_same_records(records, base_off
     assert [as_appended(record) for record in again] == [as_appended(record) for record in batch.records()]
 
 
-def assert_shown(records: list[Record], lines: bytes):
+def assert_shown(records: list[Record], lines: bytes) -> None:
     assert [json.loads(line) for line in lines.split(b"\n")[:-1]] == [object_of(record) for record in records]
     lines.decode()
     for record, line in zip(records, lines.split(b"\n"), strict=False):
@@ -425,37 +420,5 @@ def assert_shown(records: list[Record], lines: bytes):
         assert parsed == (record.key, record.value, list(record.headers), record.timestamp, None)
 
 
-def as_appended(record):
+def as_appended(record: Record) -> EncodableRecord:
     return record.key, record.value, record.headers, record.timestamp
-
-
-@pytest.mark.twins
-@settings(max_examples=200, deadline=None)
-@given(RECORDS, st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.data())
-def test_the_twins_make_the_same_lines(records, base_offset, base_timestamp, data):
-    payload = codec.encode(records, 0, 0)
-    bound = st.none() | st.integers(base_offset - 2, base_offset + 14)
-    frame = {"prefix": PREFIX, "base_offset": base_offset, "base_timestamp": base_timestamp}
-    frame |= {"append_time": data.draw(st.none() | st.integers(-1, 2**62))}
-    frame |= {"offset_from": data.draw(bound), "offset_to": data.draw(bound)}
-    lines = _record_json.join_json(payload, len(records), **frame)
-    assert lines == record_json_pure.join_json(payload, len(records), **frame)
-    assert _record_json.measure_json(payload, len(records), **frame) == len(lines)
-
-
-@pytest.mark.twins
-@settings(max_examples=200, deadline=None)
-@given(RECORDS, st.integers(-1, 1), st.data())
-def test_the_twins_agree_on_flipped_bits(records, surplus, data):
-    payload = bytearray(codec.encode(records, 0, 0))
-    for bit in data.draw(st.lists(st.integers(0, 8 * len(payload) - 1), min_size=1, max_size=3)):
-        payload[bit // 8] ^= 1 << bit % 8
-    assert_alike(payload, len(records) + surplus)
-
-
-@pytest.mark.twins
-@settings(max_examples=100, deadline=None)
-@given(RECORDS, st.data())
-def test_the_twins_agree_on_a_payload_cut_short(records, data):
-    payload = codec.encode(records, 0, 0)
-    assert_alike(payload[: data.draw(st.integers(0, len(payload)))], len(records))

@@ -14,8 +14,9 @@ from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN, META_PROPERTIES, RECOVER
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records import row_walk
-from offsetfs.storage.recovery.recover_all import OnBytes, RecoveryProgress, bytes_to_verify, recover_all
+from offsetfs.storage.records.columns import row_walk
+from offsetfs.storage.recovery.recover_all import RecoveryProgress, bytes_to_verify, recover_all
+from offsetfs.storage.recovery.recovery import OnBytes
 from offsetfs.storage.settings.directory_config import DirectoryConfig
 
 pytestmark = pytest.mark.unit

@@ -15,8 +15,8 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import CorruptBatch, StorageError
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 
 pytestmark = pytest.mark.unit
 
@@ -319,7 +319,7 @@ def test_an_index_of_which_the_last_entry_is_there_in_half_is_made_anew_before_a
 
 
 @pytest.mark.damages
-def test_a_reader_of_a_log_with_a_segment_that_lost_its_end_is_told(rolled: Callable[..., Path]) -> None:
+def test_a_segment_that_lost_its_end_is_reported_to_a_reader(rolled: Callable[..., Path]) -> None:
     path = rolled()
     write_offsets(str(path / RECOVERY_POINTS), {PARTITION: 0})
     lose_the_end(path, 5, 3)
@@ -334,7 +334,7 @@ def test_a_reader_of_a_log_with_a_segment_that_lost_its_end_is_told(rolled: Call
 @pytest.mark.parametrize(
     "recovery_point", [0, 10, None], ids=["whole", "compacted below", "a copy without checkpoints"]
 )
-def test_a_reader_of_a_crashed_log_without_holes_is_told_of_none(
+def test_a_crashed_log_without_holes_reports_none_to_a_reader(
     rolled: Callable[..., Path], recovery_point: int | None
 ) -> None:
     path = rolled()

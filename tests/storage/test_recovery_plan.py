@@ -15,7 +15,7 @@ from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.segment_files import RELATIVE_OFFSET_MAX
 from offsetfs.storage.settings.config import DEFAULTS
-from offsetfs.storage.verify.repair import carry_out, plan
+from offsetfs.storage.verify.repair import carry_out_repair, plan_repair
 
 pytestmark = pytest.mark.unit
 
@@ -73,12 +73,12 @@ def test_the_plan_of_a_recovery_is_what_it_does(case: Case, tmp_path: Path) -> N
         number, _, suffix = name.partition(".")
         (partition / f"{int(number):020d}.{suffix}").write_bytes(content)
     before = files_of(path)
-    planned = plan(str(path))
+    planned = plan_repair(str(path))
     assert files_of(path) == before
     steps = planned.partitions[PARTITION].steps if PARTITION in planned.partitions else []
     assert [(step.kind, int(Path(step.path).name.split(".")[0])) for step in steps] == case.steps
     shutil.copytree(path, tmp_path / "opened")
-    carry_out(planned)
+    carry_out_repair(planned)
     if case.steps:
         directory = LogDirectory.open(str(tmp_path / "opened"))
         directory.log(PARTITION)
@@ -88,4 +88,4 @@ def test_the_plan_of_a_recovery_is_what_it_does(case: Case, tmp_path: Path) -> N
     said = " ".join(step.meaning for step in steps)
     assert all(Path(name).name in said for name in kept)
     assert len(kept) == sum(step.kind in ("cut", "set-aside") for step in steps)
-    assert plan(str(path)).is_empty
+    assert plan_repair(str(path)).is_empty

@@ -6,10 +6,12 @@ calls reach the disk in no order, are tests/crash's.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from planted_logs import PARTITION, batch, plant, sealed
@@ -19,7 +21,7 @@ from offsetfs.storage.checkpoint import LEADER_EPOCHS, read_epochs
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT
-from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.format.batch import build
 
 pytestmark = pytest.mark.unit
 
@@ -28,7 +30,7 @@ FAR = 2**31
 
 def control(producer_id: int, offset: int) -> bytes:
     record = (b"\0\0" + ABORT.to_bytes(2, "big"), bytes(6), (), 1000)
-    fields = {"transactional": True, "control": True, "producer_id": producer_id, "producer_epoch": 0}
+    fields: dict[str, Any] = {"transactional": True, "control": True, "producer_id": producer_id, "producer_epoch": 0}
     return bytes(build([record], base_offset=offset, **fields))
 
 
@@ -131,8 +133,8 @@ def before_each_change(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[]
     """Have something called before every call that changes the disk."""
 
     def install(note: Callable[[], None]) -> None:
-        def noting(call):
-            def instead(*arguments, **keywords):
+        def noting(call: Callable[..., object]) -> Callable[..., object]:
+            def instead(*arguments: Any, **keywords: Any) -> object:
                 note()
                 return call(*arguments, **keywords)
 
@@ -169,7 +171,7 @@ def test_a_recovery_that_is_cut_short_at_any_step_comes_to_the_same(
     directory._lock.release()
     monkeypatch.undo()
     assert len(copies) > 5
-    monkeypatch.setattr(files.os, "fsync", lambda fd: None)  # hundreds of directories, and none of them loses power
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # hundreds of directories, and none of them loses power
     for place, path in enumerate([*copies, whole]):
         assert outcome(path) == expected, f"cut short before change {place}"
 

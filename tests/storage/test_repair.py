@@ -15,9 +15,9 @@ from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.errors import LogDirectoryLocked
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch import HEADER_SIZE, parse_header
+from offsetfs.storage.records.format.batch import HEADER_SIZE, parse_header
 from offsetfs.storage.verify.finding import DAMAGE, Finding
-from offsetfs.storage.verify.repair import carry_out, plan
+from offsetfs.storage.verify.repair import carry_out_repair, plan_repair
 from offsetfs.storage.verify.repair_plan import readable_ranges
 from offsetfs.storage.verify.verify import Verification
 
@@ -30,7 +30,7 @@ MIDDLE = f"segments-0/{224:020d}.log"
 
 @pytest.fixture
 def directory(golden: Path, tmp_path: Path) -> Path:
-    """A copy of the directory with one of its partitions, fourteen segments long, and a second to be its neighbour."""
+    """A copy of the directory with one of its partitions, fourteen segments long, and a second to be its neighbor."""
     path = tmp_path / "kafka"
     path.mkdir()
     for entry in golden.iterdir():
@@ -167,13 +167,13 @@ CASES = [
 def test_a_plan_changes_nothing_and_is_carried_out_to_the_letter(case: Case, directory: Path) -> None:
     case.change(directory)
     before = tree(directory)
-    planned = plan(os.fspath(directory))
+    planned = plan_repair(os.fspath(directory))
     assert tree(directory) == before
     ours = planned.partitions[SEGMENTS]
     assert tuple(step.kind for step in ours.steps) == case.steps
     assert tuple(finding.kind for finding in ours.kept) == case.stays
 
-    carry_out(planned)
+    carry_out_repair(planned)
     names = os.listdir(directory / "segments-0")
     kept = sorted(name for name in names if ".cut-" in name)
     assert len(kept) == len(case.kept_files)
@@ -188,12 +188,12 @@ def test_a_plan_changes_nothing_and_is_carried_out_to_the_letter(case: Case, dir
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.change.__name__)
 def test_what_was_repaired_verifies_and_needs_no_second_repair(case: Case, directory: Path) -> None:
     case.change(directory)
-    planned = plan(os.fspath(directory))
-    carry_out(planned)
+    planned = plan_repair(os.fspath(directory))
+    carry_out_repair(planned)
     left = damage_of(directory)
     assert [finding.kind for finding in left if finding.kind == "unreadable-batch"] == list(case.stays)
     assert case.stays or not left
-    again = plan(os.fspath(directory))
+    again = plan_repair(os.fspath(directory))
     assert again.is_clean and again.is_sound == (not case.stays)
     assert case.stays or again.is_empty
 
@@ -201,17 +201,17 @@ def test_what_was_repaired_verifies_and_needs_no_second_repair(case: Case, direc
 def test_damage_outside_of_partitions_is_settled_by_recovery(directory: Path) -> None:
     crashed(directory, 600)
     (directory / checkpoint.RECOVERY_POINTS).write_bytes(b"what")
-    planned = plan(os.fspath(directory))
+    planned = plan_repair(os.fspath(directory))
     assert planned.is_sound and not planned.is_empty
-    carry_out(planned)
+    carry_out_repair(planned)
     assert damage_of(directory) == []
 
 
 def test_a_sound_directory_is_left_as_it_is(directory: Path) -> None:
     before = tree(directory)
-    planned = plan(os.fspath(directory))
+    planned = plan_repair(os.fspath(directory))
     assert planned.is_empty and planned.is_sound
-    carry_out(planned)
+    carry_out_repair(planned)
     assert tree(directory) == before
 
 
@@ -220,19 +220,19 @@ def test_nothing_is_planned_beside_a_writer(directory: Path) -> None:
     lock.acquire()
     try:
         with pytest.raises(LogDirectoryLocked) as caught:
-            plan(os.fspath(directory))
+            plan_repair(os.fspath(directory))
         assert caught.value.pid == os.getpid()
     finally:
         lock.release()
 
 
 def test_a_killed_broker_is_recovered_as_planned(unclean_copy: Path) -> None:
-    planned = plan(os.fspath(unclean_copy))
+    planned = plan_repair(os.fspath(unclean_copy))
     assert not planned.is_clean and planned.is_sound
-    outcome = carry_out(planned)
+    outcome = carry_out_repair(planned)
     assert (outcome.failed, outcome.damage) == ({}, [])
     assert damage_of(unclean_copy) == []
-    assert plan(os.fspath(unclean_copy)).is_empty
+    assert plan_repair(os.fspath(unclean_copy)).is_empty
 
 
 @pytest.mark.damages
@@ -242,6 +242,6 @@ def test_an_offset_that_cannot_be_does_not_keep_indexes_from_being_made(director
     data[3] = 1  # the first offset, which no checksum covers, is 2^32
     log.write_bytes(data)
     (directory / "codec-none-0" / f"{0:020d}.index").unlink()
-    planned = plan(os.fspath(directory))
-    carry_out(planned)
+    planned = plan_repair(os.fspath(directory))
+    carry_out_repair(planned)
     assert {finding.kind for finding in damage_of(directory)} == {"offset-order"}

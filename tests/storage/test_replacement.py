@@ -1,4 +1,4 @@
-"""Rewritten segments take the place of others while somebody reads them, and while retention and truncation go on."""
+"""Rewritten segments take the place of others beside readers, and while retention and truncation go on."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from small_logs import DAY_MS, SmallLog, record
 
 from offsetfs.storage import files
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import LogFenced, SegmentsChanged
+from offsetfs.storage.errors import LogFailed, SegmentsChanged
 from offsetfs.storage.partition import swap
 from offsetfs.storage.partition.retention import sweep
 from offsetfs.storage.partition.swap import CLEANED
-from offsetfs.storage.records.batch import stamp
+from offsetfs.storage.records.format.batch import stamp
 from offsetfs.storage.segments import segment_names
 from offsetfs.storage.segments.segment import Segment
 
@@ -85,7 +85,7 @@ def test_snapshots_of_the_bases_that_stay_are_kept(small: SmallLog) -> None:
     assert small.names(".snapshot.deleted") == [f"{4:020d}.snapshot.deleted"]
 
 
-def test_who_reads_a_segment_that_was_replaced_reads_on_in_it_until_it_is_unlinked(small: SmallLog) -> None:
+def test_a_reader_of_a_replaced_segment_reads_on_until_it_is_unlinked(small: SmallLog) -> None:
     held = old_segments(small, 0, 2)
     assert held[0].find(0) is not None
     small.log.replace_segments([rewritten(small, 0, [3])], held)
@@ -199,7 +199,7 @@ def test_retention_that_took_a_segment_meanwhile_calls_it_off(small: SmallLog) -
     before = small.names(".log")
     with pytest.raises(SegmentsChanged):
         small.log.replace_segments([new], old)
-    assert (small.names(".log"), small.bases, small.log.fenced) == (before, [2, 4, 6, 8], None)
+    assert (small.names(".log"), small.bases, small.log.failure) == (before, [2, 4, 6, 8], None)
 
 
 def test_a_truncation_meanwhile_calls_it_off(small: SmallLog) -> None:
@@ -228,7 +228,7 @@ def test_appends_and_syncs_go_on_after_a_segment_that_was_not_synced_is_replaced
 
 
 @pytest.mark.parametrize("call", ["prepare", "retire", "install"])
-def test_a_swap_that_fails_leaves_the_old_or_fences_the_log_and_the_next_opening_finishes_it(
+def test_a_swap_that_fails_leaves_the_old_or_fails_the_log_and_the_next_opening_finishes_it(
     small: SmallLog, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     def broken(_path: str) -> None:
@@ -247,10 +247,10 @@ def test_a_swap_that_fails_leaves_the_old_or_fences_the_log_and_the_next_opening
     monkeypatch.undo()
     assert [batch.base_offset for segment in held for batch in segment.batches()] == [0, 1, 2, 3], "readers read on"
     if call == "prepare":
-        assert small.log.fenced is None and small.names(".cleaned", ".swap") == []
+        assert small.log.failure is None and small.names(".cleaned", ".swap") == []
         assert small.log.append(record(NOW)).base_offset == 9
     else:
-        with pytest.raises(LogFenced):
+        with pytest.raises(LogFailed):
             small.log.append(record(NOW))
     small.reopen(in_order=False)
     small.log.check()

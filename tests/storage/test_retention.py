@@ -265,11 +265,11 @@ def test_a_clock_that_jumps_removes_nothing_at_once(make: Make, jump_ms: int) ->
     clock.now_ms()
     small.clock.advance(8 * DAY_MS)
     sweep(small.directory, [PARTITION], clock.now_ms())
-    assert small.bases == [6], "and a clock that was set right again is believed"
+    assert small.bases == [6], "and a clock that was set right again is trusted"
 
 
 @pytest.mark.promise("When the clock jumps ahead, nothing is removed for an hour, so that the clock can be corrected.")
-def test_a_clock_that_stays_ahead_is_believed_after_an_hour() -> None:
+def test_a_clock_that_stays_ahead_is_trusted_after_an_hour() -> None:
     clock = FakeClock(NOW)
     cautious = CautiousClock(clock)
     clock.jump_to(NOW + DAY_MS)
@@ -280,7 +280,7 @@ def test_a_clock_that_stays_ahead_is_believed_after_an_hour() -> None:
     assert (cautious.now_ms(), cautious.doubt_ms) == (NOW + DAY_MS + HOLD_S * 1000, 0)
 
 
-def test_time_that_passes_is_believed_however_long_nobody_looks() -> None:
+def test_elapsed_time_is_trusted_after_any_pause() -> None:
     clock = FakeClock(NOW)
     cautious = CautiousClock(clock)
     for ms in (1, DAY_MS, 400 * DAY_MS):
@@ -290,7 +290,7 @@ def test_time_that_passes_is_believed_however_long_nobody_looks() -> None:
     assert cautious.now_ms() == clock.now_ms(), "a clock that is set back as well"
 
 
-# --- what it costs, what is believed ----------------------------------------------------------------------------------
+# --- what it costs, what is trusted -----------------------------------------------------------------------------------
 
 
 def test_to_see_that_a_segment_stays_costs_a_look_at_its_time_index(
@@ -322,7 +322,7 @@ def test_a_time_index_that_lost_its_end_removes_nothing_too_early(make: Make) ->
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was done to the disk, in order."""
     done: list[str] = []
 
@@ -341,19 +341,21 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def test_the_new_start_is_on_disk_before_any_file_goes(make: Make, told: list[str]) -> None:
+def test_the_new_start_is_on_disk_before_any_file_goes(make: Make, reported: list[str]) -> None:
     small = make(retention_ms=str(36 * HOUR_MS))
     three_days(small)
     small.log.flush()
-    del told[:]
+    del reported[:]
     run(small)
-    renamed = [place for place, call in enumerate(told) if call.endswith(".deleted")]
-    assert f"replace_file {LOG_STARTS}" in told[: min(renamed)]
-    assert told[max(renamed) + 1 :] == [f"sync_directory {PARTITION}"]
+    renamed = [place for place, call in enumerate(reported) if call.endswith(".deleted")]
+    assert f"replace_file {LOG_STARTS}" in reported[: min(renamed)]
+    assert reported[max(renamed) + 1 :] == [f"sync_directory {PARTITION}"]
     assert read_offsets(str(small.path / LOG_STARTS)) == {PARTITION: 4}
 
 
-def test_one_write_of_the_checkpoint_serves_all_partitions(tmp_path: Path, clock: FakeClock, told: list[str]) -> None:
+def test_one_write_of_the_checkpoint_serves_all_partitions(
+    tmp_path: Path, clock: FakeClock, reported: list[str]
+) -> None:
     directory = LogDirectory.open(str(tmp_path), clock=clock)
     partitions = [type(PARTITION)("orders", number) for number in range(5)]
     for partition in partitions:
@@ -362,10 +364,10 @@ def test_one_write_of_the_checkpoint_serves_all_partitions(tmp_path: Path, clock
         log.roll()
         log.flush()
     directory.checkpoint()
-    del told[:]
+    del reported[:]
     removed, failures = sweep(directory, partitions, NOW)
     assert (len(removed), failures) == (5, {})
-    assert told.count(f"replace_file {LOG_STARTS}") == 1
+    assert reported.count(f"replace_file {LOG_STARTS}") == 1
     directory.close()
 
 
@@ -428,10 +430,10 @@ def test_on_a_full_disk_one_segment_makes_room_for_the_checkpoint(make: Make, mo
     (removed,) = run(small)
     assert (removed.log_start_offset, seen, small.bases) == (6, [0], [6])
     assert "00000000000000000000.log.deleted" not in os.listdir(small.log.path), "unlinked at once"
-    assert small.log.fenced is None
+    assert small.log.failure is None
 
 
-def test_a_failed_sync_of_the_removal_fences_the_log(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_sync_of_the_removal_ends_writing_to_the_log(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     small = make(retention_ms="0")
     three_days(small)
     small.log.flush()
@@ -445,7 +447,7 @@ def test_a_failed_sync_of_the_removal_fences_the_log(make: Make, monkeypatch: py
     monkeypatch.setattr(files, "sync_directory", fail)
     removed, failures = sweep(small.directory, [PARTITION], NOW)
     assert (removed, [str(error) for error in failures.values()]) == ([], ["[Errno 5] broken"])
-    assert small.log.fenced is not None
+    assert small.log.failure is not None
     monkeypatch.undo()
     small.reopen(in_order=False)
     assert (small.log.log_start_offset, small.log.next_offset) == (6, 6)
@@ -454,7 +456,7 @@ def test_a_failed_sync_of_the_removal_fences_the_log(make: Make, monkeypatch: py
 # --- readers ----------------------------------------------------------------------------------------------------------
 
 
-def test_who_holds_a_segment_reads_it_until_its_files_are_unlinked(make: Make, clock: FakeClock) -> None:
+def test_an_open_segment_is_readable_until_its_files_are_unlinked(make: Make, clock: FakeClock) -> None:
     small = make(retention_ms="0", file_delete_delay_ms="60000")
     three_days(small)
     small.reopen()
@@ -582,7 +584,7 @@ def test_a_compacted_log_is_removed_by_age_only_where_its_policy_says_so(make: M
         assert len(small.bases) == left
 
 
-def test_the_ends_of_a_log_are_told_after_records_were_deleted(make: Make) -> None:
+def test_the_ends_of_a_log_are_reported_after_records_were_deleted(make: Make) -> None:
     small = make(retention_ms="-1")
     for timestamp in (30, 10, 20):
         small.segment(timestamp)

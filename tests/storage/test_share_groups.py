@@ -23,8 +23,9 @@ from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import follower
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.unit
 
@@ -51,7 +52,7 @@ def key(kind: int, group: bytes = b"workers", partition: int = 0, topic_id: byte
 
 def batch(*pairs: tuple[bytes, bytes | None]) -> SealedBatch:
     data = build([(key, value, (), 1000) for key, value in pairs])
-    return SealedBatch(memoryview(data), len(pairs), 0, 1000, len(data))
+    return SealedBatch(memoryview(data), len(pairs), 0, Timestamp(1000), len(data))
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +139,7 @@ def test_an_update_changes_only_what_it_names(log: Log, groups: ShareGroups) -> 
     assert progress(groups)[0][3:] == (6, None, 1, 3, [])
 
 
-def test_groups_and_partitions_are_told_apart(log: Log, orders: Log, groups: ShareGroups) -> None:
+def test_groups_and_partitions_are_distinguished(log: Log, orders: Log, groups: ShareGroups) -> None:
     for group in (b"a", b"b"):
         for partition in (1, 0):
             log.append(batch((key(0, group, partition), snapshot(partition))))
@@ -252,5 +253,5 @@ def test_many_updates_are_combined_as_they_come(log: Log, groups: ShareGroups) -
         log.append(batch(*[(key(1), update(-1, (n, n, 2, 1))) for n in range(number * 50, number * 50 + 50)]))
     assert groups.refresh()
     (state,) = groups._replay._replays.values()
-    assert state.room.items < 2 * share_groups._COMBINE_MIN
+    assert state.budget.items < 2 * share_groups._COMBINE_MIN
     assert progress(groups)[0].batches == [StateBatch(0, 2999, 2, 1)]

@@ -1,26 +1,37 @@
 """Lines of JSON spread over the partitions of a topic: by Kafka's hash of the key, in order, and both twins alike."""
 
+from __future__ import annotations
+
 import base64
 import errno
 import json
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spies import spy
 
-from offsetfs.storage.records import _json_lines, codec, json_line, json_lines_pure
-from offsetfs.storage.records.batch_builder import HEADER_SIZE, BatchBuilder, spread_json
-from offsetfs.storage.records.json_lines_pure import Lane
-from offsetfs.storage.records.partitioner import murmur2, partition_of
+from offsetfs.storage.native import json_lines as native_json_lines
+from offsetfs.storage.records.format import codec
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, spread_json_lines
+from offsetfs.storage.records.format.batch_header import HEADER_SIZE
+from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.records.format.partitioner import murmur2, partition_of
+from offsetfs.storage.records.json import json_line
+from offsetfs.storage.reference import json_lines as reference_json_lines
+from offsetfs.storage.reference.json_lines import JsonRules
 
 pytestmark = pytest.mark.unit
 
 NOW = 1795253676123
 
 
-@pytest.fixture(params=[_json_lines, json_lines_pure], ids=["compiled", "plain"])
-def twin(request):
-    return request.param
+@pytest.fixture(params=[native_json_lines, reference_json_lines], ids=["compiled", "plain"])
+def twin(request: pytest.FixtureRequest) -> ModuleType:
+    module: ModuleType = request.param
+    return module
 
 
 def signed(number: int) -> int:
@@ -53,8 +64,8 @@ def lanes(count: int, size: int = 1 << 16) -> list[Lane | None]:
     return [Lane(bytearray(size), 0, 0, None) for _ in range(count)]
 
 
-def keys_of(before: Lane, after: Lane | None) -> list[tuple[bytes | None, bytes | None]]:
-    if after is None:
+def keys_of(before: Lane | None, after: Lane | None) -> list[tuple[bytes | None, bytes | None]]:
+    if before is None or before.target is None or after is None:
         return []
     return [(key, value) for _, _, key, value, _ in codec.decode(before.target[: after.position], after.offset_delta)]
 
@@ -64,40 +75,40 @@ KEYS = [b"", b"k", b"k2", b"key-18", 'Ünïcode\n"\\'.encode(), bytes(range(40))
 
 @pytest.mark.parametrize("is_base64", [False, True], ids=["text", "base64"])
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 50])
-def test_each_key_goes_to_the_partition_that_kafka_gives_it(twin, count: int, is_base64: bool) -> None:
+def test_each_key_goes_to_the_partition_that_kafka_gives_it(twin: ModuleType, count: int, is_base64: bool) -> None:
     data = b"".join(line(key, is_base64=is_base64) for key in KEYS)
     targets = lanes(count)
-    spread = twin.spread_json(data, 0, len(data), targets, 0, NOW)
+    spread = twin.spread_json(data, 0, len(data), targets, 0, JsonRules(NOW))
     assert (spread.start, spread.lane, spread.fault) == (len(data), -1, None)
     found = {key: number for number in range(count) for key, _ in keys_of(targets[number], spread.lanes.get(number))}
     assert found == {key: partition_of(key, count) for key in KEYS}
 
 
-def test_what_has_no_key_goes_where_it_is_told(twin) -> None:
+def test_records_without_a_key_go_to_the_given_partition(twin: ModuleType) -> None:
     data = line(None) * 3
     for keyless in range(4):
-        spread = twin.spread_json(data, 0, len(data), lanes(4), keyless, NOW)
+        spread = twin.spread_json(data, 0, len(data), lanes(4), keyless, JsonRules(NOW))
         assert {number: lane.offset_delta for number, lane in spread.lanes.items()} == {keyless: 3}
 
 
-def test_it_stops_in_the_order_of_the_lines_where_a_lane_has_no_room(twin) -> None:
+def test_it_stops_in_the_order_of_the_lines_where_a_lane_has_no_room(twin: ModuleType) -> None:
     keys = [next(b"%d" % k for k in range(100) if partition_of(b"%d" % k, 2) == number) for number in (0, 1)]
     data = line(keys[0], "x" * 40) * 2 + line(keys[1]) + line(keys[0], "x" * 40) + line(keys[1])
     small: list[Lane | None] = [Lane(bytearray(110), 0, 0, None), Lane(bytearray(1000), 0, 0, None)]
-    spread = twin.spread_json(data, 0, len(data), small, 0, NOW)
+    spread = twin.spread_json(data, 0, len(data), small, 0, JsonRules(NOW))
     assert data[spread.start :] == line(keys[0], "x" * 40) + line(keys[1])
     assert (spread.lane, spread.record_bytes) == (0, 48)
     assert {number: lane.offset_delta for number, lane in spread.lanes.items()} == {0: 2, 1: 1}
 
 
-def test_a_lane_that_is_not_there_is_asked_for(twin) -> None:
+def test_a_lane_that_is_not_there_is_asked_for(twin: ModuleType) -> None:
     data = line(b"k") * 2
-    spread = twin.spread_json(data, 0, len(data), [None, None], 0, NOW)
+    spread = twin.spread_json(data, 0, len(data), [None, None], 0, JsonRules(NOW))
     assert (spread.start, spread.lane, spread.lanes) == (0, partition_of(b"k", 2), {})
     assert spread.record_bytes > 0
 
 
-def test_a_lane_without_room_is_provided_and_what_it_held_is_handed_over(twin) -> None:
+def test_a_lane_without_room_is_provided_and_what_it_held_is_handed_over(twin: ModuleType) -> None:
     data, calls = line(b"k", "x" * 40) * 3, []
     batches = [Lane(bytearray(110), 0, 0, None), Lane(bytearray(20), 0, 0, None), Lane(bytearray(60), 0, 0, None)]
     provided = list(batches)
@@ -106,57 +117,56 @@ def test_a_lane_without_room_is_provided_and_what_it_held_is_handed_over(twin) -
         calls.append((number, record_bytes, filled and filled.offset_delta))
         return provided.pop(0)
 
-    spread = twin.spread_json(data, 0, len(data), [None], 0, NOW, lane_for=lane_for)
+    spread = twin.spread_json(data, 0, len(data), [None], 0, JsonRules(NOW), lane_for=lane_for)
     assert (spread.start, spread.lane, spread.record_bytes, spread.fault) == (len(data), -1, 0, None)
     assert calls == [(0, 48, None), (0, 48, 2), (0, 48, None)]
     assert {number: lane.offset_delta for number, lane in spread.lanes.items()} == {0: 1}
     assert keys_of(batches[2], spread.lanes[0]) == [(b"k", b"x" * 40)]
 
 
-def test_a_lane_that_is_not_provided_stops_the_work(twin) -> None:
+def test_a_lane_that_is_not_provided_stops_the_work(twin: ModuleType) -> None:
     data, calls = line(b"k", "x" * 40) * 3, []
 
     def lane_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
         calls.append(filled and filled.offset_delta)
         return None if filled else Lane(bytearray(60), 0, 0, None)
 
-    spread = twin.spread_json(data, 0, len(data), [None], 0, NOW, lane_for=lane_for)
+    spread = twin.spread_json(data, 0, len(data), [None], 0, JsonRules(NOW), lane_for=lane_for)
     assert (spread.start, spread.lanes, spread.lane, spread.record_bytes) == (len(data) // 3, {}, 0, 48)
     assert calls == [None, 1]
     calls.clear()
-    spread = twin.spread_json(
-        data, 0, len(data), [None], 0, NOW, lane_for=lambda *_: calls.append(0) or Lane(bytearray(9), 0, 0, None)
-    )
-    assert (spread.start, spread.lanes, spread.lane, len(calls)) == (0, {}, 0, json_lines_pure.ASKED_MAX)
+    small_lane = spy(calls, lambda *_: 0, lambda *_: Lane(bytearray(9), 0, 0, None))
+    spread = twin.spread_json(data, 0, len(data), [None], 0, JsonRules(NOW), lane_for=small_lane)
+    assert (spread.start, spread.lanes, spread.lane, len(calls)) == (0, {}, 0, reference_json_lines.ASKED_MAX)
 
 
-def test_what_provides_a_lane_may_raise(twin) -> None:
+def test_what_provides_a_lane_may_raise(twin: ModuleType) -> None:
     def lane_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
         raise OSError(errno.EIO, "no")
 
     with pytest.raises(OSError, match="no"):
-        twin.spread_json(line(b"k"), 0, len(line(b"k")), [None], 0, NOW, lane_for=lane_for)
+        twin.spread_json(line(b"k"), 0, len(line(b"k")), [None], 0, JsonRules(NOW), lane_for=lane_for)
 
 
-def test_a_wrong_line_stops_all_lanes(twin) -> None:
+def test_a_wrong_line_stops_all_lanes(twin: ModuleType) -> None:
     data = line(b"a") + line(b"b") + b"oops\n" + line(b"c")
-    spread = twin.spread_json(data, 0, len(data), lanes(3), 0, NOW)
+    spread = twin.spread_json(data, 0, len(data), lanes(3), 0, JsonRules(NOW))
     assert data[spread.start :].startswith(b"oops") and spread.fault.reason == json_line.NOT_AN_OBJECT
     assert sum(lane.offset_delta for lane in spread.lanes.values()) == 2
-    spread = twin.spread_json(line(None), 0, len(line(None)), lanes(3), 0, NOW, True)
+    spread = twin.spread_json(line(None), 0, len(line(None)), lanes(3), 0, JsonRules(NOW, True))
     assert spread.fault.reason == json_line.KEY_NEEDED
 
 
-def test_a_timestamp_that_the_topic_does_not_take_stops_all_lanes(twin) -> None:
+def test_a_timestamp_that_the_topic_does_not_take_stops_all_lanes(twin: ModuleType) -> None:
     data = line(b"a") + b'{"key":"b","timestamp":1}\n' + line(b"c")
-    spread = twin.spread_json(data, 0, len(data), lanes(3), 0, NOW, False, NOW - 5, NOW + 5)
+    spread = twin.spread_json(data, 0, len(data), lanes(3), 0, JsonRules(NOW, False, NOW - 5, NOW + 5))
     assert spread.fault == json_line.LineFault(0, json_line.OUT_OF_TIME) and spread.start == len(line(b"a"))
 
 
-def test_a_record_that_names_its_partition_goes_there_whatever_its_key(twin) -> None:
+def test_a_record_that_names_its_partition_goes_there_whatever_its_key(twin: ModuleType) -> None:
     data = b'{"key":"21","partition":2,"value":"a"}\n{"partition":1,"value":"b"}\n{"key":"21","partition":null}\n'
     targets = lanes(3)
-    spread = twin.spread_json(data, 0, len(data), targets, 0, NOW, honors_partition=True)
+    spread = twin.spread_json(data, 0, len(data), targets, 0, JsonRules(NOW, honors_partition=True))
     assert (spread.start, spread.fault) == (len(data), None)
     assert keys_of(targets[2], spread.lanes[2]) == [(b"21", b"a")]
     by_key = [(b"21", None)]
@@ -165,25 +175,25 @@ def test_a_record_that_names_its_partition_goes_there_whatever_its_key(twin) -> 
 
 
 @pytest.mark.parametrize("named", ["3", "-1", "1.0", "1e0", '"1"', "[1]", "true", "9223372036854775808", "9" * 30])
-def test_a_partition_that_the_topic_does_not_have_is_refused(twin, named: str) -> None:
+def test_a_partition_that_the_topic_does_not_have_is_refused(twin: ModuleType, named: str) -> None:
     good, bad = line(b"a"), f'{{"key":"b","partition":{named}}}\n'.encode()
-    spread = twin.spread_json(good + bad, 0, len(good + bad), lanes(3), 0, NOW, honors_partition=True)
+    spread = twin.spread_json(good + bad, 0, len(good + bad), lanes(3), 0, JsonRules(NOW, honors_partition=True))
     assert (spread.start, spread.fault) == (len(good), json_line.LineFault(23, json_line.no_partition(3)))
-    spread = twin.spread_json(good + bad, 0, len(good + bad), lanes(3), 0, NOW)
+    spread = twin.spread_json(good + bad, 0, len(good + bad), lanes(3), 0, JsonRules(NOW))
     assert (spread.start, spread.fault) == (len(good + bad), None)
 
 
-def test_a_partition_that_is_named_twice_is_refused(twin) -> None:
+def test_a_partition_that_is_named_twice_is_refused(twin: ModuleType) -> None:
     data = b'{"partition":1,"partition":1}\n'
-    spread = twin.spread_json(data, 0, len(data), lanes(3), 0, NOW, honors_partition=True)
+    spread = twin.spread_json(data, 0, len(data), lanes(3), 0, JsonRules(NOW, honors_partition=True))
     assert spread.fault == json_line.LineFault(15, json_line.TWICE)
-    assert twin.spread_json(data, 0, len(data), lanes(3), 0, NOW).fault is None
+    assert twin.spread_json(data, 0, len(data), lanes(3), 0, JsonRules(NOW)).fault is None
 
 
 @pytest.mark.parametrize(("keyless", "count"), [(-1, 2), (2, 2), (0, 0)])
-def test_a_lane_outside_is_refused(twin, keyless: int, count: int) -> None:
+def test_a_lane_outside_is_refused(twin: ModuleType, keyless: int, count: int) -> None:
     with pytest.raises(ValueError):
-        twin.spread_json(b"", 0, 0, lanes(count), keyless, NOW)
+        twin.spread_json(b"", 0, 0, lanes(count), keyless, JsonRules(NOW))
 
 
 KEY = st.none() | st.binary(max_size=12)
@@ -198,7 +208,13 @@ PARTITION = st.none() | st.integers(0, 2) | st.integers(-1, 5) | st.integers() |
     st.booleans(),
     st.booleans(),
 )
-def test_the_twins_spread_alike(records, count: int, size: int, honors_partition: bool, values_as_text: bool) -> None:
+def test_the_twins_spread_alike(
+    records: list[tuple[bytes | None, bytes, int, object]],
+    count: int,
+    size: int,
+    honors_partition: bool,
+    values_as_text: bool,
+) -> None:
     data = b"".join(
         json.dumps(
             {
@@ -212,15 +228,17 @@ def test_the_twins_spread_alike(records, count: int, size: int, honors_partition
         for key, value, timestamp, partition in records
     )
     ours, theirs = lanes(count, size), lanes(count, size)
-    flags = {"honors_partition": honors_partition, "values_as_text": values_as_text}
-    one = _json_lines.spread_json(data, 0, len(data), ours, count - 1, NOW, **flags)
-    other = json_lines_pure.spread_json(data, 0, len(data), theirs, count - 1, NOW, **flags)
+    flags: dict[str, Any] = {"honors_partition": honors_partition, "values_as_text": values_as_text}
+    one = native_json_lines.spread_json(data, 0, len(data), ours, count - 1, JsonRules(NOW, **flags))
+    other = reference_json_lines.spread_json(data, 0, len(data), theirs, count - 1, JsonRules(NOW, **flags))
     assert one == other
     assert ours == theirs
-    assert _provided(_json_lines, data, count, size, flags) == _provided(json_lines_pure, data, count, size, flags)
+    assert _provided(native_json_lines, data, count, size, flags) == _provided(
+        reference_json_lines, data, count, size, flags
+    )
 
 
-def _provided(twin, data: bytes, count: int, size: int, flags: dict[str, bool]) -> tuple[object, ...]:
+def _provided(twin: ModuleType, data: bytes, count: int, size: int, flags: dict[str, bool]) -> tuple[object, ...]:
     """Return what comes of lines whose lanes are provided as they are needed, six in all."""
     calls: list[object] = []
     given: list[Lane] = []
@@ -230,20 +248,21 @@ def _provided(twin, data: bytes, count: int, size: int, flags: dict[str, bool]) 
         given.append(Lane(bytearray(size), 0, 0, None))
         return given[-1] if len(given) < 6 else None
 
-    return twin.spread_json(data, 0, len(data), [None] * count, 0, NOW, lane_for=lane_for, **flags), calls, given
+    return twin.spread_json(data, 0, len(data), [None] * count, 0, JsonRules(NOW, **flags), lane_for), calls, given
 
 
 def test_builders_of_several_partitions_take_lines_together() -> None:
     data = b"".join(line(b"%d" % number, str(number)) for number in range(100))
     builders = [BatchBuilder(1 << 12) if number != 1 else None for number in range(3)]
-    spread = spread_json(builders, data, 0, len(data), NOW, keyless=0)
+    spread = spread_json_lines(builders, data, 0, len(data), NOW, keyless=0)
     assert spread.lane == 1
     builders[1] = BatchBuilder(1 << 12)
-    spread = spread_json(builders, data, spread.start, len(data), NOW, keyless=0)
+    spread = spread_json_lines(builders, data, spread.start, len(data), NOW, keyless=0)
     assert spread.start == len(data)
     assert [builder.count for builder in builders if builder] == [
         sum(partition_of(b"%d" % number, 3) == lane for number in range(100)) for lane in range(3)
     ]
     for builder in builders:
+        assert builder is not None
         sealed = builder.seal()
         assert sealed.max_timestamp == NOW and sealed.size == len(sealed.data) > HEADER_SIZE

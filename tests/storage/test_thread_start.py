@@ -7,6 +7,7 @@ import errno
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -61,8 +62,8 @@ def test_a_thread_that_ends_before_it_begins_is_noticed(monkeypatch: pytest.Monk
 
 
 def test_a_thread_that_begins_after_it_was_given_up_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    late: list[tuple[object, ...]] = []
-    monkeypatch.setattr(_thread, "start_new_thread", lambda *call: late.append(call))
+    late: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+    monkeypatch.setattr(_thread, "start_new_thread", lambda function, arguments: late.append((function, arguments)))
     monkeypatch.setattr(thread_start, "START_S_MAX", 0.0)
     with pytest.raises(ThreadNotStarted):
         start(lambda: pytest.fail("begun"))

@@ -45,7 +45,7 @@ def test_one_large_piece_is_slept_off_at_once() -> None:
     assert time.slept == [60]
 
 
-def test_without_a_limit_nobody_waits() -> None:
+def test_without_a_limit_no_caller_waits() -> None:
     throttle = unlimited()
     for _ in range(10):
         throttle.take(1 << 40)

@@ -18,9 +18,10 @@ from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition import follower, transactions
 from offsetfs.storage.partition.log import Log
 from offsetfs.storage.partition.producers import ABORT, COMMIT
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.segments.transaction_index import AbortedTransaction, TransactionIndex, entries
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.unit
 
@@ -100,24 +101,30 @@ def _change_entry(path: Path, **fields: int) -> None:
     path.write_bytes(b"".join(entry.pack() for entry in [*index[:-1], index[-1]._replace(**fields)]))
 
 
+def _shorten(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-34])
+    (path.parents[1] / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+
+
+def _remove(path: Path, *suffixes: str) -> None:
+    for each in list(path.parent.iterdir()):
+        if each.suffix in suffixes:
+            each.unlink()
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "intact": lambda path: None,
     "missing": lambda path: path.unlink(),
     "emptied": lambda path: path.write_bytes(b""),
-    "an entry short, and not known to be synced": lambda path: (
-        path.write_bytes(path.read_bytes()[:-34]),
-        (path.parents[1] / "recovery-point-offset-checkpoint").unlink(missing_ok=True),
-    ),
+    "an entry short, and not known to be synced": lambda path: _shorten(path),
     "torn": lambda path: path.write_bytes(path.read_bytes()[:-10]),
     "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
     "of another log": lambda path: path.write_bytes(AbortedTransaction(9, 364, 365, 366).pack()),
     "with a marker that is a record": lambda path: _change_entry(path, last_offset=int(path.stem) + 8),
     "with another producer": lambda path: _change_entry(path, producer_id=77),
-    "without snapshots": lambda path: [each.unlink() for each in path.parent.glob("*.snapshot")],
+    "without snapshots": lambda path: _remove(path, ".snapshot"),
     "with damaged snapshots": lambda path: [each.write_bytes(b"\0" * 56) for each in path.parent.glob("*.snapshot")],
-    "nothing but the log": lambda path: [
-        each.unlink() for each in path.parent.iterdir() if each.suffix in (".snapshot", ".txnindex", ".index")
-    ],
+    "nothing but the log": lambda path: _remove(path, ".snapshot", ".txnindex", ".index"),
 }
 
 
@@ -161,13 +168,13 @@ def data(producer_id: int = -1, count: int = 1) -> SealedBatch:
         producer_epoch=min(producer_id, 0),
         base_sequence=sequence,
     )
-    return SealedBatch(memoryview(batch), count, 101 * count, 1000, len(batch))
+    return SealedBatch(memoryview(batch), count, 101 * count, Timestamp(1000), len(batch))
 
 
 def marker(producer_id: int, kind: int) -> SealedBatch:
     record = (b"\0\0" + kind.to_bytes(2, "big"), b"\0\0\0\0\0\7", (), 1000)
     batch = build([record], transactional=True, control=True, producer_id=producer_id, producer_epoch=0)
-    return SealedBatch(memoryview(batch), 1, 0, 1000, len(batch))
+    return SealedBatch(memoryview(batch), 1, 0, Timestamp(1000), len(batch))
 
 
 @pytest.fixture
@@ -217,7 +224,7 @@ def test_what_is_appended_later_is_taken_in_without_waiting(
         log.last_stable_offset(nowait=True)
 
 
-def test_a_long_stretch_is_left_to_a_thread(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_range_is_left_to_a_thread(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "NOWAIT_BYTES_MAX", 100)
     assert log.last_stable_offset() == 0
     log.append(data(1))
@@ -344,7 +351,7 @@ def test_an_index_that_is_there_knows_what_is_aborted_behind_it(tmp_path: Path, 
         log.append(data(producer, 2))
         log.append(marker(producer, ABORT))
         if producer == 1:
-            directory.close()  # the index is on disk, and will be believed
+            directory.close()  # the index is on disk, and will be used
             (tmp_path / ".kafka_cleanshutdown").unlink()
             directory = LogDirectory.open(str(tmp_path))
             log = directory.log(PARTITION)

@@ -11,17 +11,19 @@ import pytest
 from fake_clock import FakeClock
 from planted_logs import PARTITION, batch, data, marker, plant, values_of
 from small_logs import SmallLog, record
+from spies import spy
 
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import CLEANER_OFFSETS, LOG_STARTS, RECOVERY_POINTS, read_epochs, read_offsets
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import LogFenced, OffsetOutOfRange, ReadOnlyLog
+from offsetfs.storage.errors import LogFailed, OffsetOutOfRange, ReadOnlyLog
 from offsetfs.storage.partition import truncation
 from offsetfs.storage.partition.producers import ABORT, COMMIT
 from offsetfs.storage.partition.retention import take_out_below_start
-from offsetfs.storage.records.batch import build, read_batch
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build, read_batch
+from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.segments.transaction_index import entries
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.unit
 
@@ -49,7 +51,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 def batch_of(count: int, timestamp: int = 1000) -> SealedBatch:
     built = build([(None, b"v" * 40, (), timestamp)] * count)
-    return SealedBatch(memoryview(built), count, 41 * count, timestamp, len(built))
+    return SealedBatch(memoryview(built), count, 41 * count, Timestamp(timestamp), len(built))
 
 
 def four_segments(make: Make, **settings: str) -> SmallLog:
@@ -250,8 +252,8 @@ def test_checkpoints_do_not_lie_beyond_the_cut(make: Make) -> None:
     small.directory.set_cleaner_offset(PARTITION, 30)
     small.log.truncate_to(27)
     assert small.log.recovery_point == 27
-    told = {name: read_offsets(str(small.path / name)) for name in (RECOVERY_POINTS, CLEANER_OFFSETS)}
-    assert told == {RECOVERY_POINTS: {PARTITION: 27}, CLEANER_OFFSETS: {PARTITION: 20}}
+    reported = {name: read_offsets(str(small.path / name)) for name in (RECOVERY_POINTS, CLEANER_OFFSETS)}
+    assert reported == {RECOVERY_POINTS: {PARTITION: 27}, CLEANER_OFFSETS: {PARTITION: 20}}
     small.log.truncate_fully(3)
     assert small.directory.cleaner_offset(PARTITION) is None
     assert read_offsets(str(small.path / RECOVERY_POINTS)) == {PARTITION: 3}
@@ -307,8 +309,8 @@ def test_the_latest_segment_goes_first_and_each_is_on_disk_before_the_next(
     small.log.flush()
     done: list[str] = []
     rename, sync = files.rename, files.sync_directory
-    monkeypatch.setattr(files, "rename", lambda a, b: (done.append(os.path.basename(b)[18:24]), rename(a, b)))
-    monkeypatch.setattr(files, "sync_directory", lambda path: (done.append("sync"), sync(path)))
+    monkeypatch.setattr(files, "rename", spy(done, lambda a, b: os.path.basename(b)[18:24], rename))
+    monkeypatch.setattr(files, "sync_directory", spy(done, lambda path: "sync", sync))
     small.log.truncate_to(5)
     renamed = [name for name in done if name == "sync" or name.endswith(".log")]
     first, second, third = (renamed.index(name) for name in ("30.log", "20.log", "10.log"))
@@ -326,11 +328,11 @@ def test_a_full_disk_cuts_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(OSError, match="full"):
         small.log.truncate_to(28)
     monkeypatch.undo()
-    assert (small.log.fenced, small.log.next_offset, len(small.offsets())) == (None, 40, 40)
+    assert (small.log.failure, small.log.next_offset, len(small.offsets())) == (None, 40, 40)
     small.log.check()
 
 
-def test_a_cut_that_fails_half_way_fences_the_log_and_leaves_a_beginning_of_it(
+def test_a_cut_that_fails_half_way_fails_the_log_and_leaves_a_beginning_of_it(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = four_segments(make)
@@ -344,7 +346,7 @@ def test_a_cut_that_fails_half_way_fences_the_log_and_leaves_a_beginning_of_it(
     monkeypatch.setattr(files, "rename", fail)
     with pytest.raises(OSError, match="broken"):
         small.log.truncate_to(5)
-    with pytest.raises(LogFenced):
+    with pytest.raises(LogFailed):
         small.log.append(record(1))
     monkeypatch.undo()
     small.reopen(in_order=False)

@@ -18,12 +18,13 @@ from offsetfs.storage import checkpoint
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.lock import DirectoryLock
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.partition.convert import convert
+from offsetfs.storage.partition.convert import convert_log
 from offsetfs.storage.partition.producers import COMMIT, ProducerEntry, ProducerState
-from offsetfs.storage.records.batch import HEADER_SIZE, build, parse_header, seal_checksum
-from offsetfs.storage.records.batch_builder import BatchBuilder, SealedBatch
-from offsetfs.storage.records.compression import Compression
+from offsetfs.storage.records.compression.compression import Compression
+from offsetfs.storage.records.format.batch import HEADER_SIZE, build, parse_header, seal_checksum
+from offsetfs.storage.records.format.batch_builder import BatchBuilder, SealedBatch
 from offsetfs.storage.settings.topic_settings import TOPICS
+from offsetfs.storage.units import Timestamp
 from offsetfs.storage.verify.finding import DAMAGE, NOTICE, Finding
 from offsetfs.storage.verify.segment_inspection import SegmentInspection, chunk_starts, inspect_chunk
 from offsetfs.storage.verify.verify import Verification
@@ -48,7 +49,7 @@ def findings_of(path: Path, partitions: list[TopicPartition] | None = None) -> l
 
 
 def inspected_by_several(partition: Path, stretch_bytes: int = 700) -> dict[int, SegmentInspection]:
-    """Look into the logs of a partition by stretches, as the job of Spark does."""
+    """Look into the logs of a partition in ranges, as the job of Spark does."""
     known = {}
     for log in partition.glob("*.log") if os.access(partition, os.R_OK) else ():
         base = int(log.stem)
@@ -130,7 +131,7 @@ def test_logs_are_looked_into_by_several_where_an_index_says_where_batches_begin
     assert chunk_starts(os.fspath(tmp_path), 0, 1 << 30, 5000) == [0]  # there is no index
 
 
-# --- each way to be wrong has its finding, and no neighbour has one ---------------------------------------------------
+# --- each way to be wrong has its finding, and no neighbor has one ---------------------------------------------------
 
 
 def overwrite(file: Path, position: int, data: bytes) -> None:
@@ -440,7 +441,7 @@ CORRUPTIONS = [
 
 @pytest.mark.damages
 @pytest.mark.parametrize("case", CORRUPTIONS, ids=lambda case: case.name)
-def test_a_corruption_is_found_and_its_neighbours_are_clean(case: Corruption, golden_copy: Path) -> None:
+def test_a_corruption_is_found_and_its_neighbors_are_clean(case: Corruption, golden_copy: Path) -> None:
     case.change(golden_copy / case.file)
     found = damage_of(golden_copy)
     assert [(finding.kind, os.path.relpath(finding.path, golden_copy)) for finding in found] == list(case.found)
@@ -486,7 +487,7 @@ def test_a_sealed_index_that_ends_in_zeros_is_a_notice(golden_copy: Path) -> Non
 
 
 @pytest.mark.damages
-def test_what_an_index_says_of_damage_in_the_log_is_believed(golden_copy: Path) -> None:
+def test_index_entries_of_damaged_batches_are_no_findings(golden_copy: Path) -> None:
     for number in (2, 4, 7):
         flip_in_batch(number)(golden_copy / PLAIN)
     assert [(finding.kind, finding.offset) for finding in damage_of(golden_copy)] == [
@@ -666,7 +667,7 @@ def test_what_we_change_of_a_brokers_directory_stays_clean(release: str, change:
                 if verb == "append":
                     directory.log(partition).append(data(-1, -1, 2))
                 else:
-                    convert(directory.log(partition))
+                    convert_log(directory.log(partition))
     assert damage_of(copy) == []
 
 
@@ -676,5 +677,5 @@ def test_a_producer_that_was_idle_for_a_day_begins_anew_where_it_likes(tmp_path:
     with closing(LogDirectory.open(str(tmp_path))) as directory:
         log = directory.create_partition(TopicPartition.parse("orders-0"))
         log.append(data(7, 0, 1, is_transactional=False))
-        log.append(SealedBatch(memoryview(again), 1, 2, 1000 + 86_400_000, len(again)))
+        log.append(SealedBatch(memoryview(again), 1, 2, Timestamp(1000 + 86_400_000), len(again)))
     assert damage_of(tmp_path) == []

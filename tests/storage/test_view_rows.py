@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offsetfs.storage.errors import UNREADABLE
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records.batch import build
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_header import BatchHeader
 from offsetfs.storage.segments.open_files import FilePool
 from offsetfs.storage.segments.segment import Segment
 from offsetfs.storage.segments.time_search import shows_data
@@ -21,7 +25,7 @@ from offsetfs.storage.views.view_format import VALUES, JsonFormat, ViewFormat
 pytestmark = pytest.mark.unit
 
 
-def shows_data_too(header, *, nowait: bool = False) -> bool:
+def shows_data_too(header: BatchHeader, *, nowait: bool = False) -> bool:
     """The same as `shows_data`, but another function: then nothing is taken in rows."""
     return shows_data(header, nowait=nowait)
 
@@ -35,7 +39,7 @@ def log_of(kinds: list[str]) -> bytes:
     for kind in kinds:
         count = {"many": 30, "empty values": 50}.get(kind, 1)
         value = b"" if kind == "empty values" else b"v" * (offset * 37 % 500)
-        fields: dict[str, object] = {"codec": "gzip"} if kind == "gzip" else {}
+        fields: dict[str, Any] = {"codec": "gzip"} if kind == "gzip" else {}
         if kind == "append time":
             fields = {"timestamp_type": "LogAppendTime"}
         if kind == "control":
@@ -48,8 +52,8 @@ def log_of(kinds: list[str]) -> bytes:
     return bytes(log)
 
 
-def map_of(segment: Segment, form: ViewFormat, shows: view_blocks.Shows, bytes_max: int | None) -> tuple[object, ...]:
-    made, problems = LineIndex(segment.base_offset, shows, form=form), list[str]()
+def map_of(segment: Segment, form: ViewFormat, shows: Callable[..., bool], bytes_max: int | None) -> tuple[object, ...]:
+    made, problems = LineIndex(segment.base_offset, shows, view_format=form), list[str]()
     for _ in range(1000):
         made.extend(segment, segment.size, on_damage=lambda error: problems.append(str(error)), bytes_max=bytes_max)
         if made.log_bytes == segment.size:
@@ -76,12 +80,12 @@ def test_rows_and_batches_make_the_same_map_and_the_same_output(
         output = 0
         while output < by_rows.size:
             block = by_rows.block(output)
-            joined = view_blocks.join_block(segment, block, form=form)
-            assert joined == view_blocks.join_block(segment, block, form=form, shows=shows_data_too)
+            joined = view_blocks.join_block(segment, block, view_format=form)
+            assert joined == view_blocks.join_block(segment, block, view_format=form, shows=shows_data_too)
             output = block.output_end
 
 
-def test_a_damaged_batch_in_a_block_is_told_of_when_it_is_read(tmp_path: Path) -> None:
+def test_a_damaged_batch_in_a_block_is_reported_when_it_is_read(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}.log").write_bytes(log_of(["plain"] * 5))
     segment = Segment(str(tmp_path), 0, DEFAULTS, FilePool(9))
     made = LineIndex(0)
@@ -91,5 +95,5 @@ def test_a_damaged_batch_in_a_block_is_told_of_when_it_is_read(tmp_path: Path) -
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
-    with pytest.raises(view_blocks.UNREADABLE):
+    with pytest.raises(UNREADABLE):
         view_blocks.join_block(segment, block)

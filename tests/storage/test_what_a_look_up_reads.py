@@ -9,10 +9,11 @@ import pytest
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.files import File
 from offsetfs.storage.names import TopicPartition
-from offsetfs.storage.records import batch_chain
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format import batch_chain
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
 from offsetfs.storage.segments.offset_search import OFFSET_SIZE
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +26,7 @@ def test_a_look_up_reads_the_batch_and_the_offset_behind_it(tmp_path: Path, monk
     log = directory.create_partition(TopicPartition("orders", 0))
     for number in range(BATCHES):
         built = build([(None, value, (), 1000 + number) for value in VALUES])
-        log.append(SealedBatch(memoryview(built), len(VALUES), sum(map(len, VALUES)), 1000, len(built)))
+        log.append(SealedBatch(memoryview(built), len(VALUES), sum(map(len, VALUES)), Timestamp(1000), len(built)))
     read: list[tuple[str, int]] = []
     plain = File.read
 

@@ -15,12 +15,13 @@ from simsystem import System, simulated
 from offsetfs.storage import files
 from offsetfs.storage.checkpoint import CLEAN_SHUTDOWN
 from offsetfs.storage.directory.directory import LogDirectory
-from offsetfs.storage.errors import LogFenced
+from offsetfs.storage.errors import LogFailed
 from offsetfs.storage.files import File
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.log import Log
-from offsetfs.storage.records.batch import build
-from offsetfs.storage.records.batch_builder import SealedBatch
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_builder import SealedBatch
+from offsetfs.storage.units import Timestamp
 
 pytestmark = pytest.mark.unit
 
@@ -45,7 +46,7 @@ def opened() -> LogDirectory:
 def append(log: Log, *values: bytes) -> None:
     for value in values:
         data = build([(None, value, (), 1_700_000_000_000)])
-        log.append(SealedBatch(memoryview(data), 1, len(value) + 1, 1_700_000_000_000, len(data)))
+        log.append(SealedBatch(memoryview(data), 1, len(value) + 1, Timestamp(1_700_000_000_000), len(data)))
 
 
 def values(directory: LogDirectory) -> list[bytes | None]:
@@ -108,7 +109,7 @@ def test_a_mark_of_a_clean_end_is_never_on_disk_before_what_was_appended(system:
     assert len(wanted) > 2 and 0 < marks < number
 
 
-def test_no_mark_of_a_clean_end_is_left_where_a_log_is_fenced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_mark_of_a_clean_end_is_left_where_a_log_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = LogDirectory.open(str(tmp_path))
     directory.create_partition(ORDERS)
     log = directory.log(ORDERS)
@@ -121,7 +122,7 @@ def test_no_mark_of_a_clean_end_is_left_where_a_log_is_fenced(tmp_path: Path, mo
         patch.setattr(File, "sync", fail)
         with pytest.raises(OSError, match="Input/output"):
             log.flush()
-    with pytest.raises(LogFenced):
+    with pytest.raises(LogFailed):
         log.flush()
     with pytest.raises(OSError, match="Input/output"):
         directory.close()
@@ -131,7 +132,7 @@ def test_no_mark_of_a_clean_end_is_left_where_a_log_is_fenced(tmp_path: Path, mo
 # --- the lock
 
 
-def test_whoever_asks_for_the_lock_as_a_broker_does_is_refused(tmp_path: Path) -> None:
+def test_a_brokers_request_for_the_lock_is_refused(tmp_path: Path) -> None:
     script = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     ask = [sys.executable, "-c", script, str(tmp_path / ".lock")]
     directory = LogDirectory.open(str(tmp_path))

@@ -1,0 +1,1 @@
+"""What the arguments of commands mean: log directories, partitions, files, options."""

@@ -1,0 +1,62 @@
+"""Resolves names in arguments to partitions: TOPIC-PARTITION is one partition, TOPIC all partitions of a topic."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.storage import TopicPartition, check_topic
+from offsetfs.storage.errors import InvalidName
+
+SHOWN_MAX = 5  # names in a message
+
+
+def resolve_names(log_directory: str, names: Iterable[str]) -> list[TopicPartition]:
+    """Return the partitions for `names`, each once, in the given order.
+
+    `Failure` for a name that is neither a topic nor a partition of the directory, and for a name that is both.
+    """
+    present = partitions_of(log_directory)
+    found: dict[TopicPartition, None] = {}
+    for name in names:
+        of_topic = [partition for partition in present if partition.topic == name]
+        itself = [partition for partition in present if str(partition) == name]
+        if of_topic and itself:
+            raise Failure(
+                f"{name} is a partition and also a topic: give partitions of the topic, such as {of_topic[0]}",
+                WRONG_CALL,
+            )
+        if not of_topic and not itself:
+            raise Failure(f"{name}: {log_directory} has no such topic or partition", WRONG_CALL)
+        found.update(dict.fromkeys([*of_topic, *itself]))
+    return list(found)
+
+
+def resolve_name(log_directory: str, name: str) -> TopicPartition:
+    """Return the one partition for `name`; `Failure` for a topic with several partitions."""
+    found = resolve_names(log_directory, [name])
+    if len(found) > 1:
+        names = shortened([str(each) for each in found])
+        raise Failure(f"{name!r} is a topic with {len(found)} partitions: give one of {names}", WRONG_CALL)
+    return found[0]
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Return the first `SHOWN_MAX` names, separated by commas, for a message."""
+    return ", ".join(names[:SHOWN_MAX]) + (", …" if len(names) > SHOWN_MAX else "")
+
+
+def partitions_of(log_directory: str) -> Sequence[TopicPartition]:
+    """Return the partitions of the directory, sorted, from the names of its entries; no log is opened."""
+    return sorted(filter(None, map(parse_partition, os.listdir(log_directory))))
+
+
+def parse_partition(name: str) -> TopicPartition | None:
+    """Parse the name of a partition directory; None if it is not a valid name."""
+    try:
+        partition = TopicPartition.parse(name)
+        check_topic(partition.topic)
+    except InvalidName:
+        return None
+    return partition

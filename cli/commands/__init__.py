@@ -1,0 +1,1 @@
+"""The commands of `offsetfs`, one file a verb."""

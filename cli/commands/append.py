@@ -1,0 +1,105 @@
+"""`offsetfs append`: append standard input to a partition or topic, without a mount."""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli.arguments.settings_file import settings_options
+from offsetfs.cli.tree_access import READ_BYTES, CommandOutput, write_output, write_tree
+
+if TYPE_CHECKING:
+    from offsetfs.fs.mounting.path_tree import OpenFile, Tree
+
+
+@click.command("append", short_help="Append standard input, without a mount.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("path", metavar="TREE_PATH")
+@click.option("--offsets", "prints_offsets", is_flag=True, help="Print `offset timestamp` for each record.")
+@click.option("--value-is-line", is_flag=True, help="Take each whole line as a value, also for append.ndjson.")
+@settings_options
+def command(log_directory: str, path: str, prints_offsets: bool, value_is_line: bool, texts: tuple[str, ...]) -> int:
+    """Append standard input to a file of the tree that a mount of LOGDIR would show. For a partition or a topic, that
+    is its file append.
+
+    LOGDIR is locked, so no broker and no mount for writing may be using it. Records are in the log after -o linger-ms,
+    and on disk when the command returns, including a last line without a newline. With -o create, missing partitions
+    are created. Retention and compaction do not run here, but in mounts and in offsetfs clean.
+
+    Lines for append.ndjson have the fields of records.ndjson. With --value-is-line, each line is a value, whatever it
+    contains. With -o json-values=text, a value that is a number, an object or a list is stored as its JSON text.
+
+    \b
+    echo hello | offsetfs append ~/logs orders-0
+    echo hello | offsetfs append ~/logs orders
+    offsetfs append ~/logs orders-0/append < lines.txt
+    jq -c '{value: .name}' people | offsetfs append ~/logs people-0/append.ndjson
+    offsetfs append ~/logs events-0/append.ndjson --value-is-line < events.json
+    offsetfs append ~/logs photos-0/append.raw < photo.jpg
+    tail -f access.log | offsetfs append ~/logs access-0/append -o create,linger-ms=100
+    echo hello | offsetfs append ~/logs orders-0 --offsets
+
+    Exit codes: 1 wrong call, or a record was refused; 2 something could not be saved, 8 interrupted, 32 in use.
+    """
+    output = CommandOutput("append")
+
+    async def work(tree: Tree) -> None:
+        try:
+            name = await _file_at(tree, path)
+            if value_is_line:
+                name = _file_of_lines(name)
+            async with tree.open(name, (os.O_RDWR if prints_offsets else os.O_WRONLY) | os.O_CREAT) as file:
+                await _fill(file, prints_offsets)
+        except OSError as error:
+            output.failed(error, path)
+
+    return write_tree(log_directory, texts, output, work)
+
+
+async def _file_at(tree: Tree, path: str) -> str:
+    try:
+        entry = await tree.find(path)
+    except FileNotFoundError:
+        return await _of_topic(tree, path)
+    return f"{path.rstrip('/')}/append" if stat.S_ISDIR(entry.mode) else path
+
+
+def _file_of_lines(name: str) -> str:
+    """Return the append file that takes each line as a value, in the directory of `name`."""
+    directory, _, file = name.rpartition("/")
+    if file not in ("append", "append.ndjson"):
+        raise click.UsageError(f"--value-is-line is for append and append.ndjson, not for {name}")
+    return f"{directory}/append"
+
+
+async def _of_topic(tree: Tree, path: str) -> str:
+    """Return the append file of the topic `path`; `path` itself if there is none: opening may create the file."""
+    file = f"topics/{path.strip('/')}/append"
+    try:
+        await tree.find(file)
+    except OSError:
+        return path
+    return file
+
+
+async def _fill(file: OpenFile, prints_offsets: bool) -> None:
+    import trio
+
+    read = functools.partial(os.read, sys.stdin.fileno(), READ_BYTES)
+    while data := await trio.to_thread.run_sync(read, abandon_on_cancel=True):
+        await file.write(data)
+        if prints_offsets:
+            await _print_offsets(file)
+    await file.sync()
+    if prints_offsets:
+        await _print_offsets(file)  # append.raw: the record is complete only now
+
+
+async def _print_offsets(file: OpenFile) -> None:
+    while data := await file.read(0, READ_BYTES):
+        await write_output(data)

@@ -1,0 +1,79 @@
+"""`offsetfs delete`: remove topics or partitions with all their records."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli import preflight
+from offsetfs.cli.arguments.named_partitions import resolve_names
+from offsetfs.cli.exit_codes import DONE, Failure
+from offsetfs.cli.mounts.serving_daemon import daemon_of, in_use
+from offsetfs.cli.terminal import confirmation
+from offsetfs.storage import TopicPartition
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError, counted
+
+if TYPE_CHECKING:
+    from offsetfs.storage import LogDirectory
+
+_REMEDY_WHILE_MOUNTED = "mount it with -o delete and use rmdir {mount}/TOPIC-PARTITION, or unmount it first"
+
+
+@click.command("delete", short_help="Remove topics or partitions.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("names", metavar="TOPIC[-PARTITION]...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def command(log_directory: str, names: tuple[str, ...], yes: bool) -> int:
+    """Remove partitions of LOGDIR with all their records, and their entries in the checkpoints.
+
+    TOPIC stands for all its partitions; its settings are removed with its last partition. A partition is first renamed
+    to TOPIC-0.<uuid>-delete, as in Kafka, so that after a crash it is either complete or gone; then its files are
+    removed. If LOGDIR is mounted with -o delete, the command works through the mount, which removes the files after
+    file.delete.delay.ms.
+
+    \b
+    offsetfs delete ~/logs orders
+    offsetfs delete ~/logs orders-3 payments-0 --yes
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 refused; the message gives the reason.
+    """
+    preflight.check_directory(log_directory, read_only=False, may_be_empty=True)
+    partitions = resolve_names(log_directory, names)
+    for partition in partitions:
+        click.echo(f"{partition}: deletes {_content(os.path.join(log_directory, str(partition)))}")
+    try:
+        _in_directory(log_directory, partitions, yes)
+    except LogDirectoryLocked as error:
+        daemon = daemon_of(log_directory)
+        if daemon is None or "delete" not in daemon.options:
+            raise in_use(error, log_directory, _REMEDY_WHILE_MOUNTED) from error
+        confirmation.require("Delete them?", is_given=yes)
+        for partition in partitions:
+            os.rmdir(os.path.join(daemon.mount_point, str(partition)))
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    return DONE
+
+
+def _content(path: str) -> str:
+    sizes = [os.lstat(os.path.join(path, name)).st_size for name in os.listdir(path) if name.endswith(".log")]
+    return f"{counted(sum(sizes), 'byte')} in {counted(len(sizes), 'segment')}"
+
+
+def _in_directory(log_directory: str, partitions: list[TopicPartition], yes: bool) -> None:
+    from offsetfs.cli.terminal.progress import open_for_writing
+
+    directory = open_for_writing(log_directory)
+    try:
+        confirmation.require("Delete them?", is_given=yes)
+        _delete(directory, partitions)
+    finally:
+        directory.close()
+
+
+def _delete(directory: LogDirectory, partitions: list[TopicPartition]) -> None:
+    for partition in partitions:
+        directory.delete_partition(partition)
+    directory.deletions.run_all()  # without file.delete.delay.ms: this process has no readers, and ends now

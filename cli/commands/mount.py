@@ -1,0 +1,308 @@
+"""`offsetfs mount`: check, go to the background, open and recover the log directory, serve it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import logging
+import os
+from collections.abc import Mapping, Sequence
+
+import click
+
+from offsetfs.cli import preflight
+from offsetfs.cli.arguments.log_directories import log_directories
+from offsetfs.cli.arguments.settings_file import config_option, with_file
+from offsetfs.cli.exit_codes import DONE, FAILED, INTERNAL, SYSTEM, WRONG_CALL, Failure
+from offsetfs.cli.mounts import daemon_registry, stale_mount
+from offsetfs.cli.mounts.daemon_log import configure_log
+from offsetfs.cli.mounts.detach import ParentPipe, detach
+from offsetfs.cli.mounts.service_manager import ServiceManager
+from offsetfs.cli.mounts.serving_daemon import in_use, locked_directory
+from offsetfs.cli.mounts.unmount_progress import UnmountProgress
+from offsetfs.cli.terminal.directory_warnings import directory_warnings
+from offsetfs.cli.terminal.printable import printable
+from offsetfs.cli.terminal.progress import RecoveryReporter, cut_sentences
+from offsetfs.fs.options import MountOptionError, MountOptions
+from offsetfs.storage import LogDirectories, LogDirectory
+from offsetfs.storage.directory import RecoveryProgress, left_out_message, metadata_directory_among
+from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
+
+_log = logging.getLogger(__name__)
+
+
+USE_THE_MOUNT = "use that mount, or unmount it first (offsetfs umount {mount}), or mount it again with -o ro"
+OPEN_SEGMENTS_MAX = 2048
+REPORT_SECONDS = 0.5
+LINE_SECONDS = 10.0
+"""The interval of progress reports of a recovery: to the waiting process (`REPORT_SECONDS`), and to the log."""
+
+EXTEND_SECONDS = 120
+"""The timeout that a recovery requests from the service manager with each report, which it sends every few MB."""
+
+
+@click.command("mount", short_help="Mount a log directory.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.argument("mount_point", metavar="MNT")
+@click.option("-o", "texts", metavar="OPT[,OPT=...]", multiple=True, help="Mount options, see above.")
+@config_option
+@click.option("-f", "--foreground", is_flag=True, help="Stay in the foreground, with the log on stderr.")
+def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foreground: bool) -> int:
+    """Mount the Kafka log directory LOGDIR at MNT.
+
+    The command returns when the mount is ready: the log is open, and recovered if it was not closed cleanly.
+
+    Several log directories, separated by commas as in log.dirs, are shown as one tree. A directory that cannot be
+    opened is left out, with a warning. New partitions are created in the directory with the fewest. LOGDIR may be a
+    broker's server.properties, which names its log directories and settings.
+
+    \b
+    offsetfs mount /var/lib/kafka/data /mnt/kafka -o ro
+    offsetfs mount /disk1/kafka,/disk2/kafka /mnt/kafka -o ro
+    offsetfs mount /etc/kafka/server.properties /mnt/kafka -o ro
+    offsetfs mount ~/logs ~/mnt -o create,linger-ms=20
+    offsetfs mount ~/logs ~/mnt -o 'retention.ms=-1,cleanup.policy="compact,delete"' -f
+
+    \b
+    ro              read only; a broker may be using the directory
+    create          mkdir creates partitions; LOGDIR may be empty
+    delete          rmdir removes partitions with all their records
+    delete-records  an offset written to `start` deletes the records below it
+    isolation=read_committed
+                    hide records of open and aborted transactions
+                    (default read_uncommitted; segments and info show all)
+    high-watermark=log-end
+                    with ro: also show records that a broker's followers do
+                    not have yet (default checkpoint: up to the checkpointed
+                    high watermark)
+    metadata.log.dir=PATH
+                    the directory of __cluster_metadata-0, if not LOGDIR
+    damage=skip     values and records.ndjson leave out damaged records
+                    (default eio: reading fails there); damage is always reported
+    json-values=text
+                    append.ndjson accepts a value that is not a string, and
+                    stores its JSON text (default refuse: rejects the line)
+    list=N          ls of a partition lists the newest N records, all or none (10000)
+    linger-ms=N     how long an open batch waits for more records (5)
+    batch-bytes=N   size of a batch (1m), at most max.message.bytes
+    buffer-bytes=N  memory for all batches (32m); writers wait when it is full
+    flush-messages=N, flush-ms=N
+                    records or milliseconds after which a partition is synced
+                    (off, 1000); flush-ms=0: each batch before the next
+    uid=N gid=N umask=OCT
+                    owner of the files, and permissions they lack (you, 027)
+    allow_other     give other users access
+    log-level=L     lowest level in the log: debug, info, warning, error (info)
+    log-file=PATH   file of the log, instead of the journal or syslog
+    NAME=VALUE      a topic setting of Kafka, as the default of all topics, or a
+                    broker setting, such as log.retention.hours; see --config
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 4 internal error, 8 interrupted, 32 mount failed.
+    """
+    return mount(
+        "offsetfs mount",
+        log_directories(log_directory),
+        mount_point,
+        parse_options(texts, log_directory),
+        foreground=foreground,
+    )
+
+
+def parse_options(texts: Sequence[str], log_directory: str, *, sloppy: bool = False) -> MountOptions:
+    """Parse the values of -o, and LOGDIR if it is a broker's settings; `Failure` if an option is invalid."""
+    try:
+        return MountOptions.parse(with_file(tuple(texts), log_directory), sloppy=sloppy)
+    except MountOptionError as error:
+        raise Failure(str(error), WRONG_CALL) from error
+
+
+def mount(program: str, paths: Sequence[str], mount_point: str, options: MountOptions, *, foreground: bool) -> int:
+    """Check, and mount the log directories at `paths`. Return when the mount is ready; in the foreground, when it ends.
+
+    `Failure` if it cannot be mounted. Warnings are printed with the prefix `program`.
+    """
+    if cleared := stale_mount.remove(mount_point):
+        _warn(program, cleared)
+    checked = preflight.check(paths, mount_point, options)
+    for warning in [*(left_out_message(path, reason) for path, reason in checked.left_out.items()), *checked.warnings]:
+        _warn(program, warning)
+    # Absolute, because the daemon leaves the current directory: it must not keep that file system busy.
+    served = list(map(os.path.realpath, checked.paths))
+    daemon = _Daemon(served, checked.left_out, os.path.realpath(mount_point), options)
+    if foreground:
+        return daemon.run(ParentPipe(None))
+    before = os.stat(mount_point).st_dev
+    detach(daemon.run, lambda text: _warn(program, text))
+    if os.stat(mount_point).st_dev == before:
+        raise Failure(f"{mount_point}: the mount ended at once; see its log for the reason")
+    return DONE
+
+
+def _warn(program: str, sentence: str) -> None:
+    click.echo(f"{program}: warning: {printable(sentence)}", err=True)
+
+
+class _Daemon:
+    """The process that opens the log directories and serves the mount."""
+
+    def __init__(
+        self, log_directories: Sequence[str], left_out: Mapping[str, Exception], mount_point: str, options: MountOptions
+    ) -> None:
+        """`left_out`: the log directories that cannot be served, with the reasons."""
+        self._log_directories = log_directories
+        self._log_directory = ",".join(log_directories)
+        self._left_out = left_out
+        self._mount_point = mount_point
+        self._options = options
+        self._registry = daemon_registry.own_directory()
+        self._open_segments_max = 1
+        self._manager = ServiceManager()
+        self._daemon: daemon_registry.Daemon | None = None
+
+    def run(self, parent: ParentPipe) -> int:
+        """Serve until unmounted; return the exit code. Errors before the mount is ready are sent to `parent`."""
+        is_foreground = not parent.is_detached
+        try:
+            return self._serve(parent)
+        except Failure as failure:
+            if is_foreground:
+                raise
+            parent.failed(failure.message, failure.code)
+            return failure.code
+        except Exception as error:
+            _log.exception("internal error")
+            parent.failed(f"internal error: {error!r}", INTERNAL)
+            if is_foreground:
+                raise
+            return INTERNAL
+
+    def _serve(self, parent: ParentPipe) -> int:
+        import trio  # here, after the checks, because importing trio and pyfuse3 takes longer than all of them
+
+        from offsetfs.fs.mounting import descriptor_limits
+        from offsetfs.fs.mounting.mount import MountError, serve
+
+        os.chdir("/")
+        os.umask(0o077)
+        descriptors = descriptor_limits.raise_limit()
+        self._open_segments_max = descriptor_limits.segments_max(descriptors)
+        self._configure_log(foreground=not parent.is_detached)
+        if not self._options.read_only:
+            partitions_max = descriptor_limits.partitions_max(descriptors)
+            _log.info("%d open files are allowed: %d partitions stay open for appends", descriptors, partitions_max)
+        directory = self._open(parent)
+        for path, error in directory.failures.items():
+            if path not in self._left_out:  # the checks have reported those
+                parent.warn(left_out_message(path, error))
+        for warning in directory_warnings(directory):
+            _log.warning("%s", warning)
+            parent.warn(warning)
+        for sentence in cut_sentences(directory):
+            _log.warning("%s", sentence)
+            parent.warn(sentence)
+        unmount_progress = UnmountProgress(self._manager, self._publish)
+
+        def ready(device: int) -> None:
+            self._daemon = self._registered(device)
+            _log.info("%s is mounted at %s", self._log_directory, self._mount_point)
+            parent.ready()
+            self._manager.ready(f"{self._log_directory} is mounted at {self._mount_point}")
+
+        try:
+            ending = trio.run(serve, directory, self._mount_point, self._options, ready, unmount_progress.begin)
+        except MountError as error:
+            raise _not_mounted(str(error)) from error
+        finally:
+            unmount_progress.end()
+        for failure in ending.failures:
+            _log.error("%s", failure)
+        self._unregister(ending.failures)
+        _log.info("%s is no longer mounted: %s", self._mount_point, ending.reason)
+        return SYSTEM if ending.failures else DONE
+
+    def _configure_log(self, *, foreground: bool) -> None:
+        path = self._options.log_file
+        try:
+            configure_log(foreground=foreground, level=self._options.log_level, path=path)
+        except OSError as error:
+            raise Failure(f"log-file={path}: {error.strerror}", WRONG_CALL) from error
+
+    def _open(self, parent: ParentPipe) -> LogDirectories:
+        reporters = (
+            RecoveryReporter(parent.progress, every_seconds=REPORT_SECONDS),
+            RecoveryReporter(_log.info, every_seconds=LINE_SECONDS),
+            RecoveryReporter(lambda text: self._manager.busy(text, EXTEND_SECONDS), every_seconds=REPORT_SECONDS),
+        )
+
+        self._manager.busy(f"opening {self._log_directory}", EXTEND_SECONDS)
+
+        def progress(done: RecoveryProgress) -> None:
+            for reporter in reporters:
+                reporter(done)
+
+        open_segments_max = min(self._open_segments_max, OPEN_SEGMENTS_MAX) // len(self._log_directories)
+
+        metadata_directory = self._options.metadata_log_directory or metadata_directory_among(self._log_directories)
+
+        def open_one(path: str) -> LogDirectory:
+            return LogDirectory.open(
+                path,
+                read_only=self._options.read_only,
+                on_progress=progress,
+                open_segments_max=max(1, open_segments_max),
+                **self._options.of_directory(metadata_directory),
+            )
+
+        try:
+            return LogDirectories.open(self._log_directories, open_one, self._left_out)
+        except (NotALogDirectory, InvalidConfig) as error:
+            raise Failure(str(error), WRONG_CALL) from error
+        except LogDirectoryLocked as error:
+            raise in_use(error, locked_directory(error), USE_THE_MOUNT) from error
+        except StorageError as error:
+            raise Failure(str(error), FAILED) from error
+        except OSError as error:
+            code = WRONG_CALL if error.errno in (errno.EACCES, errno.EPERM) else SYSTEM
+            raise Failure(f"{error.filename or self._log_directory}: {error.strerror}", code) from error
+
+    def _registered(self, device: int) -> daemon_registry.Daemon:
+        pid = os.getpid()
+        daemon = daemon_registry.Daemon(
+            pid,
+            daemon_registry.started(pid) or 0,
+            device,
+            self._mount_point,
+            self._log_directory,
+            self._options.texts(),
+            directories=tuple(self._log_directories),
+        )
+        try:
+            daemon_registry.register(daemon, self._registry)
+        except OSError as error:  # the mount works without it, but `offsetfs umount` cannot wait for this process
+            _log.warning("%s: %s", self._registry, error)
+        return daemon
+
+    def _publish(self, ending: str) -> None:
+        """Report what is left to do to processes that wait for this daemon to end."""
+        if self._daemon is not None:
+            with contextlib.suppress(OSError):
+                daemon_registry.register(dataclasses.replace(self._daemon, ending=ending), self._registry)
+
+    def _unregister(self, failures: Sequence[str]) -> None:
+        if self._daemon is None:
+            return
+        if not failures:
+            daemon_registry.unregister(self._daemon, self._registry)
+            return
+        try:
+            daemon_registry.register(dataclasses.replace(self._daemon, failures=tuple(failures)), self._registry)
+        except OSError as error:
+            _log.warning("%s: %s", self._registry, error)
+
+
+def _not_mounted(reason: str) -> Failure:
+    """Return the error for a mount that libfuse or fusermount3 refused, with the remedy for missing permissions."""
+    if "not permitted" in reason:
+        return Failure(f"{reason}; {preflight.NOT_PERMITTED}", SYSTEM)
+    return Failure(reason)

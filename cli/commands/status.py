@@ -1,0 +1,238 @@
+"""`offsetfs status`: what is mounted, and what a log directory holds.
+
+The command reads the numbers of partitions from the log directory itself, read-only, beside the daemon. They do not
+include records that the daemon still buffers; the mount returns their size, for which the command waits two seconds at
+most.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from offsetfs.cli.arguments.log_directories import log_directories
+from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
+from offsetfs.cli.mounts import daemon_registry
+from offsetfs.cli.mounts.metrics_samples import Sample, read_files_or_none, read_sample_or_none
+from offsetfs.cli.mounts.serving_daemon import user_name
+from offsetfs.cli.mounts.stale_mount import is_stale
+from offsetfs.cli.preflight import check_not_mounted
+from offsetfs.cli.terminal.printable import printable
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mounts, resolved
+from offsetfs.fs.options import MountOptions
+from offsetfs.library.formatting import duration, size
+from offsetfs.storage import LogDirectories, LogDirectory, TopicPartition
+from offsetfs.storage.directory import split_paths
+from offsetfs.storage.errors import StorageError, counted, sentence
+from offsetfs.storage.maintenance import kept_files
+
+ASKED_MAX = 100
+"""How many damaged partitions a mount is asked about: each may take two seconds where it does not answer."""
+
+PARTITIONS_SHOWN = 15
+"""With more of them a table has a line a topic: a mount and its partitions fit 24 lines."""
+
+_HEADINGS = ("START", "NEXT", "BYTES", "SEGMENTS", "")
+
+
+@click.command("status", short_help="Show mounts and partitions.")
+@click.argument("place", metavar="[LOGDIR|MNT]", required=False)
+@click.option("--all", "shows_all", is_flag=True, help="Show every partition and every option.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+def command(place: str | None, shows_all: bool, as_json: bool) -> int:
+    """Show the mounts of offsetfs; with LOGDIR or MNT that one, and its partitions.
+
+    For each mount: log directory, mount point, ro or rw, process, start time (UTC), the bytes that are not on disk yet,
+    and the options that differ from the defaults. If a directory has more partitions than fit on a screen, each topic
+    has one line, and so has each partition with damage or with records that a recovery cut; --all shows every
+    partition.
+
+    \b
+    offsetfs status
+    offsetfs status /mnt/kafka
+    offsetfs status /var/lib/kafka/data --json | jq '.partitions[].next_offset'
+
+    Exit codes: 0 every mount shown is alive, 1 wrong call, or neither a mount nor a log directory, 32 a mount whose
+    daemon is gone.
+    """
+    found = [_mount(mount) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE]
+    answer: dict[str, Any] = {"mounts": found}
+    if place is not None:
+        wanted = resolved(place)
+        at = [mount for mount in found if wanted in (mount["mount_point"], *mount["log_directories"])]
+        paths = at[0]["log_directories"] if at else log_directories(place)
+        at = at or [mount for mount in found if set(paths) & set(mount["log_directories"])]
+        if not paths:
+            raise Failure(f"{place}: the log directory of this mount is not known")
+        if not at:
+            for path in paths:
+                check_not_mounted(path)
+        answer = {"mounts": at, "log_directory": ",".join(paths), "partitions": _partitions(paths, _damage_met(at))}
+    click.echo(json.dumps(answer, indent=1) if as_json else _text(answer, shows_all))
+    return FAILED if any(mount["is_alive"] is False for mount in answer["mounts"]) else DONE
+
+
+def _mount(mount: Mount) -> dict[str, Any]:
+    served = daemon_registry.serving(mount)
+    daemon = served[0] if served else None
+    source = mount.source if mount.source.startswith("/") else None
+    is_alive = daemon.is_alive if daemon else False if is_stale(mount) else None
+    return {
+        "mount_point": mount.path,
+        "log_directory": daemon.directory if daemon else source,
+        "log_directories": list(daemon.directories) if daemon else split_paths(source) if source else [],
+        "user": user_name(mount.owner),
+        "pid": daemon.pid if daemon else None,
+        "is_alive": is_alive,
+        "mode": "ro" if "ro" in mount.options.split(",") else "rw",
+        "since": _stamp(daemon.since_s) if daemon else None,
+        **_lag(read_sample_or_none(mount.path) if is_alive is not False else None),
+        "options": dict(daemon.options) if daemon else {},
+    }
+
+
+def _stamp(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _lag(sample: Sample | None) -> dict[str, Any]:
+    """Return what is not on disk yet, and since when; None where the mount does not say."""
+    if sample is None:
+        unknown = ("unsynced_bytes", "unsynced_age_seconds", "faults", "unrecovered", "damaged_partitions")
+        return dict.fromkeys(unknown)
+    partitions = sample.partitions.values()
+    damaged = [name for name, each in sample.partitions.items() if each.get("log_damaged_places")]
+    return {
+        "unsynced_bytes": sum(int(each["unsynced_bytes"]) for each in partitions),
+        "unsynced_age_seconds": max((each["unsynced_age_seconds"] for each in partitions), default=0.0),
+        "faults": int(sample.mount["faults"]),
+        "unrecovered": int(sample.mount.get("unrecovered_partitions", 0)),  # an older daemon has no such metric
+        "damaged_partitions": sorted(damaged),
+    }
+
+
+def _damage_met(at: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the damage that the mounts know of, by partition: readers met it, or a recovery cut it."""
+    met: dict[str, list[dict[str, Any]]] = {}
+    for mount in at:
+        for name in (mount["damaged_partitions"] or [])[:ASKED_MAX]:
+            text = read_files_or_none(mount["mount_point"], f"{name}/info")
+            if text is not None:
+                met.setdefault(name, []).extend(json.loads(text)["damage"])
+    return met
+
+
+def _partitions(paths: Sequence[str], met: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    try:
+        opened = LogDirectories.open(paths, lambda path: LogDirectory.open(os.path.realpath(path), read_only=True))
+    except StorageError as error:
+        raise Failure(str(error), WRONG_CALL) from error
+    try:
+        return [_partition(opened, partition, met.get(str(partition), [])) for partition in opened.partitions()]
+    finally:
+        opened.close()
+
+
+def _partition(directory: LogDirectories, partition: TopicPartition, met: list[dict[str, Any]]) -> dict[str, Any]:
+    answer: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition}
+    try:
+        log = directory.log(partition)
+    except (StorageError, OSError) as error:
+        return {**answer, "error": sentence(error)}
+    places = [(each.path, each.position, each.reason) for each in log.damage]
+    places += [(each["path"], each["position"], each["reason"]) for each in met]
+    unique = {(path, position): (path, position, reason) for path, position, reason in places}.values()
+    return {
+        **answer,
+        "log_start_offset": log.log_start_offset,
+        "next_offset": log.log_end_offset(),
+        "high_watermark": log.high_watermark,
+        "size_bytes": log.size_bytes,
+        "segments": len(log.snapshot()),
+        "log_directory": directory.directory_of(partition).path,
+        "damage": [f"{path}: position {position}: {reason}" for path, position, reason in unique],
+        "cut": kept_files(log.path),
+    }
+
+
+def _text(answer: dict[str, Any], shows_all: bool) -> str:
+    lines = [line for mount in answer["mounts"] for line in _mount_lines(mount, shows_all)] or ["nothing is mounted"]
+    if "partitions" in answer:
+        if not answer["mounts"]:
+            lines = [f"{answer['log_directory']} is not mounted"]
+        lines += _partition_lines(answer["partitions"], shows_all)
+    return "\n".join(map(printable, lines))
+
+
+def _partition_lines(partitions: list[dict[str, Any]], shows_all: bool) -> list[str]:
+    if shows_all or len(partitions) <= PARTITIONS_SHOWN:
+        return _columns([("PARTITION", *_HEADINGS), *map(_row, partitions)])
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for each in partitions:
+        topics.setdefault(each["topic"], []).append(each)
+    rows = [_topic_row(topic, found) for topic, found in topics.items()]
+    damaged = [_row(each) for each in partitions if any(each.get(key) for key in ("error", "damage", "cut"))]
+    lines = _columns([("TOPIC", *_HEADINGS), *rows[:PARTITIONS_SHOWN], *damaged])
+    return [*lines, f"{counted(len(partitions), 'partition')} of {counted(len(topics), 'topic')}; --all shows each"]
+
+
+def _topic_row(topic: str, partitions: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the sums of a topic. Offsets of different partitions have no sum."""
+    size_bytes, segments = (sum(each.get(key, 0) for each in partitions) for key in ("size_bytes", "segments"))
+    return (topic, "", "", str(size_bytes), str(segments), counted(len(partitions), "partition"))
+
+
+def _mount_lines(mount: dict[str, Any], shows_all: bool) -> list[str]:
+    """Return what is known of a mount, in lines that fit a terminal as long as the paths do."""
+    directory = mount["log_directory"] or "an unknown directory"
+    state = {True: f"pid {mount['pid']}", False: "its daemon is DEAD", None: f"user {mount['user']}"}[mount["is_alive"]]
+    facts = [mount["mode"], state, f"since {mount['since']}" if mount["since"] else "", _lag_text(mount)]
+    lines = [f"{directory} on {mount['mount_point']}", f"  {', '.join(filter(None, facts))}"]
+    options = [f"{name}={value}" if value else name for name, value in _options_of(mount["options"], shows_all)]
+    if options:
+        lines.append(f"  options: {','.join(options)}")
+    if mount["is_alive"] is False:
+        lines.append(f"  remove it with: offsetfs umount {mount['mount_point']}")
+    return lines
+
+
+def _options_of(options: dict[str, str], shows_all: bool) -> Iterator[tuple[str, str]]:
+    """Yield the options that differ from the defaults, or all of them; ro stands in the line above."""
+    defaults = MountOptions().texts()
+    yield from ((n, v) for n, v in options.items() if shows_all or (n != "ro" and defaults.get(n) != v))
+
+
+def _lag_text(mount: dict[str, Any]) -> str:
+    if mount["unsynced_bytes"] is None:
+        return "" if mount["is_alive"] is False else "no answer"
+    faults = f", {counted(mount['faults'], 'fault')}" if mount["faults"] else ""
+    if mount["unrecovered"]:
+        faults += f", {counted(mount['unrecovered'], 'partition')} not recovered and read only: see .offsetfs/errors"
+    if mount["damaged_partitions"]:
+        faults += f", damage in {', '.join(mount['damaged_partitions'][:3])}"
+        faults += ", …" if len(mount["damaged_partitions"]) > 3 else ""
+    if not mount["unsynced_bytes"]:
+        return f"all on disk{faults}"
+    return f"{size(mount['unsynced_bytes'])} not on disk for {duration(mount['unsynced_age_seconds'])}{faults}"
+
+
+def _row(partition: dict[str, Any]) -> tuple[str, ...]:
+    name = f"{partition['topic']}-{partition['partition']}"
+    if "error" in partition:
+        return (name, "", "", "", "", partition["error"])
+    numbers = (str(partition[key]) for key in ("log_start_offset", "next_offset", "size_bytes", "segments"))
+    kept = [f"a recovery cut {name} (offsetfs dump reads it)" for name in partition["cut"]]
+    return (name, *numbers, "; ".join([*partition["damage"], *kept]))
+
+
+def _columns(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in range(1, 5)), row[5]]).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,161 @@
+"""`offsetfs verify`: check every byte of a log directory and report damage; nothing is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli import preflight
+from offsetfs.cli.arguments.named_partitions import partitions_of
+from offsetfs.cli.exit_codes import DONE, SYSTEM, WRONG_CALL, Failure
+from offsetfs.storage import TopicPartition
+from offsetfs.storage.errors import InvalidName, NotALogDirectory, UnknownPartition, counted
+from offsetfs.storage.segments import parse_segment_name
+from offsetfs.storage.verify import DAMAGE, NOTICE, Finding
+
+if TYPE_CHECKING:
+    from offsetfs.storage.verify import VerificationCounts
+
+FINDINGS = 1
+"""The exit code for findings. It equals `WRONG_CALL`; only a wrong call prints a message on stderr."""
+
+Selection = dict[str, list[TopicPartition] | None]
+"""What to verify: partitions by log directory, None for all of them."""
+
+
+@click.command("verify", short_help="Check logs, indexes and checkpoints; change nothing.")
+@click.argument("paths", nargs=-1, required=True, metavar="LOGDIR [TOPIC[-PARTITION] …] | PARTITION_DIRECTORY …")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, the summary last.")
+@click.option("--strict", is_flag=True, help="Exit with 1 for notices as well.")
+@click.option(
+    "--inflate-max",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    metavar="MIB",
+    help="Largest size of a decompressed batch.",
+)
+def command(paths: tuple[str, ...], as_json: bool, strict: bool, inflate_max: int) -> int:
+    """Check a log directory, some partitions of it, or partition directories. Nothing is changed.
+
+    The command works beside a running broker or mount, and needs only read permission. It prints one line per finding:
+    path, position in the file, offset, and meaning. The exit code is 1 for damage, and with --strict for notices as
+    well (such as left-over files). offsetfs-findings(7) explains every finding.
+
+    \b
+    offsetfs verify /var/lib/kafka/data
+    offsetfs verify /var/lib/kafka/data orders-0 orders-1
+    offsetfs verify --json /var/lib/kafka/data/orders-0
+
+    Exit codes: 0 nothing found, 1 findings (or a wrong call), 2 a directory could not be read.
+    """
+    severities: Counter[str] = Counter()
+
+    def report(finding: Finding) -> None:
+        severities[finding.severity] += 1
+        click.echo(json.dumps(finding.fields()) if as_json else str(finding))
+
+    for path in paths:
+        preflight.check_not_mounted(path)
+    begun = time.monotonic()
+    try:
+        tally = _verify(selection(paths), report, inflate_max << 20)
+    except (NotALogDirectory, UnknownPartition) as error:
+        raise Failure(str(error), SYSTEM) from error
+    summary = _Summary(tally, severities[DAMAGE], severities[NOTICE], time.monotonic() - begun)
+    click.echo(summary.as_json() if as_json else str(summary))
+    return FINDINGS if summary.damage or (strict and summary.notices) else DONE
+
+
+def _verify(wanted: Selection, report: Callable[[Finding], None], inflated_bytes_max: int) -> VerificationCounts:
+    from offsetfs.cli.terminal.progress import bytes_progress
+    from offsetfs.storage.verify import Verification, VerificationCounts
+
+    total = VerificationCounts()
+    for directory, partitions in wanted.items():
+        with bytes_progress("Verifying") as on_progress:
+            verification = Verification(
+                directory, partitions, report=report, on_progress=on_progress, inflated_bytes_max=inflated_bytes_max
+            )
+            total += verification.run()
+    return total
+
+
+def selection(paths: tuple[str, ...]) -> Selection:
+    """Resolve the arguments. Names without a slash after a log directory select topics and partitions of it."""
+    named: dict[str, list[TopicPartition]] = {}
+    whole: dict[str, bool] = {}
+    directory = None
+    for path in paths:
+        partition = _parsed(os.path.basename(os.path.abspath(path)))
+        of_topic = _of_topic(directory, path)
+        if directory is not None and os.sep not in path and (partition is not None or of_topic):
+            named[directory] += of_topic if partition is None else of_topic or [partition]
+            whole[directory] = False
+        elif partition is not None and _is_partition(path):
+            parent = _same(named, os.path.dirname(path.rstrip(os.sep)) or os.curdir)
+            named.setdefault(parent, []).append(partition)
+        elif directory is not None and not os.path.isdir(path):
+            raise Failure(f"{path}: {directory} has no such topic or partition", WRONG_CALL)
+        else:
+            directory = _same(named, path)
+            named.setdefault(directory, [])
+            whole.setdefault(directory, True)
+    return {path: None if whole.get(path) else list(dict.fromkeys(wanted)) for path, wanted in named.items()}
+
+
+def _of_topic(directory: str | None, name: str) -> list[TopicPartition]:
+    """Return the partitions of a topic of the directory; empty if `name` is the directory of a partition."""
+    if directory is None or not os.path.isdir(directory) or os.path.isdir(os.path.join(directory, name)):
+        return []
+    return [partition for partition in partitions_of(directory) if partition.topic == name]
+
+
+def _same(known: Iterable[str], path: str) -> str:
+    """Return the spelling of `path` among the known paths, `path` itself if it is new."""
+    return next((each for each in known if os.path.abspath(each) == os.path.abspath(path)), path)
+
+
+def _parsed(name: str) -> TopicPartition | None:
+    try:
+        return TopicPartition.parse(name)
+    except InvalidName:
+        return None
+
+
+def _is_partition(path: str) -> bool:
+    try:
+        names = os.listdir(path)
+    except OSError:
+        return False
+    parsed = (parse_segment_name(name) for name in names)
+    return any(each is not None and each[1].startswith(".log") for each in parsed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    """The summary line."""
+
+    tally: VerificationCounts
+    damage: int
+    notices: int
+    seconds: float
+
+    def __str__(self) -> str:
+        counts = (
+            f"{self.damage} damage" if self.damage else "",
+            counted(self.notices, "notice") if self.notices else "",
+        )
+        found = ", ".join(filter(None, counts))
+        return f"{self.tally} in {self.seconds:.1f} s: {found or 'nothing found'}"
+
+    def as_json(self) -> str:
+        fields = {"kind": "summary", "damage": self.damage, "notices": self.notices, "seconds": round(self.seconds, 3)}
+        return json.dumps({**fields, **self.tally.fields()})

@@ -1,0 +1,1 @@
+"""Daemons and their mounts: registry, background process, unmount, state of a mount."""

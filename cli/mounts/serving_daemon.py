@@ -1,0 +1,72 @@
+"""Finds the daemon that serves a log directory, and builds the error message for a directory that is in use."""
+
+from __future__ import annotations
+
+import os
+import pwd
+
+from offsetfs.cli.exit_codes import Failure
+from offsetfs.cli.mounts import daemon_registry
+from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_holding, mounts, resolved
+from offsetfs.storage.errors import LogDirectoryLocked
+
+UNMOUNT_FIRST = "unmount it first: offsetfs umount {mount}"
+"""The remedy of commands that need the directory exclusively, for `in_use`."""
+
+
+def daemon_of(log_directory: str) -> daemon_registry.Daemon | None:
+    """Return the daemon that serves this log directory for writing; None if there is none, or it is another user's."""
+    directory = os.path.realpath(log_directory)
+    served = (daemon_registry.serving(mount) for mount in mounts() if mount.type == FILE_SYSTEM_TYPE)
+    daemons = (found[0] for found in served if found is not None)
+    return next((d for d in daemons if directory in d.directories and d.is_alive and "ro" not in d.options), None)
+
+
+def locked_directory(error: LogDirectoryLocked) -> str:
+    """Return the path of the log directory whose lock another process holds."""
+    return os.path.dirname(error.path or "")
+
+
+def in_use(error: LogDirectoryLocked, log_directory: str, instead: str) -> Failure:
+    """Return the error for a log directory that another process has locked. It names the process and the remedy.
+
+    `instead`: the remedy if the process is an offsetfs mount, with `{mount}` for its mount point. A broker must be
+    stopped.
+    """
+    daemon = daemon_of(log_directory)
+    if daemon is not None:
+        remedy = instead.format(mount=daemon.mount_point)
+        return Failure(f"{log_directory} is mounted at {daemon.mount_point} by process {daemon.pid}: {remedy}")
+    mount = _mount_of(log_directory)
+    if mount is not None:
+        remedy = instead.format(mount=mount.path)
+        return Failure(f"{log_directory} is mounted at {mount.path} by user {user_name(mount.owner)}: {remedy}")
+    return Failure(f"{error}: stop it first, or use Kafka's own tools with the running broker")
+
+
+def _mount_of(log_directory: str) -> Mount | None:
+    """Return the writable mount of this log directory from the mount table, which also has mounts of other users."""
+    directory = os.path.realpath(log_directory)
+    ours = (mount for mount in mounts() if mount.type == FILE_SYSTEM_TYPE and directory in mount.source.split(","))
+    return next((mount for mount in ours if "ro" not in mount.options.split(",")), None)
+
+
+def reason_not_a_mount(path: str) -> str:
+    """Return why `path` is not an offsetfs mount point; names the mount that the user probably meant."""
+    holding = mount_holding(path)
+    if holding is not None and resolved(path) != holding.path:
+        return f"is in the offsetfs mount {holding.path}; give that path"
+    directory = os.path.realpath(path)
+    for mount in (each for each in mounts() if each.type == FILE_SYSTEM_TYPE):
+        served = daemon_registry.serving(mount)
+        if directory in (served[0].directories if served is not None else mount.source.split(",")):
+            return f"is a log directory; it is mounted at {mount.path}: give that path"
+    return "is not an offsetfs mount"
+
+
+def user_name(uid: int | None) -> str:
+    """Return the name of a user; the number if there is no name, "unknown" for None."""
+    try:
+        return "unknown" if uid is None else pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,1 @@
+"""Parts of all jobs of `offsetfs spark`: session, arguments, progress, plots."""

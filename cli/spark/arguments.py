@@ -1,0 +1,63 @@
+"""The arguments of Spark jobs, checked before Spark starts, which takes seconds.
+
+A job checks them again. With Spark Connect (`sc://`) only the job does, because the paths are those of the server.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from offsetfs.cli import preflight
+from offsetfs.cli.arguments.named_partitions import partitions_of, resolve_names
+from offsetfs.cli.exit_codes import WRONG_CALL, Failure
+from offsetfs.storage.directory import split_paths
+
+
+def is_remote(master: str | None) -> bool:
+    """Whether the session is one of Spark Connect."""
+    return master is not None and master.startswith("sc://")
+
+
+def check_source(path: str, master: str | None, topics: Sequence[str] = ()) -> None:
+    """`Failure` where a job that only reads cannot read `path`, or one of `topics` is not there."""
+    if is_remote(master):
+        return
+    paths = split_paths(path)
+    for each in paths:
+        preflight.check_directory(each, read_only=True, may_be_empty=False)
+    present = {partition.topic for each in paths for partition in partitions_of(each)}
+    for topic in topics:
+        if topic not in present:
+            raise Failure(f"{topic}: {path} has no such topic", WRONG_CALL)
+
+
+def check_destination(path: str, master: str | None, topic: str, *, may_create: bool) -> None:
+    """`Failure` where a job cannot write to the log directory `path`, or to `topic` in it.
+
+    A job that may create the topic creates a missing log directory as well.
+    """
+    if is_remote(master) or (may_create and not os.path.lexists(path)):
+        return
+    preflight.check_directory(path, read_only=False, may_be_empty=True)
+    if not may_create and all(partition.topic != topic for partition in partitions_of(path)):
+        raise Failure(f"{topic}: {path} has no such topic; --partitions N creates it", WRONG_CALL)
+
+
+def check_rebuilt(path: str, master: str | None) -> None:
+    """`Failure` where a job cannot rewrite files of the log directory `path`."""
+    if not is_remote(master):
+        preflight.check_directory(path, read_only=False, may_be_empty=False)
+
+
+def partition_names(path: str, master: str | None, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the partitions that `names` stand for: TOPIC stands for all partitions of a topic."""
+    if is_remote(master):
+        return tuple(names)
+    return tuple(str(partition) for partition in resolve_names(path, names))
+
+
+def input_exists(path: str, master: str | None) -> None:
+    """`Failure` where there is no file to import. A pattern is left to the job."""
+    if not is_remote(master) and not any(sign in path for sign in "*?[") and not os.path.exists(path):
+        raise Failure(f"{path}: there is no file to import", WRONG_CALL)

@@ -1,0 +1,260 @@
+"""`offsetfs spark stats`, `verify`, `export` and `tail`: jobs that leave the log directory as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.spark import arguments as spark_arguments
+from offsetfs.cli.spark import session as spark_session
+from offsetfs.library.formatting import duration, size
+from offsetfs.storage.errors import counted
+
+if TYPE_CHECKING:
+    from offsetfs.pipeline.jobs.export import PartitionExported
+
+_BARS_WIDTH_MIN = 110
+"""How many columns a terminal has where there is room for bars."""
+
+FOUND = 1
+"""Verify has found damage; the same number as that of `offsetfs verify`."""
+
+
+@click.command("stats", short_help="Count records, bytes, keys and codecs.")
+@click.argument("source", metavar="LOGDIR")
+@spark_session.TOPIC
+@click.option("--plot", metavar="FILE", help="Draw the records of each partition, as SVG.")
+@spark_session.job
+def stats(
+    source: str,
+    topics: tuple[str, ...],
+    plot: str | None,
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Count records, bytes, distinct keys and codecs of each partition; show times and the most frequent key.
+
+    \b
+    offsetfs spark stats /var/lib/kafka/data
+    offsetfs spark stats /var/lib/kafka/data --plot data.svg
+    offsetfs spark stats /var/lib/kafka/data --topic orders --json | jq '.partitions[].records'
+    """
+    spark_arguments.check_source(source, master, topics)
+    with spark_session.open_session(master, conf, as_json) as spark:
+        from offsetfs.pipeline.jobs.stats import stats as job
+
+        result = job(spark, source, topics)
+    rows = [dataclasses.asdict(each) for each in result.partitions]
+    if plot is not None:
+        from offsetfs.cli.spark.plot import svg
+
+        Path(plot).write_text(svg(rows, f"{source}: {_in_all(rows)}"), encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps({"records": result.records, "partitions": rows}))
+    else:
+        _print_stats(rows)
+        click.echo(_in_all(rows))
+    return DONE
+
+
+def _in_all(rows: list[dict[str, Any]]) -> str:
+    """Return a sentence on all partitions, and how unevenly they share."""
+    records = sum(row["records"] for row in rows)
+    noun = "record" if records == 1 else "records"
+    unreadable = sum(row["unreadable"] for row in rows)
+    summary = f"{records:,} {noun}, {size(sum(row['bytes'] for row in rows))} in {counted(len(rows), 'partition')}"
+    if unreadable:
+        summary += f"; left out {counted(unreadable, 'damaged batch', 'damaged batches')} (offsetfs verify names them)"
+    if len(rows) < 2 or not records:
+        return summary
+    largest = max(rows, key=lambda row: int(row["records"]))
+    times = largest["records"] * len(rows) / records
+    return f"{summary}; {largest['topic']}-{largest['partition']} has {times:.1f} times its share"
+
+
+def _print_stats(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    unreadable = sum(row["unreadable"] for row in rows)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    has_bars = console.width >= _BARS_WIDTH_MIN
+    table = Table(box=None, header_style="bold")
+    for name in (
+        "partition",
+        "records",
+        *([""] if has_bars else []),
+        "bytes",
+        "from",
+        "to",
+        "keys",
+        "hottest",
+        "codecs",
+        *(["unreadable"] if unreadable else []),
+    ):
+        is_number = name in ("records", "bytes", "keys", "hottest", "unreadable")
+        may_wrap = name in ("from", "to", "codecs")  # a number that is cut short is another one
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=not may_wrap, overflow="fold")
+    most = max((row["records"] for row in rows), default=0)
+    for row in rows:
+        hottest = f"≤ {row['hottest_key_records'] / row['keyed']:.0%}" if row["keyed"] else ""
+        bar = "▇" * -(-12 * row["records"] // most) if most else ""
+        table.add_row(
+            f"{row['topic']}-{row['partition']}",
+            f"{row['records']:,}",
+            *([bar] if has_bars else []),
+            size(row["bytes"]),
+            _moment(row["earliest_ms"]),
+            _moment(row["latest_ms"]),
+            f"{row['distinct_keys']:,}" if row["keyed"] else "",
+            hottest,
+            " ".join(sorted(row["codecs"])),
+            *([f"{row['unreadable']:,}"] if unreadable else []),
+        )
+    console.print(table)
+
+
+def _moment(timestamp_ms: int | None) -> str:
+    return "" if timestamp_ms is None else time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(timestamp_ms // 1000))
+
+
+@click.command("verify", short_help="Check logs, indexes and checkpoints, in all cores.")
+@click.argument("source", metavar="LOGDIR")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC[-PARTITION] …]")
+@spark_session.job
+def verify(source: str, partitions: tuple[str, ...], master: str | None, conf: tuple[str, ...], as_json: bool) -> int:
+    """Check as `offsetfs verify` does, in all cores, also within one large partition.
+
+    \b
+    offsetfs spark verify /var/lib/kafka/data
+    offsetfs spark verify /nfs/kafka --master spark://head:7077
+    """
+    spark_arguments.check_source(source, master)
+    partitions = spark_arguments.partition_names(source, master, partitions)
+    begun = time.monotonic()
+    with spark_session.open_session(master, conf, as_json) as spark:
+        from offsetfs.pipeline.jobs.verify import verify as job
+
+        result = job(spark, source, partitions)
+    if as_json:
+        findings = [each.fields() for each in result.findings]
+        click.echo(json.dumps({"damage": result.damage, "findings": findings, **result.tally.fields()}))
+    else:
+        for finding in result.findings:
+            click.echo(finding)
+        seconds = duration(time.monotonic() - begun)
+        damaged = f", {result.damage} of them damage" if result.damage else ""
+        click.echo(f"{result.tally} in {seconds}: {counted(len(result.findings), 'finding')}{damaged}")
+    return FOUND if result.damage else DONE
+
+
+@click.command("export", short_help="Write records as Parquet, or into a table of a database.")
+@click.argument("source", metavar="LOGDIR")
+@click.argument("destination", metavar="DIRECTORY|jdbc:…")
+@spark_session.TOPIC
+@click.option("--committed", is_flag=True, help="Leave out open and aborted transactions.")
+@click.option("--table", metavar="TABLE", help="The table to write in the database.")
+@click.option("--append", is_flag=True, help="Append to an existing table.")
+@spark_session.job
+def export(
+    source: str,
+    destination: str,
+    topics: tuple[str, ...],
+    committed: bool,
+    table: str | None,
+    append: bool,
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Write the records of a log directory as Parquet files, a range of offsets each, or into a table of a database.
+
+    Files: started again, it writes the missing files; later, files of the records that were appended since. A table is
+    created; what a failed job has written stays in it. Give Spark the jar of the database driver with --conf.
+
+    \b
+    offsetfs spark export /var/lib/kafka/data /backup/parquet --topic orders --topic users
+    offsetfs spark export /var/lib/kafka/data 'jdbc:postgresql://db/shop?user=ada' --table orders \\
+        --topic orders --conf spark.jars=postgresql-42.7.4.jar
+    """
+    is_database = destination.startswith("jdbc:")
+    if is_database != (table is not None) or (append and not is_database):
+        raise Failure("--table belongs to a destination that begins with jdbc:, and --append to a table", WRONG_CALL)
+    spark_arguments.check_source(source, master, topics)
+    isolation = "read_committed" if committed else "read_uncommitted"
+    with spark_session.open_session(master, conf, as_json) as spark:
+        if table is not None:
+            from offsetfs.pipeline.jobs.export_table import export_table
+
+            written = export_table(spark, source, destination, table, topics, isolation=isolation, is_to_append=append)
+            spark_session.print_result(
+                dataclasses.asdict(written), f"{counted(written.records, 'record')} into {table}", as_json
+            )
+            return DONE
+        from offsetfs.pipeline.jobs.export import export as job
+
+        result = job(spark, source, destination, topics, isolation=isolation)
+    new_files = counted(result.files_made, "new file")
+    made = f"{counted(result.records_made, 'record')}, {size(result.bytes_made)} in {new_files}"
+    sentence = f"{made}; {counted(result.files, 'file')} in all"
+    spark_session.print_result(dataclasses.asdict(result), sentence, as_json, _exported(result.partitions))
+    return DONE
+
+
+def _exported(partitions: Sequence[PartitionExported]) -> list[tuple[str, ...]]:
+    """Return a table of what there is of each partition."""
+    rows = [
+        (
+            each.partition,
+            f"{each.records_made:,}",
+            size(each.bytes_made),
+            str(each.files_made),
+            str(each.start),
+            str(each.end),
+        )
+        for each in partitions
+    ]
+    return [("partition", "new records", "bytes", "files", "offsets from", "to before"), *rows]
+
+
+@click.command("tail", short_help="Copy new records as they arrive, to Parquet or the console.")
+@click.argument("source", metavar="LOGDIR")
+@click.argument("destination", metavar="[DIRECTORY]", required=False)
+@spark_session.TOPIC
+@click.option("--once", is_flag=True, help="Copy the records that are there now, and end.")
+@spark_session.job
+def tail(
+    source: str,
+    destination: str | None,
+    topics: tuple[str, ...],
+    once: bool,
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Copy records as they arrive, until interrupted. Started again, it continues where it was.
+
+    \b
+    offsetfs spark tail /var/lib/kafka/data /lake/orders --topic orders
+    offsetfs spark tail /var/lib/kafka/data --topic orders --once
+    """
+    spark_arguments.check_source(source, master, topics)
+    with spark_session.open_session(master, conf, as_json, has_bar=False) as spark:
+        from offsetfs.pipeline.jobs.tail import tail as job
+
+        result = job(spark, source, destination, topics, is_once=once)
+    spark_session.print_result(
+        dataclasses.asdict(result),
+        f"{counted(result.records, 'record')} in {counted(result.batches, 'batch', 'batches')}",
+        as_json,
+    )
+    return DONE

@@ -1,0 +1,30 @@
+"""Warnings about a log directory that could be opened, but has unreadable settings or partitions without recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from offsetfs.cli.terminal.printable import printable
+
+if TYPE_CHECKING:
+    from offsetfs.storage import AnyLogDirectory
+
+
+def directory_warnings(directory: AnyLogDirectory) -> Iterator[str]:
+    """Yield a message for each problem. The other partitions of the directory work."""
+    problem = directory.refresh_config()
+    if problem is not None:
+        yield f"{problem}: its topics use the defaults, and retention and compaction are off"
+    for partition, cause in sorted(directory.failed.items()):
+        yield f"{partition}: recovery failed, the partition is read only: {cause}"
+
+
+def print_directory_warnings(directory: AnyLogDirectory) -> None:
+    """Print the warnings on stderr, prefixed with the name of the running command."""
+    context = click.get_current_context(silent=True)
+    command_name = "offsetfs" if context is None else context.command_path
+    for sentence in directory_warnings(directory):
+        click.echo(f"{command_name}: warning: {printable(sentence)}", err=True)

@@ -1,0 +1,1 @@
+"""Caches of a mount, each bounded in bytes or files."""

@@ -1,0 +1,1 @@
+"""The files of the tree, by kind."""

@@ -1,0 +1,166 @@
+"""`topics/<topic>/values` and `records.ndjson`: all partitions of a topic in one file, as they are at the look-up.
+
+The file holds the `values` or `records.ndjson` of each partition, one after the other in partition order. Each look-up
+takes the sizes of the partitions' growing files (`growing_file`), which have the same line indexes, isolation
+level and damage policy. It returns the inode of that combination of sizes, which never changes: appended records and
+new partitions are in the next look-up. So `tail -f` sees no growth; `follow` does.
+
+Partitions of the topic that the log directory does not have are not in the file. A partition that does not open makes
+the look-up fail, because a part of a topic is not the topic. If retention or compaction removed records, reading them
+is ESTALE after `file.delete.delay.ms`.
+
+Never listed, because a listing would open every partition of the topic.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+from pyfuse3 import EntryAttributes, FUSEError
+
+from offsetfs.fs.attributes import FOREVER_S, PREFERRED_READ_BYTES
+from offsetfs.fs.files.growing_file import FrozenFile, GrowingFile
+from offsetfs.fs.files.line_index_building import WAIT_S
+from offsetfs.fs.files.view_handle import ViewHandle, left_out
+from offsetfs.fs.mount_context import MountContext
+from offsetfs.fs.naming.inodes import pack
+from offsetfs.fs.naming.lookup_numbers import LookupNumbers
+from offsetfs.fs.naming.tree_table import Kind
+from offsetfs.fs.nodes import Buffer, Opened, Opening
+from offsetfs.fs.options import EIO
+from offsetfs.fs.reporting.error_log import Fault
+from offsetfs.storage import TopicPartition
+
+GrowingOf = Callable[[TopicPartition], Awaitable[tuple[GrowingFile, GrowingFile]]]
+"""Returns `values` and `records.ndjson` of a partition, opening it."""
+
+SNAPSHOT_NAMES = Kind.TOPIC_SNAPSHOT.file_names
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSnapshot:
+    """The frozen files of the partitions, in partition order."""
+
+    parts: tuple[FrozenFile, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+
+class TopicSnapshots:
+    """The snapshots of all topics. `number`: from `lookup_numbers`."""
+
+    def __init__(
+        self, mount: MountContext, partitions: Callable[[int], list[TopicPartition]], growing_of: GrowingOf
+    ) -> None:
+        """`partitions` returns the partitions of the topic with a number, in order."""
+        self.lookups: LookupNumbers[TopicSnapshot] = LookupNumbers()
+        self._mount = mount
+        self._partitions = partitions
+        self._growing_of = growing_of
+
+    async def lookup(self, place: int, name: bytes) -> EntryAttributes | None:
+        """Return the entry of a snapshot of the topic at `place`; None for a topic without partitions.
+
+        EAGAIN when the partitions cannot be measured within ten seconds.
+        """
+        partitions = self._partitions(place)
+        if not partitions:
+            return None
+        parts: list[FrozenFile] = []
+        with trio.move_on_after(WAIT_S):
+            for partition in partitions:
+                growing = await self._growing_of(partition)
+                parts.append(await growing[SNAPSHOT_NAMES.index(name)].frozen())
+        if len(parts) < len(partitions):
+            self._report_progress(partitions[len(parts)], name, f"{len(parts)} of {len(partitions)}")
+            raise FUSEError(errno.EAGAIN)
+        return self._attributes(self.lookups.look_up(TopicSnapshot(tuple(parts))))
+
+    def _report_progress(self, partition: TopicPartition, name: bytes, done: str) -> None:
+        path = f"topics/{partition.topic}/{name.decode()}"
+        cause = f"the line indexes of {done} partitions are complete, {partition} is next"
+        cure = f"ask again, or use topics/{partition.topic}/follow or last/ of a partition, which need no whole index"
+        self._mount.error_log.report(Fault(errno.EAGAIN, "lookup", path, cause, cure))
+
+    async def attributes(self, number: int) -> EntryAttributes:
+        return self._attributes(number)
+
+    def _attributes(self, number: int) -> EntryAttributes:
+        snapshot = self.lookups.at(number)
+        entry = self._mount.attributes.file(
+            pack(Kind.TOPIC_SNAPSHOT, 0, number),
+            snapshot.size,
+            max(part.mtime_ns for part in snapshot.parts),
+            attr_timeout_s=FOREVER_S,
+        )
+        entry.st_blksize = PREFERRED_READ_BYTES
+        return entry
+
+    async def open(self, number: int, opening: Opening) -> Opened:
+        # Past the page cache: the kernel would fill up a read that ends before damage with zeros.
+        return Opened(SnapshotHandle(self._mount, self.lookups.at(number)), direct=True)
+
+
+class SnapshotHandle:
+    """An open snapshot. A partition's view is read from when the reader comes to it."""
+
+    def __init__(self, mount: MountContext, snapshot: TopicSnapshot) -> None:
+        self._mount = mount
+        self._parts = snapshot.parts
+        self._ends = list(itertools.accumulate(part.size for part in snapshot.parts))
+        self._fails_at_damage = mount.options.damage == EIO
+        self._place = -1  # the part of `_handle`
+        self._handle: ViewHandle | None = None
+
+    async def read(self, position: int, size: int) -> Buffer:
+        end = min(position + size, self._ends[-1])
+        pieces: list[Buffer] = []
+        for place in range(bisect_left(self._ends, position), len(self._parts)):
+            try:
+                piece, is_whole = await self._read_part(place, position, end)
+            except Exception:
+                if not pieces:
+                    raise
+                break  # the next read begins there, and fails
+            if piece:
+                pieces.append(piece)
+                position += len(piece)
+            if not is_whole:
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _read_part(self, place: int, position: int, end: int) -> tuple[Buffer, bool]:
+        """Return what lies between two bytes of the snapshot and in a part, and whether the next part may follow."""
+        part, part_end = self._parts[place], self._ends[place]
+        wanted = min(end, part_end) - position
+        piece: Buffer = b""
+        if wanted > 0:
+            piece = await self._handle_of(place).read(position - part_end + part.size, wanted)
+        if position + len(piece) < part_end or not self._fails_at_damage or part.damage_at_end is None:
+            return piece, position + len(piece) == part_end
+        if not piece:
+            raise left_out(part.damage_at_end)
+        return piece, False
+
+    def _handle_of(self, place: int) -> ViewHandle:
+        if self._handle is None or self._place != place:
+            part = self._parts[place]
+            self._handle = ViewHandle(
+                self._mount, part.view, part.inode, _closed, fails_at_damage=self._fails_at_damage
+            )
+            self._place = place
+        return self._handle
+
+    async def release(self) -> None:
+        """Nothing is held but what the inode holds."""
+
+
+def _closed(_inode: int) -> None:
+    """Do nothing: a snapshot is dropped when the kernel forgets its inode."""

@@ -1,0 +1,1 @@
+"""Names, paths and inode numbers of the tree."""

@@ -1,0 +1,1 @@
+"""Error log, errno values, counters, and how numbers are printed."""

@@ -1,0 +1,89 @@
+"""The recent errors: the content of `.offsetfs/errors`, at most a thousand different faults with path and remedy.
+
+    2026-11-21T13:05:07.123Z EBADMSG read orders-0/42: …0000.log, position 120: checksum; CURE (3 times)
+    when                     errno   op   path         cause                              cure
+
+A repeated fault moves its line to the end and increments its count, because a `grep -r` over a damaged segment must not
+displace all other lines. Lines contain no record contents, and control characters in names are escaped. A minus stands
+for a missing errno, as of a failed background task, and for a missing path.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offsetfs.fs.reporting.errors import cure_of, errno_of, name_of
+
+LINES_MAX = 1000
+LINE_LENGTH_MAX = 1000  # characters: a message may quote a name of any length
+UNKNOWN_CURE = "the log of the mount has details"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One line. `op`: the system call or background task. `path`: in the mount. `cure`: the remedy."""
+
+    errno: int | None
+    op: str
+    path: str
+    cause: str
+    cure: str
+
+    def __str__(self) -> str:
+        name = "-" if self.errno is None else name_of(self.errno)
+        return f"{name} {self.op} {self.path or '-'}: {self.cause}; {self.cure}"
+
+
+class ErrorLog:
+    """A bounded list of faults. Safe for several threads, because each step is one dictionary operation."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._lines: OrderedDict[str, tuple[str, int]] = OrderedDict()  # text → (when last, how often)
+        self.count = 0
+        """How many faults were recorded since the mount started, repeated ones included."""
+
+    def add(self, error: BaseException, op: str, path: str) -> int:
+        """Record `error`, which `op` raised for `path`; return its errno."""
+        number = errno_of(error)
+        cause = _text(error)
+        if path and not cause.startswith(f"{path}/"):
+            cause = cause.removeprefix(path).lstrip(",: ")  # the line names the path already
+        self.report(Fault(number, op, path, cause, cure_of(error) or UNKNOWN_CURE))
+        return number
+
+    def report(self, fault: Fault) -> None:
+        """Record a fault."""
+        line = _printable(str(fault))
+        count = self._lines.pop(line, ("", 0))[1] + 1
+        self._lines[line] = (_stamp(self._now()), count)
+        self.count += 1
+        while len(self._lines) > LINES_MAX:
+            self._lines.popitem(last=False)
+
+    def text(self) -> bytes:
+        """Return all lines, the newest last."""
+        lines = [
+            f"{when} {line}" + (f" ({count} times)\n" if count > 1 else "\n")
+            for line, (when, count) in list(self._lines.items())
+        ]
+        return "".join(lines).encode()
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+    return str(error) or type(error).__name__
+
+
+def _printable(text: str) -> str:
+    escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return escaped if len(escaped) <= LINE_LENGTH_MAX else escaped[: LINE_LENGTH_MAX - 1] + "…"
+
+
+def _stamp(seconds: float) -> str:
+    milliseconds = int(seconds * 1000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000)) + f".{milliseconds % 1000:03d}Z"

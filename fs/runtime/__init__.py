@@ -1,0 +1,1 @@
+"""Threads, workers and waiting requests."""

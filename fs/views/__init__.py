@@ -1,1 +1,0 @@
-"""What is read: records, growing views, ranges, times, keys, segments, followers."""

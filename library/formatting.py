@@ -1,0 +1,47 @@
+"""Formats numbers, sizes, durations and tables for people, the same in every command and in `.offsetfs/stats`.
+
+Figures have about three digits and decimal units, as `ls --si` and `dd` print them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return rows of equal length as lines, the first column aligned left and all others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]
+
+
+def count(number: float) -> str:
+    """Return a number with about three digits: `7`, `1.21 k`, `64.2 M`."""
+    for unit in ("", " k", " M", " G"):
+        if number < 999.5 or unit == " G":
+            break
+        number /= 1000
+    return f"{number:.3g}{unit}"
+
+
+def size(number: float) -> str:
+    """Return bytes in units of 1000: `7 B`, `1.21 kB`, `64.2 MB`."""
+    text = count(number)
+    return f"{text}B" if " " in text else f"{text} B"
+
+
+def duration(seconds: float) -> str:
+    """Return a time: `4.2 ms`, `12 s`, `2 h 5 min`, `3 d 4 h`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    minutes = int(seconds) // 60
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -1,0 +1,49 @@
+"""The compiled modules, and the one place that selects them or their references in `offsetfs.storage.reference`.
+
+Module `native/codec.pyx` has the same functions as `reference/codec.py`, and so on. `.pxd` files are shared by several
+modules and have no reference of their own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # compiled modules have no stubs; their references have the types
+    chain: ModuleType
+    codec: ModuleType
+    columns: ModuleType
+    compaction: ModuleType
+    dump: ModuleType
+    index_search: ModuleType
+    json_lines: ModuleType
+    key_hash: ModuleType
+    message_set: ModuleType
+    record_json: ModuleType
+    valid_batches: ModuleType
+
+LITTLE_ENDIAN_ONLY = frozenset(("json_lines", "message_set", "record_json"))
+"""Modules that read several bytes at once as a number: their references run on a big-endian machine."""
+
+
+def select(name: str) -> ModuleType:
+    """Return the compiled module, or its reference if `OFFSETFS_PURE=1` is set or the module was not compiled.
+
+    `ImportError` if the compiled module exists but does not load: the reference would hide a broken installation.
+    """
+    if os.environ.get("OFFSETFS_PURE") == "1" or (sys.byteorder == "big" and name in LITTLE_ENDIAN_ONLY):
+        return _reference(name)
+    compiled = f"{__name__}.{name}"
+    try:
+        return importlib.import_module(compiled)
+    except ModuleNotFoundError as error:
+        if error.name != compiled:  # it exists, and what it imports does not
+            raise
+        return _reference(name)
+
+
+def _reference(name: str) -> ModuleType:
+    return importlib.import_module(f"offsetfs.storage.reference.{name}")

@@ -1,0 +1,1 @@
+"""Codecs of record batches, bounded while they inflate."""

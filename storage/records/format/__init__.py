@@ -1,0 +1,1 @@
+"""Record batches and messages: bytes in, records out, and back."""

@@ -1,0 +1,24 @@
+"""An open batch, as functions that encode records take and return it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Lane(NamedTuple):
+    """Where the next record of a batch goes; in a result also the sums of the records that the call wrote."""
+
+    target: bytearray | memoryview | None
+    """The bytes of the batch; None in a result."""
+
+    position: int
+    """The byte of `target` at which the next record begins."""
+
+    offset_delta: int
+    """The offset delta of the next record."""
+
+    base_timestamp: int | None
+    """None if the batch has no record yet."""
+
+    max_timestamp: int = -1
+    values_bytes: int = 0

@@ -1,0 +1,43 @@
+"""Records as lines of JSON and back, compiled or in Python.
+
+`offsetfs.storage.reference.record_json` and `.json_lines` have the docstrings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetfs.storage.native import select
+from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.records.json.json_line import LineFault
+from offsetfs.storage.reference.json_lines import JsonRules, JsonSplit, JsonSpread, LaneFor
+from offsetfs.storage.reference.record_json import JSON_BYTES_MAX, Buffer, line_prefix, lines_of
+
+if TYPE_CHECKING:
+    from offsetfs.storage.reference import json_lines as _json_lines
+    from offsetfs.storage.reference import record_json as _record_json
+else:
+    _json_lines = select("json_lines")
+    _record_json = select("record_json")
+
+split_json = _json_lines.split_json
+spread_json = _json_lines.spread_json
+join_json = _record_json.join_json
+measure_json = _record_json.measure_json
+
+__all__ = [
+    "JSON_BYTES_MAX",
+    "Buffer",
+    "JsonRules",
+    "JsonSplit",
+    "JsonSpread",
+    "Lane",
+    "LaneFor",
+    "LineFault",
+    "join_json",
+    "line_prefix",
+    "lines_of",
+    "measure_json",
+    "split_json",
+    "spread_json",
+]

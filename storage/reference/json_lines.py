@@ -1,0 +1,236 @@
+"""Lines of JSON into a batch, in Python: the reference that tests compare `native/json_lines.pyx` with.
+
+A line is taken whole or not at all, and the first that is wrong stops the work (`json_line` says what is wrong).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from offsetfs.storage.records.format.lane import Lane
+from offsetfs.storage.records.format.partitioner import partition_of
+from offsetfs.storage.records.json.json_line import OUT_OF_TIME, JsonRecord, LineFault, WrongLine, parse
+from offsetfs.storage.reference import codec
+
+Buffer = codec.Buffer
+
+LONG_MAX = 2**63 - 1
+
+ASKED_MAX = 2
+"""How often `lane_for` is called for one record: for the batch that is open, and for one that begins."""
+
+
+class JsonRules(NamedTuple):
+    """What a line has to be, and how it is read."""
+
+    now_ms: int
+    """The timestamp of records that name none."""
+
+    needs_key: bool = False
+    """Refuses records without a key."""
+
+    earliest: int = -1
+    latest: int = LONG_MAX
+    """Any other timestamp outside of these two is refused, except -1, which is none."""
+
+    values_as_text: bool = False
+    """A `value` that is no string is taken as its text; else it is refused."""
+
+    honors_partition: bool = False
+    """A record that names its `partition` goes into that lane, and one that names a number without a lane is refused;
+    else the field is ignored. Only for `spread_json`."""
+
+
+class JsonSplit(NamedTuple):
+    """How far `split_json` got. The sums are those of the records of this call."""
+
+    start: int
+    position: int
+    offset_delta: int
+    base_timestamp: int | None
+    max_timestamp: int
+    """-1 when no record was written."""
+
+    values_bytes: int
+    """What `values` will show: each value and a newline."""
+
+    record_bytes: int
+    """When the next record found no room: its size as the first of a batch. Else 0."""
+
+    fault: LineFault | None
+    """What is wrong with the line that begins at `start`."""
+
+
+LaneFor = Callable[[int, int, Lane | None], Lane | None]
+"""Provides a batch in the making: `lane_for(number, record_bytes, filled)`. See `spread_json`."""
+
+
+class JsonSpread(NamedTuple):
+    """How far `spread_json` got."""
+
+    start: int
+    lanes: dict[int, Lane]
+    """Those that got records, by number and without their targets; not what `lane_for` was given."""
+
+    lane: int
+    """Where the next record belongs, when it found no room there; else -1."""
+
+    record_bytes: int
+    """Its size as the first of a batch. Else 0."""
+
+    fault: LineFault | None
+    """What is wrong with the line that begins at `start`."""
+
+
+def split_json(
+    source: Buffer,
+    start: int,
+    end: int,
+    lane: Lane,
+    rules: JsonRules,
+    count_max: int,
+) -> JsonSplit:
+    """Write each whole line of `source[start:end]` as a record into `lane`.
+
+    A line ends at a newline; blank lines are stepped over. The timestamp of the first record of a batch becomes its
+    base timestamp. Timestamp deltas wrap around as a Java long does, and so come back right.
+
+    Stops when no newline is left, the next record does not fit, `count_max` records are written, the offset delta would
+    pass 2^31 - 1, or a line is wrong (`fault`). Returns where to go on.
+    """
+    target, position, offset_delta, base_timestamp = lane.target, lane.position, lane.offset_delta, lane.base_timestamp
+    now_ms = rules.now_ms
+    assert target is not None
+    if not 0 <= start <= end <= len(source) or not 0 <= position <= len(target):
+        raise ValueError("split outside of its buffers")
+    if offset_delta < 0 or now_ms < -1:
+        raise ValueError(f"an offset delta of {offset_delta}" if offset_delta < 0 else f"a timestamp of {now_ms}")
+    first, lines = start, bytes(memoryview(source)[start:end])
+    max_timestamp, values_bytes, record_bytes, fault = -1, 0, 0, None
+    while count_max > 0 and offset_delta <= codec.INT_MAX:
+        newline = lines.find(b"\n", start - first)
+        if newline < 0:
+            break
+        try:
+            line = lines[start - first : newline]
+            record = parse(line, needs_key=rules.needs_key, values_as_text=rules.values_as_text)
+            _check_time(record, rules)
+        except WrongLine as wrong:
+            fault = wrong.fault
+            break
+        if record is not None:
+            timestamp = now_ms if record.timestamp is None else record.timestamp
+            base = timestamp if base_timestamp is None else base_timestamp
+            encoded = _encoded(record, _wrapped(timestamp - base), offset_delta)
+            if len(encoded) > len(target) - position:
+                record_bytes = len(_encoded(record, 0, 0))
+                break
+            target[position : position + len(encoded)] = encoded
+            position, base_timestamp = position + len(encoded), base
+            max_timestamp = max(max_timestamp, timestamp)
+            values_bytes += len(record.value or b"") + 1
+            offset_delta, count_max = offset_delta + 1, count_max - 1
+        start = first + newline + 1
+    return JsonSplit(start, position, offset_delta, base_timestamp, max_timestamp, values_bytes, record_bytes, fault)
+
+
+def spread_json(
+    source: Buffer,
+    start: int,
+    end: int,
+    lanes: Sequence[Lane | None],
+    keyless: int,
+    rules: JsonRules,
+    lane_for: LaneFor | None = None,
+) -> JsonSpread:
+    """Write each whole line of `source[start:end]` as a record into the lane of its key, one lane a partition.
+
+    Where there is one lane, it takes everything; else `partitioner` says which it is. Records without a key go into
+    lane `keyless`. All as in `split_json`, in the order of the lines: it stops at the first one that is wrong, or whose
+    lane has no space or is None.
+
+    Where `lane_for` is given it is called before that last case stops the work, at most `ASKED_MAX` times for a record:
+    with the number of the lane, the size of the record as the first of a batch, and what this call has written into the
+    lane, None where that is nothing. What it was given is not in the result. The lane that it returns is filled next;
+    with None the work stops. What it raises is raised, and then no lane counts as written to.
+    """
+    if not 0 <= keyless < len(lanes):
+        raise ValueError(f"lane {keyless} of {len(lanes)}")
+    if not 0 <= start <= end <= len(source) or rules.now_ms < -1:
+        raise ValueError("split outside of its buffers" if rules.now_ms >= -1 else f"a timestamp of {rules.now_ms}")
+    for lane in lanes:
+        if lane is not None and not (0 <= lane.position <= len(lane.target or b"") and lane.offset_delta >= 0):
+            raise ValueError(f"a lane of position {lane.position} and offset delta {lane.offset_delta}")
+    now, begun = list(lanes), list(lanes)
+    while (newline := bytes(memoryview(source)[start:end]).find(b"\n")) >= 0:
+        line_end = start + newline + 1
+        try:
+            line = bytes(memoryview(source)[start : line_end - 1])
+            count = len(lanes) if rules.honors_partition else 0
+            record = parse(line, needs_key=rules.needs_key, partitions=count, values_as_text=rules.values_as_text)
+            _check_time(record, rules)
+        except WrongLine as wrong:
+            return JsonSpread(start, _changed(now, begun), -1, 0, wrong.fault)
+        if record is not None:
+            number, asked = _lane_of(record, len(lanes), keyless), 0
+            while (filled := _filled(now[number], source, start, line_end, rules)) is None:
+                record_bytes = len(_encoded(record, 0, 0))
+                if lane_for is not None and asked < ASKED_MAX:
+                    made = _changed([now[number]], [begun[number]]).get(0)
+                    now[number] = begun[number] = lane_for(number, record_bytes, made)
+                    asked += 1
+                    if now[number] is not None:
+                        continue
+                return JsonSpread(start, _changed(now, begun), number, record_bytes, None)
+            now[number] = filled
+        start = line_end
+    return JsonSpread(start, _changed(now, begun), -1, 0, None)
+
+
+def _filled(lane: Lane | None, source: Buffer, start: int, end: int, rules: JsonRules) -> Lane | None:
+    """Return the lane with the record of one line, None where it does not fit."""
+    if lane is None:
+        return None
+    split = split_json(source, start, end, lane, JsonRules(rules.now_ms, values_as_text=rules.values_as_text), 1)
+    if split.start == start:
+        return None
+    return Lane(
+        lane.target,
+        split.position,
+        split.offset_delta,
+        split.base_timestamp,
+        max(lane.max_timestamp, split.max_timestamp),
+        lane.values_bytes + split.values_bytes,
+    )
+
+
+def _lane_of(record: JsonRecord, count: int, keyless: int) -> int:
+    if record.partition is not None:
+        return record.partition
+    return keyless if record.key is None else partition_of(record.key, count)
+
+
+def _check_time(record: JsonRecord | None, rules: JsonRules) -> None:
+    if record is not None:
+        timestamp = rules.now_ms if record.timestamp is None else record.timestamp
+        if timestamp != -1 and not rules.earliest <= timestamp <= rules.latest:
+            raise WrongLine(LineFault(0, OUT_OF_TIME))
+
+
+def _changed(now: Sequence[Lane | None], before: Sequence[Lane | None]) -> dict[int, Lane]:
+    return {
+        number: lane._replace(target=None)
+        for number, (lane, old) in enumerate(zip(now, before, strict=True))
+        if lane is not None and lane is not old
+    }
+
+
+def _encoded(record: JsonRecord, timestamp_delta: int, offset_delta: int) -> bytes:
+    timestamp = max(timestamp_delta, 0)
+    plain = (record.key, record.value, record.headers, timestamp)
+    return codec.encode([plain], timestamp - timestamp_delta, offset_delta)
+
+
+def _wrapped(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63

@@ -1,0 +1,83 @@
+"""Where whole batches are in a segment file: `Log.find_range`, with which a broker answers fetches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_clock import FakeClock
+from small_logs import SmallLog, record
+
+from offsetfs.storage import BatchRange, Log, read_batch
+from offsetfs.storage.errors import OffsetOutOfRange, WouldBlock
+
+pytestmark = pytest.mark.unit
+
+NOW = 1_800_000_000_000
+EVERYTHING = 1 << 20
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    """Two sealed segments of two batches each, and an active one of three; a record in each batch."""
+    made = SmallLog(tmp_path / "log", FakeClock(NOW), index_interval_bytes="0")
+    made.segment(NOW, NOW)
+    made.segment(NOW, NOW)
+    for _ in range(3):
+        made.log.append(record(NOW))
+    yield made.log
+    made.directory.close()
+
+
+def offsets(found: BatchRange | None) -> list[int]:
+    """Return the base offsets of the batches in a range, each of which must be whole and sound."""
+    assert found is not None
+    result: list[int] = []
+    data, position = found.file.read(found.position, found.size), 0
+    while position < len(data):
+        batch = read_batch(data, position)
+        result.append(batch.header.base_offset)
+        position += batch.header.size
+    assert found.offset_end == result[-1] + 1
+    return result
+
+
+def test_a_range_has_whole_batches_from_the_offset_to_the_end_of_its_segment(log: Log) -> None:
+    assert offsets(log.find_range(0, EVERYTHING, offset_end=7)) == [0, 1]
+    assert offsets(log.find_range(3, EVERYTHING, offset_end=7)) == [3]
+    assert offsets(log.find_range(5, EVERYTHING, offset_end=7)) == [5, 6]
+
+
+def test_nowait_finds_the_same_range_or_reports_that_it_would_wait(log: Log) -> None:
+    assert offsets(log.find_range(5, EVERYTHING, offset_end=7)) == [5, 6]
+    try:
+        assert offsets(log.find_range(5, EVERYTHING, offset_end=7, nowait=True)) == [5, 6]
+    except WouldBlock as error:
+        assert error.reason == "the file system does not support RWF_NOWAIT"
+
+
+def test_a_range_ends_before_the_end_that_is_asked_for(log: Log) -> None:
+    assert offsets(log.find_range(4, EVERYTHING, offset_end=6)) == [4, 5]
+    assert log.find_range(4, EVERYTHING, offset_end=4) is None
+
+
+def test_the_first_batch_is_there_above_the_limit_if_one_is_needed(log: Log) -> None:
+    first = log.batch_at(4)
+    assert first is not None
+    size = first.header.size
+    assert offsets(log.find_range(4, 1, offset_end=7)) == [4]
+    assert log.find_range(4, size - 1, offset_end=7, needs_one=False) is None
+    assert offsets(log.find_range(4, 2 * size, offset_end=7, needs_one=False)) == [4, 5]
+
+
+def test_the_end_of_the_log_has_no_range_and_beyond_is_an_error(log: Log) -> None:
+    assert log.find_range(7, EVERYTHING, offset_end=7) is None
+    with pytest.raises(OffsetOutOfRange):
+        log.find_range(8, EVERYTHING, offset_end=8)
+
+
+def test_a_range_can_be_read_after_its_segment_was_deleted(log: Log) -> None:
+    found = log.find_range(0, EVERYTHING, offset_end=7)
+    log.truncate_fully(100)
+    assert offsets(found) == [0, 1]

@@ -1,0 +1,342 @@
+"""Every compiled function returns what its Python reference returns, or raises an error of the same class.
+
+A row of `COMPARISONS` names the module, the inputs and the functions. What else is known of a function stands in the
+tests of its subject.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from offsetfs.storage.errors import StorageError
+from offsetfs.storage.records.format import batch_row, chain, codec, record_row, varint
+from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch_header import seal_checksum
+from offsetfs.storage.reference.codec import EncodableRecord
+from offsetfs.storage.reference.dump import LineStyle
+
+pytestmark = [pytest.mark.unit, pytest.mark.twins]
+
+LONG_MAX = 2**63 - 1
+INFLATED_BYTES_MAX = 1 << 16
+LONGS = st.integers(-(2**63), LONG_MAX)
+
+Function = Callable[..., object]
+"""Takes a module and an input; returns all that the module's function returns or writes."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Functions of a compiled module and of its reference, asked about the same inputs."""
+
+    module: str
+    inputs: SearchStrategy[Any]
+    functions: Mapping[str, Function]
+    examples: int = 200
+
+
+def outcome(function: Function, module: object, given_input: object) -> object:
+    """Return the result as a value that can be compared, or the name of the error's class."""
+    try:
+        result = function(module, given_input)
+    except (StorageError, ValueError) as error:
+        return type(error).__name__
+    return result.tolist() if isinstance(result, array) else result
+
+
+# --- inputs ----------------------------------------------------------------------------------------------------------
+
+FIELD = st.none() | st.binary(max_size=80)
+HEADERS = st.lists(st.tuples(st.text(max_size=8), FIELD), max_size=3)
+RECORDS = st.lists(st.tuples(FIELD, FIELD, HEADERS, st.integers(-1, 2**62)), max_size=12)
+NUMBER = st.sampled_from([0, 1, -1, 2, 3, 63, 64, -64, 127, 200, 2**31 - 1, -(2**31)]).map(varint.encode)
+PIECE = NUMBER | st.integers(0, 9).map(varint.encode) | st.binary(max_size=6) | st.just(b"\xff" * 5)
+BODY = st.lists(PIECE, max_size=12).map(lambda pieces: b"\0" + b"".join(pieces))
+ODD_RECORD = BODY.map(lambda body: varint.encode(len(body)) + body)
+
+
+@st.composite
+def damaged_payloads(draw: st.DrawFn) -> tuple[bytes, int]:
+    """Records that are cut short, or in which bits are flipped, and their number, which may be wrong."""
+    records = draw(RECORDS)
+    payload = bytearray(codec.encode(records, 0, 0))
+    if payload and draw(st.booleans()):
+        for bit in draw(st.lists(st.integers(0, 8 * len(payload) - 1), min_size=1, max_size=3)):
+            payload[bit // 8] ^= 1 << bit % 8
+        return bytes(payload), len(records) + draw(st.integers(-1, 1))
+    return bytes(payload[: draw(st.integers(0, len(payload)))]), len(records)
+
+
+@st.composite
+def damaged_logs(draw: st.DrawFn) -> bytes:
+    """Batches of which bytes are changed; the checksum of some is right nevertheless."""
+    log, offset = bytearray(), draw(st.sampled_from([0, 5, 2**62]))
+    for count in draw(st.lists(st.integers(1, 4), max_size=6)):
+        values = draw(st.lists(FIELD, min_size=count, max_size=count))
+        batch = build(
+            [(None, value, (), 1000 + offset % 7) for value in values],
+            base_offset=offset,
+            codec=draw(st.sampled_from(["none", "none", "none", "lz4"])),
+        )
+        for _ in range(draw(st.integers(0, 2))):
+            batch[draw(st.sampled_from([7, 15, *range(17, len(batch))]))] ^= draw(st.integers(1, 255))
+        if draw(st.booleans()):
+            seal_checksum(batch)
+        log += batch
+        offset += count
+    return bytes(log + draw(st.binary(max_size=80)))
+
+
+@st.composite
+def ranges_of_logs(draw: st.DrawFn) -> tuple[bytes, int, int, tuple[int, int]]:
+    log = draw(damaged_logs())
+    start = draw(st.integers(0, len(log)))
+    offsets = draw(st.sampled_from([chain.ANY_OFFSETS, (0, LONG_MAX), (0, 7), (5, 100)]))
+    return log, start, draw(st.integers(start, len(log))), offsets
+
+
+@st.composite
+def logs_and_rows(draw: st.DrawFn) -> tuple[bytes, array[int]]:
+    log = draw(damaged_logs())
+    return log, chain.sound(log, 0, len(log), 7, *chain.ANY_OFFSETS)[0]
+
+
+BATCHES = st.lists(
+    st.tuples(
+        st.integers(0, 2**33),
+        st.integers(0, 200) | LONGS,
+        st.integers(0, 9) | st.integers(-(2**31), 2**31 - 1),
+        st.integers(-1, 9) | LONGS,
+    ),
+    max_size=12,
+)
+
+
+def batch_rows(batches: list[tuple[int, int, int, int]]) -> array[int]:
+    rows = array("q")
+    for position, offset, delta, timestamp in batches:
+        row = [-1] * batch_row.COLUMNS
+        row[batch_row.POSITION], row[batch_row.BASE_OFFSET] = position, offset
+        row[batch_row.LAST_OFFSET_DELTA], row[batch_row.MAX_TIMESTAMP] = delta, timestamp
+        rows.extend(row)
+    return rows
+
+
+@st.composite
+def lines_to_split(draw: st.DrawFn) -> tuple[bytes, int, int, int, int, int, int]:
+    pieces = st.sampled_from([b"\n", b"\r", b"a", b"bc", b"\0", b"x" * 60, b"y" * 130])
+    source = b"".join(draw(st.lists(pieces, max_size=40)))
+    start = draw(st.integers(0, len(source)))
+    end, space = draw(st.integers(start, len(source))), draw(st.integers(0, len(source) + 200))
+    delta = draw(st.sampled_from([0, 60, 8190, 2**31 - 2]))
+    return source, start, end, space, draw(st.integers(0, space)), delta, draw(LONGS)
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> dict[str, Any]:
+    base = draw(LONGS)
+    bound = st.none() | st.integers(base - 2, base + 14)
+    return {
+        "prefix": b'{"topic":"orders","offset":',
+        "base_offset": base,
+        "base_timestamp": draw(LONGS),
+        "append_time": draw(st.none() | st.integers(-1, 2**62)),
+        "offset_from": draw(bound),
+        "offset_to": draw(bound),
+    }
+
+
+# Bytes that decide how a decoder of UTF-8 goes on: the ends of each range of lead and continuation bytes.
+EDGES = bytes.fromhex("41 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 f7 f8 ff")
+EDGY = st.lists(st.sampled_from(EDGES), max_size=12).map(bytes)
+TEXTS = EDGY | st.binary(max_size=80) | st.text(max_size=40).map(str.encode)
+NAMES = st.text(max_size=8) | EDGY.map(lambda data: data.decode("utf-8", "surrogateescape"))
+DUMPED = st.lists(
+    st.tuples(
+        st.none() | TEXTS,
+        st.none() | TEXTS,
+        st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=4)), max_size=3),
+        st.integers(-1, 2**41),
+    ),
+    min_size=1,
+    max_size=8,
+)
+NEAR_LONGS = LONGS | st.integers(-3, 3)
+STYLES = st.builds(
+    LineStyle,
+    base_offset=NEAR_LONGS,
+    base_timestamp=NEAR_LONGS,
+    append_time=st.none() | NEAR_LONGS,
+    timestamp_label=st.sampled_from([b"CreateTime", b"LogAppendTime"]),
+    base_sequence=st.sampled_from([-(2**31), -1, 0, 7, 2**31 - 3, 2**31 - 1]),
+    metadata=st.booleans(),
+    data=st.booleans(),
+    offset_min=st.just(-(2**63)) | NEAR_LONGS,
+    offset_end=st.just(LONG_MAX) | NEAR_LONGS,
+)
+
+
+def deltas_as_rows(deltas: list[int]) -> array[int]:
+    return array("q", [number for delta in deltas for number in (delta, *[0] * (record_row.COLUMNS - 1))])
+
+
+INDEX_ENTRIES = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), max_size=20)
+
+# --- functions -------------------------------------------------------------------------------------------------------
+
+READERS: dict[str, Function] = {
+    **{
+        name: lambda twin, given, name=name: getattr(twin, name)(*given)
+        for name in ("scan", "decode", "join", "measure")
+    },
+    **{f"find {delta}": lambda twin, given, delta=delta: twin.find(*given, delta) for delta in (0, 1, 7)},
+}
+
+
+def split(twin: Any, given: tuple[bytes, int, int, int, int, int, int]) -> object:
+    source, start, end, space, position, *rest = given
+    target = bytearray(b"#" * space)
+    return twin.split(source, start, end, target, position, *rest), target
+
+
+def index(twin: Any, given: tuple[list[tuple[int, int, int, int]], int, int]) -> object:
+    batches, base_offset, interval = given
+    state = chain.index_state(base_offset, interval)
+    return twin.index(batch_rows(batches), state), state.tolist()
+
+
+def valid_until(twin: Any, given: tuple[bytes, array[int]]) -> object:
+    log, rows = given
+    count = len(rows) // batch_row.COLUMNS
+    return [twin.valid_until(log, 7, rows, first, INFLATED_BYTES_MAX) for first in range(count + 1)]
+
+
+def json_lines(twin: Any, given: tuple[tuple[bytes, int], dict[str, Any]]) -> object:
+    (payload, count), frame = given
+    lines = twin.join_json(payload, count, **frame)
+    assert twin.measure_json(payload, count, **frame) == len(lines)
+    return bytes(lines)
+
+
+def refused(twin: Any, given: tuple[tuple[bytes, int], dict[str, Any]]) -> None:
+    """JSON is refused where the codec refuses the same records."""
+    payload, frame = given
+    errors = {
+        outcome(function, module, payload) == "MalformedBatch"
+        for function, module in (
+            (READERS["measure"], codec),
+            (lambda json, given: json.measure_json(*given, **frame), twin),
+            (lambda json, given: json.join_json(*given, **frame), twin),
+        )
+    }
+    assert len(errors) == 1
+
+
+def dumped(twin: Any, given: tuple[list[EncodableRecord], LineStyle, int, int]) -> object:
+    records, style, size, used = given
+    payload = codec.encode(records, records[0][3], 0)
+    target = bytearray(size + used)
+    done, end = twin.format_records(payload, codec.scan(payload, len(records)), 0, style, target, used)
+    return done, bytes(target[used:end])
+
+
+def follow(twin: Any, given: tuple[list[int], int, int]) -> object:
+    deltas, base_offset, last_offset = given
+    gaps = array("q")
+    return twin.follow(deltas_as_rows(deltas), base_offset, last_offset, gaps), gaps.tolist()
+
+
+def around(twin: Any, given: tuple[list[tuple[int, int]], int]) -> object:
+    entries, wanted = given
+    return twin.around(b"".join(struct.pack(">ii", *entry) for entry in entries), len(entries), 7, wanted)
+
+
+def time_floor(twin: Any, given: tuple[list[tuple[int, int]], int]) -> object:
+    entries, wanted = given
+    return twin.time_floor(b"".join(struct.pack(">qi", *entry) for entry in entries), len(entries), 7, wanted)
+
+
+COMPARISONS = {
+    "records of damaged payloads": Comparison("codec", damaged_payloads(), READERS, 600),
+    "records of odd numbers": Comparison(
+        "codec", st.tuples(st.lists(ODD_RECORD, max_size=4).map(b"".join), st.integers(0, 4)), READERS, 400
+    ),
+    "records of random bytes": Comparison(
+        "codec", st.tuples(st.binary(max_size=200), st.integers(-2, 30)), READERS, 200
+    ),
+    "lines into records": Comparison("codec", lines_to_split(), {"split": split}, 300),
+    "headers of damaged logs": Comparison(
+        "chain",
+        ranges_of_logs(),
+        {
+            "sound": lambda twin, given: twin.sound(*given[:3], 7, *given[3]),
+            "headers": lambda twin, given: twin.headers(*given[:3], given[2] + 9, 7),
+        },
+        150,
+    ),
+    "values of damaged logs": Comparison(
+        "chain",
+        logs_and_rows(),
+        {
+            "measure": lambda twin, given: twin.measure(given[0], 7, given[1]),
+            "join": lambda twin, given: twin.join(given[0], 7, given[1]),
+        },
+        150,
+    ),
+    "indexes": Comparison(
+        "chain",
+        st.tuples(BATCHES, st.sampled_from([0, 100, 2**62, LONG_MAX]), st.sampled_from([0, 50, 4096])),
+        {"index": index},
+        300,
+    ),
+    "valid batches": Comparison("valid_batches", logs_and_rows(), {"valid_until": valid_until}, 200),
+    "records as JSON": Comparison(
+        "record_json",
+        st.tuples(RECORDS.map(lambda records: (codec.encode(records, 0, 0), len(records))), frames()),
+        {"join_json": json_lines},
+        200,
+    ),
+    "damaged records as JSON": Comparison(
+        "record_json", st.tuples(damaged_payloads(), frames()), {"join_json": json_lines, "refused": refused}, 300
+    ),
+    "lines of a dump": Comparison(
+        "dump", st.tuples(DUMPED, STYLES, st.integers(0, 3000), st.integers(0, 40)), {"format_records": dumped}, 100
+    ),
+    "gaps": Comparison(
+        "dump",
+        st.tuples(st.lists(st.integers(-(2**31), 2**31 - 1) | st.integers(0, 3), max_size=20), NEAR_LONGS, NEAR_LONGS),
+        {"follow": follow},
+        100,
+    ),
+    "searches in entries of any order": Comparison(
+        "index_search",
+        st.tuples(INDEX_ENTRIES, st.integers(-60, 60) | st.integers(-(2**80), 2**80)),
+        {"around": around, "time_floor": time_floor},
+        300,
+    ),
+}
+
+
+@pytest.mark.parametrize("title", COMPARISONS)
+def test_compiled_and_reference_agree(title: str) -> None:
+    comparison = COMPARISONS[title]
+    compiled = importlib.import_module(f"offsetfs.storage.native.{comparison.module}")
+    reference = importlib.import_module(f"offsetfs.storage.reference.{comparison.module}")
+
+    @settings(max_examples=comparison.examples, deadline=None)
+    @given(comparison.inputs)
+    def agree(given_input: object) -> None:
+        for name, function in comparison.functions.items():
+            assert outcome(function, compiled, given_input) == outcome(function, reference, given_input), name
+
+    agree()
