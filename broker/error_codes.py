@@ -1,0 +1,78 @@
+"""Kafka's error codes, and which one an error of the engine has (org.apache.kafka.common.protocol.Errors)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from offsetfs.storage import errors
+
+
+class ErrorCode(IntEnum):
+    """The codes that this broker returns. Clients retry some of them; a code means what it means in Kafka."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    MESSAGE_TOO_LARGE = 10
+    COORDINATOR_NOT_AVAILABLE = 15
+    OFFSET_METADATA_TOO_LARGE = 12
+    INVALID_TOPIC_EXCEPTION = 17
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    GROUP_AUTHORIZATION_FAILED = 30
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    KAFKA_STORAGE_ERROR = 56
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    MEMBER_ID_REQUIRED = 79
+    FENCED_INSTANCE_ID = 82
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
+    INVALID_RECORD = 87
+    UNKNOWN_TOPIC_ID = 100
+
+
+_CODES: tuple[tuple[type[Exception], ErrorCode], ...] = (
+    (errors.OffsetOutOfRange, ErrorCode.OFFSET_OUT_OF_RANGE),
+    (errors.UnknownPartition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    (errors.RecordTooLarge, ErrorCode.MESSAGE_TOO_LARGE),
+    (errors.InvalidName, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (errors.PartitionExists, ErrorCode.TOPIC_ALREADY_EXISTS),
+    (errors.InvalidConfig, ErrorCode.INVALID_CONFIG),
+    (errors.PolicyViolation, ErrorCode.INVALID_RECORD),
+    (errors.ReadOnlyLog, ErrorCode.POLICY_VIOLATION),
+    (errors.OutOfOrderSequence, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    (errors.InvalidProducerEpoch, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (errors.InvalidTransactionState, ErrorCode.INVALID_TXN_STATE),
+    (errors.CorruptBatch, ErrorCode.CORRUPT_MESSAGE),
+    (errors.MalformedBatch, ErrorCode.CORRUPT_MESSAGE),
+    (errors.StorageError, ErrorCode.KAFKA_STORAGE_ERROR),
+    (OSError, ErrorCode.KAFKA_STORAGE_ERROR),
+    (MemoryError, ErrorCode.KAFKA_STORAGE_ERROR),
+)
+
+
+def code_of(error: Exception) -> ErrorCode:
+    """Return the code of an error of the engine or of the system; UNKNOWN_SERVER_ERROR for a mistake of ours."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), ErrorCode.UNKNOWN_SERVER_ERROR)

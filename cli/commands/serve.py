@@ -1,0 +1,108 @@
+"""`offsetfs serve`: the Kafka protocol from a log directory, without a JVM."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+
+import click
+
+from offsetfs.cli import preflight
+from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
+from offsetfs.storage.errors import LogDirectoryLocked, StorageError
+
+PORT = 9092
+_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?\Z")
+
+
+@click.command("serve", short_help="Serve a log directory over the Kafka protocol.")
+@click.argument("log_directory", metavar="LOGDIR")
+@click.option(
+    "--listen", "listeners", metavar="HOST:PORT", multiple=True, help="Where clients connect; default 127.0.0.1:9092."
+)
+@click.option("--advertise", metavar="HOST:PORT", help="The address that clients are given, if it is another one.")
+@click.option("--partitions", type=click.IntRange(1, 10_000), default=1, help="Of topics without a number; default 1.")
+@click.option("--no-create", is_flag=True, help="Do not create topics that clients ask for.")
+@click.option("--allow-anonymous", is_flag=True, help="Also listen on addresses that other machines reach.")
+@click.option("--read-only", is_flag=True, help="Beside a running broker, or over an archive: writes get an error.")
+def command(
+    log_directory: str,
+    listeners: tuple[str, ...],
+    advertise: str | None,
+    partitions: int,
+    no_create: bool,
+    allow_anonymous: bool,
+    read_only: bool,
+) -> int:
+    """Serve LOGDIR to Kafka clients: one broker, without a JVM, for tests, laptops and backups. Runs until SIGTERM or
+    Ctrl-C; then every acknowledged record is on disk, and a Kafka broker can take LOGDIR over.
+
+    Clients produce (also idempotently), consume, use consumer groups, and administer topics. Groups and offsets are in
+    __consumer_offsets, as a broker has them. Transactions, TLS, passwords and ACLs are not there yet: listen on
+    addresses that only you reach.
+
+    acks=all answers when the records are on disk, acks=1 when they are in the segment file.
+
+    \b
+    offsetfs serve ~/logs
+    offsetfs serve ~/logs --listen 127.0.0.1:19092 --partitions 4
+    offsetfs serve /backup/kafka --read-only
+    kcat -b 127.0.0.1:9092 -L
+
+    Exit codes: 1 wrong call or permissions, 2 system error, 32 in use or not served.
+    """
+    from offsetfs.broker.server import BrokerOptions, ListenError, serve
+
+    addresses = tuple(_address(each) for each in listeners) or (("127.0.0.1", PORT),)
+    for host, _ in addresses:
+        if not allow_anonymous and not _is_loopback(host):
+            reason = "everyone who reaches it could read and write: there is no authentication"
+            raise Failure(f"{host}: {reason}; listen on 127.0.0.1, or add --allow-anonymous", WRONG_CALL)
+    options = BrokerOptions(
+        listeners=addresses,
+        advertised=None if advertise is None else _address(advertise),
+        num_partitions=partitions,
+        auto_create_topics=not no_create,
+    )
+    preflight.check_directory(log_directory, read_only=read_only, may_be_empty=True)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    import trio
+
+    from offsetfs.cli.terminal.progress import recovery_progress
+    from offsetfs.storage import LogDirectory
+
+    try:
+        with recovery_progress() as on_progress:
+            directory = LogDirectory.open(log_directory, read_only=read_only, on_progress=on_progress)
+        trio.run(serve, directory, options, lambda found: _report(log_directory, found))
+    except LogDirectoryLocked as error:
+        raise in_use(error, log_directory, UNMOUNT_FIRST) from error
+    except ListenError as error:
+        raise Failure(str(error)) from error
+    except StorageError as error:
+        raise Failure(str(error)) from error
+    return DONE
+
+
+def _report(log_directory: str, addresses: object) -> None:
+    assert isinstance(addresses, list)
+    shown = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
+    click.echo(f"{log_directory} is served at {shown}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`, `[IPv6]:PORT` or `HOST`."""
+    match = _ADDRESS.match(text)
+    port = int(match["port"] or PORT) if match else -1
+    if match is None or not 0 <= port <= 65535:
+        raise Failure(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092", WRONG_CALL)
+    return match["six"] or match["host"] or "127.0.0.1", port

@@ -1,0 +1,1 @@
+"""Kafka's messages: schemas, and functions that read and write them."""

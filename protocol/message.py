@@ -1,0 +1,28 @@
+"""What all messages and structs have in common: comparison and representation by their fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NEW: Any = object()
+"""The default of arrays and structs: a new one for each message."""
+
+NO_ID = bytes(16)
+"""The id of a topic, directory or member that has none (Uuid.ZERO_UUID)."""
+
+
+class ProtocolMessage:
+    """A message of Kafka's protocol, or a struct in one. `__slots__` names its fields, of all versions."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({fields})"
+
+    __hash__ = None  # type: ignore[assignment]  # fields can change

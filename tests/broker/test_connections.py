@@ -1,0 +1,232 @@
+"""A broker in this process: clients that leave, bugs in handlers, hostile bytes."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from random_messages import random_message
+
+from offsetfs.broker import server
+from offsetfs.broker.cluster import Cluster
+from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.fetch import Fetching
+from offsetfs.broker.offsets import Offsets
+from offsetfs.broker.produce import Producing
+from offsetfs.protocol import codec
+from offsetfs.protocol import messages as m
+from offsetfs.protocol.schemas import schema
+from offsetfs.storage import LogDirectory, TopicPartition
+
+pytestmark = pytest.mark.unit
+
+
+class Running:
+    """A broker on a free port."""
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self.socket = server._listen("127.0.0.1", 0)
+        self.address = self.socket.getsockname()
+        self.broker = server._Broker(directory, server.BrokerOptions(), [self.socket])
+
+    async def send(self, key: int, name: str, version: int, request: Any) -> Any:
+        stream = await trio.open_tcp_stream(*self.address)
+        async with stream:
+            await stream.send_all(framed(key, name, version, request))
+            data = await received(stream)
+        is_flexible = version >= schema(f"{name}Request").layout(version).flexible
+        return codec.reader(f"{name}Response", version)(memoryview(data), 5 if is_flexible and key != 18 else 4)[0]
+
+
+def framed(key: int, name: str, version: int, request: Any) -> bytes:
+    is_flexible = version >= schema(f"{name}Request").layout(version).flexible
+    header = m.RequestHeader(key, version, 7, "test")
+    parts = [*codec.writer("RequestHeader", 2 if is_flexible else 1)(header)]
+    body = b"".join([*parts, *codec.writer(f"{name}Request", version)(request)])
+    return struct.pack(">i", len(body)) + body
+
+
+async def received(stream: trio.SocketStream) -> bytes:
+    """Return a response without its size; what there was if the connection was closed before."""
+    data = b""
+    with trio.fail_after(5):
+        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+            more = await stream.receive_some()
+            if not more:
+                break
+            data += more
+    return data[4:]
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("os.fsync", lambda _fd: None)
+    found = LogDirectory.open(str(tmp_path))
+    found.create_partitions([TopicPartition("t", 0)])
+    yield found
+    found.close()
+
+
+@pytest.fixture
+async def running(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[Running]:
+    found = Running(directory)
+    nursery.start_soon(found.broker.run)
+    yield found
+    found.broker.stop()
+    found.socket.close()
+
+
+async def test_a_client_that_resets_the_connection_at_once_does_not_end_the_broker(running: Running) -> None:
+    """Its address cannot be read any more: the error once ended the process."""
+    for _ in range(5):
+        client = socket.create_connection(running.address)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+    await trio.sleep(0.05)
+    assert (await running.send(18, "ApiVersions", 0, m.ApiVersionsRequest())).error_code == ErrorCode.NONE
+
+
+PRODUCED = m.ProduceRequest(
+    acks=1, topic_data=[m.TopicProduceData(name="t", partition_data=[m.PartitionProduceData(0)])]
+)
+FETCHED = m.FetchRequest(topics=[m.FetchRequestFetchTopic(topic="t", partitions=[m.FetchRequestFetchPartition(0)])])
+LISTED = m.ListOffsetsRequest(topics=[m.ListOffsetsTopic("t", [m.ListOffsetsPartition(0)])])
+ASKED = m.MetadataRequest(topics=[m.MetadataRequestTopic(name="t")])
+
+
+@pytest.mark.expect_log("Request of version .* failed")
+@pytest.mark.parametrize(
+    ("owner", "method", "key", "name", "version", "request_"),
+    [
+        (Producing, "produce", 0, "Produce", 9, PRODUCED),
+        (Fetching, "fetch", 1, "Fetch", 12, FETCHED),
+        (Offsets, "list_offsets", 2, "ListOffsets", 7, LISTED),
+        (Cluster, "metadata", 3, "Metadata", 9, ASKED),
+        (Cluster, "describe_cluster", 60, "DescribeCluster", 0, m.DescribeClusterRequest()),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+async def test_a_bug_of_a_handler_is_an_error_of_its_client(
+    directory: LogDirectory,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    owner: type,
+    method: str,
+    key: int,
+    name: str,
+    version: int,
+    request_: Any,
+) -> None:
+    async def fails(*_: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(owner, method, fails)
+    running = Running(directory)
+    nursery.start_soon(running.broker.run)
+    response = await running.send(key, name, version, request_)
+    assert f"error_code={ErrorCode.UNKNOWN_SERVER_ERROR!r}" in repr(response) or "error_code=-1" in repr(response)
+    assert "a bug" in caplog.text
+    running.broker.stop()
+    running.socket.close()
+
+
+async def test_no_request_with_random_fields_is_a_bug(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    skipped = {"JoinGroup", "SyncGroup", "CreateTopics", "CreatePartitions", "Metadata"}  # wait, or create much
+    for api in list(running.broker._apis.values()):
+        if api.name in skipped:
+            continue
+        for version in range(api.first, api.last + 1):
+            for seed in range(2):
+                request = random_message(
+                    f"{api.name}Request", schema(f"{api.name}Request").layout(version), version, seed
+                )
+                if api.name == "Fetch":
+                    request.max_wait_ms = 0
+                if api.name == "Produce":
+                    request.acks = 1
+                await running.send(api.key, api.name, version, request)
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.expect_log("connection closed")
+async def test_random_frames_neither_end_the_broker_nor_are_a_bug(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = random.Random(16)
+    apis = list(running.broker._apis.values())
+    for _ in range(300):
+        api = source.choice(apis)
+        if api.name == "CreateTopics":
+            continue
+        body = (
+            struct.pack(">hhi", api.key, source.randint(api.first, api.last), 1)
+            + source.choice([b"\xff\xff", b"\x00\x01a", b"\x7f\xff"])
+            + source.randbytes(source.randrange(60))
+        )
+        stream = await trio.open_tcp_stream(*running.address)
+        async with stream:
+            await stream.send_all(struct.pack(">i", len(body)) + body)
+            with trio.move_on_after(0.02):
+                await stream.receive_some()
+    assert "Traceback" not in caplog.text
+    assert (await running.send(18, "ApiVersions", 0, m.ApiVersionsRequest())).error_code == ErrorCode.NONE
+
+
+async def test_a_fetch_of_names_that_are_not_there_leaves_nothing_in_memory(directory: LogDirectory) -> None:
+    from offsetfs.broker.partitions import Topics
+
+    topics = Topics(directory, 1, creates=False)
+    partitions = [m.FetchRequestFetchPartition(each) for each in (-1, 0, 5)]
+    wanted = [m.FetchRequestFetchTopic(topic=name, partitions=partitions) for name in ("nowhere", "a/b", "")]
+    response = await Fetching(topics).fetch(m.FetchRequest(topics=wanted), 12)
+    codes = {each.error_code for topic in response.responses for each in topic.partitions}
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} and not topics._appended
+
+
+async def test_metadata_does_not_create_internal_topics(running: Running, directory: LogDirectory) -> None:
+    """One partition with the default retention would lose commits."""
+    request = m.MetadataRequest(topics=[m.MetadataRequestTopic(name="__consumer_offsets")])
+    response = await running.send(3, "Metadata", 9, request)
+    assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert all(each.topic == "t" for each in directory.partitions())
+
+
+class _FailingQueue:
+    """A queue of background tasks whose first run fails."""
+
+    def __init__(self, again: trio.Event) -> None:
+        self.runs = 0
+        self._again, self._token = again, trio.lowlevel.current_trio_token()
+
+    def next_due(self) -> float:
+        return 0.0 if self.runs < 2 else float("inf")
+
+    def run_due(self) -> None:
+        self.runs += 1
+        if self.runs == 1:
+            raise MemoryError
+        self._token.run_sync_soon(self._again.set)
+
+
+@pytest.mark.expect_log("background tasks are postponed")
+async def test_a_background_task_that_fails_does_not_end_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "POSTPONED_S", 0)
+    directory = LogDirectory.open(str(tmp_path))
+    again = trio.Event()
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            queue: Any = _FailingQueue(again)
+            nursery.start_soon(server._keep, queue, directory)
+            await again.wait()
+            nursery.cancel_scope.cancel()
+    directory.close()
+    assert queue.runs == 2

@@ -1,0 +1,55 @@
+"""`offsetfs serve`: wrong calls. What it serves is tested with real clients (tests/interop/test_serve.py)."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from offsetfs.cli import exit_codes, run
+from offsetfs.storage import LogDirectory
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    path = tmp_path / "logs"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.parametrize("address", ["nowhere:99999999", "127.0.0.1:65536", "a:b:c", "[::1"])
+def test_an_address_that_is_none_is_a_wrong_call(logs: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", str(logs), "--listen", address]) == exit_codes.WRONG_CALL
+    assert f"{address!r} is not an address; write HOST:PORT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.7:9092"])
+def test_an_address_that_others_reach_needs_a_permission(
+    logs: Path, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["serve", str(logs), "--listen", address]) == exit_codes.WRONG_CALL
+    assert "add --allow-anonymous" in capsys.readouterr().err
+
+
+def test_a_port_in_use_is_named_with_a_remedy(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        assert run(["serve", str(logs), "--listen", address]) == exit_codes.FAILED
+    assert f"{address}: another process listens on this port; choose one with --listen" in capsys.readouterr().err
+
+
+def test_an_address_of_another_machine_is_named(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", str(logs), "--listen", "192.0.2.7:9092", "--allow-anonymous"]) == exit_codes.FAILED
+    assert "192.0.2.7:9092: this machine does not have this address" in capsys.readouterr().err
+
+
+def test_a_directory_in_use_names_the_process(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = LogDirectory.open(str(logs))
+    try:
+        assert run(["serve", str(logs), "--listen", "127.0.0.1:0"]) == exit_codes.FAILED
+    finally:
+        directory.close()
+    assert "stop it first" in capsys.readouterr().err
