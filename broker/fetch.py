@@ -44,9 +44,8 @@ class Fetching:
     async def fetch(self, request: FetchRequest, version: int) -> FetchResponse:
         """Return the batches that the request asks for; wait for `min_bytes`, at most `max_wait_ms`."""
         if request.session_id != _NO_SESSION and request.session_epoch not in (_NO_SESSION, _SESSION_ENDS):
-            return FetchResponse(
-                error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-            )  # of another broker, or of one that was restarted
+            # Of another broker, or of this one before it was restarted.
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
         while True:
             growth = [event for topic in request.topics for event in self._growth(topic, version)]

@@ -17,18 +17,13 @@ from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.error_codes import ErrorCode, code_of
 from offsetfs.broker.group import Answer, Group, GroupError, GroupState, Member, new_member_id
 from offsetfs.broker.group_log import Change, GroupLog, StoredOffset, commit_change, group_change
+from offsetfs.broker.settings import BrokerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.errors import InvalidName, StorageError
 
 _log = logging.getLogger(__name__)
 
-SESSION_TIMEOUT_MIN_S, SESSION_TIMEOUT_MAX_S = 0.006, 1800.0
-"""`group.min.session.timeout.ms` and `group.max.session.timeout.ms`; the minimum is low, for tests."""
-INITIAL_REBALANCE_DELAY_S = 0.0
-"""`group.initial.rebalance.delay.ms`: Kafka's test configurations set 0 as well."""
-METADATA_BYTES_MAX = 4096
-"""`offset.metadata.max.bytes`."""
 _TICK_S = 0.05
 _GROUP_KEY_TYPE = 0
 
@@ -36,9 +31,10 @@ _GROUP_KEY_TYPE = 0
 class GroupCoordinator:
     """The groups of one log directory."""
 
-    def __init__(self, directory: LogDirectory, node: BrokerNode) -> None:
+    def __init__(self, directory: LogDirectory, node: BrokerNode, settings: BrokerSettings) -> None:
         self._directory = directory
         self._node = node
+        self._settings = settings
         self._groups: dict[str, Group] = {}
         self._offsets: dict[str, dict[TopicPartition, StoredOffset]] = {}
         self._log = GroupLog(directory)
@@ -171,7 +167,11 @@ class GroupCoordinator:
         if not request.group_id:
             raise GroupError(ErrorCode.INVALID_GROUP_ID)
         self._check_writable()
-        if not SESSION_TIMEOUT_MIN_S <= session_s <= SESSION_TIMEOUT_MAX_S:
+        shortest_ms, longest_ms = (
+            self._settings.group_min_session_timeout_ms,
+            self._settings.group_max_session_timeout_ms,
+        )
+        if not shortest_ms <= request.session_timeout_ms <= longest_ms:
             raise GroupError(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self._groups.setdefault(request.group_id, Group(request.group_id))
         protocols = {each.name: bytes(each.metadata) for each in request.protocols}
@@ -202,7 +202,7 @@ class GroupCoordinator:
             member.joining = None
             return member, answer
         if group.state != GroupState.PREPARING:
-            group.prepare_rebalance(now_s, INITIAL_REBALANCE_DELAY_S)
+            group.prepare_rebalance(now_s, self._settings.group_initial_rebalance_delay_ms / 1000)
         if group.have_all_joined():
             await self._complete_join(group)
         return member, answer
@@ -429,7 +429,8 @@ class GroupCoordinator:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         except InvalidName:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE if len(metadata.encode()) > METADATA_BYTES_MAX else ErrorCode.NONE
+        size_max = self._settings.offset_metadata_max_bytes
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE if len(metadata.encode()) > size_max else ErrorCode.NONE
 
     async def fetch_offsets(self, request: m.OffsetFetchRequest, version: int) -> m.OffsetFetchResponse:
         """Return committed offsets; -1 where there is none."""

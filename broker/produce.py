@@ -25,6 +25,7 @@ from offsetfs.protocol.messages import (
 )
 from offsetfs.storage import INTERNAL_TOPICS, Batch, Log, SealedBatch, TopicPartition, read_batch
 from offsetfs.storage.errors import MalformedBatch, PolicyViolation, StorageError
+from offsetfs.storage.records import COLUMNS, KEY_SIZE
 
 _log = logging.getLogger(__name__)
 
@@ -154,10 +155,7 @@ def validated(records: memoryview | None, log: Log, version: int) -> Batch:
 def _check_records(batch: Batch, *, needs_keys: bool) -> None:
     """Check that all records are whole: their count, deltas, keys. No object is made for a record."""
     rows = batch.rows()
-    if len(rows) // _COLUMNS != batch.header.count:
-        raise MalformedBatch(f"{len(rows) // _COLUMNS} records, and the header says {batch.header.count}")
-    if needs_keys and any(size < 0 for size in rows[_KEY_SIZE::_COLUMNS]):
+    if len(rows) // COLUMNS != batch.header.count:
+        raise MalformedBatch(f"{len(rows) // COLUMNS} records, and the header says {batch.header.count}")
+    if needs_keys and any(size < 0 for size in rows[KEY_SIZE::COLUMNS]):
         raise PolicyViolation("a compacted topic takes no records without a key")
-
-
-_COLUMNS, _KEY_SIZE = 8, 4

@@ -53,18 +53,20 @@ def command(
 
     Exit codes: 1 wrong call or permissions, 2 system error, 32 in use or not served.
     """
-    from offsetfs.broker.server import BrokerOptions, ListenError, serve
+    from offsetfs.broker.listeners import ListenError
+    from offsetfs.broker.server import serve
+    from offsetfs.broker.settings import BrokerSettings
 
     addresses = tuple(_address(each) for each in listeners) or (("127.0.0.1", PORT),)
     for host, _ in addresses:
         if not allow_anonymous and not _is_loopback(host):
             reason = "everyone who reaches it could read and write: there is no authentication"
             raise Failure(f"{host}: {reason}; listen on 127.0.0.1, or add --allow-anonymous", WRONG_CALL)
-    options = BrokerOptions(
+    settings = BrokerSettings(
         listeners=addresses,
         advertised=None if advertise is None else _address(advertise),
         num_partitions=partitions,
-        auto_create_topics=not no_create,
+        auto_create_topics_enable=not no_create,
     )
     preflight.check_directory(log_directory, read_only=read_only, may_be_empty=True)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
@@ -76,7 +78,7 @@ def command(
     try:
         with recovery_progress() as on_progress:
             directory = LogDirectory.open(log_directory, read_only=read_only, on_progress=on_progress)
-        trio.run(serve, directory, options, lambda found: _report(log_directory, found))
+        trio.run(serve, directory, settings, lambda found: _report(log_directory, found))
     except LogDirectoryLocked as error:
         raise in_use(error, log_directory, UNMOUNT_FIRST) from error
     except ListenError as error:

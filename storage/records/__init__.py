@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from offsetfs.storage.records.format.batch_writer import bytes_max_within
     from offsetfs.storage.records.format.lane import Lane
     from offsetfs.storage.records.format.partitioner import partition_of
-    from offsetfs.storage.records.format.record_row import COLUMNS, HEADERS_COUNT, OFFSET_DELTA, TIMESTAMP_DELTA
+    from offsetfs.storage.records.format.record_row import (
+        COLUMNS,
+        HEADERS_COUNT,
+        KEY_SIZE,
+        OFFSET_DELTA,
+        TIMESTAMP_DELTA,
+    )
     from offsetfs.storage.records.json.json_values import REFUSE
     from offsetfs.storage.records.json.record_json import (
         JsonRules,
@@ -42,6 +48,7 @@ __all__ = [
     "HEADERS_COUNT",
     "HEADER_SIZE",
     "KEY",
+    "KEY_SIZE",
     "NO_TIMESTAMP",
     "OFFSET_DELTA",
     "REFUSE",
@@ -76,6 +83,7 @@ __getattr__ = lazy_names(
         "HEADERS_COUNT": "records.format.record_row",
         "HEADER_SIZE": "records.format.batch_header",
         "KEY": "records.columns.columns",
+        "KEY_SIZE": "records.format.record_row",
         "NO_TIMESTAMP": "units",
         "OFFSET_DELTA": "records.format.record_row",
         "REFUSE": "records.json.json_values",

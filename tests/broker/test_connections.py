@@ -5,81 +5,25 @@ from __future__ import annotations
 import random
 import socket
 import struct
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from random_messages import random_message
+from running_broker import Running
 
-from offsetfs.broker import server
+from offsetfs.broker import broker
 from offsetfs.broker.cluster import Cluster
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.fetch import Fetching
 from offsetfs.broker.offsets import Offsets
 from offsetfs.broker.produce import Producing
-from offsetfs.protocol import codec
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.schemas import schema
-from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit
-
-
-class Running:
-    """A broker on a free port."""
-
-    def __init__(self, directory: LogDirectory) -> None:
-        self.socket = server._listen("127.0.0.1", 0)
-        self.address = self.socket.getsockname()
-        self.broker = server._Broker(directory, server.BrokerOptions(), [self.socket])
-
-    async def send(self, key: int, name: str, version: int, request: Any) -> Any:
-        stream = await trio.open_tcp_stream(*self.address)
-        async with stream:
-            await stream.send_all(framed(key, name, version, request))
-            data = await received(stream)
-        is_flexible = version >= schema(f"{name}Request").layout(version).flexible
-        return codec.reader(f"{name}Response", version)(memoryview(data), 5 if is_flexible and key != 18 else 4)[0]
-
-
-def framed(key: int, name: str, version: int, request: Any) -> bytes:
-    is_flexible = version >= schema(f"{name}Request").layout(version).flexible
-    header = m.RequestHeader(key, version, 7, "test")
-    parts = [*codec.writer("RequestHeader", 2 if is_flexible else 1)(header)]
-    body = b"".join([*parts, *codec.writer(f"{name}Request", version)(request)])
-    return struct.pack(">i", len(body)) + body
-
-
-async def received(stream: trio.SocketStream) -> bytes:
-    """Return a response without its size; what there was if the connection was closed before."""
-    data = b""
-    with trio.fail_after(5):
-        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-            more = await stream.receive_some()
-            if not more:
-                break
-            data += more
-    return data[4:]
-
-
-@pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("os.fsync", lambda _fd: None)
-    found = LogDirectory.open(str(tmp_path))
-    found.create_partitions([TopicPartition("t", 0)])
-    yield found
-    found.close()
-
-
-@pytest.fixture
-async def running(directory: LogDirectory, nursery: trio.Nursery) -> AsyncIterator[Running]:
-    found = Running(directory)
-    nursery.start_soon(found.broker.run)
-    yield found
-    found.broker.stop()
-    found.socket.close()
 
 
 async def test_a_client_that_resets_the_connection_at_once_does_not_end_the_broker(running: Running) -> None:
@@ -219,13 +163,13 @@ class _FailingQueue:
 async def test_a_background_task_that_fails_does_not_end_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "POSTPONED_S", 0)
+    monkeypatch.setattr(broker, "POSTPONED_S", 0)
     directory = LogDirectory.open(str(tmp_path))
     again = trio.Event()
     with trio.fail_after(10):
         async with trio.open_nursery() as nursery:
             queue: Any = _FailingQueue(again)
-            nursery.start_soon(server._keep, queue, directory)
+            nursery.start_soon(broker._keep, queue, directory)
             await again.wait()
             nursery.cancel_scope.cancel()
     directory.close()

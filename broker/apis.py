@@ -1,0 +1,64 @@
+"""The APIs that the broker answers: key, versions, and the object that answers each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from offsetfs.broker.cluster import BrokerNode, Cluster
+from offsetfs.broker.connection import Api, Client, Handle
+from offsetfs.broker.fetch import Fetching
+from offsetfs.broker.group_commit import GroupCommit
+from offsetfs.broker.group_coordinator import GroupCoordinator
+from offsetfs.broker.offsets import Offsets, ProducerIds
+from offsetfs.broker.partitions import Topics
+from offsetfs.broker.produce import Producing
+from offsetfs.broker.settings import BrokerSettings
+from offsetfs.broker.topic_admin import TopicAdmin
+from offsetfs.protocol.messages import JoinGroupRequest, JoinGroupResponse
+
+
+def apis(topics: Topics, node: BrokerNode, groups: GroupCoordinator, settings: BrokerSettings) -> list[Api]:
+    """Return all APIs of a broker, with the objects that answer them."""
+    admin = TopicAdmin(topics, settings.num_partitions, node.node_id, groups.forget_topic)
+    producing, fetching, offsets = Producing(topics, GroupCommit()), Fetching(topics), Offsets(topics)
+    versions: dict[int, tuple[int, int]] = {}
+    cluster = Cluster(topics, node, versions)
+
+    async def join(request: JoinGroupRequest, version: int, client: Client) -> JoinGroupResponse:
+        return await groups.join(request, version, client.client_id, client.host)
+
+    found = [
+        Api(0, "Produce", 3, 13, _plain(producing.produce)),
+        Api(1, "Fetch", 4, 17, _plain(fetching.fetch)),
+        Api(2, "ListOffsets", 1, 10, _plain(offsets.list_offsets)),
+        Api(3, "Metadata", 0, 13, _plain(cluster.metadata)),
+        Api(8, "OffsetCommit", 2, 9, _plain(groups.commit)),
+        Api(9, "OffsetFetch", 1, 9, _plain(groups.fetch_offsets)),
+        Api(10, "FindCoordinator", 0, 6, _plain(groups.find)),
+        Api(11, "JoinGroup", 0, 9, join),
+        Api(12, "Heartbeat", 0, 4, _plain(groups.heartbeat)),
+        Api(13, "LeaveGroup", 0, 5, _plain(groups.leave)),
+        Api(14, "SyncGroup", 0, 5, _plain(groups.sync)),
+        Api(15, "DescribeGroups", 0, 6, _plain(groups.describe)),
+        Api(16, "ListGroups", 0, 5, _plain(groups.list)),
+        Api(18, "ApiVersions", 0, 4, _plain(cluster.api_versions)),
+        Api(19, "CreateTopics", 2, 7, _plain(admin.create_topics)),
+        Api(20, "DeleteTopics", 1, 6, _plain(admin.delete_topics)),
+        Api(21, "DeleteRecords", 0, 2, _plain(admin.delete_records)),
+        Api(22, "InitProducerId", 0, 5, _plain(ProducerIds().init_producer_id)),
+        Api(32, "DescribeConfigs", 1, 4, _plain(admin.describe_configs)),
+        Api(33, "AlterConfigs", 0, 2, _plain(admin.alter_configs)),
+        Api(37, "CreatePartitions", 0, 3, _plain(admin.create_partitions)),
+        Api(42, "DeleteGroups", 0, 2, _plain(groups.delete)),
+        Api(44, "IncrementalAlterConfigs", 0, 1, _plain(admin.incremental_alter_configs)),
+        Api(47, "OffsetDelete", 0, 0, _plain(groups.delete_offsets)),
+        Api(60, "DescribeCluster", 0, 1, _plain(cluster.describe_cluster)),
+    ]
+    versions.update({each.key: (each.first, each.last) for each in found})
+    return found
+
+
+def _plain(handle: Callable[[Any, int], Awaitable[Any]]) -> Handle:
+    """Return `handle` for requests whose client does not matter."""
+    return lambda request, version, client: handle(request, version)

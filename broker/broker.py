@@ -1,0 +1,118 @@
+"""The broker of one log directory: connections, background tasks, and their end."""
+
+from __future__ import annotations
+
+import logging
+import math
+from functools import partial
+
+import trio
+
+from offsetfs.broker.apis import apis
+from offsetfs.broker.cluster import BrokerNode
+from offsetfs.broker.connection import Connection
+from offsetfs.broker.group_coordinator import GroupCoordinator
+from offsetfs.broker.partitions import Topics
+from offsetfs.broker.settings import BrokerSettings
+from offsetfs.storage import LogDirectory
+from offsetfs.storage.maintenance import BackgroundTasks, TaskQueue, TaskResult
+
+_log = logging.getLogger(__name__)
+
+POSTPONED_S = 10
+"""How long background tasks wait after they could not be run."""
+
+DRAIN_S = 5.0
+"""How long requests that are being answered may take when the broker ends."""
+
+
+class Broker:
+    """Serves one open log directory on sockets that listen already."""
+
+    def __init__(
+        self, directory: LogDirectory, settings: BrokerSettings, sockets: list[trio.socket.SocketType]
+    ) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._sockets = sockets
+        host, port = settings.advertised or sockets[0].getsockname()[:2]
+        topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
+        node = BrokerNode(settings.node_id, settings.cluster_id, host, port)
+        self._groups = GroupCoordinator(directory, node, settings)
+        self._apis = {each.key: each for each in apis(topics, node, self._groups, settings)}
+        self._accepting = trio.CancelScope()
+        self._serving = trio.CancelScope()
+        self._tasks = [] if directory.read_only else [BackgroundTasks(directory, _log_result)]
+        self._connections: set[Connection] = set()
+        self._is_stopping = False
+
+    async def run(self) -> None:
+        """Accept connections and answer requests until `stop`; run the background tasks of a writable directory."""
+        async with trio.open_nursery() as background:
+            for tasks in self._tasks:
+                for queue in tasks.queues:
+                    background.start_soon(_keep, queue, self._directory)
+            background.start_soon(self._groups.run)
+            with self._serving:
+                async with trio.open_nursery() as connections:
+                    with self._accepting:
+                        async with trio.open_nursery() as listeners:
+                            for each in self._sockets:
+                                listeners.start_soon(self._accept, each, connections)
+            background.cancel_scope.cancel()
+
+    def stop(self) -> None:
+        """Accept nothing more; end connections when they have been answered, after `DRAIN_S` at the latest."""
+        self._is_stopping = True
+        self._accepting.cancel()
+        self._serving.deadline = trio.current_time() + DRAIN_S
+        for each in self._connections:
+            each.drain()
+        for tasks in self._tasks:
+            tasks.cancel()
+
+    async def _accept(self, listener: trio.socket.SocketType, connections: trio.Nursery) -> None:
+        while True:
+            try:
+                peer, _ = await listener.accept()
+            except OSError as error:
+                _log.error("a connection could not be accepted: %s", error)
+                await trio.sleep(0.1)  # at the limit of open files every accept fails at once
+                continue
+            if len(self._connections) >= self._settings.max_connections:
+                _log.warning("connection refused: max.connections is %d", self._settings.max_connections)
+                peer.close()
+                continue
+            connections.start_soon(self._serve, peer)
+
+    async def _serve(self, peer: trio.socket.SocketType) -> None:
+        connection = Connection(peer, self._apis, self._settings.socket_request_max_bytes)
+        if self._is_stopping:  # accepted just before `stop`, which did not see it
+            connection.drain()
+        self._connections.add(connection)
+        try:
+            await connection.serve()
+        except Exception:
+            _log.exception("a request failed; its connection was closed")
+        finally:
+            self._connections.remove(connection)
+
+
+async def _keep(queue: TaskQueue, directory: LogDirectory) -> None:
+    """Run the tasks of a queue when they are due."""
+    while True:
+        seconds = queue.next_due() - directory.clock.monotonic()
+        if seconds > 0:
+            await trio.sleep(min(seconds, 3600) if seconds < math.inf else 3600)
+            continue
+        try:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(partial(queue.run_due))
+        except Exception:  # memory that lacks, or a bug: the broker goes on, and tries again
+            _log.exception("background tasks are postponed by %d s", POSTPONED_S)
+            await trio.sleep(POSTPONED_S)
+
+
+def _log_result(done: TaskResult) -> None:
+    if done.error is not None:
+        _log.error("%s of %s failed: %s", done.task, done.partition, done.error)

@@ -1,0 +1,32 @@
+"""Listening sockets of the broker."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+import trio
+
+
+class ListenError(Exception):
+    """A listener could not be opened; the message says why."""
+
+
+def listen(host: str, port: int) -> trio.socket.SocketType:
+    """Return a listening socket; ListenError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        reasons = {
+            errno.EADDRINUSE: "another process listens on this port; choose one with --listen HOST:PORT",
+            errno.EADDRNOTAVAIL: "this machine does not have this address",
+            errno.EACCES: "ports below 1024 need root",
+        }
+        raise ListenError(f"{host}:{port}: {reasons.get(error.errno or 0, os.strerror(error.errno or 0))}") from error
+    return trio.socket.from_stdlib_socket(listener)
