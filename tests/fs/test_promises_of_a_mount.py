@@ -138,7 +138,7 @@ def test_fsync_returns_when_the_segment_file_was_synced(mount: Mount, log: Path,
     assert any(name.endswith("/orders-0/00000000000000000000.log") for name in synced())
 
 
-@pytest.mark.promise("Records are on disk after `flush-messages` records or `flush-ms` milliseconds.")
+@pytest.mark.promise("In a mount, records are on disk after `flush-messages` records or `flush-ms` milliseconds.")
 @pytest.mark.parametrize("options", ["flush-ms=50", "flush-ms=off,flush-messages=3"])
 def test_the_flush_interval_syncs_by_itself(mount: Mount, log: Path, tmp_path: Path, options: str) -> None:
     mounted, synced = traced(mount, log, tmp_path, options)
