@@ -13,12 +13,12 @@ from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.offsets import Offsets, ProducerIds
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.produce import Producing
-from offsetfs.broker.settings import BrokerSettings
+from offsetfs.broker.settings import ServerSettings
 from offsetfs.broker.topic_admin import TopicAdmin
 from offsetfs.protocol.messages import JoinGroupRequest, JoinGroupResponse
 
 
-def apis(topics: Topics, node: BrokerNode, groups: GroupCoordinator, settings: BrokerSettings) -> list[Api]:
+def apis(topics: Topics, node: BrokerNode, groups: GroupCoordinator, settings: ServerSettings) -> list[Api]:
     """Return all APIs of a broker, with the objects that answer them."""
     admin = TopicAdmin(topics, settings.num_partitions, node.node_id, groups.forget_topic)
     producing, fetching, offsets = Producing(topics, GroupCommit()), Fetching(topics), Offsets(topics)

@@ -13,7 +13,7 @@ from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.connection import Connection
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.partitions import Topics
-from offsetfs.broker.settings import BrokerSettings
+from offsetfs.broker.settings import ServerSettings
 from offsetfs.storage import LogDirectory
 from offsetfs.storage.maintenance import BackgroundTasks, TaskQueue, TaskResult
 
@@ -30,7 +30,7 @@ class Broker:
     """Serves one open log directory on sockets that listen already."""
 
     def __init__(
-        self, directory: LogDirectory, settings: BrokerSettings, sockets: list[trio.socket.SocketType]
+        self, directory: LogDirectory, settings: ServerSettings, sockets: list[trio.socket.SocketType]
     ) -> None:
         self._directory = directory
         self._settings = settings

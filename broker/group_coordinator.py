@@ -17,7 +17,7 @@ from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.error_codes import ErrorCode, code_of
 from offsetfs.broker.group import Answer, Group, GroupError, GroupState, Member, new_member_id
 from offsetfs.broker.group_log import Change, GroupLog, StoredOffset, commit_change, group_change
-from offsetfs.broker.settings import BrokerSettings
+from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.errors import InvalidName, StorageError
@@ -31,7 +31,7 @@ _GROUP_KEY_TYPE = 0
 class GroupCoordinator:
     """The groups of one log directory."""
 
-    def __init__(self, directory: LogDirectory, node: BrokerNode, settings: BrokerSettings) -> None:
+    def __init__(self, directory: LogDirectory, node: BrokerNode, settings: ServerSettings) -> None:
         self._directory = directory
         self._node = node
         self._settings = settings

@@ -16,7 +16,7 @@ import trio
 
 from offsetfs.broker.broker import Broker
 from offsetfs.broker.listeners import listen
-from offsetfs.broker.settings import BrokerSettings
+from offsetfs.broker.settings import ServerSettings
 from offsetfs.storage import LogDirectory
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ Ready = Callable[[Sequence[tuple[str, int]]], None]
 """Called once connections are accepted, with the addresses and ports of the listeners."""
 
 
-async def serve(directory: LogDirectory, settings: BrokerSettings, ready: Ready) -> None:
+async def serve(directory: LogDirectory, settings: ServerSettings, ready: Ready) -> None:
     """Serve `directory` until SIGTERM or SIGINT; closes it. Raises ListenError, and OSError for a failed last flush."""
     try:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

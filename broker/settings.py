@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerSettings:
+class ServerSettings:
     """The settings of one broker. Times are in the unit that ends the name."""
 
     listeners: tuple[tuple[str, int], ...] = (("127.0.0.1", 9092),)

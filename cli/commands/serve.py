@@ -55,14 +55,14 @@ def command(
     """
     from offsetfs.broker.listeners import ListenError
     from offsetfs.broker.server import serve
-    from offsetfs.broker.settings import BrokerSettings
+    from offsetfs.broker.settings import ServerSettings
 
     addresses = tuple(_address(each) for each in listeners) or (("127.0.0.1", PORT),)
     for host, _ in addresses:
         if not allow_anonymous and not _is_loopback(host):
             reason = "everyone who reaches it could read and write: there is no authentication"
             raise Failure(f"{host}: {reason}; listen on 127.0.0.1, or add --allow-anonymous", WRONG_CALL)
-    settings = BrokerSettings(
+    settings = ServerSettings(
         listeners=addresses,
         advertised=None if advertise is None else _address(advertise),
         num_partitions=partitions,

@@ -15,7 +15,7 @@ from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.group import GroupState
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.group_log import StoredOffset
-from offsetfs.broker.settings import BrokerSettings
+from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory, TopicPartition
 
@@ -50,7 +50,7 @@ class Groups:
     """A coordinator whose storage is replaced, so that only the state machine is run."""
 
     def __init__(self, directory: LogDirectory) -> None:
-        self.coordinator = GroupCoordinator(directory, NODE, BrokerSettings())
+        self.coordinator = GroupCoordinator(directory, NODE, ServerSettings())
         self.coordinator._loaded.set()
         self.stored = 0
         self.error: OSError | None = None
@@ -199,7 +199,7 @@ async def test_joins_and_commits_of_a_read_only_directory_get_an_error(tmp_path:
     with_topic.create_partitions([TopicPartition("t", 0)])
     with_topic.close()
     directory = LogDirectory.open(str(tmp_path), read_only=True)
-    groups = GroupCoordinator(directory, NODE, BrokerSettings())
+    groups = GroupCoordinator(directory, NODE, ServerSettings())
     groups._loaded.set()
     try:
         joined = await groups.join(join_request(), OLD, "client", "/host")
