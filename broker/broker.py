@@ -1,10 +1,8 @@
-"""The broker of one log directory: connections, background tasks, and their end."""
+"""The broker of one log directory: its connections, and their end."""
 
 from __future__ import annotations
 
 import logging
-import math
-from functools import partial
 
 import trio
 
@@ -15,12 +13,8 @@ from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.storage import LogDirectory
-from offsetfs.storage.maintenance import BackgroundTasks, TaskQueue, TaskResult
 
 _log = logging.getLogger(__name__)
-
-POSTPONED_S = 10
-"""How long background tasks wait after they could not be run."""
 
 DRAIN_S = 5.0
 """How long requests that are being answered may take when the broker ends."""
@@ -42,16 +36,12 @@ class Broker:
         self._apis = {each.key: each for each in apis(topics, node, self._groups, settings)}
         self._accepting = trio.CancelScope()
         self._serving = trio.CancelScope()
-        self._tasks = [] if directory.read_only else [BackgroundTasks(directory, _log_result)]
         self._connections: set[Connection] = set()
         self._is_stopping = False
 
     async def run(self) -> None:
-        """Accept connections and answer requests until `stop`; run the background tasks of a writable directory."""
+        """Accept connections and answer requests until `stop`. The caller runs the directory's background tasks."""
         async with trio.open_nursery() as background:
-            for tasks in self._tasks:
-                for queue in tasks.queues:
-                    background.start_soon(_keep, queue, self._directory)
             background.start_soon(self._groups.run)
             with self._serving:
                 async with trio.open_nursery() as connections:
@@ -68,8 +58,6 @@ class Broker:
         self._serving.deadline = trio.current_time() + DRAIN_S
         for each in self._connections:
             each.drain()
-        for tasks in self._tasks:
-            tasks.cancel()
 
     async def _accept(self, listener: trio.socket.SocketType, connections: trio.Nursery) -> None:
         while True:
@@ -96,23 +84,3 @@ class Broker:
             _log.exception("a request failed; its connection was closed")
         finally:
             self._connections.remove(connection)
-
-
-async def _keep(queue: TaskQueue, directory: LogDirectory) -> None:
-    """Run the tasks of a queue when they are due."""
-    while True:
-        seconds = queue.next_due() - directory.clock.monotonic()
-        if seconds > 0:
-            await trio.sleep(min(seconds, 3600) if seconds < math.inf else 3600)
-            continue
-        try:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(partial(queue.run_due))
-        except Exception:  # memory that lacks, or a bug: the broker goes on, and tries again
-            _log.exception("background tasks are postponed by %d s", POSTPONED_S)
-            await trio.sleep(POSTPONED_S)
-
-
-def _log_result(done: TaskResult) -> None:
-    if done.error is not None:
-        _log.error("%s of %s failed: %s", done.task, done.partition, done.error)

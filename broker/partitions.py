@@ -11,7 +11,9 @@ from collections.abc import Iterable
 import trio
 
 from offsetfs.protocol.message import NO_ID
+from offsetfs.runtime.change_feed import ChangeFeed
 from offsetfs.storage import INTERNAL_TOPICS, Log, LogDirectory, TopicPartition
+from offsetfs.storage.directory import LogChange
 from offsetfs.storage.errors import InvalidName, UnknownPartition
 
 
@@ -23,7 +25,8 @@ class Topics:
         self._partitions_default = partitions_default
         self._creates = creates and not directory.read_only
         self._ids: dict[str, bytes] = {}
-        self._appended: dict[TopicPartition, trio.Event] = {}
+        self._growth: dict[TopicPartition, trio.Event] = {}
+        ChangeFeed(directory).subscribe(self._changed)
 
     def all(self) -> dict[str, list[int]]:
         """Return the partitions of each topic, sorted."""
@@ -85,27 +88,22 @@ class Topics:
     def create(self, topic: str, partitions: int, settings: dict[str, str]) -> None:
         """Create a topic; durable on return. InvalidName, PartitionExists, InvalidConfig, OSError."""
         self.directory.create_partitions([TopicPartition(topic, each) for each in range(partitions)], settings)
-        self._ids.pop(topic, None)
 
     def delete_logs(self, topic: str, partitions: Iterable[int]) -> None:
-        """Delete the partitions of a topic. Waits for the disk; call `deleted` afterwards."""
+        """Delete the partitions of a topic. Waits for the disk."""
         for each in partitions:
             self.directory.delete_partition(TopicPartition(topic, each))
-
-    def deleted(self, topic: str, partitions: Iterable[int]) -> None:
-        """Forget a topic that was deleted; waiting fetches look again."""
-        self._ids.pop(topic, None)
-        for each in partitions:
-            self.appended(TopicPartition(topic, each))
 
     # --- waiting for records -----------------------------------------------------------------------------------------
 
     def growth(self, partition: TopicPartition) -> trio.Event:
-        """Return the event of the next append to a partition. Take it before looking at the log."""
-        return self._appended.setdefault(partition, trio.Event())
+        """Return the event of the next append to a partition, or of its deletion. Take it before looking at the log."""
+        return self._growth.setdefault(partition, trio.Event())
 
-    def appended(self, partition: TopicPartition) -> None:
-        """Wake everything that waits for `partition`."""
-        event = self._appended.pop(partition, None)
+    def _changed(self, partition: TopicPartition, change: LogChange) -> None:
+        """Wake everything that waits for `partition`. A mount of the directory may have changed it, too."""
+        if change is not LogChange.APPENDED:
+            self._ids.pop(partition.topic, None)
+        event = self._growth.pop(partition, None)
         if event is not None:
             event.set()

@@ -23,7 +23,7 @@ from offsetfs.protocol.messages import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from offsetfs.storage import INTERNAL_TOPICS, Batch, Log, SealedBatch, TopicPartition, read_batch
+from offsetfs.storage import INTERNAL_TOPICS, Batch, Log, SealedBatch, read_batch
 from offsetfs.storage.errors import MalformedBatch, PolicyViolation, StorageError
 from offsetfs.storage.records import COLUMNS, KEY_SIZE
 
@@ -104,7 +104,6 @@ class Producing:
         else:
             with trio.CancelScope(shield=True):
                 appended = await trio.to_thread.run_sync(partial(log.append, sealed, checks_producer=True))
-        self._topics.appended(TopicPartition(topic, data.index))
         is_append_time = log.config.message_timestamp_type == "LogAppendTime"
         return _Done(log, appended.base_offset, appended.last_offset, appended.timestamp if is_append_time else -1)
 

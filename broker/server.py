@@ -17,6 +17,7 @@ import trio
 from offsetfs.broker.broker import Broker
 from offsetfs.broker.listeners import listen
 from offsetfs.broker.settings import ServerSettings
+from offsetfs.runtime.task_runner import TaskRunner
 from offsetfs.storage import LogDirectory
 
 _log = logging.getLogger(__name__)
@@ -31,14 +32,21 @@ async def serve(directory: LogDirectory, settings: ServerSettings, ready: Ready)
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             sockets = [listen(host, port) for host, port in settings.listeners]
             try:
-                async with trio.open_nursery() as nursery:
-                    broker = Broker(directory, settings, sockets)
-                    nursery.start_soon(broker.run)
-                    ready([each.getsockname()[:2] for each in sockets])
-                    async for number in signals:
-                        _log.info("%s: ending", signal.Signals(number).name)
-                        break
-                    broker.stop()
+                async with trio.open_nursery() as background:
+                    tasks = None if directory.read_only else TaskRunner([directory])
+                    if tasks is not None:
+                        background.start_soon(tasks.run)
+                    async with trio.open_nursery() as nursery:
+                        broker = Broker(directory, settings, sockets)
+                        nursery.start_soon(broker.run)
+                        ready([each.getsockname()[:2] for each in sockets])
+                        async for number in signals:
+                            _log.info("%s: ending", signal.Signals(number).name)
+                            break
+                        broker.stop()
+                    if tasks is not None:
+                        tasks.stop()
+                    background.cancel_scope.cancel()
             finally:
                 for each in sockets:
                     each.close()

@@ -129,7 +129,6 @@ class TopicAdmin:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         result.topic_id = self._topics.topic_id(name, partitions)
         await _in_thread(self._topics.delete_logs, name, partitions)
-        self._topics.deleted(name, partitions)
         await self._on_deleted(name)
 
     async def create_partitions(self, request: m.CreatePartitionsRequest, version: int) -> m.CreatePartitionsResponse:

@@ -176,6 +176,12 @@ class Partitions:
             self._seen.append(partition)
         return partition
 
+    def removed(self, name: TopicPartition) -> None:
+        """Record that a partition was deleted."""
+        partition = self._by_name.get(name)
+        if partition is not None:
+            partition.removed()
+
     def seen(self, name: TopicPartition) -> MountedPartition | None:
         """Return the partition with that name if it was accessed before and exists."""
         partition = self._by_name.get(name)

@@ -391,11 +391,11 @@ class Accumulators:
         directory: AnyLogDirectory,
         options: MountOptions,
         nursery: trio.Nursery,
-        on_append: Callable[[TopicPartition], None] = lambda partition: None,
+        on_written: Callable[[], None] = lambda: None,
         counters: Counters | None = None,
         error_log: ErrorLog | None = None,
     ) -> None:
-        """Work in `nursery` until `close`. `on_append` is called on the loop after each append to a partition."""
+        """Work in `nursery` until `close`. `on_written` is called on the loop when batches were written."""
         self.context = AppendContext(
             options,
             nursery,
@@ -406,7 +406,7 @@ class Accumulators:
             trio.CapacityLimiter(min(APPEND_THREADS, options.threads_max)),
             trio.CapacityLimiter(CORES),
             trio.CapacityLimiter(min(SYNC_THREADS, options.threads_max)),
-            on_append,
+            on_written,
             counters or Counters(),
             error_log or ErrorLog(),
         )

@@ -33,8 +33,8 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.fs.reporting.counters import Counters
 from offsetfs.fs.reporting.error_log import ErrorLog
 from offsetfs.fs.reporting.errors import errno_of
-from offsetfs.fs.runtime.threads import in_thread_or_here
-from offsetfs.storage import Appended, Log, TopicPartition
+from offsetfs.runtime.threads import in_thread_or_here
+from offsetfs.storage import Appended, Log
 from offsetfs.storage.errors import StorageError
 from offsetfs.storage.records import HEADER_SIZE
 
@@ -76,7 +76,7 @@ class AppendContext:
     append_limiter: trio.CapacityLimiter
     seal_limiter: trio.CapacityLimiter
     sync_limiter: trio.CapacityLimiter
-    on_append: Callable[[TopicPartition], None]
+    on_written: Callable[[], None]
     counters: Counters = field(default_factory=Counters)
     error_log: ErrorLog = field(default_factory=ErrorLog)
 
@@ -209,7 +209,7 @@ class AppendQueue:
         if error is not None:
             self._postpone_or_fail(error)
         if count:
-            self._context.on_append(self._log.partition)
+            self._context.on_written()
 
     def _count(self, batch: AppendBatch) -> None:
         counts = self._counts

@@ -16,7 +16,7 @@ import trio
 
 from offsetfs.fs.appends.buffers import Buffers
 from offsetfs.fs.appends.shared_sync import Writer
-from offsetfs.fs.runtime.threads import in_thread
+from offsetfs.runtime.threads import in_thread
 from offsetfs.storage import Appended, BatchBuilder, SealedBatch
 
 CORES = len(os.sched_getaffinity(0))

@@ -29,7 +29,7 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.fs.reporting.counters import Counters
 from offsetfs.fs.reporting.error_log import ErrorLog
 from offsetfs.fs.reporting.errors import errno_of
-from offsetfs.fs.runtime.threads import in_thread_or_here
+from offsetfs.runtime.threads import in_thread_or_here
 from offsetfs.storage import Log, files
 
 _log = logging.getLogger(__name__)

@@ -33,12 +33,13 @@ from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.control.control import set_level
 from offsetfs.fs.mounting import reader_hand_off
 from offsetfs.fs.mounting.descriptor_limits import Reserve, limit, reserve_size, threads_max
-from offsetfs.fs.mounting.maintenance_runner import MaintenanceRunner
 from offsetfs.fs.mounting.mount_table import MountTable
 from offsetfs.fs.mounting.operations import Operations
+from offsetfs.fs.mounting.task_reports import TaskReports
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.runtime.threads import in_thread
-from offsetfs.fs.runtime.workers import workers
+from offsetfs.runtime.task_runner import TaskRunner
+from offsetfs.runtime.threads import in_thread
+from offsetfs.runtime.workers import workers
 from offsetfs.storage import AnyLogDirectory
 from offsetfs.storage.errors import StorageError
 
@@ -136,8 +137,7 @@ class _Session:
                 events.damage_found.subscribe(_log_damage)
                 maintenance = None
                 if not self._directory.read_only:
-                    maintenance = MaintenanceRunner(operations.mount)
-                    events.work_added.subscribe(maintenance.wake)
+                    maintenance = TaskRunner(self._directory.directories, TaskReports(operations.mount))
                 await self._serve(operations, maintenance, signals, on_ready)
             nursery.cancel_scope.cancel()
 
@@ -158,7 +158,7 @@ class _Session:
     async def _serve(
         self,
         operations: Operations,
-        maintenance: MaintenanceRunner | None,
+        maintenance: TaskRunner | None,
         signals: AsyncIterator[int],
         on_ready: OnReady,
     ) -> None:

@@ -53,7 +53,9 @@ from offsetfs.fs.reporting.counters import PartitionCounts
 from offsetfs.fs.reporting.error_log import Fault
 from offsetfs.fs.reporting.errors import errno_of, is_fault, name_of
 from offsetfs.fs.runtime.waiting import ALWAYS_READY
+from offsetfs.runtime.change_feed import ChangeFeed
 from offsetfs.storage import AnyLogDirectory, TopicPartition
+from offsetfs.storage.directory import LogChange
 from offsetfs.storage.errors import UNREADABLE, InvalidName, StorageError
 
 _log = logging.getLogger(__name__)
@@ -112,7 +114,7 @@ class Operations(pyfuse3.Operations):
             directory,
             options,
             nursery,
-            mount.events.partition_changed.publish,
+            mount.waiting.space_freed,
             counters=mount.counters,
             error_log=mount.error_log,
         )
@@ -121,6 +123,7 @@ class Operations(pyfuse3.Operations):
         line_indexes = LineIndexUpkeep(mount, self._nodes.growing_files)
         mount.events.partition_changed.subscribe(line_indexes.check)
         mount.events.segments_changed.subscribe(line_indexes.check)
+        ChangeFeed(directory).subscribe(self._changed)
         self._counted: dict[int, PartitionCounts] = {}  # by handle: where reads of it count
         self._inodes: dict[int, int] = {}  # by handle, of directories too: for error reports
         self._listings: dict[int, Listing] = {}
@@ -308,13 +311,19 @@ class Operations(pyfuse3.Operations):
         # First: a sync of records in a removed directory would be counted as a failed sync.
         await self.accumulators.forget(partition.name)
         await self.mount.executor.in_thread(lambda: self.mount.directory.delete_partition(partition.name))
-        partition.removed()
+
+    def _changed(self, partition: TopicPartition, change: LogChange) -> None:
+        """Forget a deleted partition, and publish the change: the mount, a broker or a task has made it."""
+        if change is LogChange.DELETED:
+            self._nodes.partitions.removed(partition)
+            self.mount.counters.forget(partition)
+            self.mount.nursery.start_soon(self._close_gone_indexes)
+        self.mount.events.partition_changed.publish(partition)
+
+    async def _close_gone_indexes(self) -> None:
         # SQLite holds the files of the removed directory open until then, and with them their disk space.
         for index in self.mount.caches.key_indexes.take_gone():
             await self.mount.executor.in_thread(index.close)
-        self.mount.events.partition_changed.publish(partition.name)
-        self.mount.counters.forget(partition.name)
-        self.mount.events.work_added.publish()
 
     # --- open files --------------------------------------------------------------------------------------------------
 

@@ -1,1 +1,1 @@
-"""Threads, workers and waiting requests."""
+"""Events, reads and waiting requests."""

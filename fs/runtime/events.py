@@ -1,9 +1,8 @@
 """What happens in a mount, as typed events: publishers and subscribers need not know each other.
 
     event               published by                                        handled by
-    partition_changed   appends, rmdir                                      blocked readers, line index upkeep
+    partition_changed   the log directory (`runtime.change_feed`)           blocked readers, line index upkeep
     segments_changed    background tasks                                    line index upkeep
-    work_added          rmdir                                               background tasks
     content_known       open(2) of a record                                 the kernel's page cache
     damage_found        the log directory                                   the log of the daemon
 
@@ -45,13 +44,11 @@ class MountEvents:
     """The events of one mount. All but `damage_found` are published on the event loop."""
 
     partition_changed: MountEvent[[TopicPartition]] = field(default_factory=MountEvent)
-    """Records were appended to a partition, or it was deleted."""
+    """Records were appended to a partition, or it was created or deleted: by this mount or another server in the same
+    process."""
 
     segments_changed: MountEvent[[TopicPartition]] = field(default_factory=MountEvent)
     """A background task has rolled, compacted or removed segments of a partition, or may have."""
-
-    work_added: MountEvent[[]] = field(default_factory=MountEvent)
-    """A request has left work for a background task, which is due earlier than planned."""
 
     content_known: MountEvent[[int, bytes]] = field(default_factory=MountEvent)
     """The whole content of an inode, known before the kernel reads it."""

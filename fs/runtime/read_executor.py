@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import trio
 
-from offsetfs.fs.runtime import threads
+from offsetfs.runtime import threads
 from offsetfs.storage.errors import WouldBlock
 from offsetfs.storage.records import inflation_scope
 

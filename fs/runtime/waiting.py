@@ -1,10 +1,10 @@
 """Blocks readers, and notifies polls, until partitions change. A reader may wait for several partitions at once.
 
-    AppendQueue ── grown ──┐
+    ChangeFeed ─── grown ──┐
     rmdir, end of mount ───┼→ Waiting ─→ readers wake, polls are notified
     a check of the log ────┘   └─ while a reader is blocked: its signals, its time
 
-An append through this mount wakes its readers at once. Changes of other processes (a broker that writes the directory
+An append by this process wakes its readers at once. Changes of other processes (a broker that writes the directory
 of a read-only mount) and retention are found by polling, and only while a reader waits: a hundred times a second if
 others write, else five times. A wake-up reports that something changed, not what: the reader checks the state again.
 
@@ -174,6 +174,9 @@ class Waiting:
         group = self._groups.pop(name, None)
         if group is not None:
             group.wake()
+
+    def space_freed(self) -> None:
+        """Notify the polls of append files: buffers are free again."""
         if self._append_polls:
             notify_all(self._append_polls)
 

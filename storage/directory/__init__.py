@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     from offsetfs.storage.cluster.metadata_log import holds_metadata_log
     from offsetfs.storage.directory.directory_listing import check_log_directory, has_meta_properties
     from offsetfs.storage.directory.inherited_settings import SettingLayers, setting_layers
+    from offsetfs.storage.directory.log_changes import LogChange, OnLogChange
     from offsetfs.storage.directory.log_directories import left_out_message, metadata_directory_among, split_paths
     from offsetfs.storage.recovery.recover_all import OnRecovery, RecoveryProgress
 
 __all__ = [
+    "LogChange",
+    "OnLogChange",
     "OnRecovery",
     "RecoveryProgress",
     "SettingLayers",
@@ -29,6 +32,8 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "LogChange": "directory.log_changes",
+        "OnLogChange": "directory.log_changes",
         "OnRecovery": "recovery.recover_all",
         "RecoveryProgress": "recovery.recover_all",
         "SettingLayers": "directory.inherited_settings",

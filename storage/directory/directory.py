@@ -28,6 +28,7 @@ from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoint
 from offsetfs.storage.directory.directory_listing import check_log_directory, future_in, partitions_in
 from offsetfs.storage.directory.inherited_settings import InheritedSettings
 from offsetfs.storage.directory.live_settings import LiveSettings
+from offsetfs.storage.directory.log_changes import LogChange, OnLogChange
 from offsetfs.storage.directory.log_table import LogTable
 from offsetfs.storage.directory.pending_recoveries import PendingRecoveries
 from offsetfs.storage.errors import (
@@ -93,6 +94,7 @@ class LogDirectory:
         self.closing: list[Callable[[], None]] = []
         """Called when the directory is closed, before its logs, to close objects that use the logs."""
         self._damage_subscribers: list[OnDamage] = []
+        self._change_subscribers: list[OnLogChange] = []
         # One pool for all partitions, so that the limit of open files bounds speed and not the number of partitions
         # (decision 27).
         self._pool: FilePool[SegmentFiles] = FilePool(open_segments_max, finds_held=True)
@@ -351,6 +353,7 @@ class LogDirectory:
             deletions=self.deletions,
             before_change=self._mark.before_change,
             on_damage=self._note_damage,
+            on_append=functools.partial(self._publish, partition, LogChange.APPENDED),
             save_log_start=lambda offset: self._checkpoints.raise_log_starts({partition: offset}),
             save_recovery_point=functools.partial(self._checkpoints.raise_recovery_point, partition),
             cut_checkpoints=functools.partial(self._checkpoints.cut, partition),
@@ -364,6 +367,14 @@ class LogDirectory:
     def subscribe_damage(self, report: OnDamage) -> None:
         """Call `report` with each damaged position that a reader finds, once for each; from any thread."""
         self._damage_subscribers.append(report)
+
+    def subscribe_changes(self, report: OnLogChange) -> None:
+        """Call `report` after each append, creation and deletion of a partition by this process."""
+        self._change_subscribers.append(report)
+
+    def _publish(self, partition: TopicPartition, change: LogChange) -> None:
+        for report in self._change_subscribers:
+            report(partition, change)
 
     def note_damage(self, error: StorageError) -> bool:
         """Record damage that a reader found, in the log that contains its path; return whether the position is new.
@@ -423,6 +434,8 @@ class LogDirectory:
                 raise
             # A recovery point of 0 on disk says that gaps in this log are losses until compaction has raised it.
             self._checkpoints.begin(partitions)
+        for each in partitions:
+            self._publish(each, LogChange.CREATED)
 
     def check_free(self, partitions: Iterable[TopicPartition]) -> None:
         """Raise `PartitionExists` if one of the partitions exists."""
@@ -454,6 +467,7 @@ class LogDirectory:
             self._checkpoints.forget({partition})
             if not any(other.topic == partition.topic for other in self.partitions()):
                 self._settings.forget(partition.topic)
+        self._publish(partition, LogChange.DELETED)
 
     def _remove_later(self, path: str, delay_ms: int, log: Log | None = None) -> None:
         def remove() -> None:

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from offsetfs.storage import files
 from offsetfs.storage.cluster.metadata_log import METADATA_DIRECTORY
 from offsetfs.storage.directory.directory import LogDirectory
+from offsetfs.storage.directory.log_changes import OnLogChange
 from offsetfs.storage.errors import DuplicatePartition, NotALogDirectory, StorageError, UnknownPartition
 from offsetfs.storage.names import TopicPartition
 from offsetfs.storage.partition.damage_registry import OnDamage
@@ -162,6 +163,11 @@ class LogDirectories:
         """Call `report` for damage in any directory, as `LogDirectory.subscribe_damage`."""
         for directory in self.directories:
             directory.subscribe_damage(report)
+
+    def subscribe_changes(self, report: OnLogChange) -> None:
+        """Call `report` for changes in any directory, as `LogDirectory.subscribe_changes`."""
+        for directory in self.directories:
+            directory.subscribe_changes(report)
 
     def note_damage(self, error: StorageError) -> bool:
         """Record damage in the directory that contains the path of `error`, as `LogDirectory.note_damage`."""

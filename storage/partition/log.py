@@ -248,6 +248,12 @@ class Log:
         With `checks_producer`, a batch of an idempotent producer that repeats one of its last five is not appended: the
         offsets of the first time are returned. Raises `OutOfOrderSequence` or `InvalidProducerEpoch` as Kafka does.
         """
+        appended = self._append(sealed, checks_producer=checks_producer)
+        with contextlib.suppress(MemoryError):  # the batch is in the log: its writer must not append it again
+            self.context.on_append()
+        return appended
+
+    def _append(self, sealed: SealedBatch, *, checks_producer: bool) -> Appended:
         with self._lock:
             self._check_writable()
             # Kafka refuses a batch above `segment.bytes` as well (UnifiedLog.append, RecordBatchTooLargeException).

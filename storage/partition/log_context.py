@@ -39,5 +39,8 @@ class LogContext:
     on_damage: OnDamage = lambda error: None
     """Called with the error of each damaged position that a reader meets, once for each."""
 
+    on_append: Callable[[], None] = lambda: None
+    """Called after each append, without locks."""
+
     restart_checkpoints: Callable[[int], None] = lambda offset: None
     """Called when the log was emptied and continues at an offset; updates all checkpoints, durable on return."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import socket
 import struct
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import trio
 from random_messages import random_message
 from running_broker import Running
 
-from offsetfs.broker import broker
 from offsetfs.broker.cluster import Cluster
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.fetch import Fetching
@@ -131,7 +129,7 @@ async def test_a_fetch_of_names_that_are_not_there_leaves_nothing_in_memory(dire
     wanted = [m.FetchRequestFetchTopic(topic=name, partitions=partitions) for name in ("nowhere", "a/b", "")]
     response = await Fetching(topics).fetch(m.FetchRequest(topics=wanted), 12)
     codes = {each.error_code for topic in response.responses for each in topic.partitions}
-    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} and not topics._appended
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} and not topics._growth
 
 
 async def test_metadata_does_not_create_internal_topics(running: Running, directory: LogDirectory) -> None:
@@ -140,37 +138,3 @@ async def test_metadata_does_not_create_internal_topics(running: Running, direct
     response = await running.send(3, "Metadata", 9, request)
     assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert all(each.topic == "t" for each in directory.partitions())
-
-
-class _FailingQueue:
-    """A queue of background tasks whose first run fails."""
-
-    def __init__(self, again: trio.Event) -> None:
-        self.runs = 0
-        self._again, self._token = again, trio.lowlevel.current_trio_token()
-
-    def next_due(self) -> float:
-        return 0.0 if self.runs < 2 else float("inf")
-
-    def run_due(self) -> None:
-        self.runs += 1
-        if self.runs == 1:
-            raise MemoryError
-        self._token.run_sync_soon(self._again.set)
-
-
-@pytest.mark.expect_log("background tasks are postponed")
-async def test_a_background_task_that_fails_does_not_end_the_broker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(broker, "POSTPONED_S", 0)
-    directory = LogDirectory.open(str(tmp_path))
-    again = trio.Event()
-    with trio.fail_after(10):
-        async with trio.open_nursery() as nursery:
-            queue: Any = _FailingQueue(again)
-            nursery.start_soon(broker._keep, queue, directory)
-            await again.wait()
-            nursery.cancel_scope.cancel()
-    directory.close()
-    assert queue.runs == 2

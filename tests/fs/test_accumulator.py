@@ -212,12 +212,12 @@ async def test_a_partition_that_is_made_anew_gets_an_accumulator_of_its_own(appe
     assert world.accumulator() is not first
 
 
-async def test_a_watcher_is_notified_of_each_growth(appends: MakeAppends) -> None:
+async def test_written_batches_are_reported_because_their_buffers_are_free(appends: MakeAppends) -> None:
     world = appends()
     take(world.accumulator(3), b"one\n")
-    assert world.grown == []
+    assert world.written == 0
     await world.accumulator(3).drain()
-    assert [str(partition) for partition in world.grown] == ["orders-3"]
+    assert world.written == 1
 
 
 async def test_a_writer_that_wants_to_know_hears_where_its_records_are(appends: MakeAppends) -> None:

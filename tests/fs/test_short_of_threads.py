@@ -21,10 +21,11 @@ from offsetfs.cli.mounts.unmount_progress import UnmountProgress
 from offsetfs.fs.appends import append_queue
 from offsetfs.fs.appends.shared_sync import Unsynced
 from offsetfs.fs.mount_context import mount_context
-from offsetfs.fs.mounting.maintenance_runner import POSTPONED_S, MaintenanceRunner
+from offsetfs.fs.mounting.task_reports import TaskReports
 from offsetfs.fs.options import MountOptions
-from offsetfs.fs.runtime.threads import RETRIES_S, in_thread, in_thread_or_here
-from offsetfs.fs.runtime.workers import workers
+from offsetfs.runtime.task_runner import POSTPONED_S, TaskRunner
+from offsetfs.runtime.threads import RETRIES_S, in_thread, in_thread_or_here
+from offsetfs.runtime.workers import workers
 from offsetfs.storage import parallel
 from offsetfs.storage.directory.directory import LogDirectory
 
@@ -146,7 +147,7 @@ async def test_background_tasks_are_postponed_and_reported(
 ) -> None:
     with contextlib.closing(LogDirectory.open(os.fspath(tmp_path))) as directory:
         mount = mount_context(directory, MountOptions(), nursery)
-        runner, runs = MaintenanceRunner(mount), list[float]()
+        runner, runs = TaskRunner(directory.directories, TaskReports(mount)), list[float]()
         queue = runner._queues[0]
         monkeypatch.setattr(queue, "next_due", lambda: 0.0)
         monkeypatch.setattr(queue, "run_due", spy(runs, trio.current_time, list))

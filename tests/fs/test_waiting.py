@@ -266,9 +266,9 @@ async def test_a_restless_poll_is_asked_again_after_a_while(make: Make, autojump
     assert (restless.notified, patient.notified) == (1, 0)
 
 
-async def test_a_poll_for_free_space_is_notified_of_any_append(make: Make) -> None:
+async def test_a_poll_for_free_space_is_notified_of_written_batches(make: Make) -> None:
     who, poll = make(), FakePoll()
     who.poll_space(1, poll.handle)
-    who.grown(FakePartition().name)
-    who.grown(FakePartition().name)
+    who.space_freed()
+    who.space_freed()
     assert poll.notified == 1

@@ -13,8 +13,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from offsetfs.fs.runtime import workers as module
-from offsetfs.fs.runtime.workers import NoWorker, Workers
+from offsetfs.runtime import workers as module
+from offsetfs.runtime.workers import NoWorker, Workers
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import trio
 
-from offsetfs.fs.runtime.workers import NoWorker, workers
+from offsetfs.runtime.workers import NoWorker, workers
 
 T = TypeVar("T")
 
