@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from offsetfs.broker.cluster import BrokerNode, Cluster
@@ -10,6 +11,7 @@ from offsetfs.broker.connection import Api, Client, Handle
 from offsetfs.broker.fetch import Fetching
 from offsetfs.broker.group_commit import GroupCommit
 from offsetfs.broker.group_coordinator import GroupCoordinator
+from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.offsets import Offsets, ProducerIds
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.produce import Producing
@@ -18,10 +20,13 @@ from offsetfs.broker.topic_admin import TopicAdmin
 from offsetfs.protocol.messages import JoinGroupRequest, JoinGroupResponse
 
 
-def apis(topics: Topics, node: BrokerNode, groups: GroupCoordinator, settings: ServerSettings) -> list[Api]:
+def apis(
+    topics: Topics, node: BrokerNode, groups: GroupCoordinator, settings: ServerSettings, metrics: BrokerMetrics
+) -> list[Api]:
     """Return all APIs of a broker, with the objects that answer them."""
     admin = TopicAdmin(topics, settings.num_partitions, node.node_id, groups.forget_topic)
-    producing, fetching, offsets = Producing(topics, GroupCommit()), Fetching(topics), Offsets(topics)
+    producing, fetching = Producing(topics, GroupCommit(), metrics), Fetching(topics, metrics)
+    offsets = Offsets(topics)
     versions: dict[int, tuple[int, int]] = {}
     cluster = Cluster(topics, node, versions)
 
@@ -56,7 +61,7 @@ def apis(topics: Topics, node: BrokerNode, groups: GroupCoordinator, settings: S
         Api(60, "DescribeCluster", 0, 1, _plain(cluster.describe_cluster)),
     ]
     versions.update({each.key: (each.first, each.last) for each in found})
-    return found
+    return [replace(each, handle=metrics.measured(each.name, each.handle)) for each in found]
 
 
 def _plain(handle: Callable[[Any, int], Awaitable[Any]]) -> Handle:

@@ -10,7 +10,9 @@ from offsetfs.broker.apis import apis
 from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.connection import Connection
 from offsetfs.broker.group_coordinator import GroupCoordinator
+from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
+from offsetfs.broker.report import BrokerReporter
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.storage import LogDirectory
 
@@ -33,7 +35,9 @@ class Broker:
         topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
         node = BrokerNode(settings.node_id, settings.cluster_id, host, port)
         self._groups = GroupCoordinator(directory, node, settings)
-        self._apis = {each.key: each for each in apis(topics, node, self._groups, settings)}
+        self._metrics = BrokerMetrics()
+        self.reporter = BrokerReporter(directory, self._metrics, self._groups.snapshot)
+        self._apis = {each.key: each for each in apis(topics, node, self._groups, settings, self._metrics)}
         self._accepting = trio.CancelScope()
         self._serving = trio.CancelScope()
         self._connections: set[Connection] = set()
@@ -43,6 +47,7 @@ class Broker:
         """Accept connections and answer requests until `stop`. The caller runs the directory's background tasks."""
         async with trio.open_nursery() as background:
             background.start_soon(self._groups.run)
+            background.start_soon(self._metrics.watch_event_loop)
             with self._serving:
                 async with trio.open_nursery() as connections:
                     with self._accepting:
@@ -69,18 +74,22 @@ class Broker:
                 continue
             if len(self._connections) >= self._settings.max_connections:
                 _log.warning("connection refused: max.connections is %d", self._settings.max_connections)
+                self._metrics.connections_refused += 1
                 peer.close()
                 continue
             connections.start_soon(self._serve, peer)
 
     async def _serve(self, peer: trio.socket.SocketType) -> None:
-        connection = Connection(peer, self._apis, self._settings.socket_request_max_bytes)
+        connection = Connection(peer, self._apis, self._settings.socket_request_max_bytes, self._metrics)
         if self._is_stopping:  # accepted just before `stop`, which did not see it
             connection.drain()
         self._connections.add(connection)
+        self._metrics.connections_accepted += 1
+        self._metrics.connections = len(self._connections)
         try:
             await connection.serve()
         except Exception:
             _log.exception("a request failed; its connection was closed")
         finally:
             self._connections.remove(connection)
+            self._metrics.connections = len(self._connections)

@@ -22,6 +22,7 @@ import trio
 
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.failure_responses import failure_response
+from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.protocol import codec
 from offsetfs.protocol.codec import InvalidMessage
 from offsetfs.protocol.messages import ApiVersion, ApiVersionsResponse, RequestHeader
@@ -68,10 +69,13 @@ class ProtocolError(Exception):
 class Connection:
     """Serves one client until it leaves."""
 
-    def __init__(self, peer: trio.socket.SocketType, apis: Mapping[int, Api], request_bytes_max: int) -> None:
+    def __init__(
+        self, peer: trio.socket.SocketType, apis: Mapping[int, Api], request_bytes_max: int, metrics: BrokerMetrics
+    ) -> None:
         self._socket = peer
         self._apis = apis
         self._request_bytes_max = request_bytes_max
+        self._metrics = metrics
         self._host = ""
         self._is_draining = False
         self._idle: trio.CancelScope | None = None  # while no request has arrived
@@ -90,10 +94,12 @@ class Connection:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while (request := await self._next_request()) is not None:
                 self._idle = None
+                self._metrics.received_bytes += len(request) + 4
                 buffers = await self._watched(request)
                 if buffers is None:
                     return
                 await self._send(buffers)
+                self._metrics.sent_bytes += codec.size_of(buffers)
         except (InvalidMessage, ProtocolError) as error:
             _log.warning("connection closed: %s", error)
         except OSError as error:  # the client is gone, or resets the connection

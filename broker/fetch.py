@@ -13,6 +13,7 @@ from functools import partial
 import trio
 
 from offsetfs.broker.error_codes import ErrorCode, code_of
+from offsetfs.broker.metrics import BrokerMetrics, waiting
 from offsetfs.broker.partitions import Topics
 from offsetfs.protocol.messages import (
     AbortedTransaction,
@@ -38,8 +39,9 @@ _SESSION_ENDS = -1
 class Fetching:
     """Answers Fetch requests."""
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: Topics, metrics: BrokerMetrics) -> None:
         self._topics = topics
+        self._metrics = metrics
 
     async def fetch(self, request: FetchRequest, version: int) -> FetchResponse:
         """Return the batches that the request asks for; wait for `min_bytes`, at most `max_wait_ms`."""
@@ -52,9 +54,17 @@ class Fetching:
             response, size, has_errors = await self._collect(request, version)
             left = deadline - trio.current_time()
             if size >= request.min_bytes or has_errors or left <= 0:
+                self._count(response)
                 return response
             del response  # holds files open
-            await _any_of(growth, left)
+            with waiting():
+                await _any_of(growth, left)
+
+    def _count(self, response: FetchResponse) -> None:
+        for topic in response.responses:
+            size = sum(each.records.size for each in topic.partitions if each.records)
+            if size:
+                self._metrics.fetched(topic.topic, size)
 
     def _topic(self, topic: FetchRequestFetchTopic, version: int) -> str | None:
         return topic.topic if version < _TOPIC_IDS_VERSION else self._topics.name_of(topic.topic_id)

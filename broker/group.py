@@ -18,6 +18,7 @@ from enum import StrEnum
 import trio
 
 from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.metrics import waiting
 
 
 class GroupState(StrEnum):
@@ -51,7 +52,8 @@ class Answer:
             self._ready.set()
 
     async def wait(self) -> None:
-        await self._ready.wait()
+        with waiting():
+            await self._ready.wait()
 
 
 @dataclass(slots=True, eq=False)

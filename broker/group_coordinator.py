@@ -17,6 +17,7 @@ from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.error_codes import ErrorCode, code_of
 from offsetfs.broker.group import Answer, Group, GroupError, GroupState, Member, new_member_id
 from offsetfs.broker.group_log import Change, GroupLog, StoredOffset, commit_change, group_change
+from offsetfs.broker.report import GroupSnapshot
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogDirectory, TopicPartition
@@ -522,6 +523,23 @@ class GroupCoordinator:
             return m.FindCoordinatorResponse(coordinators=found)
         return m.FindCoordinatorResponse(node_id=node.node_id, host=node.host, port=node.port)
 
+    def snapshot(self) -> list[GroupSnapshot]:
+        """Return all groups, those with committed offsets alone included."""
+        return [
+            GroupSnapshot(
+                name,
+                group.state,
+                len(group.members),
+                {partition: each.offset for partition, each in self._offsets.get(name, {}).items()},
+            )
+            for name, group in self._known()
+        ]
+
+    def _known(self) -> list[tuple[str, Group]]:
+        """Return all groups by name, sorted; one that has committed offsets alone is empty."""
+        names = {*self._groups, *(name for name, offsets in self._offsets.items() if offsets)}
+        return [(name, self._groups.get(name) or Group(name)) for name in sorted(names)]
+
     async def describe(self, request: m.DescribeGroupsRequest, version: int) -> m.DescribeGroupsResponse:
         """Return state and members of groups."""
         await self._loaded.wait()
@@ -559,8 +577,7 @@ class GroupCoordinator:
         states = {each.lower() for each in request.states_filter or ()}
         types = {each.lower() for each in request.types_filter or ()}
         response = m.ListGroupsResponse()
-        for name in sorted({*self._groups, *(name for name, offsets in self._offsets.items() if offsets)}):
-            group = self._groups.get(name, Group(name))
+        for name, group in self._known():
             if (states and group.state.lower() not in states) or (types and "classic" not in types):
                 continue
             listed = m.ListedGroup(name, group.protocol_type)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
 
 import trio
@@ -23,10 +22,15 @@ def listen(host: str, port: int) -> trio.socket.SocketType:
         listener.listen(1024)
     except OSError as error:
         listener.close()
-        reasons = {
-            errno.EADDRINUSE: "another process listens on this port; choose one with --listen HOST:PORT",
-            errno.EADDRNOTAVAIL: "this machine does not have this address",
-            errno.EACCES: "ports below 1024 need root",
-        }
-        raise ListenError(f"{host}:{port}: {reasons.get(error.errno or 0, os.strerror(error.errno or 0))}") from error
+        raise listen_error("--listen", host, port, error) from error
     return trio.socket.from_stdlib_socket(listener)
+
+
+def listen_error(option: str, host: str, port: int, error: OSError) -> ListenError:
+    """Return the error for an address that `option` names and that cannot be used."""
+    reasons = {
+        errno.EADDRINUSE: f"another process listens on this port; choose one with {option} HOST:PORT",
+        errno.EADDRNOTAVAIL: "this machine does not have this address",
+        errno.EACCES: "ports below 1024 need root",
+    }
+    return ListenError(f"{host}:{port}: {reasons.get(error.errno or 0, error.strerror or str(error))}")

@@ -15,6 +15,7 @@ import trio
 
 from offsetfs.broker.error_codes import ErrorCode, code_of
 from offsetfs.broker.group_commit import GroupCommit
+from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
 from offsetfs.protocol.messages import (
     PartitionProduceData,
@@ -58,9 +59,10 @@ class _Done:
 class Producing:
     """Answers Produce requests."""
 
-    def __init__(self, topics: Topics, commits: GroupCommit) -> None:
+    def __init__(self, topics: Topics, commits: GroupCommit, metrics: BrokerMetrics) -> None:
         self._topics = topics
         self._commits = commits
+        self._metrics = metrics
 
     async def produce(self, request: ProduceRequest, version: int) -> ProduceResponse | None:
         """Append the batches of a request; None where the client wants no answer (acks=0)."""
@@ -104,6 +106,7 @@ class Producing:
         else:
             with trio.CancelScope(shield=True):
                 appended = await trio.to_thread.run_sync(partial(log.append, sealed, checks_producer=True))
+        self._metrics.produced(topic, header.count, header.size)
         is_append_time = log.config.message_timestamp_type == "LogAppendTime"
         return _Done(log, appended.base_offset, appended.last_offset, appended.timestamp if is_append_time else -1)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from offsetfs.broker.broker import Broker
+from offsetfs.broker.exporter import MetricsServer
 from offsetfs.broker.listeners import listen
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.runtime.task_runner import TaskRunner
@@ -22,8 +23,8 @@ from offsetfs.storage import LogDirectory
 
 _log = logging.getLogger(__name__)
 
-Ready = Callable[[Sequence[tuple[str, int]]], None]
-"""Called once connections are accepted, with the addresses and ports of the listeners."""
+Ready = Callable[[Sequence[tuple[str, int]], tuple[str, int] | None], None]
+"""Called once connections are accepted: addresses and ports of the listeners, and of the metrics if they are served."""
 
 
 async def serve(directory: LogDirectory, settings: ServerSettings, ready: Ready) -> None:
@@ -31,15 +32,18 @@ async def serve(directory: LogDirectory, settings: ServerSettings, ready: Ready)
     try:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             sockets = [listen(host, port) for host, port in settings.listeners]
+            metrics = None
             try:
+                broker = Broker(directory, settings, sockets)
+                if settings.metrics_listener is not None:
+                    metrics = MetricsServer(broker.reporter, *settings.metrics_listener)
                 async with trio.open_nursery() as background:
                     tasks = None if directory.read_only else TaskRunner([directory])
                     if tasks is not None:
                         background.start_soon(tasks.run)
                     async with trio.open_nursery() as nursery:
-                        broker = Broker(directory, settings, sockets)
                         nursery.start_soon(broker.run)
-                        ready([each.getsockname()[:2] for each in sockets])
+                        ready([each.getsockname()[:2] for each in sockets], metrics.address if metrics else None)
                         async for number in signals:
                             _log.info("%s: ending", signal.Signals(number).name)
                             break
@@ -50,5 +54,7 @@ async def serve(directory: LogDirectory, settings: ServerSettings, ready: Ready)
             finally:
                 for each in sockets:
                     each.close()
+                if metrics is not None:
+                    metrics.close()
     finally:
         directory.close()

@@ -13,6 +13,8 @@ class ServerSettings:
     """Addresses and ports; port 0 is any free one."""
     advertised: tuple[str, int] | None = None
     """`advertised.listeners`: the address that clients get; the first listener if None."""
+    metrics_listener: tuple[str, int] | None = None
+    """Address and port of the metrics, over HTTP; None for no such server."""
     node_id: int = 1
     cluster_id: str = "offsetfs"
     num_partitions: int = 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 import logging
 import re
+from collections.abc import Sequence
+from functools import partial
 
 import click
 
@@ -14,6 +16,7 @@ from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError
 
 PORT = 9092
+METRICS_PORT = 9308
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?\Z")
 
 
@@ -26,6 +29,7 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]]*))(?::(
 @click.option("--partitions", type=click.IntRange(1, 10_000), default=1, help="Of topics without a number; default 1.")
 @click.option("--no-create", is_flag=True, help="Do not create topics that clients ask for.")
 @click.option("--allow-anonymous", is_flag=True, help="Also listen on addresses that other machines reach.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus over HTTP, such as at :9308.")
 @click.option("--read-only", is_flag=True, help="Beside a running broker, or over an archive: writes get an error.")
 def command(
     log_directory: str,
@@ -34,6 +38,7 @@ def command(
     partitions: int,
     no_create: bool,
     allow_anonymous: bool,
+    metrics: str | None,
     read_only: bool,
 ) -> int:
     """Serve LOGDIR to Kafka clients: one broker, without a JVM, for tests, laptops and backups. Runs until SIGTERM or
@@ -58,13 +63,15 @@ def command(
     from offsetfs.broker.settings import ServerSettings
 
     addresses = tuple(_address(each) for each in listeners) or (("127.0.0.1", PORT),)
-    for host, _ in addresses:
+    metrics_address = None if metrics is None else _address(metrics, METRICS_PORT)
+    for host, _ in [*addresses, *([metrics_address] if metrics_address else [])]:
         if not allow_anonymous and not _is_loopback(host):
             reason = "everyone who reaches it could read and write: there is no authentication"
             raise Failure(f"{host}: {reason}; listen on 127.0.0.1, or add --allow-anonymous", WRONG_CALL)
     settings = ServerSettings(
         listeners=addresses,
         advertised=None if advertise is None else _address(advertise),
+        metrics_listener=metrics_address,
         num_partitions=partitions,
         auto_create_topics_enable=not no_create,
     )
@@ -78,7 +85,7 @@ def command(
     try:
         with recovery_progress() as on_progress:
             directory = LogDirectory.open(log_directory, read_only=read_only, on_progress=on_progress)
-        trio.run(serve, directory, settings, lambda found: _report(log_directory, found))
+        trio.run(serve, directory, settings, partial(_report, log_directory))
     except LogDirectoryLocked as error:
         raise in_use(error, log_directory, UNMOUNT_FIRST) from error
     except ListenError as error:
@@ -88,10 +95,15 @@ def command(
     return DONE
 
 
-def _report(log_directory: str, addresses: object) -> None:
-    assert isinstance(addresses, list)
-    shown = ", ".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
-    click.echo(f"{log_directory} is served at {shown}")
+def _report(log_directory: str, listeners: Sequence[tuple[str, int]], metrics: tuple[str, int] | None) -> None:
+    click.echo(f"{log_directory} is served at {', '.join(map(_shown, listeners))}")
+    if metrics is not None:
+        click.echo(f"metrics are at http://{_shown(metrics)}/metrics")
+
+
+def _shown(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _is_loopback(host: str) -> bool:
@@ -101,10 +113,10 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _address(text: str) -> tuple[str, int]:
+def _address(text: str, default_port: int = PORT) -> tuple[str, int]:
     """Return host and port of `HOST:PORT`, `[IPv6]:PORT` or `HOST`."""
     match = _ADDRESS.match(text)
-    port = int(match["port"] or PORT) if match else -1
+    port = int(match["port"] or default_port) if match else -1
     if match is None or not 0 <= port <= 65535:
         raise Failure(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092", WRONG_CALL)
     return match["six"] or match["host"] or "127.0.0.1", port

@@ -25,7 +25,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 
 from offsetfs.fs.control.report import PartitionReport, Report
-from offsetfs.fs.reporting.counters import DURATION_BOUNDS_S
+from offsetfs.library.durations import cumulative_buckets
 
 PREFIX = "offsetfs_"
 OTHERS = "(others)"
@@ -191,12 +191,8 @@ def _info(report: Report) -> Metric:
 
 
 def _syncs(report: Report) -> Metric:
-    buckets, sum_so_far = [], 0
-    for bound, count in zip([*map(str, DURATION_BOUNDS_S), "+Inf"], report.sync_counts, strict=True):
-        sum_so_far += count
-        buckets.append((bound, sum_so_far))
     family = HistogramMetricFamily(PREFIX + "sync_duration_seconds", "How long syncs took.")
-    family.add_metric([], buckets, report.sync_sum_s)
+    family.add_metric([], cumulative_buckets(report.sync_counts), report.sync_sum_s)
     return family
 
 

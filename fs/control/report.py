@@ -72,7 +72,7 @@ class _Cache(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One mount. Times in seconds since 1970, `sync_counts` as in counters.Durations."""
+    """One mount. Times in seconds since 1970, `sync_counts` as in `Durations`."""
 
     version: str
     mount_point: str

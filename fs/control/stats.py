@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from offsetfs.fs.control.report import PartitionReport, Report
-from offsetfs.fs.reporting.counters import DURATION_BOUNDS_S
+from offsetfs.library.durations import DURATION_BOUNDS_S
 from offsetfs.library.formatting import columns, duration, size
 
 _HEADINGS = ("PARTITION", "START", "NEXT", "SIZE", "APPENDED", "BYTES", "READ", "NOT ON DISK", "SINCE", "FOLLOWERS")

@@ -9,14 +9,13 @@ size of the metrics, and sums stay correct.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from offsetfs.library.durations import Durations
 from offsetfs.storage import TopicPartition
 
 PARTITIONS_MAX = 1000
-DURATION_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 @dataclass(slots=True)
@@ -43,24 +42,6 @@ class TaskCounts:
     failures: int = 0
     segments_removed: int = 0
     bytes_freed: int = 0
-
-
-class Durations:
-    """A histogram of durations: `counts[i]` took at most `DURATION_BOUNDS_S[i]`, the last count longer."""
-
-    __slots__ = ("counts", "sum_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(DURATION_BOUNDS_S) + 1)
-        self.sum_s = 0.0
-
-    @property
-    def count(self) -> int:
-        return sum(self.counts)
-
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(DURATION_BOUNDS_S, seconds)] += 1
-        self.sum_s += seconds
 
 
 @dataclass(slots=True, eq=False)

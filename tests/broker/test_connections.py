@@ -15,6 +15,7 @@ from running_broker import Running
 from offsetfs.broker.cluster import Cluster
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.fetch import Fetching
+from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.offsets import Offsets
 from offsetfs.broker.produce import Producing
 from offsetfs.protocol import messages as m
@@ -127,7 +128,7 @@ async def test_a_fetch_of_names_that_are_not_there_leaves_nothing_in_memory(dire
     topics = Topics(directory, 1, creates=False)
     partitions = [m.FetchRequestFetchPartition(each) for each in (-1, 0, 5)]
     wanted = [m.FetchRequestFetchTopic(topic=name, partitions=partitions) for name in ("nowhere", "a/b", "")]
-    response = await Fetching(topics).fetch(m.FetchRequest(topics=wanted), 12)
+    response = await Fetching(topics, BrokerMetrics()).fetch(m.FetchRequest(topics=wanted), 12)
     codes = {each.error_code for topic in response.responses for each in topic.partitions}
     assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} and not topics._growth
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import socket
+import threading
+import urllib.request
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from offsetfs.cli import exit_codes, run
+from offsetfs.cli.commands import serve
 from offsetfs.storage import LogDirectory
 
 pytestmark = pytest.mark.unit
@@ -53,3 +61,39 @@ def test_a_directory_in_use_names_the_process(logs: Path, capsys: pytest.Capture
     finally:
         directory.close()
     assert "stop it first" in capsys.readouterr().err
+
+
+def test_metrics_on_an_address_that_others_reach_need_a_permission(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "--metrics", "0.0.0.0:0"]) == exit_codes.WRONG_CALL
+    assert "add --allow-anonymous" in capsys.readouterr().err
+
+
+def test_a_port_of_the_metrics_in_use_is_named_with_a_remedy(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "--metrics", address]) == exit_codes.FAILED
+    assert f"{address}: another process listens on this port; choose one with --metrics" in capsys.readouterr().err
+
+
+def test_the_address_of_the_metrics_is_printed_and_answers(
+    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def scrape(listeners: Sequence[tuple[str, int]], metrics: tuple[str, int] | None) -> None:
+        report(listeners, metrics)
+        (address,) = re.findall(r"metrics are at (http://127\.0\.0\.1:\d+/metrics)\n", capsys.readouterr().out)
+
+        def read() -> None:
+            with urllib.request.urlopen(address, timeout=5) as response:
+                seen.append(str(response.read(), "utf-8"))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=read).start()
+
+    report = partial(serve._report, str(logs))
+    monkeypatch.setattr(serve, "_report", lambda _directory, *addresses: scrape(*addresses))
+    assert run(["serve", str(logs), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]) == exit_codes.DONE
+    assert f'offsetfs_broker_info{{log_directory="{logs}"' in seen[0]

@@ -1,0 +1,111 @@
+"""The state of a broker at one moment: a copy of its counters, its groups and their lag, for other threads to read."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import trio
+
+import offsetfs
+from offsetfs.broker.metrics import BrokerMetrics
+from offsetfs.storage import LogDirectory, TopicPartition
+from offsetfs.storage.errors import StorageError
+
+OTHERS = "(others)"
+"""Stands for all groups or topics without samples of their own; no valid name of a topic."""
+
+GROUPS_MAX = 1000
+LAGS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """A group, with Kafka's name of its state, the number of its members and its committed offsets."""
+
+    name: str
+    state: str
+    members: int
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerReport:
+    """One broker. `lags`: the records behind the committed offsets, by group and topic."""
+
+    version: str
+    log_directory: str
+    is_read_only: bool
+    topics: int
+    partitions: int
+    metrics: BrokerMetrics
+    groups: tuple[GroupSnapshot, ...]
+    lags: Mapping[tuple[str, str], int]
+
+    @property
+    def groups_by_state(self) -> Mapping[str, int]:
+        return Counter(each.state for each in self.groups)
+
+    @property
+    def members(self) -> Mapping[str, int]:
+        """The number of members by group. The first `GROUPS_MAX` groups by name have entries of their own."""
+        return {
+            **{each.name: each.members for each in self.groups[:GROUPS_MAX]},
+            **({OTHERS: sum(each.members for each in rest)} if (rest := self.groups[GROUPS_MAX:]) else {}),
+        }
+
+
+class BrokerReporter:
+    """Makes the reports of one broker."""
+
+    def __init__(
+        self, directory: LogDirectory, metrics: BrokerMetrics, groups: Callable[[], list[GroupSnapshot]]
+    ) -> None:
+        self._directory = directory
+        self._metrics = metrics
+        self._groups = groups
+
+    async def report(self) -> BrokerReport:
+        """Return the current state. Called on the event loop; logs are opened in a thread."""
+        metrics, groups = copy.deepcopy(self._metrics), sorted(self._groups(), key=lambda each: each.name)
+        return await trio.to_thread.run_sync(self._completed, metrics, tuple(groups))
+
+    def _completed(self, metrics: BrokerMetrics, groups: tuple[GroupSnapshot, ...]) -> BrokerReport:
+        names = self._directory.partitions()
+        return BrokerReport(
+            version=offsetfs.__version__,
+            log_directory=self._directory.path,
+            is_read_only=self._directory.read_only,
+            topics=len({each.topic for each in names}),
+            partitions=len(names),
+            metrics=metrics,
+            groups=groups,
+            lags=self._lags(groups),
+        )
+
+    def _lags(self, groups: Iterable[GroupSnapshot]) -> dict[tuple[str, str], int]:
+        ends: dict[TopicPartition, int | None] = {}
+        lags: dict[tuple[str, str], int] = {}
+        for group in groups:
+            for partition, committed in group.offsets.items():
+                if partition not in ends:
+                    ends[partition] = self._end(partition)
+                end = ends[partition]
+                if end is None:
+                    continue
+                key = (group.name, partition.topic)
+                if key not in lags and len(lags) >= LAGS_MAX:
+                    key = (OTHERS, OTHERS)
+                lags[key] = lags.get(key, 0) + max(0, end - committed)
+        return lags
+
+    def _end(self, partition: TopicPartition) -> int | None:
+        """Return the end offset of a partition; None if it was deleted, or does not open."""
+        try:
+            with self._directory.borrowed(partition) as log:
+                log.refresh()
+                return log.next_offset
+        except (StorageError, OSError):
+            return None
