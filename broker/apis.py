@@ -24,7 +24,7 @@ def apis(
     topics: Topics, node: BrokerNode, groups: GroupCoordinator, settings: ServerSettings, metrics: BrokerMetrics
 ) -> list[Api]:
     """Return all APIs of a broker, with the objects that answer them."""
-    admin = TopicAdmin(topics, settings.num_partitions, node.node_id, groups.forget_topic)
+    admin = TopicAdmin(topics, settings, groups.forget_topic)
     producing, fetching = Producing(topics, GroupCommit(), metrics), Fetching(topics, metrics)
     offsets = Offsets(topics)
     versions: dict[int, tuple[int, int]] = {}

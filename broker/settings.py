@@ -1,13 +1,26 @@
-"""The settings of a broker, by Kafka's names (`num.partitions` is `num_partitions`) and with Kafka's defaults."""
+"""The settings of a broker, by Kafka's names (`num.partitions` is `num_partitions`) and with Kafka's defaults.
+
+The names that `offsetfs serve` accepts derive from the fields of `ServerSettings`; a new setting is a new field. The
+defaults of topics (`log.retention.ms`) and the settings of background tasks (`log.cleaner.threads`) are those of the
+engine (offsetfs.storage.settings).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from offsetfs.storage.settings import INT_MAX, BooleanType, IntegerType, SettingType
+
+
+def _whole(default: int, low: int, high: int = INT_MAX) -> Any:
+    return field(default=default, metadata={"kind": IntegerType(low, high)})
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """The settings of one broker. Times are in the unit that ends the name."""
+    """The settings of one broker. Times are in the unit that ends the name. A plain number is 0 or greater."""
 
     listeners: tuple[tuple[str, int], ...] = (("127.0.0.1", 9092),)
     """Addresses and ports; port 0 is any free one."""
@@ -15,15 +28,58 @@ class ServerSettings:
     """`advertised.listeners`: the address that clients get; the first listener if None."""
     metrics_listener: tuple[str, int] | None = None
     """Address and port of the metrics, over HTTP; None for no such server."""
-    node_id: int = 1
     cluster_id: str = "offsetfs"
-    num_partitions: int = 1
+    given: frozenset[str] = frozenset()
+    """Kafka's names of the settings that were given, those of the engine included."""
+    node_id: int = 1
+    num_partitions: int = _whole(1, 1, 10_000)
     auto_create_topics_enable: bool = True
-    socket_request_max_bytes: int = 100 << 20
+    delete_topic_enable: bool = True
+    socket_request_max_bytes: int = _whole(100 << 20, 1)
     max_connections: int = 10_000
+    """Kafka has no limit by default."""
     group_min_session_timeout_ms: int = 6
     """Lower than Kafka's 6,000, for tests."""
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
     """Kafka's default is 3,000; its own test configurations set 0 as well."""
     offset_metadata_max_bytes: int = 4096
+
+
+def setting_name(field_name: str) -> str:
+    """Return Kafka's name of a field: `num.partitions` for `num_partitions`."""
+    return "advertised.listeners" if field_name == "advertised" else field_name.replace("_", ".")
+
+
+def field_of(name: str) -> str:
+    """Return the field of a setting: `num_partitions` for `num.partitions`."""
+    return "advertised" if name == "advertised.listeners" else name.replace(".", "_")
+
+
+def _kinds() -> dict[str, SettingType]:
+    found: dict[str, SettingType] = {}
+    for setting in fields(ServerSettings):
+        if "kind" in setting.metadata:
+            found[setting_name(setting.name)] = setting.metadata["kind"]
+        elif setting.type in _PLAIN:
+            found[setting_name(setting.name)] = _PLAIN[setting.type]
+    return found
+
+
+_PLAIN: Mapping[Any, SettingType] = {"int": IntegerType(0, INT_MAX), "bool": BooleanType()}
+
+SETTING_KINDS: Mapping[str, SettingType] = _kinds()
+"""The legal values of each setting that is a number or a flag, by Kafka's name."""
+
+
+def values_of(settings: ServerSettings) -> dict[str, str]:
+    """Return the settings by Kafka's names and as Kafka writes them."""
+    values = {name: kind.format(getattr(settings, field_of(name))) for name, kind in SETTING_KINDS.items()}
+    values["broker.id"] = values["node.id"]
+    values["listeners"] = ",".join(_endpoint(*each) for each in settings.listeners)
+    values["advertised.listeners"] = _endpoint(*settings.advertised) if settings.advertised else values["listeners"]
+    return values
+
+
+def _endpoint(host: str, port: int) -> str:
+    return f"PLAINTEXT://[{host}]:{port}" if ":" in host else f"PLAINTEXT://{host}:{port}"

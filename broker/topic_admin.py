@@ -7,7 +7,7 @@ disk runs in threads.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ import trio
 
 from offsetfs.broker.error_codes import ErrorCode, code_of
 from offsetfs.broker.partitions import Topics
+from offsetfs.broker.settings import ServerSettings, values_of
 from offsetfs.protocol import messages as m
 from offsetfs.storage import LogConfig, TopicPartition, check_topic
 from offsetfs.storage.errors import (
@@ -25,7 +26,7 @@ from offsetfs.storage.errors import (
     StorageError,
     UnknownPartition,
 )
-from offsetfs.storage.settings import DEFAULTS, TOPIC_SETTING_NAMES
+from offsetfs.storage.settings import DEFAULTS, TOPIC_SETTING_NAMES, effective_broker_settings
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ PARTITIONS_MAX = 10_000
 """How many partitions a request may create: each takes files, and syncs of the disk."""
 
 _TOPIC, _BROKER = 2, 4  # types of resources (org.apache.kafka.common.config.ConfigResource)
-_SOURCE_TOPIC, _SOURCE_DEFAULT = 1, 5
+_SOURCE_TOPIC, _SOURCE_BROKER, _SOURCE_DEFAULT = 1, 4, 5
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _TYPES: dict[type, int] = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}  # DescribeConfigsResponse.ConfigType
 
@@ -49,13 +50,11 @@ class Rejected(Exception):
 class TopicAdmin:
     """Answers the requests of administrators for topics."""
 
-    def __init__(
-        self, topics: Topics, partitions_default: int, node_id: int, on_deleted: Callable[[str], Awaitable[None]]
-    ) -> None:
+    def __init__(self, topics: Topics, settings: ServerSettings, on_deleted: Callable[[str], Awaitable[None]]) -> None:
         """`on_deleted` is called with each topic that was deleted, before the request is answered."""
         self._topics = topics
-        self._partitions_default = partitions_default
-        self._node_id = node_id
+        self._settings = settings
+        self._node_id = settings.node_id
         self._on_deleted = on_deleted
 
     # --- topics ------------------------------------------------------------------------------------------------------
@@ -78,7 +77,7 @@ class TopicAdmin:
         if topic.name in known:
             raise Rejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
         settings = {each.name: each.value for each in topic.configs if each.value is not None}
-        config = LogConfig.from_properties(settings)
+        config = LogConfig.from_properties(settings, self._defaults())
         if not only_checks:
             await _in_thread(self._topics.create, topic.name, count, settings)
         if version >= 5:
@@ -104,7 +103,7 @@ class TopicAdmin:
         if topic.replication_factor not in (1, -1):
             reason = f"replication factor {topic.replication_factor}: there is one broker"
             raise Rejected(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
-        count = self._partitions_default if topic.num_partitions == -1 else topic.num_partitions
+        count = self._settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
         if not 0 < count <= PARTITIONS_MAX:
             raise Rejected(ErrorCode.INVALID_PARTITIONS, f"{count} partitions; 1 to {PARTITIONS_MAX} are possible")
         return count
@@ -124,6 +123,8 @@ class TopicAdmin:
         return response
 
     async def _delete(self, name: str, result: m.DeletableTopicResult) -> None:
+        if not self._settings.delete_topic_enable:
+            raise Rejected(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
         partitions = self._topics.all().get(name)
         if partitions is None:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -174,7 +175,7 @@ class TopicAdmin:
     # --- settings ----------------------------------------------------------------------------------------------------
 
     async def describe_configs(self, request: m.DescribeConfigsRequest, version: int) -> m.DescribeConfigsResponse:
-        """Return the settings of topics, and of the broker the few that it has."""
+        """Return the settings of topics and of the broker."""
         response = m.DescribeConfigsResponse()
         for resource in request.resources:
             result = m.DescribeConfigsResult(
@@ -189,22 +190,40 @@ class TopicAdmin:
     ) -> None:
         wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
         if resource.resource_type == _BROKER:
-            return  # the broker has no settings that a client could change
+            self._describe_broker(resource.resource_name, wanted, result, version)
+            return
         self._check_topic_resource(resource.resource_type, resource.resource_name)
         config = self._topics.directory.config_of(resource.resource_name)
         changed = self._topics.directory.settings_of(resource.resource_name)
-        values = config.properties()
-        for name in TOPIC_SETTING_NAMES:
-            if (wanted is not None and name not in wanted) or name not in values:
-                continue
-            entry = m.DescribeConfigsResourceResult(name=name, value=values[name])
-            if version >= 1:
-                entry.config_source = _SOURCE_TOPIC if name in changed else _SOURCE_DEFAULT
-            else:
-                entry.is_default = name not in changed
-            if version >= 3:
-                entry.config_type = _TYPES.get(type(getattr(DEFAULTS, name.replace(".", "_"))), 0)
-            result.configs.append(entry)
+        for name, value in config.properties().items():
+            if wanted is None or name in wanted:
+                source = _SOURCE_TOPIC if name in changed else _SOURCE_DEFAULT
+                kind = type(getattr(DEFAULTS, name.replace(".", "_")))
+                result.configs.append(_entry(name, value, source, kind, version))
+
+    def _describe_broker(
+        self, name: str, wanted: Collection[str] | None, result: m.DescribeConfigsResult, version: int
+    ) -> None:
+        """Add the effective settings of the broker. They change with a restart only, so that all are read-only."""
+        if name not in ("", str(self._node_id)):
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"broker {name} is not here: the only broker is {self._node_id}")
+        directory = self._topics.directory
+        values = {
+            **effective_broker_settings(self._defaults()),
+            **directory.config.properties(),
+            **values_of(self._settings),
+            "log.dirs": directory.path,
+        }
+        for key, value in sorted(values.items()):
+            if wanted is None or key in wanted:
+                source = _SOURCE_BROKER if key in self._settings.given else _SOURCE_DEFAULT
+                entry = _entry(key, value, source, _type_of(value), version)
+                entry.read_only = True
+                result.configs.append(entry)
+
+    def _defaults(self) -> LogConfig:
+        """Return the settings of a topic that sets none."""
+        return self._topics.directory.inherited.layers.inherited().defaults
 
     def _check_topic_resource(self, kind: int, name: str) -> None:
         if kind != _TOPIC:
@@ -280,6 +299,24 @@ class TopicAdmin:
         LogConfig.from_properties(after)
         if not only_checks:
             await _in_thread(self._topics.directory.configure, topic, changes)
+
+
+def _entry(name: str, value: str, source: int, kind: type, version: int) -> m.DescribeConfigsResourceResult:
+    entry = m.DescribeConfigsResourceResult(name=name, value=value)
+    if version >= 1:
+        entry.config_source = source
+    else:
+        entry.is_default = source == _SOURCE_DEFAULT
+    if version >= 3:
+        entry.config_type = _TYPES.get(kind, 0)
+    return entry
+
+
+def _type_of(value: str) -> type:
+    """Return the type of a setting of the broker, from its value."""
+    if value in ("true", "false"):
+        return bool
+    return int if value.removeprefix("-").isdecimal() else str
 
 
 async def _in_thread(work: Callable[..., Any], *arguments: object) -> Any:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import ipaddress
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from offsetfs.cli import preflight
-from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
+from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
-from offsetfs.storage.errors import LogDirectoryLocked, StorageError
+from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageError
+
+if TYPE_CHECKING:
+    from offsetfs.broker.settings_file import LoadedSettings
 
 PORT = 9092
 METRICS_PORT = 9308
@@ -22,20 +27,24 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]]*))(?::(
 
 @click.command("serve", short_help="Serve a log directory over the Kafka protocol.")
 @click.argument("log_directory", metavar="LOGDIR")
+@click.option("--config", metavar="FILE", type=click.Path(), help="Take settings from a broker's server.properties.")
+@click.option("-o", "options", metavar="NAME=VALUE", multiple=True, help="A setting by Kafka's name, over --config.")
 @click.option(
     "--listen", "listeners", metavar="HOST:PORT", multiple=True, help="Where clients connect; default 127.0.0.1:9092."
 )
 @click.option("--advertise", metavar="HOST:PORT", help="The address that clients are given, if it is another one.")
-@click.option("--partitions", type=click.IntRange(1, 10_000), default=1, help="Of topics without a number; default 1.")
+@click.option("--partitions", type=click.IntRange(1, 10_000), help="Of topics without a number; default 1.")
 @click.option("--no-create", is_flag=True, help="Do not create topics that clients ask for.")
 @click.option("--allow-anonymous", is_flag=True, help="Also listen on addresses that other machines reach.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus over HTTP, such as at :9308.")
 @click.option("--read-only", is_flag=True, help="Beside a running broker, or over an archive: writes get an error.")
 def command(
     log_directory: str,
+    config: str | None,
+    options: tuple[str, ...],
     listeners: tuple[str, ...],
     advertise: str | None,
-    partitions: int,
+    partitions: int | None,
     no_create: bool,
     allow_anonymous: bool,
     metrics: str | None,
@@ -50,49 +59,88 @@ def command(
 
     acks=all answers when the records are on disk, acks=1 when they are in the segment file.
 
+    Settings have Kafka's names. -o has precedence over the other options, and these over --config.
+
     \b
     offsetfs serve ~/logs
     offsetfs serve ~/logs --listen 127.0.0.1:19092 --partitions 4
+    offsetfs serve ~/logs --config server.properties -o log.retention.hours=1
     offsetfs serve /backup/kafka --read-only
     kcat -b 127.0.0.1:9092 -L
 
     Exit codes: 1 wrong call or permissions, 2 system error, 32 in use or not served.
     """
-    from offsetfs.broker.listeners import ListenError
-    from offsetfs.broker.server import serve
-    from offsetfs.broker.settings import ServerSettings
-
-    addresses = tuple(_address(each) for each in listeners) or (("127.0.0.1", PORT),)
-    metrics_address = None if metrics is None else _address(metrics, METRICS_PORT)
-    for host, _ in [*addresses, *([metrics_address] if metrics_address else [])]:
+    changes: dict[str, object] = {}
+    if listeners:
+        changes["listeners"] = tuple(_address(each) for each in listeners)
+    if advertise is not None:
+        changes["advertised"] = _address(advertise)
+    if partitions is not None:
+        changes["num_partitions"] = partitions
+    if no_create:
+        changes["auto_create_topics_enable"] = False
+    if metrics is not None:
+        changes["metrics_listener"] = _address(metrics, METRICS_PORT)
+    loaded = _settings(config, options, log_directory, changes)
+    metrics_address = loaded.server.metrics_listener
+    for host, _ in [*loaded.server.listeners, *([metrics_address] if metrics_address else [])]:
         if not allow_anonymous and not _is_loopback(host):
             reason = "everyone who reaches it could read and write: there is no authentication"
             raise Failure(f"{host}: {reason}; listen on 127.0.0.1, or add --allow-anonymous", WRONG_CALL)
-    settings = ServerSettings(
-        listeners=addresses,
-        advertised=None if advertise is None else _address(advertise),
-        metrics_listener=metrics_address,
-        num_partitions=partitions,
-        auto_create_topics_enable=not no_create,
-    )
     preflight.check_directory(log_directory, read_only=read_only, may_be_empty=True)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    if loaded.without_effect:
+        click.echo(f"settings without effect here: {', '.join(loaded.without_effect)}", err=True)
+    _serve(log_directory, loaded, read_only=read_only, is_broker_known=config is not None)
+    return DONE
+
+
+def _settings(
+    path: str | None, options: tuple[str, ...], log_directory: str, changes: Mapping[str, object]
+) -> LoadedSettings:
+    """Return the settings of file, short options (`changes`, by field) and -o; `Failure` for a wrong one."""
+    from offsetfs.broker.settings import field_of, setting_name
+    from offsetfs.broker.settings_file import load_settings
+
+    try:
+        loaded = load_settings(path, options, log_directory)
+    except InvalidConfig as error:
+        raise Failure(str(error), WRONG_CALL) from error
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}", WRONG_CALL) from error
+    of_options = {field_of(each.partition("=")[0]) for each in options}
+    values: dict[str, Any] = {name: value for name, value in changes.items() if name not in of_options}
+    given = loaded.server.given | {setting_name(each) for each in values}
+    return replace(loaded, server=replace(loaded.server, **values, given=given))
+
+
+def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_broker_known: bool) -> None:
+    """Serve until a signal; `Failure` where it cannot begin."""
     import trio
 
+    from offsetfs.broker.listeners import ListenError
+    from offsetfs.broker.server import serve
     from offsetfs.cli.terminal.progress import recovery_progress
     from offsetfs.storage import LogDirectory
 
     try:
         with recovery_progress() as on_progress:
-            directory = LogDirectory.open(log_directory, read_only=read_only, on_progress=on_progress)
-        trio.run(serve, directory, settings, partial(_report, log_directory))
+            directory = LogDirectory.open(
+                log_directory,
+                read_only=read_only,
+                on_progress=on_progress,
+                config=loaded.directory,
+                broker=loaded.of_engine,
+                is_broker_known=is_broker_known,
+                metadata_directory=loaded.metadata_directory,
+            )
+        trio.run(serve, directory, loaded.server, partial(_report, log_directory))
     except LogDirectoryLocked as error:
         raise in_use(error, log_directory, UNMOUNT_FIRST) from error
     except ListenError as error:
-        raise Failure(str(error)) from error
+        raise Failure(str(error), WRONG_CALL if isinstance(error.__cause__, PermissionError) else FAILED) from error
     except StorageError as error:
         raise Failure(str(error)) from error
-    return DONE
 
 
 def _report(log_directory: str, listeners: Sequence[tuple[str, int]], metrics: tuple[str, int] | None) -> None:

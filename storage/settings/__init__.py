@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.settings.broker_settings import (
         BROKER_SETTING_NAMES,
         METADATA_LOG_DIR,
+        effective_broker_settings,
         is_broker_setting,
         log_directories_of,
         metadata_log_directory_of,
@@ -17,22 +18,38 @@ if TYPE_CHECKING:
         topic_setting_of,
     )
     from offsetfs.storage.settings.config import DEFAULTS, TOPIC_SETTING_NAMES
+    from offsetfs.storage.settings.config_values import (
+        INT_MAX,
+        BooleanType,
+        IntegerType,
+        SettingType,
+        parse_value,
+        printable,
+    )
     from offsetfs.storage.settings.directory_config import DIRECTORY_SETTING_NAMES, DirectoryConfig
-    from offsetfs.storage.settings.properties_file import read_properties_file
+    from offsetfs.storage.settings.properties_file import read_properties_file, read_property_lines
     from offsetfs.storage.settings.topic_settings import TopicSettings
 
 __all__ = [
     "BROKER_SETTING_NAMES",
     "DEFAULTS",
     "DIRECTORY_SETTING_NAMES",
+    "INT_MAX",
     "METADATA_LOG_DIR",
     "TOPIC_SETTING_NAMES",
+    "BooleanType",
     "DirectoryConfig",
+    "IntegerType",
+    "SettingType",
     "TopicSettings",
+    "effective_broker_settings",
     "is_broker_setting",
     "log_directories_of",
     "metadata_log_directory_of",
+    "parse_value",
+    "printable",
     "read_properties_file",
+    "read_property_lines",
     "resolve_broker_settings",
     "topic_setting_of",
 ]
@@ -43,14 +60,22 @@ __getattr__ = lazy_names(
         "BROKER_SETTING_NAMES": "settings.broker_settings",
         "DEFAULTS": "settings.config",
         "DIRECTORY_SETTING_NAMES": "settings.directory_config",
+        "INT_MAX": "settings.config_values",
         "METADATA_LOG_DIR": "settings.broker_settings",
         "TOPIC_SETTING_NAMES": "settings.config",
+        "BooleanType": "settings.config_values",
         "DirectoryConfig": "settings.directory_config",
+        "IntegerType": "settings.config_values",
+        "SettingType": "settings.config_values",
         "TopicSettings": "settings.topic_settings",
+        "effective_broker_settings": "settings.broker_settings",
         "is_broker_setting": "settings.broker_settings",
         "log_directories_of": "settings.broker_settings",
         "metadata_log_directory_of": "settings.broker_settings",
+        "parse_value": "settings.config_values",
+        "printable": "settings.config_values",
         "read_properties_file": "settings.properties_file",
+        "read_property_lines": "settings.properties_file",
         "resolve_broker_settings": "settings.broker_settings",
         "topic_setting_of": "settings.broker_settings",
     },

@@ -199,7 +199,8 @@ def resolve_broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
     """
     for name in properties:
         if not is_broker_setting(name):
-            near = difflib.get_close_matches(name, BROKER_SETTING_NAMES, n=1, cutoff=0.8)
+            # The length is bounded: difflib takes quadratic time, and the name comes from the user.
+            near = difflib.get_close_matches(name[:100], (*BROKER_SETTING_NAMES, *_WITHOUT_EFFECT), n=1, cutoff=0.8)
             hint = f", did you mean {near[0]}?" if near else ""
             raise InvalidConfig(f"{printable(name)} is not a setting of a Kafka broker{hint}")
     defaults: dict[str, str] = {}
@@ -207,11 +208,17 @@ def resolve_broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
         given = next((name for name, _ in names if name in properties), None)
         found = topic_setting_of(given, properties[given]) if given is not None else None
         if found is not None:
-            config.parse_property(topic, found[1])
+            config.parse_property(topic, found[1], given_as=given)
             defaults[topic] = found[1]
     directory = {name: value for name, value in properties.items() if name in DIRECTORY_SETTING_NAMES}
     DirectoryConfig.from_properties(directory)
     return BrokerSettings(defaults, directory, tuple(name for name in properties if name not in BROKER_SETTING_NAMES))
+
+
+def effective_broker_settings(defaults: config.LogConfig) -> dict[str, str]:
+    """Return the defaults of topics by the broker's names, those in the unit of the topic setting."""
+    values = defaults.properties()
+    return {names[0][0]: values[topic] for topic, names in _SYNONYMS.items()}
 
 
 def metadata_log_directory_of(properties: Mapping[str, str]) -> str | None:

@@ -162,9 +162,12 @@ def check_name(name: str) -> None:
     setting_type(_KINDS, name)
 
 
-def parse_property(name: str, text: str) -> Value:
-    """Parse `text` for the setting `name`; InvalidConfig with setting, value and range."""
-    return parse_value(_KINDS, name, text)
+def parse_property(name: str, text: str, *, given_as: str | None = None) -> Value:
+    """Parse `text` for the setting `name`; InvalidConfig with setting, value and range.
+
+    `given_as`: the broker's name, under which the setting was given.
+    """
+    return parse_value({given_as or name: setting_type(_KINDS, name)}, given_as or name, text)
 
 
 _KINDS: dict[str, SettingType] = {

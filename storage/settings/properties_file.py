@@ -27,31 +27,38 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 def read_properties_file(path: str) -> dict[str, str]:
     """Return names and values of the file at `path`. `InvalidConfig` if it is too large or not text; OSError."""
+    return {name: value for name, (value, _) in read_property_lines(path).items()}
+
+
+def read_property_lines(path: str) -> dict[str, tuple[str, int]]:
+    """Return names, values and the line numbers of their values. `InvalidConfig` and OSError as above."""
     if files.status(path).st_size > BYTES_MAX:
         raise InvalidConfig(f"is larger than {BYTES_MAX} bytes: not a properties file", path=path)
     try:
         text = files.read_file(files.real_path(path), BYTES_MAX).decode()
     except UnicodeDecodeError as error:
         raise InvalidConfig("is not UTF-8 text: not a properties file", path=path, position=error.start) from None
-    return dict(_pair(line) for line in _logical_lines(text))
+    pairs = ((*_pair(line), number) for number, line in _logical_lines(text))
+    return {name: (value, number) for name, value, number in pairs}
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Yield the lines with a pair, continued lines joined."""
-    pending = ""
-    for line in re.split(r"\r\n|\r|\n", text):
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines with a pair, continued lines joined, each with the number of its first line."""
+    pending, first = "", 0
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         stripped = line.lstrip(_BLANKS)
         if not pending and (not stripped or stripped[0] in "#!"):
             continue
+        first = first if pending else number
         pending += stripped
         if (len(pending) - len(pending.rstrip("\\"))) % 2:
             pending = pending[:-1]
             continue
         if pending:
-            yield pending
+            yield first, pending
         pending = ""
     if pending:
-        yield pending
+        yield first, pending
 
 
 def _pair(line: str) -> tuple[str, str]:

@@ -34,6 +34,38 @@ def test_an_address_that_is_none_is_a_wrong_call(logs: Path, address: str, capsy
     assert f"{address!r} is not an address; write HOST:PORT" in capsys.readouterr().err
 
 
+def test_a_wrong_setting_is_named_with_its_line(logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=3\nlog.segment.bytes=1x\n")
+    assert run(["serve", str(logs), "--config", str(file)]) == exit_codes.WRONG_CALL
+    assert f"serve: {file}:2: log.segment.bytes is '1x', but must be a whole number" in capsys.readouterr().err
+
+
+def test_a_settings_file_that_is_not_there_is_named(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", str(logs), "--config", "/nowhere/server.properties"]) == exit_codes.WRONG_CALL
+    assert "serve: /nowhere/server.properties: No such file or directory" in capsys.readouterr().err
+
+
+def test_a_wrong_option_is_named(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", str(logs), "-o", "num.partition=3"]) == exit_codes.WRONG_CALL
+    assert "-o: 'num.partition' is not a setting of a Kafka broker, did you mean num.partitions?" in (
+        capsys.readouterr().err
+    )
+
+
+def test_listeners_of_the_settings_need_the_permission_as_well(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", str(logs), "-o", "listeners=PLAINTEXT://:9092"]) == exit_codes.WRONG_CALL
+    assert "0.0.0.0: everyone who reaches it could read and write" in capsys.readouterr().err
+
+
+def test_settings_without_effect_are_listed_once(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listener = f"listeners=PLAINTEXT://127.0.0.1:{other.getsockname()[1]}"
+        options = ["-o", listener, "-o", "num.io.threads=8", "-o", "zookeeper.connect=a:1"]
+        assert run(["serve", str(logs), *options]) == exit_codes.FAILED
+    assert capsys.readouterr().err.count("settings without effect here: num.io.threads, zookeeper.connect\n") == 1
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.7:9092"])
 def test_an_address_that_others_reach_needs_a_permission(
     logs: Path, address: str, capsys: pytest.CaptureFixture[str]

@@ -1,0 +1,198 @@
+"""Reads the settings of a broker: a `server.properties`, and single settings that have precedence over it.
+
+    listeners=PLAINTEXT://127.0.0.1:9092,PLAINTEXT://[::1]:9092     ServerSettings
+    log.retention.hours=24                                          a default of topics (storage.settings)
+    log.cleaner.threads=2                                           the directory's (storage.settings)
+    num.network.threads=8                                           known, without effect on a single node
+
+Each value is checked; an error names the file, the line and the setting. A name that Kafka does not have is an error.
+Listeners of controllers are left out, because there is no controller. Follows SocketServerConfigs and KafkaConfig.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from offsetfs.broker.settings import SETTING_KINDS, ServerSettings, field_of
+from offsetfs.storage.errors import InvalidConfig
+from offsetfs.storage.settings import (
+    BROKER_SETTING_NAMES,
+    METADATA_LOG_DIR,
+    DirectoryConfig,
+    log_directories_of,
+    parse_value,
+    printable,
+    read_property_lines,
+    resolve_broker_settings,
+    topic_setting_of,
+)
+
+LISTENERS, ADVERTISED, NODE_ID, BROKER_ID = "listeners", "advertised.listeners", "node.id", "broker.id"
+LOG_DIRS, LOG_DIR = "log.dirs", "log.dir"
+PROTOCOL_MAP, CONTROLLER_NAMES = "listener.security.protocol.map", "controller.listener.names"
+
+_LISTENER_NAMES = (LISTENERS, ADVERTISED, PROTOCOL_MAP, CONTROLLER_NAMES)
+_WITH_EFFECT = frozenset((*SETTING_KINDS, *BROKER_SETTING_NAMES, *_LISTENER_NAMES, BROKER_ID, LOG_DIRS, LOG_DIR))
+_PLAINTEXT = "PLAINTEXT"
+_PROTOCOLS = (_PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_ENDPOINT = re.compile(
+    r"(?P<name>\w[\w.-]*)://(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})\Z"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """All settings of a broker."""
+
+    server: ServerSettings
+    directory: DirectoryConfig
+    of_engine: Mapping[str, str]
+    """Settings by the broker's names that the engine reads: defaults of topics, and the directory's."""
+    metadata_directory: str | None
+    without_effect: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    name: str
+    host: str
+    port: int
+
+
+def load_settings(path: str | None, options: Iterable[str], log_directory: str) -> LoadedSettings:
+    """Read the file at `path` and `options`, each `name=value`, which have precedence; InvalidConfig, OSError."""
+    from_file: dict[str, str] = {}
+    places: dict[str, str] = {}
+    for name, (value, line) in (read_property_lines(path) if path is not None else {}).items():
+        from_file[name], places[name] = value, f"{path}:{line}"
+    given: dict[str, str] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals:
+            raise InvalidConfig(f"-o {printable(option)} has no value; write -o name=value")
+        given[name], places[name] = value, "-o"
+    replaced = {_meaning(name, value) for name, value in given.items()}
+    kept = {name: value for name, value in from_file.items() if _meaning(name, value) not in replaced}
+    properties = {**kept, **given}
+    for name, value in properties.items():
+        try:
+            _check(name, value, log_directory)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{places[name]}: {error}") from None
+    return _loaded(properties, places)
+
+
+def _meaning(name: str, value: str) -> str:
+    """Return the setting that a name sets: several names may be synonyms of one."""
+    if name == BROKER_ID:
+        return NODE_ID
+    if name == LOG_DIR:
+        return LOG_DIRS
+    try:
+        found = topic_setting_of(name, value)
+    except InvalidConfig:  # reported by the check of the name
+        return name
+    return name if found is None else found[0]
+
+
+def _check(name: str, value: str, log_directory: str) -> None:
+    """Raise InvalidConfig unless the setting exists and its value is legal."""
+    if name in SETTING_KINDS:
+        parse_value(SETTING_KINDS, name, value)
+    elif name == BROKER_ID:
+        _node_id(name, value)
+    elif name in (LISTENERS, ADVERTISED):
+        _endpoints(name, value)
+    elif name in (LOG_DIRS, LOG_DIR):
+        _check_log_directory(name, value, log_directory)
+    else:
+        resolve_broker_settings({name: value})
+
+
+def _node_id(name: str, value: str) -> Any:
+    return parse_value({name: SETTING_KINDS[NODE_ID]}, name, value)
+
+
+def _check_log_directory(name: str, value: str, log_directory: str) -> None:
+    found = [each.strip() for each in log_directories_of({name: value}).split(",")]
+    if [os.path.realpath(each) for each in found] != [os.path.realpath(log_directory)]:
+        raise InvalidConfig(
+            f"{name} is {printable(value)}, but {log_directory} is served; give that path, or remove the setting"
+        )
+
+
+def _loaded(properties: Mapping[str, str], places: Mapping[str, str]) -> LoadedSettings:
+    values: dict[str, Any] = {
+        field_of(name): parse_value(SETTING_KINDS, name, value)
+        for name, value in properties.items()
+        if name in SETTING_KINDS
+    }
+    if BROKER_ID in properties:
+        values["node_id"] = _node_id(BROKER_ID, properties[BROKER_ID])
+        if NODE_ID in properties and properties[NODE_ID].strip() != properties[BROKER_ID].strip():
+            raise InvalidConfig(f"{places[BROKER_ID]}: {BROKER_ID} and {NODE_ID} differ; remove one of them")
+    if LISTENERS in properties:
+        values["listeners"] = tuple(
+            (each.host or "0.0.0.0", each.port) for each in _plaintext(LISTENERS, properties, places)
+        )
+    if ADVERTISED in properties:
+        first = _plaintext(ADVERTISED, properties, places)[0]
+        if first.host in ("", "0.0.0.0", "::"):
+            raise InvalidConfig(f"{places[ADVERTISED]}: {ADVERTISED} needs an address that clients can connect to")
+        values["advertised"] = first.host, first.port
+    server = replace(ServerSettings(), **values, given=frozenset(properties))
+    _check_limits(server)
+    of_engine = {name: value for name, value in properties.items() if name in BROKER_SETTING_NAMES}
+    resolved = resolve_broker_settings(of_engine)
+    of_engine.pop(METADATA_LOG_DIR, None)
+    return LoadedSettings(
+        server,
+        DirectoryConfig.from_properties(resolved.directory),
+        of_engine,
+        properties.get(METADATA_LOG_DIR),
+        tuple(name for name in properties if name not in _WITH_EFFECT),
+    )
+
+
+def _check_limits(server: ServerSettings) -> None:
+    lowest, highest = server.group_min_session_timeout_ms, server.group_max_session_timeout_ms
+    if lowest > highest:
+        raise InvalidConfig(f"group.min.session.timeout.ms {lowest} is above group.max.session.timeout.ms {highest}")
+
+
+# --- listeners -------------------------------------------------------------------------------------------------------
+
+
+def _endpoints(name: str, value: str) -> list[_Endpoint]:
+    """Parse `NAME://host:port`, separated by commas; InvalidConfig."""
+    found = []
+    for text in (each.strip() for each in value.split(",")):
+        match = _ENDPOINT.match(text)
+        if match is None or int(match["port"]) > 65535:
+            raise InvalidConfig(f"{name}: {printable(text)} is not a listener; write PLAINTEXT://HOST:PORT")
+        found.append(_Endpoint(match["name"].upper(), match["six"] or match["host"] or "", int(match["port"])))
+    return found
+
+
+def _plaintext(name: str, properties: Mapping[str, str], places: Mapping[str, str]) -> list[_Endpoint]:
+    """Return the endpoints for clients; InvalidConfig if one is not PLAINTEXT, or there is none."""
+    protocols = dict(zip(_PROTOCOLS, _PROTOCOLS, strict=True))
+    for pair in filter(None, (each.strip() for each in properties.get(PROTOCOL_MAP, "").split(","))):
+        listener, _, protocol = pair.partition(":")
+        protocols[listener.strip().upper()] = protocol.strip().upper()
+    of_controllers = {each.strip().upper() for each in properties.get(CONTROLLER_NAMES, "").split(",")}
+    found = [each for each in _endpoints(name, properties[name]) if each.name not in of_controllers]
+    for each in found:
+        if each.name not in protocols:
+            reason = f"{name}: {each.name} has no security protocol; add it to {PROTOCOL_MAP}"
+            raise InvalidConfig(f"{places[name]}: {reason}")
+        if protocols[each.name] != _PLAINTEXT:
+            reason = f"{name}: security protocol {protocols[each.name]} is not supported yet; use PLAINTEXT"
+            raise InvalidConfig(f"{places[name]}: {reason}")
+    if not found:
+        raise InvalidConfig(f"{places[name]}: {name} has no listener for clients; add PLAINTEXT://127.0.0.1:9092")
+    return found
