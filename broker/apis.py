@@ -11,6 +11,7 @@ from offsetfs.broker.connection import Api, Client, Handle
 from offsetfs.broker.fetch import Fetching
 from offsetfs.broker.group_commit import GroupCommit
 from offsetfs.broker.group_coordinator import GroupCoordinator
+from offsetfs.broker.leader_epochs import LeaderEpochs
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.offsets import Offsets, ProducerIds
 from offsetfs.broker.partitions import Topics
@@ -25,7 +26,7 @@ def apis(
 ) -> list[Api]:
     """Return all APIs of a broker, with the objects that answer them."""
     admin = TopicAdmin(topics, settings, groups.forget_topic)
-    producing, fetching = Producing(topics, GroupCommit(), metrics), Fetching(topics, metrics)
+    producing, fetching = Producing(topics, GroupCommit(), metrics), Fetching(topics, node, settings, metrics)
     offsets = Offsets(topics)
     versions: dict[int, tuple[int, int]] = {}
     cluster = Cluster(topics, node, versions)
@@ -52,13 +53,14 @@ def apis(
         Api(20, "DeleteTopics", 1, 6, _plain(admin.delete_topics)),
         Api(21, "DeleteRecords", 0, 2, _plain(admin.delete_records)),
         Api(22, "InitProducerId", 0, 5, _plain(ProducerIds().init_producer_id)),
+        Api(23, "OffsetForLeaderEpoch", 2, 4, _plain(LeaderEpochs(topics).offset_for_leader_epoch)),
         Api(32, "DescribeConfigs", 1, 4, _plain(admin.describe_configs)),
         Api(33, "AlterConfigs", 0, 2, _plain(admin.alter_configs)),
         Api(37, "CreatePartitions", 0, 3, _plain(admin.create_partitions)),
         Api(42, "DeleteGroups", 0, 2, _plain(groups.delete)),
         Api(44, "IncrementalAlterConfigs", 0, 1, _plain(admin.incremental_alter_configs)),
         Api(47, "OffsetDelete", 0, 0, _plain(groups.delete_offsets)),
-        Api(60, "DescribeCluster", 0, 1, _plain(cluster.describe_cluster)),
+        Api(60, "DescribeCluster", 0, 2, _plain(cluster.describe_cluster)),
     ]
     versions.update({each.key: (each.first, each.last) for each in found})
     return [replace(each, handle=metrics.measured(each.name, each.handle)) for each in found]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import trio
 
 from offsetfs.broker.error_codes import ErrorCode, code_of
-from offsetfs.broker.partitions import Topics
+from offsetfs.broker.partitions import Topic, Topics
 from offsetfs.protocol.message import NO_ID
 from offsetfs.protocol.messages import (
     ApiVersion,
@@ -29,8 +29,14 @@ from offsetfs.protocol.messages import (
 from offsetfs.storage import INTERNAL_TOPICS
 from offsetfs.storage.errors import PartitionExists, StorageError
 
-_UNKNOWN_OPERATIONS = -(2**31)
-_NO_LEADER_EPOCH = -1
+UNKNOWN_OPERATIONS = -(2**31)
+"""The operations of a resource where the client has not asked for them."""
+
+TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+"""Everything that is possible, as a bit for each code of `AclOperation`: there are no ACLs."""
+
+_BROKERS, _CONTROLLERS = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +69,27 @@ class Cluster:
             brokers=[MetadataResponseBroker(node.node_id, node.host, node.port)],
             cluster_id=node.cluster_id,
             controller_id=node.node_id,
-            cluster_authorized_operations=_UNKNOWN_OPERATIONS,
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNKNOWN_OPERATIONS
+            ),
         )
         known = self._topics.all()
         if request.topics is None or (version == 0 and not request.topics):
-            response.topics = [self._topic(name, partitions) for name, partitions in known.items()]
+            response.topics = [self._topic(each, request) for each in known.values()]
             return response
         for wanted in request.topics:
             response.topics.append(await self._wanted(wanted.name, wanted.topic_id, known, request, version))
         return response
 
     async def _wanted(
-        self, name: str | None, topic_id: bytes, known: Mapping[str, list[int]], request: MetadataRequest, version: int
+        self, name: str | None, topic_id: bytes, known: Mapping[str, Topic], request: MetadataRequest, version: int
     ) -> MetadataResponseTopic:
         if name is None or (version >= 12 and topic_id != NO_ID):
             name = self._topics.name_of(topic_id)
             if name is None:
                 return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         if name in known:
-            return self._topic(name, known[name])
+            return self._topic(known[name], request)
         if version >= 4 and not request.allow_auto_topic_creation:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
         try:
@@ -93,33 +101,44 @@ class Cluster:
             return MetadataResponseTopic(code_of(error), name=name)
         if not created:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
-        return self._topic(name, self._topics.all().get(name, []))
+        return self._topic(self._topics.all().get(name) or Topic(name, {}), request)
 
-    def _topic(self, name: str, partitions: list[int]) -> MetadataResponseTopic:
-        node_id = self._node.node_id
+    def _topic(self, topic: Topic, request: MetadataRequest) -> MetadataResponseTopic:
+        node_id, name = self._node.node_id, topic.name
         return MetadataResponseTopic(
             name=name,
-            topic_id=self._topics.topic_id(name, partitions),
+            topic_id=self._topics.topic_id(name),
             is_internal=name in INTERNAL_TOPICS,
             partitions=[
                 MetadataResponsePartition(
-                    partition_index=each,
+                    partition_index=number,
                     leader_id=node_id,
-                    leader_epoch=0,
+                    leader_epoch=self._topics.leader_epoch(each),
                     replica_nodes=[node_id],
                     isr_nodes=[node_id],
                 )
-                for each in partitions
+                for number, each in topic.partitions.items()
             ],
-            topic_authorized_operations=_UNKNOWN_OPERATIONS,
+            topic_authorized_operations=(
+                TOPIC_OPERATIONS if request.include_topic_authorized_operations else UNKNOWN_OPERATIONS
+            ),
         )
 
     async def describe_cluster(self, request: DescribeClusterRequest, version: int) -> DescribeClusterResponse:
         """Return the only broker, which is the controller as well."""
         node = self._node
+        if version >= 1 and request.endpoint_type != _BROKERS:
+            is_known = request.endpoint_type == _CONTROLLERS
+            return DescribeClusterResponse(
+                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                error_message="this is an endpoint of brokers: use --bootstrap-server",
+                endpoint_type=_BROKERS,
+            )
         return DescribeClusterResponse(
             cluster_id=node.cluster_id,
             controller_id=node.node_id,
             brokers=[DescribeClusterBroker(broker_id=node.node_id, host=node.host, port=node.port)],
-            cluster_authorized_operations=_UNKNOWN_OPERATIONS,
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else UNKNOWN_OPERATIONS
+            ),
         )

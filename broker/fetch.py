@@ -1,170 +1,329 @@
 """Fetch: whole record batches from an offset on, as ranges of segment files that are sent without being copied.
 
-Follows Kafka's `ReplicaManager.fetchMessages` for consumers: at least one batch even above the limits; an answer at
-once for an error or when `min_bytes` are there, else after an append or `max_wait_ms`. Fetch sessions (KIP-227) are not
-kept: the session id 0 makes clients send full requests.
+Follows Kafka's `ReplicaManager.fetchMessages` and `DelayedFetch` for consumers: at least one batch even above the
+limits; an answer at once for an error or when `min_bytes` are there, else after a change or `max_wait_ms`.
+
+A request looks at the partitions whose log has changed since it, or its session, looked at them last. So a thousand
+idle partitions in a session cost one comparison each, and a change wakes a request for that partition only.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import trio
 
+from offsetfs.broker.cluster import BrokerNode
 from offsetfs.broker.error_codes import ErrorCode, code_of
+from offsetfs.broker.fetch_session import FetchContext, FetchedPartition, FetchSessions
+from offsetfs.broker.leader_epochs import epoch_error
 from offsetfs.broker.metrics import BrokerMetrics, waiting
-from offsetfs.broker.partitions import Topics
+from offsetfs.broker.partitions import Topics, Watcher, leader_epoch_of
+from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol.messages import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
-    FetchRequestFetchPartition,
-    FetchRequestFetchTopic,
     FetchResponse,
+    FetchResponseEpochEndOffset,
+    FetchResponseLeaderIdAndEpoch,
+    FetchResponseNodeEndpoint,
     FetchResponsePartitionData,
 )
 from offsetfs.storage import Log
-from offsetfs.storage.errors import StorageError, WouldBlock
+from offsetfs.storage.errors import OffsetOutOfRange, StorageError, UnknownPartition, WouldBlock
 
-RESPONSE_BYTES_MAX = 55 << 20
-"""Kafka's `fetch.max.bytes`: the size of a response, whatever the client asks for."""
-
-_TOPIC_IDS_VERSION = 13
 _READ_COMMITTED = 1
-_NO_SESSION = 0
-_SESSION_ENDS = -1
+_LEADER_VERSION = 16
+
+READ_ONLY_POLL_S, READ_ONLY_POLL_S_PER_PARTITION = 0.1, 0.0005
+"""How often a waiting request looks for records that another process writes: two stat calls for each partition."""
 
 
 class Fetching:
     """Answers Fetch requests."""
 
-    def __init__(self, topics: Topics, metrics: BrokerMetrics) -> None:
+    def __init__(self, topics: Topics, node: BrokerNode, settings: ServerSettings, metrics: BrokerMetrics) -> None:
         self._topics = topics
+        self._node = node
         self._metrics = metrics
+        self._bytes_max = settings.fetch_max_bytes
+        self._sessions = FetchSessions(topics, settings.max_incremental_fetch_session_cache_slots)
 
     async def fetch(self, request: FetchRequest, version: int) -> FetchResponse:
         """Return the batches that the request asks for; wait for `min_bytes`, at most `max_wait_ms`."""
-        if request.session_id != _NO_SESSION and request.session_epoch not in (_NO_SESSION, _SESSION_ENDS):
-            # Of another broker, or of this one before it was restarted.
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
-        while True:
-            growth = [event for topic in request.topics for event in self._growth(topic, version)]
-            response, size, has_errors = await self._collect(request, version)
-            left = deadline - trio.current_time()
-            if size >= request.min_bytes or has_errors or left <= 0:
-                self._count(response)
-                return response
-            del response  # holds files open
-            with waiting():
-                await _any_of(growth, left)
-
-    def _count(self, response: FetchResponse) -> None:
-        for topic in response.responses:
-            size = sum(each.records.size for each in topic.partitions if each.records)
-            if size:
-                self._metrics.fetched(topic.topic, size)
-
-    def _topic(self, topic: FetchRequestFetchTopic, version: int) -> str | None:
-        return topic.topic if version < _TOPIC_IDS_VERSION else self._topics.name_of(topic.topic_id)
-
-    def _growth(self, topic: FetchRequestFetchTopic, version: int) -> list[trio.Event]:
-        name = self._topic(topic, version)
-        if name is None:
-            return []
-        # Only what exists: an event for every name that clients invent would stay in memory.
-        found = [self._topics.find(name, each.partition) for each in topic.partitions]
-        return [self._topics.growth(each) for each in found if each is not None]
-
-    async def _collect(self, request: FetchRequest, version: int) -> tuple[FetchResponse, int, bool]:
-        """Return a response with what is there, its bytes of batches, and whether a partition has an error."""
-        response, size, has_errors = FetchResponse(), 0, False
-        response_max = min(request.max_bytes, RESPONSE_BYTES_MAX)
-        is_committed = request.isolation_level == _READ_COMMITTED
-        for topic in request.topics:
-            name = self._topic(topic, version)
-            answer = FetchableTopicResponse(topic=name or topic.topic, topic_id=topic.topic_id)
-            response.responses.append(answer)
-            for each in topic.partitions:
-                bytes_max = min(each.partition_max_bytes, response_max - size)
-                data = await self._partition(name, each, bytes_max, is_first=not size, is_committed=is_committed)
-                answer.partitions.append(data)
-                size += data.records.size if data.records else 0
-                has_errors |= data.error_code != ErrorCode.NONE
-        return response, size, has_errors
-
-    async def _partition(
-        self,
-        topic: str | None,
-        wanted: FetchRequestFetchPartition,
-        bytes_max: int,
-        *,
-        is_first: bool,
-        is_committed: bool,
-    ) -> FetchResponsePartitionData:
-        """Return the batches of one partition. The first one of a response is there whatever its size is."""
-        data = FetchResponsePartitionData(
-            partition_index=wanted.partition, high_watermark=-1, aborted_transactions=None
-        )
-        data.records = b""
-        if topic is None:
-            data.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-            return data
+        context = self._sessions.context(request, version)
+        if isinstance(context, ErrorCode):
+            return FetchResponse(error_code=context)
         try:
-            log = self._topics.log(topic, wanted.partition)
-            if not _is_epoch_known(log, wanted.current_leader_epoch):
-                data.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH
-                return data
-            work = partial(
-                _fill, data, log, wanted.fetch_offset, bytes_max, is_first=is_first, is_committed=is_committed
-            )
-            try:
-                work(nowait=True)
-            except WouldBlock:
-                with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(partial(work, nowait=False))
+            await self._collect(context, request)
+            if context.is_superseded:
+                return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return self._response(context, request, version)
+        finally:
+            for each in context.partitions.values():
+                each.data = None  # holds files open
+
+    # --- the response ------------------------------------------------------------------------------------------------
+
+    def _response(self, context: FetchContext, request: FetchRequest, version: int) -> FetchResponse:
+        session = context.session
+        if context.begins_session:
+            session = self._sessions.begin(context, request, version)
+        response = FetchResponse(session_id=0 if session is None else session.session_id)
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        for each in list(context.partitions.values()):
+            data = each.data
+            if data is None or not (each.must_be_sent(data) or context.session is None):
+                continue
+            name = each.key[0]
+            topic = topics.get(name)
+            if topic is None:
+                topic = FetchableTopicResponse(topic=name) if isinstance(name, str) else _by_id(name)
+                topics[name] = topic
+                response.responses.append(topic)
+            topic.partitions.append(data)
+            if data.records:
+                self._metrics.fetched("" if each.name is None else each.name.topic, data.records.size)
+                if session is not None:
+                    session.moved_to_end(each.key)
+            if data.error_code == ErrorCode.FENCED_LEADER_EPOCH and version >= _LEADER_VERSION:
+                self._name_leader(response, data, each.log)
+        return response
+
+    def _name_leader(self, response: FetchResponse, data: FetchResponsePartitionData, log: Log | None) -> None:
+        """Tell the client the leader and its epoch, which saves it a Metadata request (KIP-951)."""
+        node = self._node
+        epoch = 0 if log is None else leader_epoch_of(log)
+        data.current_leader = FetchResponseLeaderIdAndEpoch(node.node_id, epoch)
+        response.node_endpoints = [FetchResponseNodeEndpoint(node.node_id, node.host, node.port)]
+
+    # --- waiting -----------------------------------------------------------------------------------------------------
+
+    async def _collect(self, context: FetchContext, request: FetchRequest) -> None:
+        """Look at the partitions until there is enough to send, or until `max_wait_ms` have passed."""
+        deadline = trio.current_time() + max(request.max_wait_ms, 0) / 1000
+        bytes_min = min(request.min_bytes, self._bytes_max)
+        partitions = context.partitions
+        own = None if context.session is not None else self._topics.watcher()
+        watcher = context.session.watcher if context.session is not None else own
+        assert watcher is not None
+        try:
+            watcher.take()
+            due = await self._due(partitions.values())
+            while True:
+                is_lost = await self._open(due, watcher if own is None else None)
+                size = await self._look(due, request)
+                left = deadline - trio.current_time()
+                if size >= bytes_min or left <= 0 or is_lost or _is_over(due) or context.is_superseded:
+                    return
+                if all(each.log is None for each in partitions.values()):
+                    return  # nothing that could change
+                if own is not None:
+                    _watch(partitions.values(), own)
+                unfinished = [each for each in due if each.is_unfinished]
+                for each in unfinished:
+                    if each.log is not None:
+                        each.data = None  # holds a file open
+                due = await self._next_due(partitions.values(), unfinished, watcher, left)
+        finally:
+            if own is not None:
+                own.close()
+
+    async def _due(self, partitions: Iterable[FetchedPartition]) -> list[FetchedPartition]:
+        """Return the partitions that must be looked at, with what another process has written."""
+        if self._topics.directory.read_only:
+            logs = [each.log for each in partitions if each.log is not None]
+            if logs:
+                await trio.to_thread.run_sync(_refresh, logs)
+        return [each for each in partitions if each.is_due]
+
+    async def _next_due(
+        self,
+        partitions: Iterable[FetchedPartition],
+        unfinished: list[FetchedPartition],
+        watcher: Watcher,
+        seconds: float,
+    ) -> list[FetchedPartition]:
+        """Wait for a change; return the partitions that must be looked at again."""
+        if self._topics.directory.read_only:
+            count = sum(1 for _ in partitions)
+            with waiting():
+                await watcher.wait(min(seconds, READ_ONLY_POLL_S + count * READ_ONLY_POLL_S_PER_PARTITION))
+            watcher.take()
+            return await self._due(partitions)
+        with waiting():
+            await watcher.wait(seconds)
+        changed = watcher.take()
+        known = set(unfinished)
+        return unfinished + [each for each in partitions if each.name in changed and each not in known]
+
+    # --- one look ----------------------------------------------------------------------------------------------------
+
+    async def _open(self, due: Sequence[FetchedPartition], watcher: Watcher | None) -> bool:
+        """Find the logs of partitions; return whether one is gone that was there. `watcher`: that of the session."""
+        closed, is_lost = list[FetchedPartition](), False
+        for each in due:
+            if each.log is not None and not each.log.is_gone:
+                continue
+            was_known, each.log = each.name is not None, None
+            code = self._find(each)
+            if code != ErrorCode.NONE:
+                each.is_unfinished = True
+                each.data = _failed(each, code)
+                is_lost = is_lost or was_known
+                continue
+            assert each.name is not None
+            if watcher is not None:
+                watcher.add(each.name)
+            if self._topics.directory.opened(each.name) is None:
+                closed.append(each)
+            else:
+                self._open_log(each)
+        if closed:
+            with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
+                await trio.to_thread.run_sync(self._open_logs, closed)
+        return is_lost
+
+    def _find(self, each: FetchedPartition) -> ErrorCode:
+        """Find the name of a partition; return the error of a topic or partition that does not exist."""
+        topic, number = each.key
+        name = self._topics.name_of(topic) if isinstance(topic, bytes) else topic
+        try:
+            each.name = None if name is None else self._topics.name(name, number)
+        except UnknownPartition:
+            each.name = None
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.UNKNOWN_TOPIC_ID if each.name is None else ErrorCode.NONE
+
+    def _open_logs(self, partitions: Iterable[FetchedPartition]) -> None:
+        for each in partitions:
+            self._open_log(each)
+
+    def _open_log(self, each: FetchedPartition) -> None:
+        assert each.name is not None
+        try:
+            each.log = self._topics.directory.log(each.name)
+            each.log.refresh()
         except (StorageError, OSError, MemoryError) as error:
-            data.error_code, data.records, data.aborted_transactions = code_of(error), b"", None
-        return data
+            each.log, each.is_unfinished = None, True
+            each.data = _failed(each, code_of(error))
+
+    async def _look(self, due: Iterable[FetchedPartition], request: FetchRequest) -> int:
+        """Find what there is to send of partitions; return its size."""
+        bytes_left, size = min(request.max_bytes, self._bytes_max), 0
+        is_committed = request.isolation_level == _READ_COMMITTED
+        for each in due:
+            log = each.log
+            if log is None:
+                continue
+            bytes_max = min(each.wanted.partition_max_bytes, bytes_left - size)
+            work = partial(_read, each, log, bytes_max, needs_one=not size, is_committed=is_committed)
+            try:
+                try:
+                    data = work(nowait=True)
+                except WouldBlock:
+                    with trio.CancelScope(shield=True):
+                        data = await trio.to_thread.run_sync(partial(work, nowait=False))
+            except (StorageError, OSError, MemoryError) as error:
+                each.is_unfinished = True
+                # The files of a log that was deleted meanwhile have other names.
+                data = _failed(each, _missing(each) if log.is_gone else code_of(error))
+            each.data = data
+            size += data.records.size if data.records else 0
+        return size
 
 
-def _is_epoch_known(log: Log, epoch: int) -> bool:
-    return epoch <= max(log.leader_epoch, 0)
+def _watch(partitions: Iterable[FetchedPartition], watcher: Watcher) -> None:
+    """Watch the partitions that exist."""
+    for each in partitions:
+        if each.name is not None and each.log is not None:
+            watcher.add(each.name)
+            # The log has changed, or was deleted, while logs were looked at in a thread.
+            if each.state is not each.log.state or each.log.is_gone:
+                watcher.wake(each.name)
 
 
-def _fill(
-    data: FetchResponsePartitionData,
-    log: Log,
-    offset: int,
-    bytes_max: int,
-    *,
-    is_first: bool,
-    is_committed: bool,
-    nowait: bool,
-) -> None:
-    stable = log.last_stable_offset(nowait=nowait)
-    data.log_start_offset, data.high_watermark, data.last_stable_offset = log.log_start_offset, log.next_offset, stable
-    end = stable if is_committed else log.next_offset
-    found = log.find_range(offset, bytes_max, offset_end=end, needs_one=is_first, nowait=nowait)
-    if found is not None:
-        data.records = found
-        if is_committed:
-            aborted = log.aborted(offset, found.offset_end, nowait=nowait)
-            data.aborted_transactions = [AbortedTransaction(producer, first) for producer, first, _ in aborted]
-    elif is_committed:
-        data.aborted_transactions = []
+def _is_over(due: Sequence[FetchedPartition]) -> bool:
+    """Whether a partition has an error that is answered at once: any but that of a topic that was never there."""
+    return any(
+        each.data is not None
+        and (
+            (each.data.error_code != ErrorCode.NONE and (each.name is not None or each.log is not None))
+            or each.data.diverging_epoch.epoch >= 0
+        )
+        for each in due
+    )
 
 
-async def _any_of(events: list[trio.Event], timeout_s: float) -> None:
-    """Return when one of the events is set, or after `timeout_s`."""
-    with trio.move_on_after(timeout_s if timeout_s < math.inf else 0):
-        async with trio.open_nursery() as nursery:
+def _refresh(logs: Iterable[Log]) -> None:
+    for each in logs:
+        each.refresh()
 
-            async def wait(event: trio.Event) -> None:
-                await event.wait()
-                nursery.cancel_scope.cancel()
 
-            for event in events:
-                nursery.start_soon(wait, event)
-            await trio.sleep_forever()
+def _by_id(topic_id: bytes) -> FetchableTopicResponse:
+    return FetchableTopicResponse(topic_id=topic_id)
+
+
+def _missing(each: FetchedPartition) -> ErrorCode:
+    """Return the error of a partition that was deleted."""
+    return ErrorCode.UNKNOWN_TOPIC_ID if isinstance(each.key[0], bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _failed(each: FetchedPartition, code: ErrorCode) -> FetchResponsePartitionData:
+    return FetchResponsePartitionData(
+        partition_index=each.key[1], error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+    )
+
+
+def _read(
+    each: FetchedPartition, log: Log, bytes_max: int, *, needs_one: bool, is_committed: bool, nowait: bool
+) -> FetchResponsePartitionData:
+    """Return what there is of one partition, at most `bytes_max` bytes; with `needs_one` at least one batch."""
+    wanted = each.wanted
+    offset = wanted.fetch_offset
+    state = log.state
+    code = epoch_error(log, wanted.current_leader_epoch)
+    if code != ErrorCode.NONE:
+        each.is_unfinished = True
+        return _failed(each, code)
+    start, end = state.log_start_offset, state.next_offset
+    stable = min(log.last_stable_offset(nowait=nowait), end)
+    data = FetchResponsePartitionData(
+        partition_index=wanted.partition,
+        high_watermark=end,
+        last_stable_offset=stable,
+        log_start_offset=start,
+        aborted_transactions=[] if is_committed else None,
+        records=b"",
+    )
+    if wanted.last_fetched_epoch >= 0:
+        diverging = _diverging(log, wanted.last_fetched_epoch, offset)
+        if diverging is not None:
+            data.diverging_epoch = diverging
+            each.is_unfinished = True
+            return data
+    if not start <= offset <= end:
+        raise OffsetOutOfRange(offset, start, end, log.path)
+    end = stable if is_committed else end
+    has_more = offset < end
+    if has_more and (bytes_max > 0 or needs_one):
+        found = log.find_range(offset, bytes_max, offset_end=end, needs_one=needs_one, nowait=nowait)
+        if found is not None:
+            data.records = found
+            if is_committed:
+                aborted = log.aborted(offset, found.offset_end, nowait=nowait)
+                data.aborted_transactions = [AbortedTransaction(producer, first) for producer, first, _ in aborted]
+    each.state, each.is_unfinished = state, has_more
+    return data
+
+
+def _diverging(log: Log, epoch: int, offset: int) -> FetchResponseEpochEndOffset | None:
+    """Return where the log ends that the client has read, if that differs from this one (KIP-595)."""
+    found = log.end_of_epoch(epoch)
+    if found is None or offset < log.log_start_offset:
+        raise OffsetOutOfRange(offset, log.log_start_offset, log.next_offset, log.path)
+    if found[0] < epoch or found[1] < offset:
+        return FetchResponseEpochEndOffset(*found)
+    return None

@@ -1,20 +1,34 @@
-"""The partitions that the broker serves: logs by name and topic id, creation of topics, waiting for appends.
+"""The topics and partitions that the broker serves: one index by name and topic id, creation, waiting for changes.
 
-Only the event loop uses this module's objects.
+The index follows the listing of the directory, which costs one stat call while nothing changes. So it also has what
+another part of the process or, beside a running broker, another process creates and deletes.
+
+Only the event loop uses this module's objects, except for the methods that wait for the disk.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import trio
 
 from offsetfs.protocol.message import NO_ID
 from offsetfs.runtime.change_feed import ChangeFeed
 from offsetfs.storage import INTERNAL_TOPICS, Log, LogDirectory, TopicPartition
-from offsetfs.storage.directory import LogChange
-from offsetfs.storage.errors import InvalidName, UnknownPartition
+from offsetfs.storage.errors import StorageError, UnknownPartition
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic of the index."""
+
+    name: str
+    partitions: dict[int, TopicPartition]
+    """The partitions by number, sorted."""
+    topic_id: bytes | None = None
+    """None until it is asked for."""
 
 
 class Topics:
@@ -24,55 +38,106 @@ class Topics:
         self.directory = directory
         self._partitions_default = partitions_default
         self._creates = creates and not directory.read_only
-        self._ids: dict[str, bytes] = {}
-        self._growth: dict[TopicPartition, trio.Event] = {}
-        ChangeFeed(directory).subscribe(self._changed)
+        self._listing: list[TopicPartition] | None = None
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._has_all_ids = False
+        self._epochs: dict[TopicPartition, int] = {}
+        self._watchers: dict[TopicPartition, set[Watcher]] = {}
+        # A mount of the directory, or a coordinator, changes logs, too.
+        ChangeFeed(directory).subscribe(lambda partition, _: self.changed(partition))
 
-    def all(self) -> dict[str, list[int]]:
-        """Return the partitions of each topic, sorted."""
-        found: dict[str, list[int]] = {}
-        for each in self.directory.partitions():
-            found.setdefault(each.topic, []).append(each.partition)
-        return {topic: sorted(partitions) for topic, partitions in sorted(found.items())}
+    # --- look-up -----------------------------------------------------------------------------------------------------
+
+    def all(self) -> Mapping[str, Topic]:
+        """Return all topics by name, sorted. The object is the same until a partition is created or deleted."""
+        listing = self.directory.partitions()
+        if listing is not self._listing:
+            topics: dict[str, Topic] = {}
+            for each in listing:
+                topic = topics.get(each.topic)
+                if topic is None:
+                    topics[each.topic] = topic = Topic(each.topic, {})
+                topic.partitions[each.partition] = each
+            self._listing, self._topics, self._by_id, self._has_all_ids = listing, topics, {}, False
+            self._epochs.clear()
+        return self._topics
+
+    def name(self, topic: str, partition: int) -> TopicPartition:
+        """Return the name of a partition that exists; UnknownPartition."""
+        found = self.all().get(topic)
+        name = None if found is None else found.partitions.get(partition)
+        if name is None:
+            path = os.path.join(self.directory.path, f"{topic}-{partition}")
+            raise UnknownPartition("there is no such partition", path=path)
+        return name
 
     def log(self, topic: str, partition: int) -> Log:
-        """Return the log of a partition; UnknownPartition."""
-        name = self._name(topic, partition)
-        if not self.directory.has(name):
-            raise UnknownPartition("there is no such partition", path=os.path.join(self.directory.path, str(name)))
-        log = self.directory.log(name)
+        """Return the log of a partition, up to date; UnknownPartition. The first call waits for the disk."""
+        log = self.directory.log(self.name(topic, partition))
         log.refresh()
         return log
 
-    def find(self, topic: str, partition: int) -> TopicPartition | None:
-        """Return the name of a partition that is there, or None."""
-        try:
-            name = TopicPartition(topic, partition)
-        except InvalidName:
-            return None
-        return name if self.directory.has(name) else None
+    async def opened_log(self, topic: str, partition: int) -> Log:
+        """Return `log`; what waits for the disk runs in a thread. StorageError, OSError."""
+        if not self.directory.read_only and self.directory.opened(self.name(topic, partition)) is not None:
+            return self.log(topic, partition)
+        name = self.name(topic, partition)
+        with trio.CancelScope(shield=True):  # a thread goes on when its task is cancelled
+            log = await trio.to_thread.run_sync(self.directory.log, name)
+            await trio.to_thread.run_sync(log.refresh)
+        return log
 
-    @staticmethod
-    def _name(topic: str, partition: int) -> TopicPartition:
-        try:
-            return TopicPartition(topic, partition)
-        except InvalidName as error:
-            raise UnknownPartition(str(error)) from None
-
-    def topic_id(self, topic: str, partitions: Iterable[int]) -> bytes:
+    def topic_id(self, topic: str) -> bytes:
         """Return the id of a topic, which `partition.metadata` of its partitions has; `NO_ID` if none has."""
-        if topic not in self._ids:
-            for partition in partitions:
-                found = self.directory.topic_id(TopicPartition(topic, partition))
-                if found is not None:
-                    self._ids[topic] = found
-                    break
-        return self._ids.get(topic, NO_ID)
+        found = self.all().get(topic)
+        return NO_ID if found is None else self._id_of(found)
+
+    def _id_of(self, topic: Topic) -> bytes:
+        if topic.topic_id is None:
+            ids = map(self._read_id, topic.partitions.values())
+            topic.topic_id = next((each for each in ids if each is not None), NO_ID)
+            self._by_id[topic.topic_id] = topic
+        return topic.topic_id
+
+    def _read_id(self, partition: TopicPartition) -> bytes | None:
+        try:
+            return self.directory.topic_id(partition)
+        except (StorageError, OSError):  # damaged, or just deleted
+            return None
 
     def name_of(self, topic_id: bytes) -> str | None:
         """Return the topic with an id, or None."""
         topics = self.all()
-        return next((topic for topic, parts in topics.items() if self.topic_id(topic, parts) == topic_id), None)
+        if topic_id not in self._by_id and not self._has_all_ids:
+            for topic in topics.values():
+                self._id_of(topic)
+            self._has_all_ids = True
+        found = None if topic_id == NO_ID else self._by_id.get(topic_id)
+        return None if found is None else found.name
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """Return the leader epoch that clients get for a partition: the latest one of its log, at least 0."""
+        log = self.directory.opened(partition)
+        if log is not None and not log.is_gone:
+            return leader_epoch_of(log)
+        epoch = self._epochs.get(partition)
+        if epoch is None:
+            try:
+                epoch = max(self.directory.leader_epoch(partition), 0)
+            except OSError:  # the disk fails, or the partition is gone: opening the log reports it
+                return 0
+            self._epochs[partition] = epoch
+        return epoch
+
+    def load(self) -> None:
+        """Read the ids and the leader epochs of all topics ahead. Waits for the disk."""
+        self.name_of(b"")
+        for topic in self.all().values():
+            for each in topic.partitions.values():
+                self.leader_epoch(each)
+
+    # --- creation and deletion ---------------------------------------------------------------------------------------
 
     def create_missing(self, topic: str) -> bool:
         """Create a topic that a client asked for, if topics are created automatically; return whether it was.
@@ -89,21 +154,72 @@ class Topics:
         """Create a topic; durable on return. InvalidName, PartitionExists, InvalidConfig, OSError."""
         self.directory.create_partitions([TopicPartition(topic, each) for each in range(partitions)], settings)
 
-    def delete_logs(self, topic: str, partitions: Iterable[int]) -> None:
-        """Delete the partitions of a topic. Waits for the disk."""
+    def delete_logs(self, partitions: Iterable[TopicPartition]) -> None:
+        """Delete partitions. Waits for the disk."""
         for each in partitions:
-            self.directory.delete_partition(TopicPartition(topic, each))
+            self.directory.delete_partition(each)
 
-    # --- waiting for records -----------------------------------------------------------------------------------------
+    # --- waiting for changes -----------------------------------------------------------------------------------------
 
-    def growth(self, partition: TopicPartition) -> trio.Event:
-        """Return the event of the next append to a partition, or of its deletion. Take it before looking at the log."""
-        return self._growth.setdefault(partition, trio.Event())
+    def changed(self, partition: TopicPartition) -> None:
+        """Wake the requests that wait for a partition: records were appended or removed, or it was deleted."""
+        for each in self._watchers.get(partition, ()):
+            each.wake(partition)
 
-    def _changed(self, partition: TopicPartition, change: LogChange) -> None:
-        """Wake everything that waits for `partition`. A mount of the directory may have changed it, too."""
-        if change is not LogChange.APPENDED:
-            self._ids.pop(partition.topic, None)
-        event = self._growth.pop(partition, None)
-        if event is not None:
-            event.set()
+    def watcher(self) -> Watcher:
+        """Return a new object that is woken by changes of the partitions that are added to it; close it."""
+        return Watcher(self._watchers)
+
+
+class Watcher:
+    """Wakes a waiting request, and knows which partitions have changed."""
+
+    __slots__ = ("_changed", "_event", "_partitions", "_watchers")
+
+    def __init__(self, watchers: dict[TopicPartition, set[Watcher]]) -> None:
+        self._watchers = watchers
+        self._partitions: set[TopicPartition] = set()
+        self._changed: set[TopicPartition] = set()
+        self._event = trio.Event()
+
+    def add(self, partition: TopicPartition) -> None:
+        """Watch a partition, too."""
+        if partition not in self._partitions:
+            self._partitions.add(partition)
+            self._watchers.setdefault(partition, set()).add(self)
+
+    def remove(self, partition: TopicPartition) -> None:
+        """Watch a partition no longer."""
+        if partition in self._partitions:
+            self._partitions.remove(partition)
+            watchers = self._watchers[partition]
+            watchers.remove(self)
+            if not watchers:
+                del self._watchers[partition]
+
+    def close(self) -> None:
+        """Watch nothing more."""
+        for each in list(self._partitions):
+            self.remove(each)
+
+    def wake(self, partition: TopicPartition) -> None:
+        """Report a change of a partition."""
+        self._changed.add(partition)
+        self._event.set()
+
+    def take(self) -> set[TopicPartition]:
+        """Return the partitions that have changed since the last call. Call it before looking at their logs."""
+        changed, self._changed = self._changed, set()
+        if self._event.is_set():
+            self._event = trio.Event()
+        return changed
+
+    async def wait(self, seconds: float) -> None:
+        """Return when a partition has changed since `take`, or after `seconds`."""
+        with trio.move_on_after(seconds):
+            await self._event.wait()
+
+
+def leader_epoch_of(log: Log) -> int:
+    """Return the leader epoch that clients get for a log: the latest one, at least 0."""
+    return max(log.leader_epoch, 0)

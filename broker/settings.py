@@ -44,6 +44,8 @@ class ServerSettings:
     group_initial_rebalance_delay_ms: int = 0
     """Kafka's default is 3,000; its own test configurations set 0 as well."""
     offset_metadata_max_bytes: int = 4096
+    fetch_max_bytes: int = _whole(55 << 20, 1024)
+    max_incremental_fetch_session_cache_slots: int = 1000
 
 
 def setting_name(field_name: str) -> str:

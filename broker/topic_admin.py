@@ -87,7 +87,7 @@ class TopicAdmin:
                 for name, value in config.properties().items()
             ]
         if version >= 7 and not only_checks:
-            result.topic_id = self._topics.topic_id(topic.name, range(count))
+            result.topic_id = self._topics.topic_id(topic.name)
 
     def _partitions(self, topic: m.CreatableTopic) -> int:
         """Return how many partitions a new topic gets."""
@@ -125,11 +125,11 @@ class TopicAdmin:
     async def _delete(self, name: str, result: m.DeletableTopicResult) -> None:
         if not self._settings.delete_topic_enable:
             raise Rejected(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-        partitions = self._topics.all().get(name)
-        if partitions is None:
+        topic = self._topics.all().get(name)
+        if topic is None:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-        result.topic_id = self._topics.topic_id(name, partitions)
-        await _in_thread(self._topics.delete_logs, name, partitions)
+        result.topic_id = self._topics.topic_id(name)
+        await _in_thread(self._topics.delete_logs, topic.partitions.values())
         await self._on_deleted(name)
 
     async def create_partitions(self, request: m.CreatePartitionsRequest, version: int) -> m.CreatePartitionsResponse:
@@ -142,15 +142,16 @@ class TopicAdmin:
         return response
 
     async def _extend(self, topic: m.CreatePartitionsTopic, *, only_checks: bool) -> None:
-        partitions = self._topics.all().get(topic.name)
-        if partitions is None:
+        found = self._topics.all().get(topic.name)
+        if found is None:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        partitions = found.partitions
         if topic.count <= len(partitions) or topic.count > PARTITIONS_MAX:
             reason = (
                 f"the topic has {len(partitions)} partitions; {topic.count} are not more, or above {PARTITIONS_MAX}"
             )
             raise Rejected(ErrorCode.INVALID_PARTITIONS, reason)
-        new = [TopicPartition(topic.name, each) for each in range(topic.count) if each not in set(partitions)]
+        new = [TopicPartition(topic.name, each) for each in range(topic.count) if each not in partitions]
         if not only_checks:
             await _in_thread(self._topics.directory.create_partitions, new)
 
@@ -165,8 +166,9 @@ class TopicAdmin:
                 answer.partitions.append(result)
 
                 async def delete(topic: str, partition: int, offset: int, result: Any) -> None:
-                    log = self._topics.log(topic, partition)
+                    log = await self._topics.opened_log(topic, partition)
                     result.low_watermark = await _in_thread(log.delete_records, offset)
+                    self._topics.changed(log.partition)
 
                 work = partial(delete, topic.name, each.partition_index, each.offset, result)
                 await _answer(result, work, has_message=False)

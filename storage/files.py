@@ -26,6 +26,8 @@ _NOT_REGULAR = {errno.ELOOP: "a symbolic link, not a regular file", errno.ENXIO:
 """The errnos of open(2) for a link and for a socket, with a reason that describes the file."""
 
 _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
+_PROBE_BYTES = 64 << 10  # the page cache loads and drops pages in groups of about this size
+_LOAD_BYTES = 256 << 10
 _BLOCK_BYTES = 512  # of st_blocks, whatever the file system's are
 
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
@@ -125,6 +127,24 @@ class File:
         Raises BlockingIOError where the socket takes nothing now. May wait for the disk.
         """
         return os.sendfile(socket, self.fd, position, size)
+
+    def is_cached(self, position: int, size: int) -> bool:
+        """Whether the page cache probably holds a range: a byte in each `_PROBE_BYTES`, and the last one."""
+        probe, end = bytearray(1), position + size
+        try:
+            return all(
+                self.read_into(memoryview(probe), each, nowait=True)
+                for each in (*range(position, end, _PROBE_BYTES), end - 1)
+            )
+        except WouldBlock:
+            return False
+
+    def load(self, position: int, size: int, ahead: int = 0) -> None:
+        """Load a range into the page cache; waits for the disk. Begin to load `ahead` bytes after it."""
+        os.posix_fadvise(self.fd, position, size + ahead, os.POSIX_FADV_WILLNEED)
+        buffer = memoryview(bytearray(min(size, _LOAD_BYTES)))
+        for start in range(position, position + size, _LOAD_BYTES):
+            self.read_into(buffer[: position + size - start], start)
 
     def write(self, position: int, data: Buffer) -> None:
         """Write all of `data` at `position`. Durable after `sync`. After an error a part of it may be in the file."""
@@ -399,6 +419,12 @@ def free_bytes(path: str) -> int:
     """Return the free bytes of the file system of `path`, as a user without privileges may use them."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
+
+
+def total_bytes(path: str) -> int:
+    """Return the size of the file system of `path`."""
+    status = os.statvfs(path)
+    return status.f_blocks * status.f_frsize
 
 
 def names(path: str) -> list[str]:

@@ -25,13 +25,14 @@ from offsetfs.storage.cluster import metadata_log
 from offsetfs.storage.directory import partition_creation, partition_deletion
 from offsetfs.storage.directory.clean_shutdown_marker import CleanShutdownMarker
 from offsetfs.storage.directory.directory_checkpoints import DirectoryCheckpoints
-from offsetfs.storage.directory.directory_listing import check_log_directory, future_in, partitions_in
+from offsetfs.storage.directory.directory_listing import check_log_directory, future_in, log_bytes_in, partitions_in
 from offsetfs.storage.directory.inherited_settings import InheritedSettings
 from offsetfs.storage.directory.live_settings import LiveSettings
 from offsetfs.storage.directory.log_changes import LogChange, OnLogChange
 from offsetfs.storage.directory.log_table import LogTable
 from offsetfs.storage.directory.pending_recoveries import PendingRecoveries
 from offsetfs.storage.errors import (
+    InvalidCheckpoint,
     InvalidName,
     LogFailed,
     PartitionExists,
@@ -99,6 +100,7 @@ class LogDirectory:
         # (decision 27).
         self._pool: FilePool[SegmentFiles] = FilePool(open_segments_max, finds_held=True)
         self._listing: tuple[int, list[TopicPartition]] = (-1, [])
+        self._topic_ids: dict[TopicPartition, bytes] = {}
         self.metadata = metadata_log.open_beside(path, metadata_directory, clock)
         """The metadata log of the cluster; None if none lies beside the data and none was given."""
         self.inherited = InheritedSettings(
@@ -235,7 +237,10 @@ class LogDirectory:
         # A listing of ten thousand partitions takes milliseconds, and the mount asks at every look-up of a name.
         changed = files.status(self.path).st_mtime_ns
         if changed != self._listing[0]:
-            self._listing = (changed, sorted(partitions_in(self.path), key=lambda each: (each.topic, each.partition)))
+            found = sorted(partitions_in(self.path), key=lambda each: (each.topic, each.partition))
+            # Where this process alone changes partitions, the object is the same until they change: checkpoints change
+            # the directory as well. Another process may delete a partition and create it again between two calls.
+            self._listing = (changed, self._listing[1] if found == self._listing[1] and not self.read_only else found)
         return self._listing[1]
 
     def has(self, partition: TopicPartition) -> bool:
@@ -257,7 +262,35 @@ class LogDirectory:
 
     def topic_id(self, partition: TopicPartition) -> bytes | None:
         """Return the 16 bytes of the topic id in the partition's `partition.metadata`; None without such a file."""
-        return checkpoint.read_topic_id(os.path.join(self._file(str(partition)), checkpoint.PARTITION_METADATA))
+        found = self._topic_ids.get(partition)
+        if found is None:
+            path = os.path.join(self._file(str(partition)), checkpoint.PARTITION_METADATA)
+            found = checkpoint.read_topic_id(path)
+            if found is not None and not self.read_only:  # another process may create the partition again
+                self._topic_ids[partition] = found
+        return found
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """Return the latest leader epoch of a partition, without opening its log; -1 if unknown."""
+        log = self._logs.opened(partition)
+        if log is not None and not log.is_gone:
+            return log.leader_epoch
+        try:
+            epochs = checkpoint.read_epochs(os.path.join(self._file(str(partition)), checkpoint.LEADER_EPOCHS))
+        except InvalidCheckpoint:  # opening the log reports it
+            return -1
+        return epochs[-1][0] if epochs else -1
+
+    def size_of(self, partition: TopicPartition) -> int:
+        """Return the bytes in all `.log` files of a partition, without opening its log. OSError if it is gone."""
+        log = self._logs.opened(partition)
+        if log is not None and not log.is_gone and not self.read_only:
+            return log.size_bytes
+        return log_bytes_in(self._file(str(partition)))
+
+    def space(self) -> tuple[int, int]:
+        """Return the size and the free bytes of the file system of the directory."""
+        return files.total_bytes(self.path), files.free_bytes(self.path)
 
     def borrowed(self, partition: TopicPartition) -> AbstractContextManager[Log]:
         """Lend the log of `partition` to a background task. Afterwards it is closed, unless another caller has
@@ -426,6 +459,8 @@ class LogDirectory:
             self._checkpoints.forget(set(partitions))
             others = self.partitions()
             self._listing = (-1, [])
+            for each in partitions:  # a reader may have stored the id of a deleted partition after it was deleted
+                self._topic_ids.pop(each, None)
             try:
                 partition_creation.make(self.path, partitions, others)
             except OSError as error:
@@ -461,6 +496,7 @@ class LogDirectory:
             self._logs.forget(partition)
             self._pending.forget(partition)
             self._failed_creations.pop(partition, None)
+            self._topic_ids.pop(partition, None)
             self._listing = (-1, [])
             files.sync_directory(self.path)  # remove no file while a power cut could still bring the old name back
             self._remove_later(renamed, delay_ms, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 
@@ -81,3 +82,13 @@ def partitions_in(path: str) -> list[TopicPartition]:
     """Return the partitions, by their names. Directories being deleted or moved (`….<uuid>-delete`) do not count."""
     parsed = (_parsed(name) for name in files.directory_names(path))
     return [partition for partition in parsed if partition is not None]
+
+
+def log_bytes_in(path: str) -> int:
+    """Return the bytes in all `.log` files of the partition in `path`. OSError if it is gone."""
+    sizes = 0
+    for name in files.names(path):
+        if name.endswith(".log"):
+            with contextlib.suppress(FileNotFoundError):  # retention has removed it
+                sizes += files.status(os.path.join(path, name)).st_size
+    return sizes

@@ -7,11 +7,13 @@ may contain it. Follows Kafka's `LeaderEpochFileCache` (KIP-101, KIP-279). Not t
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from operator import itemgetter
 
 from offsetfs.storage import checkpoint
+from offsetfs.storage.errors import StorageError
 
 _epoch_of = itemgetter(0)
 _start_of = itemgetter(1)
@@ -36,6 +38,23 @@ class LeaderEpochCache:
     def latest(self) -> int | None:
         """The latest epoch, or None."""
         return self._entries[-1][0] if self._entries else None
+
+    def end_of(self, epoch: int, log_end: int) -> tuple[int, int] | None:
+        """Return (epoch, end offset) of the latest epoch that is not above `epoch`; None where that is unknown.
+
+        An epoch below the first known one ends where the first begins. As `LeaderEpochFileCache.endOffsetFor`.
+        """
+        if epoch == self.latest:
+            return epoch, log_end
+        following = bisect_right(self._entries, epoch, key=_epoch_of)
+        if epoch < 0 or following == len(self._entries):
+            return None
+        return self._entries[following - 1][0] if following else epoch, self._entries[following][1]
+
+    def epoch_of(self, offset: int) -> int:
+        """Return the epoch of the record at `offset`; -1 where that is unknown."""
+        following = bisect_right(self._entries, offset, key=_start_of)
+        return self._entries[following - 1][0] if following else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Record that `epoch` begins at `start_offset`, unless the latest entry says the same.
@@ -72,6 +91,11 @@ class LeaderEpochCache:
         """Drop all epochs, because the log was emptied."""
         if self._entries:
             self._replace(())
+
+    def reload(self) -> None:
+        """Read the file again, which another process writes. An unreadable one changes nothing."""
+        with contextlib.suppress(StorageError, OSError):
+            self._entries = tuple(checkpoint.read_epochs(self.path))
 
     def flush(self) -> None:
         """Write the file, changed or not. Durable on return."""

@@ -145,6 +145,9 @@ class LogFollower:
         inodes, is_swapping = self._log_files()
         if is_swapping or not inodes:
             return  # and check again next time
+        # A writer replaces the file of the leader epochs. Consumers that have read a batch of a later epoch than they
+        # are given ignore the partition (KIP-320).
+        self._log.epochs.reload()
         old = self._log.snapshot()
         if max(inodes) < old.active.base_offset:
             self.is_gone = True

@@ -154,6 +154,14 @@ class Log:
         latest = self.epochs.latest
         return latest if latest is not None else -1
 
+    def epoch_of(self, offset: int) -> int:
+        """Return the leader epoch of the record at `offset`; -1 if unknown."""
+        return self.epochs.epoch_of(offset)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
+        """Return (epoch, end offset) of the latest leader epoch up to `epoch`; None if unknown (KIP-320)."""
+        return self.epochs.end_of(epoch, self.next_offset)
+
     def batch_at(self, offset: int, *, nowait: bool = False) -> Batch | None:
         """Return the first batch whose last offset is ≥ `offset`, with its checksum verified; None at the end of the
         log.

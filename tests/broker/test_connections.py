@@ -12,12 +12,13 @@ import trio
 from random_messages import random_message
 from running_broker import Running
 
-from offsetfs.broker.cluster import Cluster
+from offsetfs.broker.cluster import BrokerNode, Cluster
 from offsetfs.broker.error_codes import ErrorCode
 from offsetfs.broker.fetch import Fetching
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.offsets import Offsets
 from offsetfs.broker.produce import Producing
+from offsetfs.broker.settings import ServerSettings
 from offsetfs.protocol import messages as m
 from offsetfs.protocol.schemas import schema
 from offsetfs.storage import LogDirectory
@@ -128,9 +129,12 @@ async def test_a_fetch_of_names_that_are_not_there_leaves_nothing_in_memory(dire
     topics = Topics(directory, 1, creates=False)
     partitions = [m.FetchRequestFetchPartition(each) for each in (-1, 0, 5)]
     wanted = [m.FetchRequestFetchTopic(topic=name, partitions=partitions) for name in ("nowhere", "a/b", "")]
-    response = await Fetching(topics, BrokerMetrics()).fetch(m.FetchRequest(topics=wanted), 12)
+    node = BrokerNode(1, "test", "127.0.0.1", 9092)
+    response = await Fetching(topics, node, ServerSettings(), BrokerMetrics()).fetch(
+        m.FetchRequest(topics=wanted, max_wait_ms=100), 12
+    )
     codes = {each.error_code for topic in response.responses for each in topic.partitions}
-    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} and not topics._growth
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} and not topics._watchers
 
 
 async def test_metadata_does_not_create_internal_topics(running: Running, directory: LogDirectory) -> None:
