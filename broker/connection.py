@@ -49,6 +49,7 @@ SMALL_REQUEST_BYTES_MAX = 8 << 20
 _API_VERSIONS = 18
 _PRODUCE = 0
 _RECEIVE_BYTES = 1 << 18
+_SEND_BYTES, _AHEAD_BYTES = 1 << 20, 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +236,13 @@ class Connection:
             view = view[await self._socket.send(view) :]
 
     async def _send_file(self, part: BatchRange) -> None:
-        position, left = part.position, part.size
+        position, left, cached_to = part.position, part.size, part.position
         while left:
+            if position >= cached_to:
+                cached_to = position + min(left, _SEND_BYTES)
+                await _load(part, position, cached_to)
             try:
-                count = part.file.send(self._socket.fileno(), position, left)
+                count = part.file.send(self._socket.fileno(), position, cached_to - position)
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._socket)
                 continue
@@ -246,6 +250,14 @@ class Connection:
                 raise OSError(errno.EIO, f"{part.file.path} ends at byte {position}", os.fspath(part.file.path))
             position, left = position + count, left - count
         await trio.lowlevel.checkpoint()
+
+
+async def _load(part: BatchRange, position: int, end: int) -> None:
+    """Load a part of a range into the page cache: sendfile(2) waits for the disk, and with it every other client."""
+    if not part.file.is_cached(position, end - position):
+        ahead = min(part.position + part.size - end, _AHEAD_BYTES)
+        with trio.CancelScope(shield=True):  # the file must stay open until the thread has ended
+            await trio.to_thread.run_sync(part.file.load, position, end - position, ahead)
 
 
 def _framed(header: RequestHeader, has_tags: bool, body: list[Any]) -> list[Any]:

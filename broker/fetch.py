@@ -27,7 +27,6 @@ from offsetfs.protocol.messages import (
     FetchRequest,
     FetchResponse,
     FetchResponseEpochEndOffset,
-    FetchResponseLeaderIdAndEpoch,
     FetchResponseNodeEndpoint,
     FetchResponsePartitionData,
 )
@@ -93,11 +92,10 @@ class Fetching:
         return response
 
     def _name_leader(self, response: FetchResponse, data: FetchResponsePartitionData, log: Log | None) -> None:
-        """Tell the client the leader and its epoch, which saves it a Metadata request (KIP-951)."""
-        node = self._node
-        epoch = 0 if log is None else leader_epoch_of(log)
-        data.current_leader = FetchResponseLeaderIdAndEpoch(node.node_id, epoch)
-        response.node_endpoints = [FetchResponseNodeEndpoint(node.node_id, node.host, node.port)]
+        """Add the leader and its epoch, which saves the client a Metadata request (KIP-951)."""
+        node, leader = self._node, data.current_leader
+        leader.leader_id, leader.leader_epoch = node.node_id, 0 if log is None else leader_epoch_of(log)
+        response.node_endpoints[:] = [FetchResponseNodeEndpoint(node.node_id, node.host, node.port)]
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
