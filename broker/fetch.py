@@ -27,6 +27,7 @@ from offsetfs.protocol.messages import (
     FetchRequest,
     FetchResponse,
     FetchResponseEpochEndOffset,
+    FetchResponseLeaderIdAndEpoch,
     FetchResponseNodeEndpoint,
     FetchResponsePartitionData,
 )
@@ -82,20 +83,21 @@ class Fetching:
                 topic = FetchableTopicResponse(topic=name) if isinstance(name, str) else _by_id(name)
                 topics[name] = topic
                 response.responses.append(topic)
+            if data.error_code == ErrorCode.FENCED_LEADER_EPOCH and version >= _LEADER_VERSION:
+                data = self._fenced(each, response)
             topic.partitions.append(data)
             if data.records:
                 self._metrics.fetched("" if each.name is None else each.name.topic, data.records.size)
                 if session is not None:
                     session.moved_to_end(each.key)
-            if data.error_code == ErrorCode.FENCED_LEADER_EPOCH and version >= _LEADER_VERSION:
-                self._name_leader(response, data, each.log)
         return response
 
-    def _name_leader(self, response: FetchResponse, data: FetchResponsePartitionData, log: Log | None) -> None:
-        """Add the leader and its epoch, which saves the client a Metadata request (KIP-951)."""
-        node, leader = self._node, data.current_leader
-        leader.leader_id, leader.leader_epoch = node.node_id, 0 if log is None else leader_epoch_of(log)
+    def _fenced(self, each: FetchedPartition, response: FetchResponse) -> FetchResponsePartitionData:
+        """Return the error with the leader and its epoch, which saves the client a Metadata request (KIP-951)."""
+        node = self._node
         response.node_endpoints[:] = [FetchResponseNodeEndpoint(node.node_id, node.host, node.port)]
+        epoch = 0 if each.log is None else leader_epoch_of(each.log)
+        return _failed(each, ErrorCode.FENCED_LEADER_EPOCH, FetchResponseLeaderIdAndEpoch(node.node_id, epoch))
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 
@@ -269,9 +271,16 @@ def _missing(each: FetchedPartition) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_ID if isinstance(each.key[0], bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _failed(each: FetchedPartition, code: ErrorCode) -> FetchResponsePartitionData:
+def _failed(
+    each: FetchedPartition, code: ErrorCode, leader: FetchResponseLeaderIdAndEpoch | None = None
+) -> FetchResponsePartitionData:
     return FetchResponsePartitionData(
-        partition_index=each.key[1], error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+        partition_index=each.key[1],
+        error_code=code,
+        high_watermark=-1,
+        current_leader=leader or FetchResponseLeaderIdAndEpoch(),
+        aborted_transactions=None,
+        records=b"",
     )
 
 
