@@ -91,6 +91,8 @@ def gather_headers(payload: Buffer, rows: array[int]) -> HeaderColumns:
     names: list[tuple[int, int]] = []
     values: list[tuple[int, int]] = []
     for position, count in zip(rows[HEADERS_POSITION::COLUMNS], rows[HEADERS_COUNT::COLUMNS], strict=True):
+        if not 0 <= count <= min(len(view), INT_MAX) - len(names):  # a header has two bytes at least
+            raise ValueError("headers outside of their payload")
         for _ in range(count):
             for fields in names, values:
                 if not 0 <= position < len(view):

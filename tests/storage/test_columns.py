@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from random_columns import DATA, RECORDS, as_columns, column
 
 from offsetfs.storage.directory.directory import LogDirectory
 from offsetfs.storage.records.columns import columns
-from offsetfs.storage.records.columns.columns import KEY, VALUE, Column, HeaderColumns, RecordColumns
+from offsetfs.storage.records.columns.columns import KEY, VALUE, Column, RecordColumns
 from offsetfs.storage.records.format import codec
 from offsetfs.storage.records.format.batch import read_batch
 from offsetfs.storage.records.format.batch_builder import BatchBuilder
@@ -25,34 +26,8 @@ pytestmark = pytest.mark.unit
 TWINS = (columns, reference_columns)
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1"
 
-data = st.none() | st.binary(max_size=40)
-headers = st.lists(st.tuples(st.text("abc", max_size=3), data), max_size=3)
-rows = st.lists(st.tuples(data, data, headers, st.integers(-1, 1 << 50)), min_size=1, max_size=20)
 
-
-def column(values: list[bytes | None]) -> Column:
-    ends, validity = array("i", [0]), bytearray((len(values) + 7) // 8)
-    for number, value in enumerate(values):
-        ends.append(ends[-1] + len(value or b""))
-        validity[number >> 3] |= (value is not None) << (number & 7)
-    return Column(ends, b"".join(value or b"" for value in values), validity if None in values else None)
-
-
-def as_columns(records: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]]) -> RecordColumns:
-    ends = array("i", [0])
-    for _, _, each, _ in records:
-        ends.append(ends[-1] + len(each))
-    flat = [header for _, _, each, _ in records for header in each]
-    names = column([name.encode() for name, _ in flat])
-    return RecordColumns(
-        column([key for key, _, _, _ in records]),
-        column([value for _, value, _, _ in records]),
-        HeaderColumns(ends, names, column([value for _, value in flat])),
-        array("q", [timestamp for _, _, _, timestamp in records]),
-    )
-
-
-@given(rows)
+@given(RECORDS)
 def test_what_is_encoded_from_columns_is_what_the_codec_encodes(records: list[tuple[Any, ...]]) -> None:
     wanted = codec.encode(records, records[0][3], 0)
     for twin in TWINS:
@@ -67,22 +42,7 @@ def test_what_is_encoded_from_columns_is_what_the_codec_encodes(records: list[tu
         assert sealed.values_bytes == sum(len(record[1] or b"") + 1 for record in records)
 
 
-@pytest.mark.twins
-@given(rows, st.integers(70, 300))
-def test_both_twins_stop_at_the_same_record_that_finds_no_room(records: list[tuple[Any, ...]], size: int) -> None:
-    picks = array("i", reversed(range(len(records))))
-    builders = [BatchBuilder(size) for _ in TWINS]
-    first, second = (
-        twin.encode_columns(as_columns(records), picks, 0, builder.lane)
-        for twin, builder in zip(TWINS, builders, strict=True)
-    )
-    assert first == second
-    if first.pick < len(records):
-        key, value, each, timestamp = records[picks[first.pick]]
-        assert first.record_bytes == len(codec.encode([(key, value, each, timestamp)], timestamp, 0))
-
-
-@given(rows)
+@given(RECORDS)
 def test_gathered_columns_have_the_values_that_were_encoded(records: list[tuple[Any, ...]]) -> None:
     payload = codec.encode(records, 0, 0)
     scanned = codec.scan(payload, len(records))
@@ -100,7 +60,7 @@ def same(found: Column, wanted: Column | None) -> bool:
     return (found.ends, bytes(found.data), found.validity) == (wanted.ends, wanted.data, wanted.validity)
 
 
-@given(st.lists(data, max_size=20), st.integers(1, 20))
+@given(st.lists(DATA, max_size=20), st.integers(1, 20))
 def test_keys_are_spread_as_kafkas_producer_spreads_them(keys: list[bytes | None], partitions: int) -> None:
     wanted = [-1 if key is None else partition_of(key, partitions) for key in keys]
     for twin in TWINS:

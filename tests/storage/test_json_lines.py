@@ -1,4 +1,4 @@
-"""Lines of JSON into a batch: what a line may be, what is said of a wrong one, and that the twins never differ."""
+"""Lines of JSON into a batch: what a line may be, and the error of a wrong one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from random_json_lines import ANY, LINE, PIECES, STYLE, Style, mutated_lines, written
 
 from offsetfs.storage.native import json_lines as native_json_lines
 from offsetfs.storage.records.compression.compression import Buffer, Compression
@@ -457,7 +458,7 @@ def test_blank_lines_alone_leave_a_builder_empty() -> None:
     assert builder.is_empty and builder.max_timestamp == -1
 
 
-# --- held against Python's json, and the twins against each other --------------------------------------------------
+# --- compared with Python's json -------------------------------------------------------------------------------------
 
 
 def oracle(line: bytes) -> EncodableRecord | str | None:
@@ -547,69 +548,6 @@ def check_strings(value: object, depth: int) -> None:
                 check_strings(part, depth + 1)
 
 
-TEXT = st.text(max_size=12)
-LEAF = st.none() | st.booleans() | st.integers() | st.floats() | TEXT
-ANY = st.recursive(
-    LEAF, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=5
-)
-BASE64 = st.binary(max_size=12).map(lambda data: base64.b64encode(data).decode())
-KEY_FIELD = st.one_of(st.tuples(st.just("key"), TEXT), st.tuples(st.just("key_b64"), BASE64))
-VALUE_FIELD = st.one_of(st.tuples(st.just("value"), TEXT | st.none()), st.tuples(st.just("value_b64"), BASE64))
-OTHER_FIELD = st.tuples(st.sampled_from(["topic", "partition", "offset", "timestamp_type"]), ANY)
-UNKNOWN_FIELD = st.tuples(st.sampled_from(["Key", "", "key_b6", "headerz"]) | TEXT, ANY)
-HEADER = st.one_of(
-    st.tuples(KEY_FIELD, VALUE_FIELD).flatmap(st.permutations).map(dict),
-    st.tuples(KEY_FIELD, VALUE_FIELD, UNKNOWN_FIELD).flatmap(st.permutations).map(dict),
-)
-FIELD = st.one_of(
-    KEY_FIELD,
-    VALUE_FIELD,
-    st.tuples(st.just("headers"), st.lists(HEADER, max_size=2) | st.none()),
-    st.tuples(st.just("timestamp"), st.integers(-1, 2**63 - 1) | st.none()),
-    OTHER_FIELD,
-)
-
-
-def written(fields: list[tuple[str, object]], style: Style) -> bytes:
-    ascii_only, separators = style
-    parts = [
-        json.dumps(name, ensure_ascii=ascii_only) + separators[1] + json.dumps(value, ensure_ascii=ascii_only)
-        for name, value in fields
-    ]
-    return ("{" + separators[0].join(parts) + "}").encode("utf-8", "surrogatepass")
-
-
-Style = tuple[bool, tuple[str, str]]
-STYLE = st.tuples(st.booleans(), st.sampled_from([(",", ":"), (" ,\t", " :\r ")]))
-FIELDS = st.lists(
-    FIELD | FIELD | UNKNOWN_FIELD, max_size=6, unique_by=lambda field: field[0].removesuffix("_b64")
-).flatmap(st.permutations)
-LINE = st.builds(written, FIELDS, STYLE)
-PIECES = [b'"', b"\\", b"{", b"}", b"[", b"]", b":", b",", b"null", b"true", b"-", b"0", b"1e5", b".5", b"NaN", b" "]
-PIECES += [b"\\ud800", b"\\udc00", b"\\u00e9", b"\\/", b"\xff", b"\xc3\xa9", b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"="]
-PIECES += [
-    b"\t",
-    b"\r",
-    b"\0",
-    b"\x1f",
-    b'"key":"x",',
-    b'"key_b64":"eA==",',
-    b',"headers":[]',
-    b'{"key":"h"},',
-    b"12345678",
-]
-
-
-@st.composite
-def mutated_lines(draw: st.DrawFn) -> bytes:
-    line = draw(LINE)
-    for _ in range(draw(st.integers(1, 3))):
-        start = draw(st.integers(0, len(line)))
-        end = draw(st.integers(start, min(len(line), start + 9)))
-        line = line[:start] + draw(st.sampled_from([*PIECES, b"", line[start:end] * 2])) + line[end:]
-    return line.replace(b"\n", b"")
-
-
 def assert_taken_as_the_oracle_says(line: bytes) -> None:
     expected = oracle(line)
     outcomes = []
@@ -694,22 +632,3 @@ def test_what_only_looks_like_json_is_taken_or_refused_as_json_does(line: bytes)
     assert_taken_as_the_oracle_says(line)
     assert_taken_as_the_oracle_says(b'{"value":"' + line)
     assert_taken_as_the_oracle_says(b'{"topic":' + line + b"}")
-
-
-@pytest.mark.twins
-@settings(max_examples=150, deadline=None)
-@given(st.lists(LINE | mutated_lines(), max_size=6), st.data())
-def test_the_twins_take_many_lines_alike(lines: list[bytes], data: st.DataObject) -> None:
-    source = b"\n".join(lines)
-    start = data.draw(st.integers(0, len(source)))
-    end = data.draw(st.integers(start, len(source)))
-    room = data.draw(st.integers(0, len(source) + 50))
-    position = data.draw(st.integers(0, room))
-    base = data.draw(st.sampled_from([None, -1, NOW, 2**63 - 1]))
-    delta, count_max = data.draw(st.sampled_from([0, 60, 8190, 2**31 - 2])), data.draw(st.integers(0, 9))
-    rules = JsonRules(NOW, needs_key=data.draw(st.booleans()), values_as_text=data.draw(st.booleans()))
-    lanes = [Lane(bytearray(b"#" * room), position, delta, base) for _ in range(2)]
-    assert native_json_lines.split_json(
-        source, start, end, lanes[0], rules, count_max
-    ) == reference_json_lines.split_json(source, start, end, lanes[1], rules, count_max)
-    assert lanes[0].target == lanes[1].target

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from old_messages import message, sealed, wrapper
+from random_batches import message_sets
 
 from offsetfs.storage.errors import CorruptBatch, DecompressionLimit, MalformedBatch, StorageError, UnsupportedFormat
 from offsetfs.storage.native import message_set as native_message_set
@@ -415,53 +416,12 @@ def test_a_message_that_no_other_joins_keeps_its_header() -> None:
     assert run_header(header, data) is header
 
 
-# --- the twins, and hostile bytes -------------------------------------------------------------------------------------
+# --- random bytes ----------------------------------------------------------------------------------------------------
 
-FIELDS = st.none() | st.binary(max_size=9)
-LONGS = st.integers(-(2**63), 2**63 - 1)
-MESSAGES = st.builds(
-    message, st.integers(0, 1), LONGS | st.integers(0, 9), FIELDS, FIELDS, LONGS, st.just(0) | st.just(8)
+
+@given(
+    message_sets(), st.integers(0, 1), st.integers(-1, 9), st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"])
 )
-
-
-@st.composite
-def hostile(draw: st.DrawFn) -> bytes:
-    """Messages, some of them changed, cut or followed by anything."""
-    data = bytearray(b"".join(draw(st.lists(MESSAGES, max_size=4))))
-    for _ in range(draw(st.integers(0, 3))):
-        if data:
-            data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
-    return (
-        bytes(data[: draw(st.integers(0, len(data)))]) + draw(st.binary(max_size=40))
-        if draw(st.booleans())
-        else bytes(data)
-    )
-
-
-def outcome(question: Callable[..., object], *arguments: object) -> object:
-    try:
-        return question(*arguments)
-    except REFUSALS as error:
-        return type(error)
-
-
-@pytest.mark.twins
-@given(hostile(), LONGS, LONGS, st.booleans(), st.integers(0, 100))
-def test_the_twins_never_differ(
-    data: bytes, base_offset: int, base_timestamp: int, is_append_time: bool, size_max: int
-) -> None:
-    for name, arguments in {
-        "verify": (),
-        "scan": (base_offset, base_timestamp, is_append_time),
-        "join": (),
-        "measure": (),
-        "run": (size_max,),
-    }.items():
-        answers = [outcome(getattr(twin, name), data, *arguments) for twin in TWINS]
-        assert answers[0] == answers[1], name
-
-
-@given(hostile(), st.integers(0, 1), st.integers(-1, 9), st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]))
 def test_hostile_bytes_are_refused_by_name_or_read(data: bytes, magic: int, offset: int, codec: str) -> None:
     for candidate in (data, sealed(data) if len(data) > 16 else data, wrapper(magic, offset, [data], codec)):
         try:

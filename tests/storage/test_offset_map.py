@@ -1,22 +1,18 @@
-"""The offset map, and the two walks over records: what they do, and that compiled and plain never differ."""
+"""The offset map, and the two scans of compaction over records."""
 
 from __future__ import annotations
 
 import itertools
-from array import array
 from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from keyed_logs import Keyed, end_of_transaction, keyed
 
 from offsetfs.storage.errors import MalformedBatch
 from offsetfs.storage.native import compaction as native_compaction
 from offsetfs.storage.partition.producers import COMMIT
 from offsetfs.storage.records.format.batch import HEADER_SIZE, parse_header, read_batch, seal_checksum
-from offsetfs.storage.records.format.codec import COLUMNS
 from offsetfs.storage.reference import compaction as reference_compaction
 from offsetfs.storage.reference.compaction import FULL, MORE, NO_SPACE, OTHER, SLOT_SIZE
 
@@ -103,44 +99,7 @@ def test_the_compiled_hash_is_siphash(size: int, digest: str) -> None:
     assert native_compaction.siphash_128(bytes(range(16)), bytes(range(size))).hex() == digest
 
 
-@settings(max_examples=60)
-@given(
-    st.lists(st.tuples(st.binary(max_size=3), st.integers(0, OFFSET_MAX)), max_size=60),
-    st.integers(1, 40),
-    st.floats(0.1, 1.0),
-)
-def test_both_maps_give_the_same_answers(puts: list[tuple[bytes, int]], slots: int, load_factor: float) -> None:
-    if int(slots * load_factor) < 1:
-        return
-    maps = [module.OffsetMap(slots * SLOT_SIZE, load_factor) for module in TWINS]
-    for key, offset in puts:
-        assert len({each.put(key, offset) for each in maps}) == 1
-    for key in {key for key, _ in puts} | {b"none"}:
-        assert len({each.get(key) for each in maps}) == 1
-    assert len({(each.count, each.count_max, each.latest_offset) for each in maps}) == 1
-
-
 # --- the first walk ---------------------------------------------------------------------------------------------------
-
-
-def walked(
-    module: ModuleType,
-    block: bytes,
-    *,
-    slots: int = 1000,
-    first_dirty: int = 0,
-    floor: int = 0,
-    limit: int = OFFSET_MAX,
-) -> tuple[object, ...]:
-    """Return what the first walk makes of a block."""
-    offsets = module.OffsetMap(slots * SLOT_SIZE, 1.0)
-    indexer = module.Indexer(offsets, first_dirty)
-    indexer.set_bounds(floor, limit)
-    position, status = indexer.run(block, 0, len(block))
-    if status == OTHER:  # its keys may be in the map or not: it is not queried any more
-        return position, status, indexer.floor
-    found = [offsets.get(key) for key in (b"a", b"b", b"c", b"d", b"")]
-    return position, status, found, offsets.latest_offset, indexer.records_read, indexer.floor
 
 
 BATCHES = (
@@ -414,137 +373,13 @@ def test_a_batch_that_finds_no_room_says_how_much_it_needs_and_is_not_begun(twin
     assert [record[0] for record in shown(bytes(out[:size]))[0][3]] == [0, 1, 2] and records.records_read == 3
 
 
-# --- both are the same ------------------------------------------------------------------------------------------------
-
-KEYS = st.sampled_from([b"a", b"b", b"c", b"d", b"", None])
-VALUES = st.one_of(st.none(), st.binary(max_size=5))
-TIMES = st.one_of(st.integers(-1, 2000), st.sampled_from([2**63 - 2, 2**40]))
-HEADERS = st.lists(st.tuples(st.sampled_from(["", "h"]), VALUES), max_size=2)
-
-
-@st.composite
-def plain_batches(draw: st.DrawFn) -> bytes:
-    """Plain batches with gaps, horizons, both kinds of time, producers; some of them without records."""
-    block, offset = b"", draw(st.integers(0, 3))
-    for _ in range(draw(st.integers(1, 5))):
-        deltas = sorted(draw(st.sets(st.integers(0, 8), max_size=5)))
-        records = [Keyed(d, draw(KEYS), draw(VALUES), draw(TIMES), draw(HEADERS)) for d in deltas]
-        last = (deltas[-1] if deltas else 0) + draw(st.integers(0, 2))
-        block += keyed(
-            offset,
-            *records,
-            last_delta=last,
-            horizon_ms=draw(st.sampled_from([None, None, 4_000, 6_000])) if records else None,
-            append_time=draw(st.sampled_from([None, None, 1234])),
-            producer=draw(st.sampled_from([(-1, -1, -1), (1, 0, 5), (2, 3, 2**31 - 1)])),
-        )
-        offset += last + 1 + draw(st.integers(0, 2))
-    return block
-
-
-def second_walk(module: ModuleType, block: bytes, latest_offset: int, room: int, floor: int) -> tuple[object, ...]:
-    """Return all that the second walk does, given more room whenever it asks."""
-    offsets = module.OffsetMap(1000 * SLOT_SIZE, hash_key=bytes(16))
-    for offset, key in enumerate((b"a", b"b", b"", b"c")):
-        offsets.put(key, offset * 7)
-    offsets.latest_offset = latest_offset
-    records = module.Filter(offsets, 30, 5_000, 2**50, {1: 12, 2: 20, 3: 5})
-    records.set_bounds(floor, 60)
-    out, written, position = bytearray(room), b"", 0
-    while True:
-        position, size, status = records.run(block, position, len(block), out, 0)
-        written += out[:size]
-        if status == NO_SPACE and size == 0:
-            out = bytearray(max(records.space_needed, len(out) + 1))
-        elif status != NO_SPACE:
-            counts = records.records_read, records.records_kept, records.records_without_key
-            return position, status, written, counts, records.floor
-
-
-@settings(max_examples=50)
-@given(plain_batches(), st.integers(-1, 60), st.integers(1, 300), st.integers(0, 2))
-def test_both_walk_over_sound_batches_alike(block: bytes, latest_offset: int, room: int, floor: int) -> None:
-    first = [walked(module, block, slots=3, first_dirty=latest_offset // 2, floor=floor) for module in TWINS]
-    assert first[0] == first[1]
-    second = [second_walk(module, block, latest_offset, room, floor) for module in TWINS]
-    assert second[0] == second[1]
-
-
-@settings(max_examples=80)
-@given(plain_batches(), st.data())
-def test_both_walk_over_damaged_batches_alike(block: bytes, data: st.DataObject) -> None:
-    changed = bytearray(block)
-    for _ in range(data.draw(st.integers(1, 3))):
-        changed[data.draw(st.integers(0, len(block) - 1))] = data.draw(st.integers(0, 255))
-    if data.draw(st.booleans()):
-        size = int.from_bytes(changed[8:12], "big", signed=True) + 12
-        if 61 <= size <= len(changed):
-            first = changed[:size]
-            seal_checksum(first)
-            changed[:size] = first
-    del changed[data.draw(st.integers(0, len(block))) or len(block) :]
-    block = bytes(changed)
-    assert walked(TWINS[0], block) == walked(TWINS[1], block)
-    second = [second_walk(module, block, 20, 400, 0) for module in TWINS]
-    assert second[0] == second[1]
-
-
-@settings(max_examples=80)
-@given(st.binary(max_size=60), st.integers(-2, 6), st.integers(0, 9), st.booleans())
-def test_both_take_or_refuse_any_bytes_as_records(payload: bytes, count: int, last_delta: int, horizon: bool) -> None:
-    def answer(ask: object, *arguments: object) -> object:
-        try:
-            return ask(*arguments)  # type: ignore[operator]
-        except MalformedBatch:
-            return MalformedBatch
-
-    answers = []
-    for module in TWINS:
-        indexer = module.Indexer(module.OffsetMap(2400), 0)
-        records = module.Filter(module.OffsetMap(2400), 1000, 0, 0, {})
-        answers.append(
-            (
-                answer(indexer.add, payload, count, 0, last_delta),
-                answer(records.retain, payload, count, 0, last_delta, 100, horizon),
-            )
-        )
-    assert answers[0] == answers[1]
-
-
-@settings(max_examples=30)
-@given(plain_batches(), st.integers(-(2**62), 2**62), st.booleans())
-def test_both_implementations_rebase_timestamps_alike(block: bytes, shift: int, is_constant: bool) -> None:
-    batch = read_batch(block)
-    payload, count = bytes(batch.payload()), batch.header.count
-    answers = [module.rebase(payload, count, shift, is_constant) for module in TWINS]
-    assert answers[0] == answers[1]
+# --- timestamps and indexes -------------------------------------------------------------------------------------------
 
 
 def test_neither_implementation_rebases_without_records() -> None:
     for module, payload in itertools.product(TWINS, (bytes(8), b"\x7f" * 9)):
         with pytest.raises(MalformedBatch):
             module.rebase(payload, 1, 5, False)
-
-
-@settings(max_examples=30)
-@given(plain_batches(), st.integers(0, 300), st.integers(0, 6), st.integers(0, 10))
-def test_both_index_what_was_written_alike(block: bytes, interval: int, entries_max: int, cut: int) -> None:
-    ends, position = [0], 0
-    while position < len(block):
-        position += parse_header(block, position).size
-        ends.append(position)
-    middle = ends[cut % len(ends)]
-    made = []
-    for module in TWINS:
-        indexer = module.OutputIndexer(0, interval, entries_max)
-        for round_number in range(3):
-            start = round_number * len(block)
-            indexer.add(block, 0, middle, start)
-            indexer.add(block, middle, len(block), start + middle)
-        indexer.finish()
-        made.append((bytes(indexer.offsets), bytes(indexer.times), indexer.last_offset))
-    assert made[0] == made[1]
-    assert len(made[0][0]) <= 8 * entries_max and len(made[0][1]) <= 12 * (entries_max + 1)
 
 
 def test_an_index_that_gets_too_long_keeps_every_second_entry_and_the_last_time(twin: ModuleType) -> None:
@@ -562,28 +397,3 @@ def test_an_index_that_gets_too_long_keeps_every_second_entry_and_the_last_time(
         int.from_bytes(entry[4:], "big") == offset * size // 100 for entry, offset in zip(entries, offsets, strict=True)
     )
     assert int.from_bytes(indexer.times[-12:-4], "big") == 1099
-
-
-@given(st.lists(st.tuples(KEYS, VALUES), max_size=6), st.integers(-1, 8), st.booleans())
-def test_both_take_messages_of_older_formats_alike(
-    records: list[tuple[bytes | None, bytes | None]], latest_offset: int, tombstones_stay: bool
-) -> None:
-    messages, rows = b"", array("q")
-    for number, (key, value) in enumerate(records):
-        key_at, value_at = len(messages), len(messages) + len(key or b"")
-        messages += (key or b"") + (value or b"")
-        rows.extend(
-            (number, 0, key_at, -1 if key is None else len(key), value_at, -1 if value is None else len(value), 0, 0)
-        )
-    assert len(rows) == COLUMNS * len(records)
-    answers = []
-    for module in TWINS:
-        offsets = module.OffsetMap(4 * SLOT_SIZE, 1.0)
-        is_all = module.Indexer(offsets, 1).add_rows(messages, rows, 0)
-        offsets.latest_offset = latest_offset
-        found = module.Filter(offsets, 100, 0, 0, {})
-        marks = found.mark(messages, rows, 0, tombstones_stay)
-        answers.append(
-            (is_all, offsets.count, marks, found.records_read, found.records_kept, found.records_without_key)
-        )
-    assert answers[0] == answers[1]

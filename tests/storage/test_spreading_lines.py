@@ -1,4 +1,4 @@
-"""Lines of JSON spread over the partitions of a topic: by Kafka's hash of the key, in order, and both twins alike."""
+"""Lines of JSON spread over the partitions of a topic: by Kafka's hash of the key, in order."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import base64
 import errno
 import json
 from types import ModuleType
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from spies import spy
 
 from offsetfs.storage.native import json_lines as native_json_lines
@@ -194,61 +191,6 @@ def test_a_partition_that_is_named_twice_is_refused(twin: ModuleType) -> None:
 def test_a_lane_outside_is_refused(twin: ModuleType, keyless: int, count: int) -> None:
     with pytest.raises(ValueError):
         twin.spread_json(b"", 0, 0, lanes(count), keyless, JsonRules(NOW))
-
-
-KEY = st.none() | st.binary(max_size=12)
-PARTITION = st.none() | st.integers(0, 2) | st.integers(-1, 5) | st.integers() | st.floats() | st.text(max_size=3)
-
-
-@pytest.mark.twins
-@given(
-    st.lists(st.tuples(KEY, st.binary(max_size=9), st.integers(-1, 9), PARTITION), max_size=30),
-    st.integers(1, 5),
-    st.integers(30, 200),
-    st.booleans(),
-    st.booleans(),
-)
-def test_the_twins_spread_alike(
-    records: list[tuple[bytes | None, bytes, int, object]],
-    count: int,
-    size: int,
-    honors_partition: bool,
-    values_as_text: bool,
-) -> None:
-    data = b"".join(
-        json.dumps(
-            {
-                "key_b64": None if key is None else base64.b64encode(key).decode(),
-                **({"value": list(value)} if values_as_text else {"value_b64": base64.b64encode(value).decode()}),
-                "timestamp": timestamp,
-                "partition": partition,
-            }
-        ).encode()
-        + b"\n"
-        for key, value, timestamp, partition in records
-    )
-    ours, theirs = lanes(count, size), lanes(count, size)
-    flags: dict[str, Any] = {"honors_partition": honors_partition, "values_as_text": values_as_text}
-    one = native_json_lines.spread_json(data, 0, len(data), ours, count - 1, JsonRules(NOW, **flags))
-    other = reference_json_lines.spread_json(data, 0, len(data), theirs, count - 1, JsonRules(NOW, **flags))
-    assert one == other
-    assert ours == theirs
-    assert _provided(native_json_lines, data, count, size, flags) == _provided(
-        reference_json_lines, data, count, size, flags
-    )
-
-
-def _provided(twin: ModuleType, data: bytes, count: int, size: int, flags: dict[str, bool]) -> tuple[object, ...]:
-    """Return what comes of lines whose lanes are provided as they are needed, six in all."""
-    calls: list[object] = []
-    given: list[Lane] = []
-
-    def lane_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
-        calls.append((number, record_bytes, filled))
-        given.append(Lane(bytearray(size), 0, 0, None))
-        return given[-1] if len(given) < 6 else None
-
-    return twin.spread_json(data, 0, len(data), [None] * count, 0, JsonRules(NOW, **flags), lane_for), calls, given
 
 
 def test_builders_of_several_partitions_take_lines_together() -> None:

@@ -7,8 +7,10 @@ tests of its subject.
 from __future__ import annotations
 
 import importlib
+import json
 import struct
 from array import array
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +19,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from random_batches import KEYS, VALUES, damaged_plain_batches, message_sets, plain_batches
+from random_columns import DATA, RandomRecord, as_columns, column
+from random_columns import RECORDS as RANDOM_RECORDS
+from random_json_lines import LINE, mutated_lines
 
 from offsetfs.storage.errors import StorageError
+from offsetfs.storage.records.columns.columns import KEY, VALUE
 from offsetfs.storage.records.format import batch_row, chain, codec, record_row, varint
-from offsetfs.storage.records.format.batch import build
+from offsetfs.storage.records.format.batch import build, read_batch
 from offsetfs.storage.records.format.batch_header import seal_checksum
+from offsetfs.storage.records.format.lane import Lane
 from offsetfs.storage.reference.codec import EncodableRecord
+from offsetfs.storage.reference.compaction import NO_SPACE, OTHER, SLOT_SIZE
 from offsetfs.storage.reference.dump import LineStyle
+from offsetfs.storage.reference.json_lines import JsonRules
 
 pytestmark = [pytest.mark.unit, pytest.mark.twins]
 
@@ -192,6 +202,69 @@ def deltas_as_rows(deltas: list[int]) -> array[int]:
 
 INDEX_ENTRIES = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), max_size=20)
 
+# --- inputs for JSON lines, columns, message sets and compaction -----------------------------------------------------
+
+NOW = 1795253676123
+
+
+@dataclass(frozen=True)
+class LinesToSplit:
+    """Lines of JSON, the part of them to read, and the batch that takes their records."""
+
+    source: bytes
+    start: int
+    end: int
+    size: int
+    lane: tuple[int, int, int | None]
+    count_max: int
+    rules: JsonRules
+
+
+@st.composite
+def json_lines_to_split(draw: st.DrawFn) -> LinesToSplit:
+    source = b"\n".join(draw(st.lists(LINE | mutated_lines(), max_size=6)))
+    start, size = draw(st.integers(0, len(source))), draw(st.integers(0, len(source) + 50))
+    delta, base = draw(st.sampled_from([0, 60, 8190, 2**31 - 2])), draw(st.sampled_from([None, -1, NOW, LONG_MAX]))
+    return LinesToSplit(
+        source,
+        start,
+        draw(st.integers(start, len(source))),
+        size,
+        (draw(st.integers(0, size)), delta, base),
+        draw(st.integers(0, 9)),
+        JsonRules(NOW, needs_key=draw(st.booleans()), values_as_text=draw(st.booleans())),
+    )
+
+
+PARTITION = st.none() | st.integers(0, 2) | st.integers(-1, 5) | st.integers() | st.floats() | st.text(max_size=3)
+
+
+@st.composite
+def json_lines_to_spread(draw: st.DrawFn) -> tuple[bytes, int, int, JsonRules]:
+    """Return lines, the number of partitions, the size of their batches, and the rules."""
+    flags = {"honors_partition": draw(st.booleans()), "values_as_text": draw(st.booleans())}
+    lines = b""
+    for _ in range(draw(st.integers(0, 30))):
+        key, value = draw(st.none() | st.binary(max_size=12)), draw(st.binary(max_size=9))
+        shown = {"value": list(value)} if flags["values_as_text"] else {"value_b64": b64encode(value).decode()}
+        fields = {"timestamp": draw(st.integers(-1, 9)), "partition": draw(PARTITION), **shown}
+        lines += json.dumps({"key_b64": None if key is None else b64encode(key).decode(), **fields}).encode() + b"\n"
+    return lines, draw(st.integers(1, 5)), draw(st.integers(30, 200)), JsonRules(NOW, **flags)
+
+
+@st.composite
+def rows_of_columns(draw: st.DrawFn) -> tuple[bytes, array[int]]:
+    """Return records and their rows, of which one number may be wrong."""
+    records = draw(RANDOM_RECORDS)
+    payload = codec.encode(records, 0, 0)
+    rows = codec.scan(payload, len(records))
+    if draw(st.booleans()):
+        rows[draw(st.integers(0, len(rows) - 1))] = draw(NEAR_LONGS)
+    return bytes(payload), rows
+
+
+KEYED_ROWS = st.tuples(rows_of_columns(), NEAR_LONGS, st.integers(-1, 3), st.integers(0, 2**31))
+
 # --- functions -------------------------------------------------------------------------------------------------------
 
 READERS: dict[str, Function] = {
@@ -266,6 +339,137 @@ def time_floor(twin: Any, given: tuple[list[tuple[int, int]], int]) -> object:
     return twin.time_floor(b"".join(struct.pack(">qi", *entry) for entry in entries), len(entries), 7, wanted)
 
 
+def json_split(twin: Any, given: LinesToSplit) -> object:
+    target = bytearray(b"#" * given.size)
+    lane = Lane(target, *given.lane)
+    return twin.split_json(given.source, given.start, given.end, lane, given.rules, given.count_max), target
+
+
+def json_spread(twin: Any, given: tuple[bytes, int, int, JsonRules]) -> object:
+    lines, partitions, size, rules = given
+    lanes = [Lane(bytearray(size), 0, 0, None) for _ in range(partitions)]
+    return twin.spread_json(lines, 0, len(lines), lanes, partitions - 1, rules), lanes
+
+
+def json_spread_on_demand(twin: Any, given: tuple[bytes, int, int, JsonRules]) -> object:
+    """Lanes are provided as they are needed, six in all."""
+    lines, partitions, size, rules = given
+    calls: list[object] = []
+    provided: list[Lane] = []
+
+    def lane_for(number: int, record_bytes: int, filled: Lane | None) -> Lane | None:
+        calls.append((number, record_bytes, filled))
+        provided.append(Lane(bytearray(size), 0, 0, None))
+        return provided[-1] if len(provided) < 6 else None
+
+    return twin.spread_json(lines, 0, len(lines), [None] * partitions, 0, rules, lane_for), calls, provided
+
+
+def encoded_columns(twin: Any, given: tuple[list[RandomRecord], int]) -> object:
+    records, size = given
+    target = bytearray(size)
+    picks = array("i", reversed(range(len(records))))
+    return twin.encode_columns(as_columns(records), picks, 0, Lane(target, 0, 0, None)), target
+
+
+def keys_hashed(twin: Any, given: tuple[tuple[bytes, array[int]], int, int, int]) -> object:
+    """The twins have different hash functions: the rows, their order and the errors are the same."""
+    (payload, rows), base_offset, delta_min, delta_max = given
+    hashes, offsets = twin.hash_rows(payload, rows, base_offset, bytes(16), delta_min, delta_max)
+    return len(hashes), offsets.tolist()
+
+
+def digests_hashed(twin: Any, given: tuple[tuple[bytes, array[int]], int, int, int]) -> object:
+    (payload, rows), base_offset, *_ = given
+    hashes, offsets = twin.hash_digests(payload, rows, base_offset, bytes(16))
+    return len(hashes), offsets.tolist()
+
+
+def offset_map(twin: Any, given: tuple[list[tuple[bytes, int]], int]) -> object:
+    puts, slots = given
+    offsets = twin.OffsetMap(slots * SLOT_SIZE, 0.8)
+    added = [offsets.put(key, offset) for key, offset in puts]
+    found = [offsets.get(key) for key in sorted({key for key, _ in puts} | {b"none"})]
+    return added, found, offsets.count, offsets.count_max, offsets.latest_offset
+
+
+def keys_indexed(twin: Any, given: tuple[bytes, int, int, int]) -> object:
+    """The first scan of compaction, with a map that becomes full."""
+    block, latest_offset, _, floor = given
+    offsets = twin.OffsetMap(3 * SLOT_SIZE, 1.0)
+    indexer = twin.Indexer(offsets, latest_offset // 2)
+    indexer.set_bounds(floor, LONG_MAX - 1)
+    position, status = indexer.run(block, 0, len(block))
+    if status == OTHER:  # its keys may be in the map or not: the map is discarded
+        return position, status, indexer.floor
+    found = [offsets.get(key) for key in (b"a", b"b", b"c", b"d", b"")]
+    return position, status, found, offsets.latest_offset, indexer.records_read, indexer.floor
+
+
+def records_filtered(twin: Any, given: tuple[bytes, int, int, int]) -> object:
+    """The second scan of compaction, with a larger buffer where it needs one."""
+    block, latest_offset, size, floor = given
+    offsets = twin.OffsetMap(1000 * SLOT_SIZE, hash_key=bytes(16))
+    for offset, key in enumerate((b"a", b"b", b"", b"c")):
+        offsets.put(key, offset * 7)
+    offsets.latest_offset = latest_offset
+    records = twin.Filter(offsets, 30, 5_000, 2**50, {1: 12, 2: 20, 3: 5})
+    records.set_bounds(floor, 60)
+    out, written, position = bytearray(size), b"", 0
+    while True:
+        position, end, status = records.run(block, position, len(block), out, 0)
+        written += out[:end]
+        if status == NO_SPACE and not end:
+            out = bytearray(max(records.space_needed, len(out) + 1))
+        elif status != NO_SPACE:
+            counts = records.records_read, records.records_kept, records.records_without_key
+            return position, status, written, counts, records.floor
+
+
+def keys_added(twin: Any, given: tuple[bytes, int, int, bool]) -> object:
+    payload, count, last_delta, _ = given
+    return twin.Indexer(twin.OffsetMap(2400), 0).add(payload, count, 0, last_delta)
+
+
+def records_retained(twin: Any, given: tuple[bytes, int, int, bool]) -> object:
+    payload, count, last_delta, has_horizon = given
+    return twin.Filter(twin.OffsetMap(2400), 1000, 0, 0, {}).retain(payload, count, 0, last_delta, 100, has_horizon)
+
+
+def rebased(twin: Any, given: tuple[bytes, int, bool]) -> object:
+    block, shift, is_constant = given
+    batch = read_batch(block)
+    return twin.rebase(bytes(batch.payload()), batch.header.count, shift, is_constant)
+
+
+def output_indexed(twin: Any, given: tuple[bytes, int, int]) -> object:
+    block, interval, entries_max = given
+    indexer = twin.OutputIndexer(0, interval, entries_max)
+    for number in range(3):
+        indexer.add(block, 0, len(block), number * len(block))
+    indexer.finish()
+    assert len(indexer.offsets) <= 8 * entries_max and len(indexer.times) <= 12 * (entries_max + 1)
+    return bytes(indexer.offsets), bytes(indexer.times), indexer.last_offset
+
+
+def messages_marked(twin: Any, given: tuple[list[tuple[bytes | None, bytes | None]], int, bool]) -> object:
+    records, latest_offset, tombstones_stay = given
+    messages, rows = b"", array("q")
+    for number, (key, value) in enumerate(records):
+        sizes = [-1 if each is None else len(each) for each in (key, value)]
+        rows.extend((number, 0, len(messages), sizes[0], len(messages) + len(key or b""), sizes[1], 0, 0))
+        messages += (key or b"") + (value or b"")
+    offsets = twin.OffsetMap(4 * SLOT_SIZE, 1.0)
+    is_all = twin.Indexer(offsets, 1).add_rows(messages, rows, 0)
+    offsets.latest_offset = latest_offset
+    found = twin.Filter(offsets, 100, 0, 0, {})
+    marks = found.mark(messages, rows, 0, tombstones_stay)
+    return is_all, offsets.count, marks, found.records_read, found.records_kept, found.records_without_key
+
+
+COMPACTION: dict[str, Function] = {"Indexer.run": keys_indexed, "Filter.run": records_filtered}
+MESSAGE_SET_FUNCTIONS = ("verify", "join", "measure")
+
 COMPARISONS = {
     "records of damaged payloads": Comparison("codec", damaged_payloads(), READERS, 600),
     "records of odd numbers": Comparison(
@@ -323,6 +527,82 @@ COMPARISONS = {
         st.tuples(INDEX_ENTRIES, st.integers(-60, 60) | st.integers(-(2**80), 2**80)),
         {"around": around, "time_floor": time_floor},
         300,
+    ),
+    "lines of JSON into a batch": Comparison("json_lines", json_lines_to_split(), {"split_json": json_split}, 150),
+    "lines of JSON into batches of partitions": Comparison(
+        "json_lines",
+        json_lines_to_spread(),
+        {"spread_json": json_spread, "spread_json on demand": json_spread_on_demand},
+        100,
+    ),
+    "columns into records": Comparison(
+        "columns", st.tuples(RANDOM_RECORDS, st.integers(0, 300)), {"encode_columns": encoded_columns}, 100
+    ),
+    "records into columns": Comparison(
+        "columns",
+        rows_of_columns(),
+        {
+            **{f"gather {each}": lambda twin, given, each=each: twin.gather(*given, each) for each in (KEY, VALUE)},
+            "gather_headers": lambda twin, given: twin.gather_headers(*given),
+        },
+        200,
+    ),
+    "partitions of keys": Comparison(
+        "columns",
+        st.tuples(st.lists(DATA, max_size=20), st.integers(0, 20)),
+        {"spread_keys": lambda twin, given: twin.spread_keys(column(given[0]), len(given[0]), given[1])},
+        100,
+    ),
+    "hashes of keys": Comparison(
+        "key_hash", KEYED_ROWS, {"hash_rows": keys_hashed, "hash_digests": digests_hashed}, 200
+    ),
+    "message sets": Comparison(
+        "message_set",
+        st.tuples(message_sets(), LONGS, LONGS, st.booleans(), st.integers(0, 100)),
+        {
+            **{name: lambda twin, given, name=name: getattr(twin, name)(given[0]) for name in MESSAGE_SET_FUNCTIONS},
+            "scan": lambda twin, given: twin.scan(*given[:4]),
+            "run": lambda twin, given: twin.run(given[0], given[4]),
+        },
+        200,
+    ),
+    "offset maps": Comparison(
+        "compaction",
+        st.tuples(
+            st.lists(st.tuples(st.binary(max_size=3), st.integers(0, LONG_MAX - 1)), max_size=60), st.integers(1, 40)
+        ),
+        {"OffsetMap": offset_map},
+        60,
+    ),
+    "compaction of batches": Comparison(
+        "compaction",
+        st.tuples(plain_batches(), st.integers(-1, 60), st.integers(1, 300), st.integers(0, 2)),
+        COMPACTION,
+        60,
+    ),
+    "compaction of damaged batches": Comparison(
+        "compaction", st.tuples(damaged_plain_batches(), st.just(20), st.just(400), st.just(0)), COMPACTION, 100
+    ),
+    "compaction of random bytes": Comparison(
+        "compaction",
+        st.tuples(st.binary(max_size=60), st.integers(-2, 6), st.integers(0, 9), st.booleans()),
+        {"Indexer.add": keys_added, "Filter.retain": records_retained},
+        80,
+    ),
+    "compaction of old messages": Comparison(
+        "compaction",
+        st.tuples(st.lists(st.tuples(KEYS, VALUES), max_size=6), st.integers(-1, 8), st.booleans()),
+        {"add_rows, mark": messages_marked},
+        100,
+    ),
+    "timestamps of compacted records": Comparison(
+        "compaction", st.tuples(plain_batches(), LONGS, st.booleans()), {"rebase": rebased}, 40
+    ),
+    "indexes of compacted segments": Comparison(
+        "compaction",
+        st.tuples(plain_batches(), st.integers(0, 300), st.integers(0, 6)),
+        {"OutputIndexer": output_indexed},
+        40,
     ),
 }
 
