@@ -3,57 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 from kafka_broker import KafkaBroker
-from kafka_tools import JARS
+from served import Served, served
 
 pytestmark = pytest.mark.interop
-
-
-class Served:
-    """A running `offsetfs serve`."""
-
-    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
-        self.process = process
-        self.address = address
-
-    def kcat(self, *words: str, lines: bytes = b"") -> bytes:
-        command = ["kcat", "-b", self.address, "-q", *words]
-        return subprocess.run(command, input=lines, capture_output=True, timeout=60, check=True).stdout
-
-    def tool(self, main_class: str, *words: str, lines: str = "") -> str:
-        command = ["java", "-Xmx256m", "-cp", f"{JARS}/*", main_class, "--bootstrap-server", self.address, *words]
-        done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-
-@contextmanager
-def served(log_directory: Path, *options: str) -> Iterator[Served]:
-    """Run `offsetfs serve` on a free port; it must end by SIGTERM without a word on standard error."""
-    command = [sys.executable, "-m", "offsetfs", "serve", str(log_directory), "--listen", "127.0.0.1:0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stderr is not None
-        try:
-            line = process.stdout.readline()
-            match = re.search(r"served at (127\.0\.0\.1:\d+)", line)
-            assert match, line + process.stderr.read()
-            yield Served(process, match[1])
-        finally:
-            process.send_signal(signal.SIGTERM)
-            _, errors = process.communicate(timeout=30)
-        assert (process.returncode, errors) == (0, "")
 
 
 @pytest.fixture
