@@ -222,7 +222,7 @@ class MetricsServer:
         try:
             self._server, _ = start_http_server(port, host, registry)
         except OSError as error:
-            raise listen_error("--metrics", host, port, error) from error
+            raise listen_error("--metrics HOST:PORT", host, port, error) from error
         self.address: tuple[str, int] = (host, self._server.server_port)
 
     def close(self) -> None:

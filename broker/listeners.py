@@ -12,8 +12,8 @@ class ListenError(Exception):
     """A listener could not be opened; the message says why."""
 
 
-def listen(host: str, port: int) -> trio.socket.SocketType:
-    """Return a listening socket; ListenError."""
+def listen(host: str, port: int, option: str = "--listen HOST:PORT") -> trio.socket.SocketType:
+    """Return a listening socket; ListenError, which names `option` for another port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -22,14 +22,14 @@ def listen(host: str, port: int) -> trio.socket.SocketType:
         listener.listen(1024)
     except OSError as error:
         listener.close()
-        raise listen_error("--listen", host, port, error) from error
+        raise listen_error(option, host, port, error) from error
     return trio.socket.from_stdlib_socket(listener)
 
 
 def listen_error(option: str, host: str, port: int, error: OSError) -> ListenError:
-    """Return the error for an address that `option` names and that cannot be used."""
+    """Return the error for an address that `option` gives and that cannot be used."""
     reasons = {
-        errno.EADDRINUSE: f"another process listens on this port; choose one with {option} HOST:PORT",
+        errno.EADDRINUSE: f"another process listens on this port; choose one with {option}",
         errno.EADDRNOTAVAIL: "this machine does not have this address",
         errno.EACCES: "ports below 1024 need root",
     }

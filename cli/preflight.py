@@ -58,7 +58,10 @@ def check(log_directories: Sequence[str], mount_point: str, options: MountOption
     check_mount_point(mount_point)
     for path in log_directories:
         check_not_nested(path, mount_point)
-    checked = check_directories(log_directories, read_only=options.read_only, may_be_empty=options.create)
+    if options.listeners and len(log_directories) > 1:
+        raise Failure("-o listen= serves one log directory; leave it out, or mount one of them", WRONG_CALL)
+    may_be_empty = options.create or (bool(options.listeners) and not options.read_only)
+    checked = check_directories(log_directories, read_only=options.read_only, may_be_empty=may_be_empty)
     checked.warnings.extend(hidden_entries(mount_point))
     if not options.read_only:
         for path in checked.paths:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
+from offsetfs.runtime.addresses import Address, AddressError, address_text, check_loopback, parse_address
 from offsetfs.storage import JSON_VALUES, READ_COMMITTED, READ_UNCOMMITTED, LogConfig
 from offsetfs.storage.directory import holds_metadata_log
 from offsetfs.storage.errors import InvalidConfig
@@ -156,6 +157,12 @@ class MountOptions:
     """Where a mount that may not write to its log directory keeps what it worked out; None: nowhere. No option."""
     threads_max: int = 16
     """How many threads may append or sync at a time: fewer where few files may be open. Not an option."""
+    listeners: tuple[Address, ...] = ()
+    """Where clients of the Kafka protocol connect; none: nowhere."""
+    advertised: Address | None = None
+    """The address that these clients are given; the first listener if None."""
+    allow_anonymous: bool = False
+    """Whether addresses that other machines reach may be listeners."""
     request_timeout_s: float | None = None
     """How long the kernel lets a request wait before it ends the mount; not an option, the mount reads it."""
 
@@ -185,7 +192,7 @@ class MountOptions:
         """Read option lists such as `ro,linger-ms=10`; a value with commas stands in double quotes. Last one wins.
 
         Sizes take a suffix k, m or g (powers of 1024). With `sloppy` unknown options are ignored, as mount(8) -s
-        requires. Raises `MountOptionError`.
+        requires. Several `listen` add up. Raises `MountOptionError`.
         """
         items = list(_items(texts))
         values: dict[str, Any] = {}
@@ -196,6 +203,8 @@ class MountOptions:
         for name, value in items:
             if name in TOPIC_SETTING_NAMES:
                 topic_defaults[name] = _required(name, value)
+            elif name == "listen":
+                values["listeners"] = (*values.get("listeners", ()), *_addresses(name, value))
             elif name in _OPTIONS:
                 target, read = _OPTIONS[name]
                 values[target] = read(name, value)
@@ -224,6 +233,13 @@ class MountOptions:
         for name in ("create", "delete", "delete-records"):
             if self.read_only and getattr(self, name.replace("-", "_")):
                 raise MountOptionError(f"ro and {name} exclude each other")
+        if not self.listeners and (self.advertised is not None or self.allow_anonymous):
+            raise MountOptionError("advertise and allow-anonymous need an address to listen on: add listen=HOST:PORT")
+        try:
+            if not self.allow_anonymous:
+                check_loopback(self.listeners, "the option allow-anonymous")
+        except AddressError as error:
+            raise MountOptionError(f"listen={error}") from error
         try:
             LogConfig.from_properties(self.topic_defaults)
             DirectoryConfig.from_properties(self.directory_settings)
@@ -239,6 +255,7 @@ class MountOptions:
             "delete": self.delete,
             "delete-records": self.delete_records,
             "allow_other": self.allow_other,
+            "allow-anonymous": self.allow_anonymous,
         }
         limits = {"flush-messages": self.flush_messages, "flush-ms": self.flush_ms}
         return {
@@ -259,6 +276,8 @@ class MountOptions:
             **({} if self.log_file is None else {"log-file": self.log_file}),
             **({} if self.config_file is None else {"config": self.config_file}),
             **({} if self.metadata_log_directory is None else {"metadata.log.dir": self.metadata_log_directory}),
+            **({} if not self.listeners else {"listen": ",".join(map(address_text, self.listeners))}),
+            **({} if self.advertised is None else {"advertise": address_text(self.advertised)}),
             **self.topic_defaults,
             **self.all_broker_settings,
         }
@@ -373,6 +392,20 @@ def _absolute_path(name: str, value: str | None) -> str:
     return path
 
 
+def _addresses(name: str, value: str | None) -> tuple[Address, ...]:
+    try:
+        return tuple(map(parse_address, _required(name, value).split(",")))
+    except AddressError as error:
+        raise MountOptionError(f"{name}: {error}") from error
+
+
+def _address(name: str, value: str | None) -> Address:
+    found = _addresses(name, value)
+    if len(found) != 1:
+        raise MountOptionError(f"{name}={value}: give one address")
+    return found[0]
+
+
 _WORDS = {
     "list": ("all", "none"),
     "flush-messages": ("off",),
@@ -399,6 +432,9 @@ _OPTIONS: dict[str, tuple[str, _Reader]] = {
     "gid": ("gid", _number(0, 2**32 - 2)),
     "umask": ("umask", _umask),
     "allow_other": ("allow_other", _flag),
+    "listen": ("listeners", _addresses),
+    "advertise": ("advertised", _address),
+    "allow-anonymous": ("allow_anonymous", _flag),
     "isolation": ("isolation", _one_of(*_WORDS["isolation"])),
     "high-watermark": ("high_watermark", _one_of(*_WORDS["high-watermark"])),
     "damage": ("damage", _one_of(*_WORDS["damage"])),

@@ -8,6 +8,7 @@ import errno
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,9 +26,13 @@ from offsetfs.cli.terminal.directory_warnings import directory_warnings
 from offsetfs.cli.terminal.printable import printable
 from offsetfs.cli.terminal.progress import RecoveryReporter, cut_sentences
 from offsetfs.fs.options import MountOptionError, MountOptions
+from offsetfs.runtime.addresses import address_text
 from offsetfs.storage import LogDirectories, LogDirectory
 from offsetfs.storage.directory import RecoveryProgress, left_out_message, metadata_directory_among
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, NotALogDirectory, StorageError
+
+if TYPE_CHECKING:
+    from offsetfs.cli.mounts.mounted_broker import MountedBroker
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +95,13 @@ def command(log_directory: str, mount_point: str, texts: tuple[str, ...], foregr
     flush-messages=N, flush-ms=N
                     records or milliseconds after which a partition is synced
                     (off, 1000); flush-ms=0: each batch before the next
+    listen=HOST:PORT
+                    serve the same logs over the Kafka protocol, as offsetfs
+                    serve does; may be repeated. Only for one LOGDIR
+    advertise=HOST:PORT
+                    the address that Kafka clients are given, if another one
+    allow-anonymous
+                    listen on addresses that other machines reach, too
     uid=N gid=N umask=OCT
                     owner of the files, and permissions they lack (you, 027)
     allow_other     give other users access
@@ -178,11 +190,20 @@ class _Daemon:
             return INTERNAL
 
     def _serve(self, parent: ParentPipe) -> int:
-        import trio  # here, after the checks, because importing trio and pyfuse3 takes longer than all of them
+        # Here, after the checks, because importing trio and pyfuse3 takes longer than all of them.
+        from offsetfs.cli.mounts.mounted_broker import mounted_broker
+
+        with mounted_broker(self._options) as broker:  # before the recovery, which may take long
+            return self._serve_beside(broker, parent)
+
+    def _serve_beside(self, broker: MountedBroker | None, parent: ParentPipe) -> int:
+        import trio
 
         from offsetfs.fs.mounting import descriptor_limits
         from offsetfs.fs.mounting.mount import MountError, serve
 
+        if broker is not None:
+            self._options = dataclasses.replace(self._options, listeners=broker.addresses)
         os.chdir("/")
         os.umask(0o077)
         descriptors = descriptor_limits.raise_limit()
@@ -205,12 +226,15 @@ class _Daemon:
 
         def ready(device: int) -> None:
             self._daemon = self._registered(device)
+            if self._options.listeners:
+                addresses = ", ".join(map(address_text, self._options.listeners))
+                _log.info("%s is served at %s", self._log_directory, addresses)
             _log.info("%s is mounted at %s", self._log_directory, self._mount_point)
             parent.ready()
             self._manager.ready(f"{self._log_directory} is mounted at {self._mount_point}")
 
         try:
-            ending = trio.run(serve, directory, self._mount_point, self._options, ready, unmount_progress.begin)
+            ending = trio.run(serve, directory, self._mount_point, self._options, ready, unmount_progress.begin, broker)
         except MountError as error:
             raise _not_mounted(str(error)) from error
         finally:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,14 +13,14 @@ import click
 from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
+from offsetfs.runtime.addresses import Address, AddressError, address_text, check_loopback, parse_address
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageError
 
 if TYPE_CHECKING:
+    from offsetfs.broker.settings import ServerSettings
     from offsetfs.broker.settings_file import LoadedSettings
 
-PORT = 9092
 METRICS_PORT = 9308
-_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?\Z")
 
 
 @click.command("serve", short_help="Serve a log directory over the Kafka protocol.")
@@ -71,22 +69,22 @@ def command(
     Exit codes: 1 wrong call or permissions, 2 system error, 32 in use or not served.
     """
     changes: dict[str, object] = {}
-    if listeners:
-        changes["listeners"] = tuple(_address(each) for each in listeners)
-    if advertise is not None:
-        changes["advertised"] = _address(advertise)
+    try:
+        if listeners:
+            changes["listeners"] = tuple(map(parse_address, listeners))
+        if advertise is not None:
+            changes["advertised"] = parse_address(advertise)
+        if metrics is not None:
+            changes["metrics_listener"] = parse_address(metrics, METRICS_PORT)
+    except AddressError as error:
+        raise Failure(str(error), WRONG_CALL) from error
     if partitions is not None:
         changes["num_partitions"] = partitions
     if no_create:
         changes["auto_create_topics_enable"] = False
-    if metrics is not None:
-        changes["metrics_listener"] = _address(metrics, METRICS_PORT)
     loaded = _settings(config, options, log_directory, changes)
-    metrics_address = loaded.server.metrics_listener
-    for host, _ in [*loaded.server.listeners, *([metrics_address] if metrics_address else [])]:
-        if not allow_anonymous and not _is_loopback(host):
-            reason = "everyone who reaches it could read and write: there is no authentication"
-            raise Failure(f"{host}: {reason}; listen on 127.0.0.1, or add --allow-anonymous", WRONG_CALL)
+    if not allow_anonymous:
+        _check_loopback(loaded.server)
     preflight.check_directory(log_directory, read_only=read_only, may_be_empty=True)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     if loaded.without_effect:
@@ -143,28 +141,15 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
         raise Failure(str(error)) from error
 
 
-def _report(log_directory: str, listeners: Sequence[tuple[str, int]], metrics: tuple[str, int] | None) -> None:
-    click.echo(f"{log_directory} is served at {', '.join(map(_shown, listeners))}")
-    if metrics is not None:
-        click.echo(f"metrics are at http://{_shown(metrics)}/metrics")
-
-
-def _shown(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _is_loopback(host: str) -> bool:
+def _check_loopback(settings: ServerSettings) -> None:
+    metrics = settings.metrics_listener
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        check_loopback([*settings.listeners, *([metrics] if metrics else [])], "--allow-anonymous")
+    except AddressError as error:
+        raise Failure(str(error), WRONG_CALL) from error
 
 
-def _address(text: str, default_port: int = PORT) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`, `[IPv6]:PORT` or `HOST`."""
-    match = _ADDRESS.match(text)
-    port = int(match["port"] or default_port) if match else -1
-    if match is None or not 0 <= port <= 65535:
-        raise Failure(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092", WRONG_CALL)
-    return match["six"] or match["host"] or "127.0.0.1", port
+def _report(log_directory: str, listeners: Sequence[Address], metrics: Address | None) -> None:
+    click.echo(f"{log_directory} is served at {', '.join(map(address_text, listeners))}")
+    if metrics is not None:
+        click.echo(f"metrics are at http://{address_text(metrics)}/metrics")

@@ -1,7 +1,7 @@
 """A log directory, served at a mount point until it is unmounted or ended by a signal.
 
     mounted ── requests ──┬─ umount(8): the kernel ends the session ─┐
-                          └─ SIGTERM, SIGINT, SIGHUP ────────────────┴→ accept no more → drain → sync
+                          └─ SIGTERM, SIGINT, SIGHUP ────────────────┴→ companion ends → accept no more → drain → sync
                                                                         → checkpoints, clean mark → mount gone
 
 Guarantees: when `serve` returns, accepted records are on disk and the mount is gone; a second signal changes nothing.
@@ -24,6 +24,7 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyfuse3
 import trio
@@ -40,7 +41,7 @@ from offsetfs.fs.options import MountOptions
 from offsetfs.runtime.task_runner import TaskRunner
 from offsetfs.runtime.threads import in_thread
 from offsetfs.runtime.workers import workers
-from offsetfs.storage import AnyLogDirectory
+from offsetfs.storage import AnyLogDirectory, LogDirectory
 from offsetfs.storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -56,12 +57,25 @@ DEBUG_SIGNAL, LEVEL_SIGNAL = signal.SIGUSR1, signal.SIGUSR2
 """Log at level debug, and at the level of the options again. A read-only mount needs them because it rejects writes to
 `.offsetfs/log-level`."""
 
+COMPANION_ENDS_S = 10.0
+"""How long the end of a mount waits for its companion, which has a shorter limit of its own."""
+
 OnReady = Callable[[int], None]
 OnEnding = Callable[[str, Callable[[], Unsynced]], None]
 
 
 class MountError(Exception):
     """The mount failed; the message contains the cause and the remedy."""
+
+
+class MountCompanion(Protocol):
+    """Serves the log directory of a mount to other clients, in the same event loop: the Kafka protocol."""
+
+    async def run(self, directory: LogDirectory) -> None:
+        """Serve `directory` until `stop`. What it has accepted is in the segment files then."""
+
+    def stop(self) -> None:
+        """Accept nothing more, and let `run` return soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +92,17 @@ async def serve(
     options: MountOptions,
     on_ready: OnReady,
     on_ending: OnEnding = lambda reason, unsynced: None,
+    companion: MountCompanion | None = None,
 ) -> Ending:
     """Mount `directory` at `mount_point`; return when the mount has ended. Once per process.
 
     `on_ready` is called with the st_dev of the mount when it answers requests. `on_ending` is called once, when the
-    mount begins to end: with the reason, and a function that returns, in any thread, what is not on disk yet. Closes
-    the directory, also on an error. Raises `MountError`.
+    mount begins to end: with the reason, and a function that returns, in any thread, what is not on disk yet.
+    `companion` runs from the time when the mount answers until it begins to end. It serves the first log directory:
+    there must be one. Closes the directory, also on an error. Raises `MountError`.
     """
     options = dataclasses.replace(options, request_timeout_s=request_timeout_s(), threads_max=threads_max(limit()))
-    session = _Session(directory, mount_point, options, on_ending)
+    session = _Session(directory, mount_point, options, on_ending, companion)
     if not workers.keep(THREADS_KEPT):
         _log.warning("no thread could be started: raise ulimit -v or ulimit -u; reads that wait for the disk will fail")
     # Until the directory is closed: a second SIGTERM with its default action would kill the process in the drain.
@@ -104,7 +120,12 @@ class _Session:
     """One mount, from mount(2) to umount(2)."""
 
     def __init__(
-        self, directory: AnyLogDirectory, mount_point: str, options: MountOptions, on_ending: OnEnding
+        self,
+        directory: AnyLogDirectory,
+        mount_point: str,
+        options: MountOptions,
+        on_ending: OnEnding,
+        companion: MountCompanion | None,
     ) -> None:
         self.reason = ""
         self.failures: list[str] = []
@@ -113,9 +134,12 @@ class _Session:
         self._mount_point = mount_point
         self._options = options
         self._on_ending = on_ending
+        self._companion = companion
+        self._companion_ended = trio.Event()
         self._unsynced: Callable[[], Unsynced] = Unsynced
         self._is_mounted = False
         self._device: int | None = None
+        self._is_ready = trio.Event()  # or ending
         self._ending = trio.Event()
         self._requests_done = trio.Event()
         self._table = MountTable()
@@ -170,7 +194,13 @@ class _Session:
             tasks.start_soon(self._handle_signals, signals)
             if maintenance is not None:
                 tasks.start_soon(maintenance.run)
+            if self._companion is not None:
+                tasks.start_soon(self._run_companion, self._companion)
             await self._ending.wait()
+            if self._companion is not None:
+                self._companion.stop()
+                with trio.move_on_after(COMPANION_ENDS_S):
+                    await self._companion_ended.wait()
             if maintenance is not None:
                 maintenance.stop()
             pyfuse3.terminate()
@@ -191,6 +221,17 @@ class _Session:
         finally:
             self._requests_done.set()
 
+    async def _run_companion(self, companion: MountCompanion) -> None:
+        try:
+            await self._is_ready.wait()
+            await companion.run(self._directory.directories[0])
+        except Exception as error:
+            _log.exception("the Kafka protocol is no longer served")
+            self._end(f"internal error: {error!r}")
+            self.failures.append(f"the Kafka protocol could no longer be served: {error!r}")
+        finally:
+            self._companion_ended.set()
+
     async def _report_ready(self, on_ready: OnReady) -> None:
         try:
             # In a thread: stat(2) of the mount point is a request that this event loop answers.
@@ -201,6 +242,7 @@ class _Session:
         else:
             self._device = device
             on_ready(device)
+            self._is_ready.set()
 
     async def _handle_signals(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:
@@ -219,6 +261,7 @@ class _Session:
             self._reserve.release()
             self._on_ending(reason, self._unsynced)
             self._ending.set()
+            self._is_ready.set()
 
     async def _drain(self, accumulators: Accumulators) -> None:
         if self._is_gone():  # at umount the kernel drops RELEASE requests that it has not sent yet

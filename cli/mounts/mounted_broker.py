@@ -1,0 +1,60 @@
+"""The broker of `offsetfs mount -o listen=HOST:PORT`: the Kafka protocol from the logs of the mount, in its process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import trio
+
+from offsetfs.broker.broker import Broker
+from offsetfs.broker.listeners import ListenError, listen
+from offsetfs.broker.settings import ServerSettings
+from offsetfs.cli.exit_codes import Failure
+from offsetfs.fs.options import MountOptions
+from offsetfs.runtime.addresses import Address
+from offsetfs.storage import LogDirectory
+
+
+class MountedBroker:
+    """The broker beside a mount (`fs.mounting.mount.MountCompanion`). It listens before the logs are open."""
+
+    def __init__(self, options: MountOptions, sockets: Sequence[trio.socket.SocketType]) -> None:
+        self._settings = ServerSettings(listeners=options.listeners, advertised=options.advertised)
+        self._sockets = list(sockets)
+        self._broker: Broker | None = None
+        self._is_stopped = False
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Where it listens: port 0 is replaced by the one that the system has chosen."""
+        return tuple((str(host), int(port)) for host, port, *_ in (each.getsockname() for each in self._sockets))
+
+    async def run(self, directory: LogDirectory) -> None:
+        """Serve `directory` until `stop`; connections have been answered then."""
+        if self._is_stopped:
+            return
+        self._broker = Broker(directory, self._settings, self._sockets)
+        await self._broker.run()
+
+    def stop(self) -> None:
+        """Accept nothing more; `run` returns when the connections have been answered."""
+        self._is_stopped = True
+        if self._broker is not None:
+            self._broker.stop()
+        for each in self._sockets:
+            each.close()
+
+
+@contextlib.contextmanager
+def mounted_broker(options: MountOptions) -> Iterator[MountedBroker | None]:
+    """Listen on the addresses of the options, if there are any; `Failure` if that is not possible."""
+    with contextlib.ExitStack() as sockets:
+        opened = []
+        for address in options.listeners:
+            try:
+                opened.append(listen(*address, "-o listen=HOST:PORT"))
+            except ListenError as error:
+                raise Failure(f"listen={error}") from error
+            sockets.callback(opened[-1].close)
+        yield MountedBroker(options, opened) if opened else None
