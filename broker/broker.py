@@ -32,7 +32,7 @@ class Broker:
         self._settings = settings
         self._sockets = sockets
         host, port = settings.advertised or sockets[0].getsockname()[:2]
-        topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
+        self._topics = topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
         node = BrokerNode(settings.node_id, settings.cluster_id, host, port)
         self._groups = GroupCoordinator(directory, node, settings)
         self._metrics = BrokerMetrics()
@@ -61,6 +61,7 @@ class Broker:
         self._is_stopping = True
         self._accepting.cancel()
         self._serving.deadline = trio.current_time() + DRAIN_S
+        self._topics.close()
         for each in self._connections:
             each.drain()
 

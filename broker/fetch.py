@@ -115,7 +115,7 @@ class Fetching:
             while True:
                 is_lost = await self._open(due, watcher if own is None else None)
                 size = await self._look(due, request)
-                left = deadline - trio.current_time()
+                left = 0.0 if self._topics.is_closing else deadline - trio.current_time()
                 if size >= bytes_min or left <= 0 or is_lost or _is_over(due) or context.is_superseded:
                     return
                 if all(each.log is None for each in partitions.values()):

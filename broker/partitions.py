@@ -44,6 +44,8 @@ class Topics:
         self._has_all_ids = False
         self._epochs: dict[TopicPartition, int] = {}
         self._watchers: dict[TopicPartition, set[Watcher]] = {}
+        self.is_closing = False
+        """Whether nothing may wait for records any more."""
         # A mount of the directory, or a coordinator, changes logs, too.
         ChangeFeed(directory).subscribe(lambda partition, _: self.changed(partition))
 
@@ -165,6 +167,12 @@ class Topics:
         """Wake the requests that wait for a partition: records were appended or removed, or it was deleted."""
         for each in self._watchers.get(partition, ()):
             each.wake(partition)
+
+    def close(self) -> None:
+        """End the waits for records: the broker ends."""
+        self.is_closing = True
+        for partition in list(self._watchers):
+            self.changed(partition)
 
     def watcher(self) -> Watcher:
         """Return a new object that is woken by changes of the partitions that are added to it; close it."""

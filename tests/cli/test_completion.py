@@ -109,7 +109,7 @@ def test_no_verb_loads_anything_heavy_to_complete() -> None:
         ("offsetfs follow log orders-7/f", []),
         ("offsetfs append log orders-0 -o lin", [("part", "linger-ms=")]),
         ("offsetfs mount --fore", [("plain", "--foreground")]),
-        ("offsetfs mount log mnt -o li", [("part", "list="), ("part", "linger-ms=")]),
+        ("offsetfs mount log mnt -o li", [("part", "list="), ("part", "linger-ms="), ("part", "listen=")]),
         ("offsetfs mount log mnt -o ro,cr", [("plain", "ro,create")]),
         ("offsetfs mount log mnt -o create,list=5,cr", []),
         ("offsetfs mount log mnt -o isolation=", [("plain", "read_uncommitted"), ("plain", "read_committed")]),
