@@ -37,13 +37,6 @@ class Both:
     def consumer(self, topic: str = "t") -> Consumer:
         waiting = {"group.id": "g", "fetch.wait.max.ms": LONG_MS, "enable.auto.commit": False}
         found = Consumer({"bootstrap.servers": self.address, **waiting})
-            {
-                "bootstrap.servers": self.address,
-                "group.id": "g",
-                "fetch.wait.max.ms": LONG_MS,
-                "enable.auto.commit": False,
-            }
-        )
         found.assign([TopicPartition(topic, 0, 0)])
         return found
 
