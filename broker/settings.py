@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from offsetfs.storage.settings import INT_MAX, BooleanType, IntegerType, SettingType
+from offsetfs.storage.settings import INT_MAX, BooleanType, ChoiceType, IntegerType, SettingType
 
 
 def _whole(default: int, low: int, high: int = INT_MAX) -> Any:
@@ -44,6 +44,8 @@ class ServerSettings:
     group_initial_rebalance_delay_ms: int = 0
     """Kafka's default is 3,000; its own test configurations set 0 as well."""
     offset_metadata_max_bytes: int = 4096
+    acks_all: str = field(default="disk", metadata={"kind": ChoiceType(("disk", "page-cache"))})
+    """When acks=all is answered: once a batch is on disk, or once it is in the segment file, as Kafka does."""
     fetch_max_bytes: int = _whole(55 << 20, 1024)
     max_incremental_fetch_session_cache_slots: int = 1000
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from offsetfs.storage.settings.config_values import (
         INT_MAX,
         BooleanType,
+        ChoiceType,
         IntegerType,
         SettingType,
         parse_value,
@@ -38,6 +39,7 @@ __all__ = [
     "METADATA_LOG_DIR",
     "TOPIC_SETTING_NAMES",
     "BooleanType",
+    "ChoiceType",
     "DirectoryConfig",
     "IntegerType",
     "SettingType",
@@ -64,6 +66,7 @@ __getattr__ = lazy_names(
         "METADATA_LOG_DIR": "settings.broker_settings",
         "TOPIC_SETTING_NAMES": "settings.config",
         "BooleanType": "settings.config_values",
+        "ChoiceType": "settings.config_values",
         "DirectoryConfig": "settings.directory_config",
         "IntegerType": "settings.config_values",
         "SettingType": "settings.config_values",
