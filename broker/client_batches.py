@@ -86,9 +86,9 @@ def sealed_batch(batch: Batch, log: Log) -> SealedBatch:
         _check_header(batch)
         found = batch.survey()
     except MalformedBatch as error:
-        raise Refused(ErrorCode.INVALID_RECORD, str(error)) from None
+        raise Refused(ErrorCode.INVALID_RECORD, error.reason) from None
     except DecompressionLimit as error:  # producers split a batch that is too large
-        raise Refused(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
+        raise Refused(ErrorCode.MESSAGE_TOO_LARGE, error.reason) from None
     _check_records(batch, found, log)
     data = batch.data
     if config.compression_type != "producer" and config.compression.codec != header.codec:

@@ -34,7 +34,7 @@ from offsetfs.protocol.messages import (
     TopicProduceResponse,
 )
 from offsetfs.storage import INTERNAL_TOPICS, LOG_APPEND_TIME, Batch, Log, TopicPartition
-from offsetfs.storage.errors import DecompressionLimit, StorageError
+from offsetfs.storage.errors import DecompressionLimit, MalformedBatch, StorageError
 from offsetfs.storage.records import inflation_scope
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class _Append:
 
     def fail(self, error: Exception) -> None:
         result = self.result
-        result.base_offset, result.error_message = -1, str(error)
+        result.base_offset, result.error_message = -1, _message(error)
         if isinstance(error, Refused):
             result.error_code = error.code
             result.record_errors = [BatchIndexAndErrorMessage(number, reason) for number, reason in error.records]
@@ -86,9 +86,7 @@ class _Append:
 class Producing:
     """Answers Produce requests."""
 
-    def __init__(
-        self, topics: Topics, commits: GroupCommit, settings: ServerSettings, metrics: BrokerMetrics
-    ) -> None:
+    def __init__(self, topics: Topics, commits: GroupCommit, settings: ServerSettings, metrics: BrokerMetrics) -> None:
         self._topics = topics
         self._commits = commits
         self._metrics = metrics
@@ -193,6 +191,13 @@ class Producing:
             append.fail(error)
 
 
+def _message(error: Exception) -> str:
+    """Return what a client may know: the paths of the server are not among it."""
+    if isinstance(error, StorageError):
+        return error.reason
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
 def _refusal(request: ProduceRequest, version: int) -> Refused | None:
     if version < VERSION_MIN:
         return Refused(ErrorCode.UNSUPPORTED_VERSION, f"Produce {version}; {VERSION_MIN} is the oldest version")
@@ -212,7 +217,8 @@ def _is_quick(batch: Batch, log: Log) -> bool:
     if codec == _ZSTD or batch.header.size > INLINE_COMPRESSED_BYTES_MAX:
         return False
     try:
-        batch.payload(INLINE_BYTES_MAX)
+        with contextlib.suppress(MalformedBatch):  # reported by the checks
+            batch.payload(INLINE_BYTES_MAX)
     except DecompressionLimit:
         return False
     return True

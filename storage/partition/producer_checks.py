@@ -3,8 +3,9 @@
 A producer numbers its records. The log accepts a batch only if its sequence follows the last one, so that no record is
 lost or repeated when a connection breaks. A repeated batch is answered with its earlier offsets. The last five batches
 of each producer are remembered, as many as it may have in flight (`max.in.flight`). After a restart they come from the
-end of the log (`producer_loading.recent_batches`); a snapshot has only the last one of each producer. Follows Kafka's `ProducerAppendInfo` and `ProducerStateEntry` for client batches (KIP-98).
-Batches that are already in a log are not checked (`ProducerState.replay`).
+end of the log (`producer_loading.recent_batches`); a snapshot has only the last one of each producer. Follows Kafka's
+`ProducerAppendInfo` and `ProducerStateEntry` for client batches (KIP-98). Batches that are already in a log are not
+checked (`ProducerState.replay`).
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class ProducerChecks:
         if header.producer_epoch != entry.producer_epoch:
             if first != 0 and entry.producer_epoch != NONE:
                 raise OutOfOrderSequence(f"producer {header.producer_id} begins an epoch with {first} instead of 0")
-        # A producer without a batch in its epoch, which a marker has raised, begins with 0 (ProducerAppendInfo.inSequence).
+        # As ProducerAppendInfo.inSequence: without a batch in its epoch, which a marker has raised, it begins with 0.
         elif entry.producer_epoch != NONE and first != (expected := _next_sequence(entry)):
             raise OutOfOrderSequence(f"producer {header.producer_id} sent {first} where {expected} is next")
 

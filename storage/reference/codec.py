@@ -144,10 +144,10 @@ def survey(payload: Buffer, count: int, base_timestamp: int) -> tuple[int, int, 
     """Return (earliest timestamp, latest timestamp, records without a key), after checking every byte of the structure.
 
     For batches of clients: `MalformedBatch` also where an offset delta is not the number of its record. Records without
-    a timestamp (-1) do not count for the earliest, which is `LONG_MAX` if none has one; the latest is at least -1, as in
-    Kafka's LogValidator. Sums wrap as a Java long does.
+    a timestamp (-1) do not count for the earliest, which is `LONG_MAX` if none has one; the latest is at least -1, as
+    in Kafka's LogValidator. Sums wrap as a Java long does.
     """
-    earliest, latest, keyless = LONG_MAX, NO_TIMESTAMP, 0
+    earliest, latest, keyless = LONG_MAX, int(NO_TIMESTAMP), 0
     for number, row in enumerate(_rows(_bytes_of(payload), count)):
         if row[OFFSET_DELTA] != number:
             raise MalformedBatch(f"record {number} has an offset delta of {row[OFFSET_DELTA]}")
