@@ -81,7 +81,7 @@ class Topics:
         return log
 
     def ready(self, topic: str | None, partition: int) -> Log | None:
-        """Return the log of a partition if it is open for writing; never waits. None may also mean that there is none."""
+        """Return the log of a partition if it is open; never waits. None may also mean that there is none."""
         found = None if topic is None else self._topics.get(topic)
         name = None if found is None else found.partitions.get(partition)
         return None if name is None else self.directory.ready(name)

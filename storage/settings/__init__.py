@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from offsetfs.storage.settings.config_values import (
         INT_MAX,
         BooleanType,
-        ChoiceType,
         IntegerType,
         SettingType,
         parse_value,
@@ -39,7 +38,6 @@ __all__ = [
     "METADATA_LOG_DIR",
     "TOPIC_SETTING_NAMES",
     "BooleanType",
-    "ChoiceType",
     "DirectoryConfig",
     "IntegerType",
     "SettingType",
@@ -66,7 +64,6 @@ __getattr__ = lazy_names(
         "METADATA_LOG_DIR": "settings.broker_settings",
         "TOPIC_SETTING_NAMES": "settings.config",
         "BooleanType": "settings.config_values",
-        "ChoiceType": "settings.config_values",
         "DirectoryConfig": "settings.directory_config",
         "IntegerType": "settings.config_values",
         "SettingType": "settings.config_values",
