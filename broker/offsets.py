@@ -148,13 +148,11 @@ class Producers:
 
     def _partition(self, topic: str, partition: int) -> PartitionResponse:
         """Waits for the disk."""
-        answer = PartitionResponse(partition)
         try:
             entries = self._topics.log(topic, partition).producers()
         except (StorageError, OSError, MemoryError) as error:
-            answer.error_code = code_of(error)
-            return answer
-        answer.active_producers = [
+            return PartitionResponse(partition, code_of(error))
+        producers = [
             ProducerState(
                 producer_id=producer_id,
                 producer_epoch=each.producer_epoch,
@@ -165,4 +163,4 @@ class Producers:
             )
             for producer_id, each in sorted(entries.items())
         ]
-        return answer
+        return PartitionResponse(partition, active_producers=producers)

@@ -76,7 +76,7 @@ class _Append:
         result.base_offset, result.error_message = -1, _message(error)
         if isinstance(error, Refused):
             result.error_code = error.code
-            result.record_errors = [BatchIndexAndErrorMessage(number, reason) for number, reason in error.records]
+            result.record_errors.extend(BatchIndexAndErrorMessage(number, reason) for number, reason in error.records)
             return
         result.error_code = code_of(error)
         if result.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
