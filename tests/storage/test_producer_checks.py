@@ -72,7 +72,7 @@ def test_a_new_epoch_begins_at_zero_and_fences_the_old_one(checks: ProducerCheck
         checks.check(batch(3))
 
 
-def test_the_last_five_batches_are_recognised_when_they_come_again(checks: ProducerChecks) -> None:
+def test_the_last_five_batches_are_recognized_when_they_come_again(checks: ProducerChecks) -> None:
     for number in range(7):
         take(checks, batch(10 * number, 10, offset=10 * number))
     for number in range(2, 7):
@@ -86,7 +86,7 @@ def test_the_last_five_batches_are_recognised_when_they_come_again(checks: Produ
         checks.check(batch(60, 5))
 
 
-def test_after_a_restart_the_last_batch_is_still_recognised(checks: ProducerChecks) -> None:
+def test_after_a_restart_the_last_batch_is_still_recognized(checks: ProducerChecks) -> None:
     for number in range(3):
         take(checks, batch(2 * number, 2, offset=2 * number))
     again = ProducerChecks(ProducerState.load(checks.state.dump()))
@@ -97,7 +97,7 @@ def test_after_a_restart_the_last_batch_is_still_recognised(checks: ProducerChec
     take(again, batch(6))
 
 
-def test_after_a_restart_the_last_five_are_recognised_by_the_end_of_the_log(checks: ProducerChecks) -> None:
+def test_after_a_restart_the_last_five_are_recognized_by_the_end_of_the_log(checks: ProducerChecks) -> None:
     """Only the last one was: a producer that had several batches in flight got OUT_OF_ORDER_SEQUENCE_NUMBER."""
     log = [batch(2 * number, 2, offset=2 * number) for number in range(7)]
     for header in log:
@@ -116,7 +116,7 @@ def test_after_a_restart_the_last_five_are_recognised_by_the_end_of_the_log(chec
 
 
 def test_expired_producers_are_forgotten_with_their_batches(checks: ProducerChecks) -> None:
-    """A repeat was still recognised by the batches that stayed in memory."""
+    """A repeat was still recognized by the batches that stayed in memory."""
     take(checks, batch(0))
     checks.state.expire(1000 + 86_400_000, 86_400_000)
     checks.forget_expired()
