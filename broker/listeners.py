@@ -8,7 +8,7 @@ import socket
 import trio
 
 
-class ListenError(Exception):
+class ListenError(OSError):
     """A listener could not be opened; the message says why."""
 
 

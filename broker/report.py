@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import trio
 
-import offsetfs
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.storage import LogDirectory, TopicPartition
 from offsetfs.storage.errors import StorageError
+from offsetfs.version import __version__
 
 OTHERS = "(others)"
 """Stands for all groups or topics without samples of their own; no valid name of a topic."""
@@ -75,7 +75,7 @@ class BrokerReporter:
     def _completed(self, metrics: BrokerMetrics, groups: tuple[GroupSnapshot, ...]) -> BrokerReport:
         names = self._directory.partitions()
         return BrokerReport(
-            version=offsetfs.__version__,
+            version=__version__,
             log_directory=self._directory.path,
             is_read_only=self._directory.read_only,
             topics=len({each.topic for each in names}),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
@@ -31,30 +31,49 @@ async def serve(directory: LogDirectory, settings: ServerSettings, ready: Ready)
     """Serve `directory` until SIGTERM or SIGINT; closes it. Raises ListenError, and OSError for a failed last flush."""
     try:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            sockets = [listen(host, port) for host, port in settings.listeners]
-            metrics = None
-            try:
-                broker = Broker(directory, settings, sockets)
-                if settings.metrics_listener is not None:
-                    metrics = MetricsServer(broker.reporter, *settings.metrics_listener)
-                async with trio.open_nursery() as background:
-                    tasks = None if directory.read_only else TaskRunner([directory])
-                    if tasks is not None:
-                        background.start_soon(tasks.run)
-                    async with trio.open_nursery() as nursery:
-                        nursery.start_soon(broker.run)
-                        ready([each.getsockname()[:2] for each in sockets], metrics.address if metrics else None)
-                        async for number in signals:
-                            _log.info("%s: ending", signal.Signals(number).name)
-                            break
-                        broker.stop()
-                    if tasks is not None:
-                        tasks.stop()
-                    background.cancel_scope.cancel()
-            finally:
-                for each in sockets:
-                    each.close()
-                if metrics is not None:
-                    metrics.close()
+
+            async def wait_for_signal() -> None:
+                async for number in signals:
+                    _log.info("%s: ending", signal.Signals(number).name)
+                    break
+
+            await serve_until(wait_for_signal, directory, settings, ready)
     finally:
         directory.close()
+
+
+async def serve_until(
+    wait: Callable[[], Awaitable[None]],
+    directory: LogDirectory,
+    settings: ServerSettings,
+    ready: Ready,
+    *,
+    option: str = "--listen HOST:PORT",
+) -> None:
+    """Serve `directory` until `wait` returns, and answer what was accepted. Leaves it open. Raises ListenError.
+
+    `option` is what a ListenError names for another address.
+    """
+    sockets = [listen(host, port, option) for host, port in settings.listeners]
+    metrics = None
+    try:
+        broker = Broker(directory, settings, sockets)
+        if settings.metrics_listener is not None:
+            metrics = MetricsServer(broker.reporter, *settings.metrics_listener)
+        async with trio.open_nursery() as background:
+            tasks = None if directory.read_only else TaskRunner([directory])
+            if tasks is not None:
+                background.start_soon(tasks.run)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(broker.run)
+                ready([each.getsockname()[:2] for each in sockets], metrics.address if metrics else None)
+                await wait()
+                broker.stop()
+            if tasks is not None:
+                tasks.stop()
+            background.cancel_scope.cancel()
+    finally:
+        for each in sockets:
+            each.close()
+        if metrics is not None:
+            metrics.close()

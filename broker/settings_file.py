@@ -63,8 +63,13 @@ class _Endpoint:
     port: int
 
 
-def load_settings(path: str | None, options: Iterable[str], log_directory: str) -> LoadedSettings:
-    """Read the file at `path` and `options`, each `name=value`, which have precedence; InvalidConfig, OSError."""
+def load_settings(
+    path: str | None, options: Iterable[str], log_directory: str, *, origin: str = "-o"
+) -> LoadedSettings:
+    """Read the file at `path` and `options`, each `name=value`, which have precedence; InvalidConfig, OSError.
+
+    `origin` is what errors call the options.
+    """
     from_file: dict[str, str] = {}
     places: dict[str, str] = {}
     for name, (value, line) in (read_property_lines(path) if path is not None else {}).items():
@@ -73,8 +78,8 @@ def load_settings(path: str | None, options: Iterable[str], log_directory: str) 
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
-            raise InvalidConfig(f"-o {printable(option)} has no value; write -o name=value")
-        given[name], places[name] = value, "-o"
+            raise InvalidConfig(f"{origin} {printable(option)} has no value; write {origin} name=value")
+        given[name], places[name] = value, origin
     replaced = {_meaning(name, value) for name, value in given.items()}
     kept = {name: value for name, value in from_file.items() if _meaning(name, value) not in replaced}
     properties = {**kept, **given}

@@ -15,21 +15,34 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from offsetfs.version import __version__
+
 if TYPE_CHECKING:
     import os
 
+    from offsetfs.broker.embedded import EmbeddedBroker
     from offsetfs.library.appending import NewRecord
     from offsetfs.library.open_directory import Directory
     from offsetfs.library.partition import Partition
     from offsetfs.storage import Batch, Record, errors
 
-__all__ = ["Batch", "Directory", "NewRecord", "Partition", "Record", "__version__", "errors", "open"]
-
-__version__ = "0.1.0"
+__all__ = [
+    "Batch",
+    "Directory",
+    "EmbeddedBroker",
+    "NewRecord",
+    "Partition",
+    "Record",
+    "__version__",
+    "errors",
+    "open",
+    "serve",
+]
 
 _HOMES = {
     "Batch": "offsetfs.storage",
     "Directory": "offsetfs.library.open_directory",
+    "EmbeddedBroker": "offsetfs.broker.embedded",
     "NewRecord": "offsetfs.library.appending",
     "Partition": "offsetfs.library.partition",
     "Record": "offsetfs.storage",
@@ -55,6 +68,30 @@ def open(
     home = importlib.import_module("offsetfs.library.open_directory")
     directory: Directory = home.open_directory(path, mode, isolation=isolation, settings=settings)
     return directory
+
+
+def serve(
+    path: str | os.PathLike[str],
+    *,
+    listen: str = "127.0.0.1:0",
+    settings: Mapping[str, str | int | bool] = MappingProxyType({}),
+    read_only: bool = False,
+) -> EmbeddedBroker:
+    """Serve the log directory at `path` over the Kafka protocol, from a thread of this process; return when it accepts.
+
+        with offsetfs.serve(tmp_path) as broker:
+            producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    The directory is created if it is missing. `listen`: an address of this machine; port 0 is any free one. `settings`:
+    by the names in Kafka's server.properties, such as `{"num.partitions": 4}`. With `read_only` nothing is written:
+    over a backup, or beside a running broker.
+
+    Raises ValueError for an address that is not of this machine alone, `errors.NotALogDirectory`,
+    `errors.LogDirectoryLocked`, `errors.InvalidConfig`, and OSError, also for an address that cannot be used.
+    """
+    home = importlib.import_module("offsetfs.broker.embedded")
+    broker: EmbeddedBroker = home.serve(path, listen=listen, settings=settings, read_only=read_only)
+    return broker
 
 
 def __getattr__(name: str) -> Any:

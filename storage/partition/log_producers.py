@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from offsetfs.storage import files
 from offsetfs.storage.names import segment_name
-from offsetfs.storage.partition import producer_loading
 from offsetfs.storage.partition.log_interfaces import ReadableLog
 from offsetfs.storage.partition.log_values import Appended
 from offsetfs.storage.partition.producer_checks import ProducerChecks
@@ -47,23 +46,14 @@ class LogProducers:
         self.state = self._load(log, True)
         self.save(log)
 
-    @property
-    def can_check(self) -> bool:
-        """Whether `repeated` needs not to read the log."""
-        return self._checks is not None and self._checks.state is self.state
-
-    def repeated(self, log: ReadableLog, sealed: SealedBatch) -> Appended | None:
-        """Return where a batch was appended that repeats one; None if it may be appended. Raises as `checks.check`.
-
-        The first call reads the end of the log.
-        """
+    def repeated(self, sealed: SealedBatch) -> Appended | None:
+        """Return where a batch was appended that repeats one; None if it may be appended. Raises as `checks.check`."""
         if self.state is None or not has_producer(sealed.data):
             return None
         if self._checks is None or self._checks.state is not self.state:
-            recent = producer_loading.recent_batches(log.snapshot()) if self.state.entries else ()
-            self._checks = ProducerChecks(self.state, recent)
+            self._checks = ProducerChecks(self.state)
         found = self._checks.check(parse_header(sealed.data))
-        return None if found is None else Appended(found.base_offset, found.last_offset, found.timestamp)
+        return None if found is None else Appended(found.base_offset, found.last_offset, sealed.max_timestamp)
 
     def note(self, sealed: SealedBatch) -> None:
         """Take note of a batch of a producer, which was appended."""
@@ -88,9 +78,4 @@ class LogProducers:
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Remove idle producers, if the state is loaded; return their number."""
-        if self.state is None:
-            return 0
-        count = self.state.expire(now_ms, expiration_ms)
-        if count and self._checks is not None:
-            self._checks.forget_expired()
-        return count
+        return self.state.expire(now_ms, expiration_ms) if self.state is not None else 0

@@ -30,7 +30,6 @@ join = _codec.join
 measure = _codec.measure
 scan = _codec.scan
 split = _codec.split
-survey = _codec.survey
 
 __all__ = [
     "COLUMNS",
@@ -47,5 +46,4 @@ __all__ = [
     "measure",
     "scan",
     "split",
-    "survey",
 ]
