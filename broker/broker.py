@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import logging
+import math
+import socket
+from collections import Counter
 
 import trio
 
 from offsetfs.broker.apis import apis
+from offsetfs.broker.closed_peers import ClosedPeers
 from offsetfs.broker.cluster import BrokerNode
-from offsetfs.broker.connection import Connection
+from offsetfs.broker.connection import Connection, Shared
 from offsetfs.broker.group_coordinator import GroupCoordinator
 from offsetfs.broker.metrics import BrokerMetrics
 from offsetfs.broker.partitions import Topics
 from offsetfs.broker.report import BrokerReporter
+from offsetfs.broker.request_limits import RequestLimits
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.storage import LogDirectory
+from offsetfs.storage.errors import counted
 
 _log = logging.getLogger(__name__)
+
+REFUSALS_LOGGED_S = 10.0
 
 DRAIN_S = 5.0
 """How long requests that are being answered may take when the broker ends."""
@@ -31,30 +39,39 @@ class Broker:
         self._directory = directory
         self._settings = settings
         self._sockets = sockets
-        host, port = settings.advertised or sockets[0].getsockname()[:2]
+        host, port = settings.advertised or _reachable(*sockets[0].getsockname()[:2])
         self._topics = topics = Topics(directory, settings.num_partitions, creates=settings.auto_create_topics_enable)
         node = BrokerNode(settings.node_id, settings.cluster_id, host, port)
         self._groups = GroupCoordinator(directory, node, settings)
         self._metrics = BrokerMetrics()
         self.reporter = BrokerReporter(directory, self._metrics, self._groups.snapshot)
         self._apis = {each.key: each for each in apis(topics, node, self._groups, settings, self._metrics)}
+        self._closed_peers = ClosedPeers()
+        limits = RequestLimits(settings.queued_max_requests, settings.queued_max_request_bytes)
+        self._shared = Shared(self._apis, settings, limits, self._closed_peers, self._metrics)
         self._accepting = trio.CancelScope()
         self._serving = trio.CancelScope()
         self._connections: set[Connection] = set()
+        self._addresses: Counter[str] = Counter()
+        self._refusals = _Refusals()
         self._is_stopping = False
 
     async def run(self) -> None:
         """Accept connections and answer requests until `stop`. The caller runs the directory's background tasks."""
-        async with trio.open_nursery() as background:
-            background.start_soon(self._groups.run)
-            background.start_soon(self._metrics.watch_event_loop)
-            with self._serving:
-                async with trio.open_nursery() as connections:
-                    with self._accepting:
-                        async with trio.open_nursery() as listeners:
-                            for each in self._sockets:
-                                listeners.start_soon(self._accept, each, connections)
-            background.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as background:
+                background.start_soon(self._groups.run)
+                background.start_soon(self._metrics.watch_event_loop)
+                background.start_soon(self._closed_peers.run)
+                with self._serving:
+                    async with trio.open_nursery() as connections:
+                        with self._accepting:
+                            async with trio.open_nursery() as listeners:
+                                for each in self._sockets:
+                                    listeners.start_soon(self._accept, each, connections)
+                background.cancel_scope.cancel()
+        finally:
+            self._closed_peers.close()
 
     def stop(self) -> None:
         """Accept nothing more; end connections when they have been answered, after `DRAIN_S` at the latest."""
@@ -68,23 +85,36 @@ class Broker:
     async def _accept(self, listener: trio.socket.SocketType, connections: trio.Nursery) -> None:
         while True:
             try:
-                peer, _ = await listener.accept()
+                peer, address = await listener.accept()
             except OSError as error:
                 _log.error("a connection could not be accepted: %s", error)
                 await trio.sleep(0.1)  # at the limit of open files every accept fails at once
                 continue
-            if len(self._connections) >= self._settings.max_connections:
-                _log.warning("connection refused: max.connections is %d", self._settings.max_connections)
+            host = str(address[0])
+            limit = self._limit_reached(host)
+            if limit is not None:
+                self._refusals.report(host, limit)
                 self._metrics.connections_refused += 1
                 peer.close()
                 continue
-            connections.start_soon(self._serve, peer)
+            # Counted before the task begins: several connections may be accepted before it runs.
+            connection = Connection(peer, self._shared)
+            self._connections.add(connection)
+            self._addresses[host] += 1
+            connections.start_soon(self._serve, connection, host)
 
-    async def _serve(self, peer: trio.socket.SocketType) -> None:
-        connection = Connection(peer, self._apis, self._settings.socket_request_max_bytes, self._metrics)
+    def _limit_reached(self, host: str) -> str | None:
+        """Return the setting that forbids another connection of `host`, with its value."""
+        settings = self._settings
+        if len(self._connections) >= settings.max_connections:
+            return f"max.connections is {settings.max_connections}"
+        if self._addresses[host] >= settings.max_connections_per_ip:
+            return f"max.connections.per.ip is {settings.max_connections_per_ip}"
+        return None
+
+    async def _serve(self, connection: Connection, host: str) -> None:
         if self._is_stopping:  # accepted just before `stop`, which did not see it
             connection.drain()
-        self._connections.add(connection)
         self._metrics.connections_accepted += 1
         self._metrics.connections = len(self._connections)
         try:
@@ -93,4 +123,27 @@ class Broker:
             _log.exception("a request failed; its connection was closed")
         finally:
             self._connections.remove(connection)
+            self._addresses[host] -= 1
+            if not self._addresses[host]:
+                del self._addresses[host]
             self._metrics.connections = len(self._connections)
+
+
+class _Refusals:
+    """Logs refused connections, at most one line in `REFUSALS_LOGGED_S`."""
+
+    def __init__(self) -> None:
+        self._next_s = -math.inf
+        self._count = 0
+
+    def report(self, host: str, limit: str) -> None:
+        self._count += 1
+        now_s = trio.current_time()
+        if now_s >= self._next_s:
+            _log.warning("%s refused, the last one from %s: %s", counted(self._count, "connection"), host, limit)
+            self._next_s, self._count = now_s + REFUSALS_LOGGED_S, 0
+
+
+def _reachable(host: str, port: int) -> tuple[str, int]:
+    """Return an address for clients: the name of this machine for a listener on all addresses."""
+    return (socket.getfqdn() if host in ("0.0.0.0", "::") else host), port

@@ -38,6 +38,12 @@ class ServerSettings:
     socket_request_max_bytes: int = _whole(100 << 20, 1)
     max_connections: int = 10_000
     """Kafka has no limit by default."""
+    max_connections_per_ip: int = INT_MAX
+    connections_max_idle_ms: int = _whole(600_000, -1)
+    """-1: a connection may be idle forever."""
+    queued_max_requests: int = _whole(500, 1)
+    queued_max_request_bytes: int = _whole(512 << 20, -1, 2**63 - 1)
+    """Kafka has no limit by default; -1: no limit."""
     group_min_session_timeout_ms: int = 6
     """Lower than Kafka's 6,000, for tests."""
     group_max_session_timeout_ms: int = 1_800_000

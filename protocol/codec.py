@@ -33,6 +33,10 @@ _FORMATS = {
 _UUID = "16s"
 _VARINT_SIZE_MAX = 5
 
+ELEMENTS_MAX = 1_000_000
+"""How many elements the arrays of a message may have together: an element of a byte takes up to 500 bytes of memory.
+Kafka has no such limit; its requests name partitions, of which a cluster has fewer."""
+
 
 class InvalidMessage(ValueError):
     """Bytes that are not the message: too short, a length or count beyond the bytes that remain, text not in UTF-8."""
@@ -115,6 +119,10 @@ def _too_long(name: str, size: int, left: int) -> InvalidMessage:
     return InvalidMessage(f"{name}: {size} bytes or elements, and {left} bytes remain")
 
 
+def _too_many(name: str) -> InvalidMessage:
+    return InvalidMessage(f"{name}: the message has more than {ELEMENTS_MAX} elements in arrays")
+
+
 def _null(name: str) -> InvalidMessage:
     return InvalidMessage(f"{name} is null, which it may not be")
 
@@ -139,6 +147,7 @@ class _Source:
             "size_of": size_of,
             "size": _size,
             "too_long": _too_long,
+            "too_many": _too_many,
             "unsupported": _unsupported,
             "uvarint": uvarint,
         }
@@ -193,7 +202,7 @@ class _Block:
 
 class _Reader(_Source):
     def source(self) -> str:
-        self.line("n = len(d)")
+        self.line("n = len(d); c = 0")
         with self.block("try:"):
             result = self._struct(self.message.name, self.layout.fields)
             self.line(f"return {result}, p")
@@ -256,6 +265,9 @@ class _Reader(_Source):
             bound = f"{count} * {size_min}" if size_min > 1 else count
             with self.block(f"if {bound} > n - p:"):
                 self.line(f"raise too_long('{field.name}', {count}, n - p)")
+            self.line(f"c += {count}")
+            with self.block(f"if c > {ELEMENTS_MAX}:"):
+                self.line(f"raise too_many('{field.name}')")
             code = _code(field)
             if code == "?" or (code and code != _UUID):
                 self.line(f"{result} = list(unpack(f'>{{{count}}}{code}', d[p : p + {count} * {size_min}]))")

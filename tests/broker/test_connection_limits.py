@@ -1,0 +1,215 @@
+"""Limits of connections and requests: how many, how large, how long; clients that pipeline; the end of the broker."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from running_broker import Running, decoded, framed, received
+
+from offsetfs.broker.broker import _Refusals
+from offsetfs.broker.error_codes import ErrorCode
+from offsetfs.broker.request_limits import FREE_BYTES_MAX, RequestLimits
+from offsetfs.broker.settings import ServerSettings
+from offsetfs.protocol import messages as m
+from offsetfs.storage import LogDirectory
+
+pytestmark = pytest.mark.unit
+
+LONG_WAIT = m.FetchRequest(
+    max_wait_ms=60_000,
+    min_bytes=1,
+    topics=[m.FetchRequestFetchTopic(topic="t", partitions=[m.FetchRequestFetchPartition(0, partition_max_bytes=99)])],
+)
+VERSIONS = m.ApiVersionsRequest()
+
+
+@asynccontextmanager
+async def serving(directory: LogDirectory, nursery: trio.Nursery, **settings: Any) -> AsyncIterator[Running]:
+    running = Running(directory, replace(ServerSettings(), **settings))
+    nursery.start_soon(running.broker.run)
+    yield running
+    running.broker.stop()
+    running.socket.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(2):
+        while not condition():
+            await trio.sleep(0.005)
+
+
+async def test_a_client_that_pipelines_and_leaves_while_a_fetch_waits_is_noticed(running: Running) -> None:
+    """The next request hid the end of the connection: the Fetch waited for its whole time."""
+    stream = await trio.open_tcp_stream(*running.address)
+    await stream.send_all(framed(1, "Fetch", 11, LONG_WAIT) + framed(18, "ApiVersions", 0, VERSIONS))
+    await until(lambda: any(each._waiting is not None for each in running.broker._connections))
+    await stream.aclose()
+    await until(lambda: not running.broker._connections)
+
+
+async def test_a_fetch_that_waits_is_not_cancelled_by_the_next_request(running: Running) -> None:
+    stream = await trio.open_tcp_stream(*running.address)
+    short = m.FetchRequest(max_wait_ms=100, min_bytes=1, topics=LONG_WAIT.topics)
+    async with stream:
+        await stream.send_all(framed(1, "Fetch", 11, short) + framed(18, "ApiVersions", 0, VERSIONS))
+        fetched = decoded(1, "Fetch", 11, await received(stream))
+        assert fetched.responses[0].topic == "t"
+
+
+async def test_pipelined_requests_are_answered_in_order(running: Running) -> None:
+    requests = b"".join(
+        struct.pack(">i", len(body)) + body
+        for body in (struct.pack(">hhih", 18, 0, number, -1) for number in range(200))
+    )
+    stream = await trio.open_tcp_stream(*running.address)
+    answers = b""
+    async with stream:
+        await stream.send_all(requests)
+        seen: list[int] = []
+        with trio.fail_after(5):
+            while len(seen) < 200:
+                answers += await stream.receive_some()
+                while len(answers) >= 8 and len(answers) >= 4 + struct.unpack_from(">i", answers)[0]:
+                    size, number = struct.unpack_from(">ii", answers)
+                    seen.append(number)
+                    answers = answers[4 + size :]
+    assert seen == list(range(200))
+
+
+@pytest.mark.expect_log("1 connection refused, the last one from 127.0.0.1: max.connections")
+@pytest.mark.parametrize("setting", ["max_connections", "max_connections_per_ip"])
+async def test_connections_above_a_limit_are_closed(
+    directory: LogDirectory, nursery: trio.Nursery, setting: str
+) -> None:
+    async with serving(directory, nursery, **{setting: 2}) as running:
+        kept = [await trio.open_tcp_stream(*running.address) for _ in range(2)]
+        await until(lambda: len(running.broker._connections) == 2)
+        refused = await trio.open_tcp_stream(*running.address)
+        assert await refused.receive_some() == b""
+        await refused.aclose()
+        await kept.pop().aclose()
+        await until(lambda: len(running.broker._connections) == 1)
+        assert (await running.send(18, "ApiVersions", 0, VERSIONS)).error_code == ErrorCode.NONE
+        await kept.pop().aclose()
+
+
+@pytest.mark.expect_log("refused, the last one from")
+async def test_refusals_are_logged_once_in_a_while(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusals = _Refusals()
+    for _ in range(1000):
+        refusals.report("10.0.0.1", "max.connections is 5")
+    await trio.sleep(11)
+    refusals.report("10.0.0.2", "max.connections is 5")
+    assert caplog.messages == [
+        "1 connection refused, the last one from 10.0.0.1: max.connections is 5",
+        "1000 connections refused, the last one from 10.0.0.2: max.connections is 5",
+    ]
+
+
+async def test_an_idle_connection_is_closed(directory: LogDirectory, nursery: trio.Nursery) -> None:
+    async with serving(directory, nursery, connections_max_idle_ms=50) as running:
+        stream = await trio.open_tcp_stream(*running.address)
+        await stream.send_all(framed(18, "ApiVersions", 0, VERSIONS))
+        assert await received(stream)
+        with trio.fail_after(2):
+            assert await stream.receive_some() == b""
+        await stream.aclose()
+
+
+async def test_a_fetch_may_wait_longer_than_a_connection_may_be_idle(
+    directory: LogDirectory, nursery: trio.Nursery
+) -> None:
+    async with serving(directory, nursery, connections_max_idle_ms=20) as running:
+        request = m.FetchRequest(max_wait_ms=100, min_bytes=1, topics=LONG_WAIT.topics)
+        assert (await running.send(1, "Fetch", 11, request)).responses[0].topic == "t"
+
+
+async def test_a_large_request_is_answered(running: Running) -> None:
+    """Requests other than Produce of more than 8 MiB once ended the connection."""
+    assignments = [m.SyncGroupRequestAssignment("a", bytes(9 << 20))]
+    response = await running.send(14, "SyncGroup", 3, m.SyncGroupRequest("g", 1, "a", assignments=assignments))
+    assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.expect_log("the message has more than 1000000 elements in arrays")
+async def test_a_request_that_would_fill_the_memory_ends_its_connection(running: Running) -> None:
+    body = struct.pack(">hhihi", 3, 1, 7, -1, 1_000_001) + b"\0\0" * 1_000_001
+    stream = await trio.open_tcp_stream(*running.address)
+    async with stream:
+        await stream.send_all(struct.pack(">i", len(body)) + body)
+        assert await received(stream) == b""
+    assert (await running.send(18, "ApiVersions", 0, VERSIONS)).error_code == ErrorCode.NONE
+
+
+async def test_requests_above_the_limit_wait_and_waiting_fetches_do_not_count(
+    directory: LogDirectory, nursery: trio.Nursery
+) -> None:
+    async with serving(directory, nursery, queued_max_requests=1) as running:
+        waiting = await trio.open_tcp_stream(*running.address)
+        await waiting.send_all(framed(1, "Fetch", 11, LONG_WAIT))
+        await until(lambda: any(each._waiting is not None for each in running.broker._connections))
+        assert (await running.send(18, "ApiVersions", 0, VERSIONS)).error_code == ErrorCode.NONE
+        await running.broker._shared.limits.begin()
+        stream = await trio.open_tcp_stream(*running.address)
+        await stream.send_all(framed(18, "ApiVersions", 0, VERSIONS))
+        with trio.move_on_after(0.05) as too_early:
+            await stream.receive_some()
+        assert too_early.cancelled_caught
+        running.broker._shared.limits.end()
+        assert await received(stream)
+        await stream.aclose()
+        await waiting.aclose()
+
+
+async def test_memory_is_granted_in_order_and_a_request_above_the_limit_alone(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    limits, mebibyte = RequestLimits(1, 10 << 20), 1 << 20
+    granted: list[int] = []
+
+    async def take(size: int) -> None:
+        await limits.reserve(size)
+        granted.append(size)
+
+    await limits.reserve(8 * mebibyte)
+    async with trio.open_nursery() as nursery:
+        for size in (50 * mebibyte, mebibyte):
+            nursery.start_soon(take, size)
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(take, FREE_BYTES_MAX)
+        await trio.testing.wait_all_tasks_blocked()
+        assert granted == [FREE_BYTES_MAX]
+        limits.release(8 * mebibyte)
+        await trio.testing.wait_all_tasks_blocked()
+        assert granted == [FREE_BYTES_MAX, 50 * mebibyte]
+        limits.release(50 * mebibyte)
+    assert granted[-1] == mebibyte
+
+
+async def test_a_request_whose_client_leaves_while_it_waits_for_memory_takes_none(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    limits = RequestLimits(1, 1 << 20)
+    await limits.reserve(1 << 20)
+    with trio.move_on_after(1) as left:
+        await limits.reserve(1 << 19)
+    assert left.cancelled_caught
+    limits.release(1 << 20)
+    assert (limits._bytes, len(limits._waiting)) == (0, 0)
+
+
+async def test_a_size_alone_takes_no_memory(running: Running) -> None:
+    stream = await trio.open_tcp_stream(*running.address)
+    await stream.send_all(struct.pack(">ihhi", 100 << 20, 0, 9, 1))
+    await until(lambda: bool(running.broker._shared.limits._bytes))
+    await stream.aclose()
+    await until(lambda: not running.broker._shared.limits._bytes)
