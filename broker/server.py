@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from offsetfs.broker.broker import Broker
-from offsetfs.broker.exporter import MetricsServer
 from offsetfs.broker.listeners import listen
 from offsetfs.broker.settings import ServerSettings
 from offsetfs.runtime.task_runner import TaskRunner
@@ -59,6 +58,9 @@ async def serve_until(
     try:
         broker = Broker(directory, settings, sockets)
         if settings.metrics_listener is not None:
+            # A tenth of the start of a broker without metrics, if it were imported above.
+            from offsetfs.broker.exporter import MetricsServer
+
             metrics = MetricsServer(broker.reporter, *settings.metrics_listener)
         async with trio.open_nursery() as background:
             tasks = None if directory.read_only else TaskRunner([directory])

@@ -1,3 +1,3 @@
-"""The version of the package, apart from what `import offsetfs` publishes: the broker, which is part of it, needs it."""
+"""The version of the package: apart, because `import offsetfs` names the broker, and the broker shows its version."""
 
 __version__ = "0.1.0"
