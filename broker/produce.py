@@ -67,6 +67,7 @@ class Producing:
     async def produce(self, request: ProduceRequest, version: int) -> ProduceResponse | None:
         """Append the batches of a request; None where the client wants no answer (acks=0)."""
         response = ProduceResponse()
+        self._topics.directory.refresh_config()  # offsetfs config may have changed settings
         appended: list[tuple[_Done, PartitionProduceResponse]] = []
         for topic in request.topic_data:
             name = topic.name if version < _TOPIC_IDS_VERSION else self._topics.name_of(topic.topic_id)

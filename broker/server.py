@@ -26,8 +26,13 @@ Ready = Callable[[Sequence[tuple[str, int]], tuple[str, int] | None], None]
 """Called once connections are accepted: addresses and ports of the listeners, and of the metrics if they are served."""
 
 
-async def serve(directory: LogDirectory, settings: ServerSettings, ready: Ready) -> None:
-    """Serve `directory` until SIGTERM or SIGINT; closes it. Raises ListenError, and OSError for a failed last flush."""
+async def serve(
+    directory: LogDirectory, settings: ServerSettings, ready: Ready, beside: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Serve `directory` until SIGTERM or SIGINT; closes it. Raises ListenError, and OSError for a failed last flush.
+
+    `beside` runs as long as the broker.
+    """
     try:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
 
@@ -36,7 +41,7 @@ async def serve(directory: LogDirectory, settings: ServerSettings, ready: Ready)
                     _log.info("%s: ending", signal.Signals(number).name)
                     break
 
-            await serve_until(wait_for_signal, directory, settings, ready)
+            await serve_until(wait_for_signal, directory, settings, ready, beside=beside)
     finally:
         directory.close()
 
@@ -48,10 +53,11 @@ async def serve_until(
     ready: Ready,
     *,
     option: str = "--listen HOST:PORT",
+    beside: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve `directory` until `wait` returns, and answer what was accepted. Leaves it open. Raises ListenError.
 
-    `option` is what a ListenError names for another address.
+    `option` is what a ListenError names for another address. `beside` runs as long as the broker.
     """
     sockets = [listen(host, port, option) for host, port in settings.listeners]
     metrics = None
@@ -66,6 +72,8 @@ async def serve_until(
             tasks = None if directory.read_only else TaskRunner([directory])
             if tasks is not None:
                 background.start_soon(tasks.run)
+            if beside is not None:
+                background.start_soon(beside)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(broker.run)
                 ready([each.getsockname()[:2] for each in sockets], metrics.address if metrics else None)

@@ -10,6 +10,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.named_partitions import parse_partition
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import daemon_of
+from offsetfs.cli.mounts.serving_process import serving_process
 from offsetfs.cli.terminal.progress import open_for_writing
 from offsetfs.storage import LogConfig, TopicPartition, check_topic
 from offsetfs.storage.directory import has_meta_properties
@@ -29,7 +30,8 @@ PARTITIONS_MAX = 100_000  # in one call: protects against a typing error that wo
 def command(log_directory: str, topic: str, partitions: int, settings: tuple[str, ...], if_not_exists: bool) -> int:
     """Create partitions 0 to N-1 of TOPIC in the log directory LOGDIR, which may be empty.
 
-    They are on disk when the command returns. If LOGDIR is mounted with -o create, the command works through the mount.
+    They are on disk when the command returns. If LOGDIR is mounted with -o create, or served, the command
+    works through the mount or the server.
 
     \b
     offsetfs create ~/logs orders
@@ -57,7 +59,11 @@ def command(log_directory: str, topic: str, partitions: int, settings: tuple[str
     try:
         _create(log_directory, missing, properties)
     except LogDirectoryLocked as error:
-        _create_through_mount(log_directory, missing, properties, error)
+        server = serving_process(log_directory)
+        if server is None:
+            _create_through_mount(log_directory, missing, properties, error)
+        elif missing:
+            server.request("create", missing, properties=properties)
     except StorageError as error:
         raise Failure(str(error)) from error
     return DONE

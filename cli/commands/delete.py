@@ -11,6 +11,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.named_partitions import resolve_names
 from offsetfs.cli.exit_codes import DONE, Failure
 from offsetfs.cli.mounts.serving_daemon import daemon_of, in_use
+from offsetfs.cli.mounts.serving_process import serving_process
 from offsetfs.cli.terminal import confirmation
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError, counted
@@ -30,8 +31,8 @@ def command(log_directory: str, names: tuple[str, ...], yes: bool) -> int:
 
     TOPIC stands for all its partitions; its settings are removed with its last partition. A partition is first renamed
     to TOPIC-0.<uuid>-delete, as in Kafka, so that after a crash it is either complete or gone; then its files are
-    removed. If LOGDIR is mounted with -o delete, the command works through the mount, which removes the files after
-    file.delete.delay.ms.
+    removed. If LOGDIR is mounted with -o delete, or served, the command works through the mount or the server, which
+    removes the files after file.delete.delay.ms.
 
     \b
     offsetfs delete ~/logs orders
@@ -46,6 +47,11 @@ def command(log_directory: str, names: tuple[str, ...], yes: bool) -> int:
     try:
         _in_directory(log_directory, partitions, yes)
     except LogDirectoryLocked as error:
+        server = serving_process(log_directory)
+        if server is not None:
+            confirmation.require("Delete them?", is_given=yes)
+            server.request("delete", partitions)
+            return DONE
         daemon = daemon_of(log_directory)
         if daemon is None or "delete" not in daemon.options:
             raise in_use(error, log_directory, _REMEDY_WHILE_MOUNTED) from error

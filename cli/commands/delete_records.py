@@ -12,6 +12,7 @@ from offsetfs.cli import preflight
 from offsetfs.cli.arguments.named_partitions import resolve_names
 from offsetfs.cli.exit_codes import DONE, WRONG_CALL, Failure
 from offsetfs.cli.mounts.serving_daemon import daemon_of, in_use
+from offsetfs.cli.mounts.serving_process import ServingProcess, serving_process
 from offsetfs.cli.terminal import confirmation
 from offsetfs.storage import TopicPartition
 from offsetfs.storage.errors import LogDirectoryLocked, StorageError, counted
@@ -47,7 +48,8 @@ def command(log_directory: str, requests: tuple[str, ...], yes: bool) -> int:
 
     The new log start offset is on disk when the command returns, and never decreases. Segments that contain only
     deleted records are removed by the next retention pass (offsetfs clean, or a mount). Topics without
-    cleanup.policy=delete are refused. If LOGDIR is mounted with -o delete-records, the command works through the mount.
+    cleanup.policy=delete are refused. If LOGDIR is mounted with -o delete-records, or served, the command works through
+    the mount or the server.
 
     \b
     offsetfs delete-records ~/logs orders-0=1234
@@ -60,6 +62,10 @@ def command(log_directory: str, requests: tuple[str, ...], yes: bool) -> int:
     try:
         _in_directory(log_directory, wanted, yes)
     except LogDirectoryLocked as error:
+        server = serving_process(log_directory)
+        if server is not None:
+            _through_server(server, wanted, yes)
+            return DONE
         daemon = daemon_of(log_directory)
         if daemon is None or "delete-records" not in daemon.options:
             raise in_use(error, log_directory, _REMEDY_WHILE_MOUNTED) from error
@@ -89,6 +95,15 @@ def _in_directory(log_directory: str, wanted: list[_Deletion], yes: bool) -> Non
         )
     finally:
         directory.close()
+
+
+def _through_server(server: ServingProcess, wanted: list[_Deletion], yes: bool) -> None:
+    partitions = [deletion.partition for deletion in wanted]
+    found = server.request("bounds", partitions)
+    bounds = {partition: _Bounds(*each) for partition, each in zip(partitions, found, strict=True)}
+    _delete_after_question(
+        wanted, bounds, yes, lambda each: server.request("delete_records", [each.partition], offset=each.offset)
+    )
 
 
 def _through_mount(mount_point: str, wanted: list[_Deletion], yes: bool) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import click
 
 from offsetfs.cli import preflight
 from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
+from offsetfs.cli.mounts import daemon_registry, serving_process
 from offsetfs.cli.mounts.serving_daemon import UNMOUNT_FIRST, in_use
 from offsetfs.runtime.addresses import Address, AddressError, address_text, check_loopback, parse_address
 from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageError
@@ -19,8 +21,10 @@ from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageEr
 if TYPE_CHECKING:
     from offsetfs.broker.settings import ServerSettings
     from offsetfs.broker.settings_file import LoadedSettings
+    from offsetfs.storage import LogDirectory
 
 METRICS_PORT = 9308
+_log = logging.getLogger(__name__)
 
 
 @click.command("serve", short_help="Serve a log directory over the Kafka protocol.")
@@ -132,7 +136,11 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
                 is_broker_known=is_broker_known,
                 metadata_directory=loaded.metadata_directory,
             )
-        trio.run(serve, directory, loaded.server, partial(_report, log_directory))
+        try:
+            ready = partial(_ready, log_directory, takes_commands=not read_only)
+            trio.run(serve, directory, loaded.server, ready, None if read_only else _control(directory))
+        finally:
+            serving_process.unregister()
     except LogDirectoryLocked as error:
         raise in_use(error, log_directory, UNMOUNT_FIRST) from error
     except ListenError as error:
@@ -147,6 +155,28 @@ def _check_loopback(settings: ServerSettings) -> None:
         check_loopback([*settings.listeners, *([metrics] if metrics else [])], "--allow-anonymous")
     except AddressError as error:
         raise Failure(str(error), WRONG_CALL) from error
+
+
+def _control(directory: LogDirectory) -> Callable[[], Awaitable[None]] | None:
+    """Return the task that answers commands; None if it is not possible: clients are served without it."""
+    from offsetfs.runtime.control_server import ControlServer
+
+    registry = daemon_registry.own_directory()
+    try:
+        daemon_registry.create_own(registry)
+        return ControlServer(directory, serving_process.socket_path(os.getpid(), registry)).run
+    except OSError as error:
+        _log.warning("%s: %s; commands such as offsetfs create do not reach this process", registry, error.strerror or error)
+        return None
+
+
+def _ready(log_directory: str, listeners: Sequence[Address], metrics: Address | None, *, takes_commands: bool) -> None:
+    if takes_commands:
+        try:
+            serving_process.register(log_directory, tuple(map(address_text, listeners)))
+        except OSError as error:  # clients are served without it
+            _log.warning("commands do not find this process: %s: %s", error.filename, error.strerror)
+    _report(log_directory, listeners, metrics)
 
 
 def _report(log_directory: str, listeners: Sequence[Address], metrics: Address | None) -> None:

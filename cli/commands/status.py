@@ -20,6 +20,7 @@ from offsetfs.cli.exit_codes import DONE, FAILED, WRONG_CALL, Failure
 from offsetfs.cli.mounts import daemon_registry
 from offsetfs.cli.mounts.metrics_samples import Sample, read_files_or_none, read_sample_or_none
 from offsetfs.cli.mounts.serving_daemon import user_name
+from offsetfs.cli.mounts.serving_process import ServingProcess, serving_process
 from offsetfs.cli.mounts.stale_mount import is_stale
 from offsetfs.cli.preflight import check_not_mounted
 from offsetfs.cli.terminal.printable import printable
@@ -52,6 +53,8 @@ def command(place: str | None, shows_all: bool, as_json: bool) -> int:
     has one line, and so has each partition with damage or with records that a recovery cut; --all shows every
     partition.
 
+    If offsetfs serve serves LOGDIR, its addresses are shown.
+
     \b
     offsetfs status
     offsetfs status /mnt/kafka
@@ -72,7 +75,9 @@ def command(place: str | None, shows_all: bool, as_json: bool) -> int:
         if not at:
             for path in paths:
                 check_not_mounted(path)
-        answer = {"mounts": at, "log_directory": ",".join(paths), "partitions": _partitions(paths, _damage_met(at))}
+        server = serving_process(paths[0]) if not at and len(paths) == 1 else None
+        answer = {"server": _server(server)} if server is not None else {}
+        answer |= {"mounts": at, "log_directory": ",".join(paths), "partitions": _partitions(paths, _damage_met(at))}
     click.echo(json.dumps(answer, indent=1) if as_json else _text(answer, shows_all))
     return FAILED if any(mount["is_alive"] is False for mount in answer["mounts"]) else DONE
 
@@ -94,6 +99,10 @@ def _mount(mount: Mount) -> dict[str, Any]:
         **_lag(read_sample_or_none(mount.path) if is_alive is not False else None),
         "options": dict(daemon.options) if daemon else {},
     }
+
+
+def _server(server: ServingProcess) -> dict[str, Any]:
+    return {"pid": server.pid, "listeners": list(server.listeners)}
 
 
 def _stamp(seconds: float) -> str:
@@ -163,7 +172,11 @@ def _partition(directory: LogDirectories, partition: TopicPartition, met: list[d
 def _text(answer: dict[str, Any], shows_all: bool) -> str:
     lines = [line for mount in answer["mounts"] for line in _mount_lines(mount, shows_all)] or ["nothing is mounted"]
     if "partitions" in answer:
-        if not answer["mounts"]:
+        if "server" in answer:
+            server = answer["server"]
+            addresses = ", ".join(server["listeners"])
+            lines = [f"{answer['log_directory']} is served at {addresses} by process {server['pid']}"]
+        elif not answer["mounts"]:
             lines = [f"{answer['log_directory']} is not mounted"]
         lines += _partition_lines(answer["partitions"], shows_all)
     return "\n".join(map(printable, lines))

@@ -91,14 +91,14 @@ def register(daemon: Daemon, registry: str) -> None:
     for other in _of_device(daemon.device, registry):
         if not other.is_alive:  # its mount is gone, and the kernel has reused its device number
             unregister(other, registry)
-    _replace(_path(daemon, registry), json.dumps(dataclasses.asdict(daemon), indent=1).encode() + b"\n")
+    replace_file(_path(daemon, registry), json.dumps(dataclasses.asdict(daemon), indent=1).encode() + b"\n")
 
 
 def create_own(registry: str) -> None:
     """Create the registry of this user if it is missing; OSError if another user could write to it."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(registry, 0o700)
-    _check_own(registry)
+    check_own(registry)
 
 
 def unregister(daemon: Daemon, registry: str) -> None:
@@ -114,7 +114,7 @@ def find(device: int, registry: str, owner: int | None = None) -> Daemon | None:
     that is ending: the mount of an ending daemon is gone, and its number was reused.
     """
     try:
-        _check_own(registry, owner)
+        check_own(registry, owner)
         known = _of_device(device, registry)
     except OSError:
         return None
@@ -134,7 +134,7 @@ def serving(mount: Mount) -> tuple[Daemon, str] | None:
     """
     for registry, owner in _registries(mount):
         daemon = find(mount.device, registry, owner)
-        if daemon is not None and (not daemon.is_alive or _owner(daemon.pid) == owner):
+        if daemon is not None and (not daemon.is_alive or owner_of(daemon.pid) == owner):
             return daemon, registry
     return None
 
@@ -144,11 +144,17 @@ def _registries(mount: Mount) -> Iterator[tuple[str, int]]:
     own = os.geteuid()
     yield own_directory(), own
     if own == 0 and mount.owner:
-        yield f"/run/user/{mount.owner}/offsetfs", mount.owner
-        yield os.path.join(tempfile.gettempdir(), f"offsetfs-{mount.owner}"), mount.owner
+        for registry in directories_of(mount.owner):
+            yield registry, mount.owner
 
 
-def _owner(pid: int) -> int | None:
+def directories_of(uid: int) -> tuple[str, str]:
+    """Return the registries in which daemons of another user may be."""
+    return f"/run/user/{uid}/offsetfs", os.path.join(tempfile.gettempdir(), f"offsetfs-{uid}")
+
+
+def owner_of(pid: int) -> int | None:
+    """Return the user of a process; None if there is no such process."""
     try:
         return os.stat(f"/proc/{pid}").st_uid
     except OSError:
@@ -179,7 +185,7 @@ def _read(path: str) -> Daemon | None:
         return None
 
 
-def _replace(path: str, data: bytes) -> None:
+def replace_file(path: str, data: bytes) -> None:
     """Replace the file at `path` atomically: a reader sees the old content or the new one, never a part."""
     temporary = path + ".tmp"
     with contextlib.suppress(FileNotFoundError):  # of a daemon that was killed, or planted
@@ -194,7 +200,8 @@ def _path(daemon: Daemon, registry: str) -> str:
     return os.path.join(registry, f"{os.major(daemon.device)}-{os.minor(daemon.device)}-{daemon.pid}.json")
 
 
-def _check_own(registry: str, owner: int | None = None) -> None:
+def check_own(registry: str, owner: int | None = None) -> None:
+    """Raise OSError if a user other than `owner` (None: this one) could write to a registry."""
     status = os.lstat(registry)
     is_own = status.st_uid == (os.geteuid() if owner is None else owner) and not stat.S_IMODE(status.st_mode) & 0o022
     if not stat.S_ISDIR(status.st_mode) or not is_own:

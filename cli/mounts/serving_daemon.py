@@ -7,6 +7,7 @@ import pwd
 
 from offsetfs.cli.exit_codes import Failure
 from offsetfs.cli.mounts import daemon_registry
+from offsetfs.cli.mounts.serving_process import serving_process
 from offsetfs.fs.mounting.mount_table import FILE_SYSTEM_TYPE, Mount, mount_holding, mounts, resolved
 from offsetfs.storage.errors import LogDirectoryLocked
 
@@ -41,6 +42,10 @@ def in_use(error: LogDirectoryLocked, log_directory: str, instead: str) -> Failu
     if mount is not None:
         remedy = instead.format(mount=mount.path)
         return Failure(f"{log_directory} is mounted at {mount.path} by user {user_name(mount.owner)}: {remedy}")
+    server = serving_process(log_directory)
+    if server is not None:
+        remedy = f"stop it first (kill {server.pid}), or use a Kafka client"
+        return Failure(f"{log_directory} is served at {server.addresses} by process {server.pid}: {remedy}")
     return Failure(f"{error}: stop it first, or use Kafka's own tools with the running broker")
 
 

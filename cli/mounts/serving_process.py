@@ -1,0 +1,117 @@
+"""The process that serves a log directory with `offsetfs serve`: its record in the registry, and requests to it.
+
+    serve-4711.json     process, start time, log directory, listeners; beside the records of mounts (`daemon_registry`)
+    serve-4711.sock     the socket of its `runtime.control_server`
+
+Commands find the record by the process that holds the lock of the log directory. So the record of a process that has
+ended misleads no command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from offsetfs.cli.exit_codes import Failure
+from offsetfs.cli.mounts import daemon_registry
+from offsetfs.storage import LogDirectory, TopicPartition, files
+
+_ANSWER_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ServingProcess:
+    """A process that serves a log directory. `started`: clock ticks between boot and start of the process."""
+
+    pid: int
+    started: int
+    directory: str
+    listeners: tuple[str, ...]
+    registry: str
+
+    @property
+    def socket_path(self) -> str:
+        return socket_path(self.pid, self.registry)
+
+    @property
+    def addresses(self) -> str:
+        return ", ".join(self.listeners)
+
+    def request(self, action: str, partitions: list[TopicPartition], **arguments: object) -> Any:
+        """Return the result of an action that the process has carried out; `Failure` with its reason."""
+        message = {"action": action, "partitions": [str(each) for each in partitions], **arguments}
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+                stream.connect(self.socket_path)
+                stream.sendall(json.dumps(message).encode() + b"\n")
+                answer = json.loads(b"".join(iter(lambda: stream.recv(_ANSWER_BYTES), b"")))
+        except (OSError, ValueError) as error:
+            reason = "process does not answer commands" if isinstance(error, OSError) else "process ended meanwhile"
+            raise Failure(f"{self.directory} is served at {self.addresses}: {reason} ({self.pid})") from error
+        if "failure" in answer:
+            raise Failure(str(answer["failure"]))
+        return answer["done"]
+
+
+def socket_path(pid: int, registry: str) -> str:
+    """Return the path of the socket on which process `pid` answers commands."""
+    return os.path.join(registry, f"serve-{pid}.sock")
+
+
+def register(log_directory: str, listeners: tuple[str, ...]) -> None:
+    """Write the record of this process. OSError if another user could change files of the registry."""
+    pid, registry = os.getpid(), daemon_registry.own_directory()
+    started = daemon_registry.started(pid) or 0
+    found = ServingProcess(pid, started, os.path.realpath(log_directory), listeners, registry)
+    daemon_registry.create_own(registry)
+    daemon_registry.replace_file(_path(pid, registry), json.dumps(dataclasses.asdict(found)).encode() + b"\n")
+
+
+def unregister() -> None:
+    """Remove the record of this process, if there is one."""
+    with contextlib.suppress(OSError):
+        os.unlink(_path(os.getpid(), daemon_registry.own_directory()))
+
+
+def serving_process(log_directory: str) -> ServingProcess | None:
+    """Return the process that holds the lock of a log directory if it is `offsetfs serve` of this user, or for root."""
+    directory = os.path.realpath(log_directory)
+    pid = LogDirectory.holder(directory)
+    if pid is None:
+        return None
+    for registry, owner in _registries(pid):
+        found = _read(pid, registry, owner)
+        if found is not None and found.directory == directory and daemon_registry.started(pid) == found.started:
+            return found
+    return None
+
+
+def _registries(pid: int) -> Iterator[tuple[str, int]]:
+    """Yield the registries in which process `pid` may be, with their owners: this user, for root also its own user."""
+    own = os.geteuid()
+    owner = daemon_registry.owner_of(pid)
+    if owner == own:
+        yield daemon_registry.own_directory(), own
+    elif own == 0 and owner is not None:
+        for registry in daemon_registry.directories_of(owner):
+            yield registry, owner
+
+
+def _read(pid: int, registry: str, owner: int) -> ServingProcess | None:
+    try:
+        daemon_registry.check_own(registry, owner)
+        content = json.loads(files.read_file(_path(pid, registry), 1 << 20))
+        listeners = tuple(str(each) for each in content["listeners"])
+        return ServingProcess(int(content["pid"]), int(content["started"]), content["directory"], listeners, registry)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _path(pid: int, registry: str) -> str:
+    return os.path.join(registry, f"serve-{pid}.json")
