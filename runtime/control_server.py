@@ -47,21 +47,23 @@ class ControlServer:
         }
 
     async def run(self) -> None:
-        """Answer requests until cancelled; remove the socket then."""
-        try:
-            async with trio.open_nursery() as nursery:
-                while True:
-                    try:
-                        peer, _ = await self._listener.accept()
-                    except OSError as error:
-                        _log.error("a command could not be accepted: %s", error)
-                        await trio.sleep(0.1)  # at the limit of open files every accept fails at once
-                        continue
-                    nursery.start_soon(self._serve, trio.SocketStream(peer))
-        finally:
-            self._listener.close()
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
+        """Answer requests until cancelled."""
+        listener = trio.socket.from_stdlib_socket(self._listener)
+        async with trio.open_nursery() as nursery:
+            while True:
+                try:
+                    peer, _ = await listener.accept()
+                except OSError as error:
+                    _log.error("a command could not be accepted: %s", error)
+                    await trio.sleep(0.1)  # at the limit of open files every accept fails at once
+                    continue
+                nursery.start_soon(self._serve, trio.SocketStream(peer))
+
+    def close(self) -> None:
+        """Remove the socket, after `run` or without it."""
+        self._listener.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         try:
@@ -107,7 +109,7 @@ def _partitions(request: Mapping[str, Any]) -> list[TopicPartition]:
     return [TopicPartition.parse(each) for each in request["partitions"]]
 
 
-def _listening(path: str) -> trio.socket.SocketType:
+def _listening(path: str) -> socket.socket:
     with contextlib.suppress(FileNotFoundError):  # of a process with this pid that was killed
         os.unlink(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -117,7 +119,7 @@ def _listening(path: str) -> trio.socket.SocketType:
     except OSError:
         listener.close()
         raise
-    return trio.socket.from_stdlib_socket(listener)
+    return listener
 
 
 async def _line(stream: trio.SocketStream) -> bytes | None:

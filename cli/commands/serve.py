@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from offsetfs.storage.errors import InvalidConfig, LogDirectoryLocked, StorageEr
 if TYPE_CHECKING:
     from offsetfs.broker.settings import ServerSettings
     from offsetfs.broker.settings_file import LoadedSettings
+    from offsetfs.runtime.control_server import ControlServer
     from offsetfs.storage import LogDirectory
 
 METRICS_PORT = 9308
@@ -136,11 +137,14 @@ def _serve(log_directory: str, loaded: LoadedSettings, *, read_only: bool, is_br
                 is_broker_known=is_broker_known,
                 metadata_directory=loaded.metadata_directory,
             )
+        control = None if read_only else _control(directory)
         try:
-            ready = partial(_ready, log_directory, takes_commands=not read_only)
-            trio.run(serve, directory, loaded.server, ready, None if read_only else _control(directory))
+            ready = partial(_ready, log_directory, takes_commands=control is not None)
+            trio.run(serve, directory, loaded.server, ready, None if control is None else control.run)
         finally:
             serving_process.unregister()
+            if control is not None:
+                control.close()
     except LogDirectoryLocked as error:
         raise in_use(error, log_directory, UNMOUNT_FIRST) from error
     except ListenError as error:
@@ -157,16 +161,18 @@ def _check_loopback(settings: ServerSettings) -> None:
         raise Failure(str(error), WRONG_CALL) from error
 
 
-def _control(directory: LogDirectory) -> Callable[[], Awaitable[None]] | None:
-    """Return the task that answers commands; None if it is not possible: clients are served without it."""
+def _control(directory: LogDirectory) -> ControlServer | None:
+    """Return what answers commands; None if it is not possible: clients are served without it."""
     from offsetfs.runtime.control_server import ControlServer
 
     registry = daemon_registry.own_directory()
     try:
         daemon_registry.create_own(registry)
-        return ControlServer(directory, serving_process.socket_path(os.getpid(), registry)).run
+        return ControlServer(directory, serving_process.socket_path(os.getpid(), registry))
     except OSError as error:
-        _log.warning("%s: %s; commands such as offsetfs create do not reach this process", registry, error.strerror or error)
+        _log.warning(
+            "%s: %s; commands such as offsetfs create do not reach this process", registry, error.strerror or error
+        )
         return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 
 import trio
@@ -56,5 +57,11 @@ def mounted_broker(options: MountOptions) -> Iterator[MountedBroker | None]:
                 opened.append(listen(*address, "-o listen=HOST:PORT"))
             except ListenError as error:
                 raise Failure(f"listen={error}") from error
-            sockets.callback(opened[-1].close)
+            sockets.callback(_close, opened[-1])
         yield MountedBroker(options, opened) if opened else None
+
+
+def _close(listener: trio.socket.SocketType) -> None:
+    """Close a listener, unless `MountedBroker.stop` has: trio closes sockets on its event loop only."""
+    if listener.fileno() != -1:
+        os.close(listener.detach())

@@ -157,6 +157,21 @@ def test_an_unmount_with_clients_ends_the_broker_first(both: Both, consumer: Con
     assert (both.mounted.log / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("listen=127.0.0.1:0,segment.bytes=1", "segment.bytes"),
+        ("listen=0.0.0.0:0", "everyone who reaches it could read and write"),
+    ],
+)
+def test_a_mount_that_fails_ends_with_one_sentence(options: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "point").mkdir()
+    command = [sys.executable, "-m", "offsetfs", "mount", str(tmp_path / "other"), str(tmp_path / "point")]
+    done = subprocess.run([*command, "-o", options], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1 and sentence in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_a_port_in_use_is_reported_by_the_command(both: Both, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "point").mkdir()
